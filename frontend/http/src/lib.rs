@@ -1,0 +1,1 @@
+//! The HTTP and Arrow Flight doors of the frontend.

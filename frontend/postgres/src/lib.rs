@@ -1,0 +1,1 @@
+//! The PostgreSQL door of the frontend.

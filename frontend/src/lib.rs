@@ -1,0 +1,1 @@
+//! The frontend: SQL, routing and sessions.

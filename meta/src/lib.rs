@@ -1,0 +1,1 @@
+//! The meta service: catalog, partition maps, nodes and plans.

@@ -1,0 +1,1 @@
+//! The language that Partita's services share.

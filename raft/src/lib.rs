@@ -1,0 +1,1 @@
+//! Replication: the Raft groups of one node and the log they share.
