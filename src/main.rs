@@ -1,2 +1,76 @@
-//! The one binary of Partita.
-fn main() {}
+//! The one binary of Partita: every role, and the tools that speak to them.
+
+mod clock;
+mod data_dir;
+mod load;
+mod sql;
+mod standalone;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// A distributed, partitioned, Raft-replicated SQL table store for time-series and event data.
+#[derive(Parser)]
+#[command(name = "partita", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every role in one process.
+    Standalone(standalone::Options),
+    /// Run SQL: one statement, a file, or an interactive session.
+    Sql(sql::Options),
+    /// Load a file (line protocol, CSV or Parquet).
+    Load(load::Options),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&anyhow::anyhow!("cannot start the runtime: {error}")),
+    };
+    let result = match cli.command {
+        Command::Standalone(options) => {
+            log_to_stderr("info");
+            runtime.block_on(Box::pin(standalone::run(options)))
+        }
+        Command::Sql(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(sql::run(options)))
+        }
+        Command::Load(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(load::run(options)))
+        }
+    };
+    // Tasks that still wait for a client must not keep the process.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the last word of a command goes to its terminal")]
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("partita: {error:#}");
+    ExitCode::FAILURE
+}
+
+/// Log lines go to standard error, at the level that `PARTITA_LOG` or `default` names. openraft
+/// reports every step of every group; only its errors are wanted unless somebody asks.
+fn log_to_stderr(default: &str) {
+    let filter = EnvFilter::try_from_env("PARTITA_LOG")
+        .unwrap_or_else(|_| EnvFilter::new(format!("{default},openraft=error,sled=warn")));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

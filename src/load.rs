@@ -1,0 +1,331 @@
+//! `partita load`: a file into a table, with a progress bar and a final rate.
+//!
+//! | file | way |
+//! |---|---|
+//! | line protocol (`.lp`, `.line`, `.influx`, `.txt`) | `POST /api/v2/write`, whole lines, several requests in flight |
+//! | CSV (`.csv`, `.tsv`) | `COPY ... FROM STDIN`, so the server reads types and defaults |
+//! | Parquet (`.parquet`) | Arrow Flight DoPut, column by column |
+//!
+//! Rows are acknowledged durably; when it fails it says how far it came. Loading a file again into a
+//! table with a key is harmless: rows with equal keys replace each other.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use arrow_flight::FlightDescriptor;
+use arrow_flight::client::FlightClient;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use bytes::Bytes;
+use futures::{SinkExt, StreamExt, TryStreamExt};
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use indicatif::{ProgressBar, ProgressStyle};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use tokio::task::JoinSet;
+
+use crate::sql;
+
+/// Bytes of line protocol in one request.
+const REQUEST_BYTES: usize = 1 << 20;
+/// Requests in flight.
+const REQUESTS_MAX: usize = 4;
+/// Bytes of CSV in one message.
+const COPY_BYTES: usize = 256 << 10;
+/// Rows of Parquet in one message.
+const BATCH_ROWS: usize = 8_192;
+
+/// Options of `partita load`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The file.
+    file: PathBuf,
+    /// The table; line protocol names its own.
+    #[arg(short, long)]
+    table: Option<String>,
+    /// The database.
+    #[arg(short, long, default_value = "public")]
+    database: String,
+    /// What the file is; by default its name's ending says so.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Ticks of line protocol's timestamps: ns, us, ms or s.
+    #[arg(long, default_value = "ns")]
+    precision: String,
+    /// The server's HTTP address.
+    #[arg(long, env = "PARTITA_HTTP", default_value = "127.0.0.1:4000")]
+    http: String,
+    /// The server's PostgreSQL address.
+    #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
+    postgres: String,
+}
+
+/// Formats of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// InfluxDB's line protocol.
+    Lp,
+    /// Comma-separated values with a header line that names columns.
+    Csv,
+    /// Tab-separated values with a header line that names columns.
+    Tsv,
+    /// Apache Parquet.
+    Parquet,
+}
+
+impl Format {
+    fn of(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+        Some(match ending.as_str() {
+            "lp" | "line" | "influx" | "txt" => Self::Lp,
+            "csv" => Self::Csv,
+            "tsv" => Self::Tsv,
+            "parquet" | "pq" => Self::Parquet,
+            _ => return None,
+        })
+    }
+}
+
+/// Loads the file.
+///
+/// # Errors
+/// When the file cannot be read, the server cannot be reached or refuses rows.
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+    let path = &options.file;
+    let Some(format) = options.format.or_else(|| Format::of(path)) else {
+        bail!("cannot tell the format of {}; say it with --format", path.display());
+    };
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let bytes = file.metadata()?.len();
+    let bar = ProgressBar::new(bytes);
+    bar.set_style(ProgressStyle::with_template(
+        "{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {msg} eta {eta}",
+    )?);
+    let started = Instant::now();
+    let rows = match format {
+        Format::Lp => load_lines(&options, file, &bar).await,
+        Format::Csv => load_csv(&options, file, ',', &bar).await,
+        Format::Tsv => load_csv(&options, file, '\t', &bar).await,
+        Format::Parquet => load_parquet(&options, file, &bar).await,
+    };
+    bar.finish_and_clear();
+    let rows = rows?;
+    report(rows, bytes, started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+#[expect(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "the command's result, rounded"
+)]
+fn report(rows: u64, bytes: u64, seconds: f64) {
+    println!(
+        "{rows} rows in {seconds:.2} s: {:.0} rows/s, {:.1} MB/s",
+        rows as f64 / seconds,
+        bytes as f64 / 1e6 / seconds
+    );
+}
+
+fn table(options: &Options) -> anyhow::Result<&str> {
+    options.table.as_deref().context("say which table with --table")
+}
+
+type Http = Client<HttpConnector, Full<Bytes>>;
+
+/// Line protocol: chunks of whole lines, several requests in flight.
+async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow::Result<u64> {
+    let client: Http = Client::builder(TokioExecutor::new()).build_http();
+    let uri = format!(
+        "http://{}/api/v2/write?bucket={}&precision={}",
+        options.http,
+        urlencode(&options.database),
+        urlencode(&options.precision)
+    );
+    let mut reader = BufReader::with_capacity(REQUEST_BYTES, file);
+    let mut requests: JoinSet<anyhow::Result<(u64, u64)>> = JoinSet::new();
+    let (mut rows, mut first_line) = (0, 1u64);
+    loop {
+        let chunk = whole_lines(&mut reader)?;
+        if chunk.is_empty() || requests.len() == REQUESTS_MAX {
+            let Some(done) = requests.join_next().await else { break };
+            let (lines, bytes) = done??;
+            rows += lines;
+            bar.inc(bytes);
+            bar.set_message(format!("{rows} rows"));
+        }
+        if chunk.is_empty() {
+            continue;
+        }
+        let newlines = chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let (client, uri, at) = (client.clone(), uri.clone(), first_line);
+        first_line += newlines;
+        requests.spawn(async move { post_lines(&client, &uri, at, chunk).await });
+    }
+    Ok(rows)
+}
+
+/// The next chunk that ends with a line (or with the file).
+fn whole_lines(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
+    let mut chunk = Vec::with_capacity(REQUEST_BYTES + 1024);
+    reader.by_ref().take(REQUEST_BYTES as u64).read_to_end(&mut chunk)?;
+    if chunk.last().is_some_and(|last| *last != b'\n') {
+        reader.read_until(b'\n', &mut chunk)?;
+    }
+    Ok(chunk)
+}
+
+async fn post_lines(
+    client: &Http,
+    uri: &str,
+    first_line: u64,
+    chunk: Vec<u8>,
+) -> anyhow::Result<(u64, u64)> {
+    let bytes = chunk.len() as u64;
+    let rows = chunk
+        .split(|byte| *byte == b'\n')
+        .filter(|line| line.iter().any(|byte| !byte.is_ascii_whitespace()) && line[0] != b'#')
+        .count() as u64;
+    let request = hyper::Request::post(uri).body(Full::new(Bytes::from(chunk)))?;
+    let response = client
+        .request(request)
+        .await
+        .with_context(|| format!("cannot reach {uri}; is the server running?"))?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    if !status.is_success() {
+        bail!(
+            "the server refused lines of the chunk that starts at line {first_line}: {status} {}",
+            String::from_utf8_lossy(&body)
+        );
+    }
+    Ok((rows, bytes))
+}
+
+fn urlencode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// CSV: the header names the columns, COPY takes the rest.
+async fn load_csv(
+    options: &Options,
+    file: File,
+    delimiter: char,
+    bar: &ProgressBar,
+) -> anyhow::Result<u64> {
+    let table = table(options)?;
+    let mut reader = BufReader::with_capacity(COPY_BYTES, file);
+    let mut header = String::new();
+    reader.read_line(&mut header).context("the header line is not UTF-8")?;
+    let columns: Vec<String> = header
+        .trim_end_matches(['\r', '\n'])
+        .trim_start_matches('\u{feff}')
+        .split(delimiter)
+        .map(|name| quote(name.trim().trim_matches('"')))
+        .collect();
+    let client = sql::connect(&options.postgres, &options.database).await?;
+    let delimiter = if delimiter == '\t' { "E'\\t'" } else { "','" };
+    let statement = format!(
+        "COPY {} ({}) FROM STDIN WITH (FORMAT csv, DELIMITER {delimiter})",
+        quote(table),
+        columns.join(", ")
+    );
+    let failed = |error: tokio_postgres::Error| anyhow::anyhow!("{}", sql::describe(&error));
+    let sink = client.copy_in::<_, Bytes>(&statement).await.map_err(failed)?;
+    let mut sink = std::pin::pin!(sink);
+    bar.set_position(reader.stream_position()?);
+    loop {
+        let mut chunk = vec![0; COPY_BYTES];
+        let read = reader.read(&mut chunk)?;
+        if read == 0 {
+            break;
+        }
+        chunk.truncate(read);
+        sink.send(Bytes::from(chunk)).await.map_err(failed)?;
+        bar.inc(read as u64);
+    }
+    sink.as_mut().finish().await.map_err(failed)
+}
+
+fn quote(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Parquet: batches by Flight DoPut.
+async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyhow::Result<u64> {
+    let table = table(options)?.to_owned();
+    let bytes = file.metadata()?.len();
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file)
+        .context("this is not a Parquet file that can be read")?;
+    let total = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0).max(1);
+    let schema = std::sync::Arc::clone(builder.schema());
+    let reader = builder.with_batch_size(BATCH_ROWS).build()?;
+    let batches = futures::stream::iter(reader).map_err(|error| FlightError::Arrow(error)).boxed();
+    let descriptor = FlightDescriptor::new_path(vec![options.database.clone(), table]);
+    let encoded = FlightDataEncoderBuilder::new()
+        .with_schema(schema)
+        .with_flight_descriptor(Some(descriptor))
+        .build(batches);
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", options.http))?
+        .tcp_nodelay(true)
+        .connect()
+        .await
+        .with_context(|| format!("cannot reach {}; is the server running?", options.http))?;
+    let mut client = FlightClient::new(channel);
+    let mut results = client.do_put(encoded).await.context("the server refused the rows")?;
+    let mut rows = 0u64;
+    while let Some(result) = results.try_next().await.context("the server refused the rows")? {
+        let taken: u64 = String::from_utf8_lossy(&result.app_metadata).parse().unwrap_or(0);
+        rows += taken;
+        bar.set_position(bytes.saturating_mul(rows) / total);
+        bar.set_message(format!("{rows} rows"));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_end_with_whole_lines() {
+        let line = format!("m v={}\n", "1".repeat(100));
+        let text = line.repeat(2 * REQUEST_BYTES / line.len());
+        let mut reader = BufReader::new(text.as_bytes());
+        let mut joined = Vec::new();
+        loop {
+            let chunk = whole_lines(&mut reader).unwrap();
+            if chunk.is_empty() {
+                break;
+            }
+            assert_eq!(chunk.last(), Some(&b'\n'));
+            joined.extend_from_slice(&chunk);
+        }
+        assert_eq!(joined, text.as_bytes());
+    }
+
+    #[test]
+    fn endings_tell_formats() {
+        assert_eq!(Format::of(Path::new("a/b.CSV")), Some(Format::Csv));
+        assert_eq!(Format::of(Path::new("b.parquet")), Some(Format::Parquet));
+        assert_eq!(Format::of(Path::new("b")), None);
+    }
+
+    #[test]
+    fn names_are_encoded_for_the_query_string() {
+        assert_eq!(urlencode("a b&c/d"), "a%20b%26c%2Fd");
+    }
+}

@@ -1,0 +1,312 @@
+//! `partita sql`: a small client for people: one statement, a file, or an interactive session.
+//!
+//! It speaks the PostgreSQL protocol like any other client, so what works here works in psql.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use futures::{StreamExt, TryStreamExt};
+use rustyline::error::ReadlineError;
+use tokio_postgres::{AsyncMessage, Client, NoTls, SimpleQueryMessage};
+use unicode_width::UnicodeWidthStr;
+
+/// Rows whose widths are looked at before the first is printed; results beyond are printed page by
+/// page, each with its own widths, so that memory stays bounded.
+const PAGE_ROWS: usize = 1_000;
+/// Lines of history kept.
+const HISTORY_MAX: usize = 10_000;
+
+/// Options of `partita sql`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The server's PostgreSQL address.
+    #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
+    pub(crate) server: String,
+    /// The database.
+    #[arg(short, long, default_value = "public")]
+    pub(crate) database: String,
+    /// Run this and end.
+    #[arg(short, long, conflicts_with = "file")]
+    command: Option<String>,
+    /// Run this file and end; `-` is standard input.
+    #[arg(short, long)]
+    file: Option<PathBuf>,
+    /// Print values separated by tabs, without a frame.
+    #[arg(short, long)]
+    plain: bool,
+}
+
+/// Connects; notices go to standard error.
+///
+/// # Errors
+/// When the server cannot be reached or refuses.
+pub(crate) async fn connect(server: &str, database: &str) -> anyhow::Result<Client> {
+    let (host, port) =
+        server.rsplit_once(':').with_context(|| format!("{server} is not an address host:port"))?;
+    let mut config = tokio_postgres::Config::new();
+    config
+        .host(host.trim_start_matches('[').trim_end_matches(']'))
+        .port(port.parse().with_context(|| format!("{port} is not a port"))?)
+        .user("partita")
+        .dbname(database)
+        .application_name("partita sql");
+    let (client, mut connection) = config
+        .connect(NoTls)
+        .await
+        .with_context(|| format!("cannot connect to {server}; is the server running?"))?;
+    tokio::spawn(async move {
+        let mut messages =
+            futures::stream::poll_fn(move |context| connection.poll_message(context));
+        while let Some(message) = messages.next().await {
+            match message {
+                Ok(AsyncMessage::Notice(notice)) => {
+                    complain(&format!("{}: {}", notice.severity(), notice.message()));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    complain(&format!("connection lost: {}", describe(&error)));
+                    return;
+                }
+            }
+        }
+    });
+    Ok(client)
+}
+
+/// Runs what the options say.
+///
+/// # Errors
+/// When the server cannot be reached, or a statement of `-c` or a file fails.
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+    let client = connect(&options.server, &options.database).await?;
+    let piped = options.command.is_none() && !std::io::stdin().is_terminal();
+    let text = match (&options.command, &options.file) {
+        (Some(command), _) => Some(command.clone()),
+        (None, Some(file)) if file.as_os_str() != "-" => Some(
+            std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read {}", file.display()))?,
+        ),
+        (None, Some(_)) => Some(read_stdin()?),
+        (None, None) if piped => Some(read_stdin()?),
+        (None, None) => None,
+    };
+    match text {
+        Some(text) => match execute(&client, &text, options.plain).await {
+            Ok(()) => Ok(()),
+            Err(error) => bail!("{}", describe(&error)),
+        },
+        None => interact(&client, &options).await,
+    }
+}
+
+fn read_stdin() -> anyhow::Result<String> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+    Ok(text)
+}
+
+/// Reads statements until the end of input; a statement ends with a semicolon.
+async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
+    let config = rustyline::Config::builder().max_history_size(HISTORY_MAX)?.build();
+    let mut editor = rustyline::DefaultEditor::with_config(config)?;
+    let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".partita_history"));
+    if let Some(history) = &history {
+        // There is none before the first session.
+        editor.load_history(history).ok();
+    }
+    say(&format!("partita {}; statements end with ;  \\q ends", env!("CARGO_PKG_VERSION")))?;
+    let mut pending = String::new();
+    loop {
+        let prompt = if pending.is_empty() {
+            format!("{}=> ", options.database)
+        } else {
+            format!("{}-> ", options.database)
+        };
+        let line = match editor.readline(&prompt) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                pending.clear();
+                continue;
+            }
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(error.into()),
+        };
+        if pending.is_empty() && matches!(line.trim(), "\\q" | "quit" | "exit") {
+            break;
+        }
+        pending.push_str(&line);
+        pending.push('\n');
+        if !line.trim_end().ends_with(';') {
+            continue;
+        }
+        let text = std::mem::take(&mut pending);
+        editor.add_history_entry(text.trim())?;
+        if let Err(error) = execute(client, &text, options.plain).await {
+            complain(&describe(&error));
+            if client.is_closed() {
+                bail!("the connection is closed");
+            }
+        }
+    }
+    if let Some(history) = &history
+        && let Err(error) = editor.save_history(history)
+    {
+        complain(&format!("cannot save {}: {error}", history.display()));
+    }
+    Ok(())
+}
+
+/// Runs all statements of a text and prints what they return.
+async fn execute(client: &Client, text: &str, plain: bool) -> Result<(), tokio_postgres::Error> {
+    let messages = client.simple_query_raw(text).await?;
+    let mut messages = std::pin::pin!(messages);
+    let mut page = Page::new(plain);
+    while let Some(message) = messages.try_next().await? {
+        match message {
+            SimpleQueryMessage::RowDescription(columns) => {
+                page.start(columns.iter().map(|column| column.name().to_owned()).collect());
+            }
+            SimpleQueryMessage::Row(row) => {
+                page.push((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect());
+            }
+            SimpleQueryMessage::CommandComplete(rows) => page.end(rows),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// One result on its way to the terminal.
+struct Page {
+    plain: bool,
+    columns: Vec<String>,
+    rows: Vec<Vec<Option<String>>>,
+    printed: u64,
+    has_rows: bool,
+}
+
+impl Page {
+    fn new(plain: bool) -> Self {
+        Self { plain, columns: Vec::new(), rows: Vec::new(), printed: 0, has_rows: false }
+    }
+
+    fn start(&mut self, columns: Vec<String>) {
+        self.columns = columns;
+        self.rows.clear();
+        self.printed = 0;
+        self.has_rows = true;
+    }
+
+    fn push(&mut self, row: Vec<Option<String>>) {
+        self.rows.push(row);
+        if self.rows.len() == PAGE_ROWS {
+            self.print();
+        }
+    }
+
+    fn end(&mut self, affected: u64) {
+        if self.has_rows {
+            if !self.rows.is_empty() || self.printed == 0 {
+                self.print();
+            }
+            if !self.plain {
+                let rows = self.printed;
+                say_or_end(&format!("({rows} row{})", if rows == 1 { "" } else { "s" }));
+            }
+        } else if !self.plain {
+            say_or_end(&format!("ok, {affected} row{}", if affected == 1 { "" } else { "s" }));
+        }
+        self.has_rows = false;
+    }
+
+    fn print(&mut self) {
+        let text = if self.plain {
+            let line = |row: &Vec<Option<String>>| {
+                row.iter().map(|v| v.as_deref().unwrap_or("NULL")).collect::<Vec<_>>().join("\t")
+            };
+            self.rows.iter().map(line).collect::<Vec<_>>().join("\n")
+        } else {
+            align(&self.columns, &self.rows)
+        };
+        self.printed += self.rows.len() as u64;
+        self.rows.clear();
+        if !text.is_empty() {
+            say_or_end(&text);
+        }
+    }
+}
+
+/// Columns side by side, as wide as their widest value; numbers to the right.
+fn align(columns: &[String], rows: &[Vec<Option<String>>]) -> String {
+    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
+    let mut widths: Vec<usize> = columns.iter().map(|name| name.width()).collect();
+    let mut numeric = vec![!rows.is_empty(); columns.len()];
+    for row in rows {
+        for (at, value) in row.iter().enumerate() {
+            widths[at] = widths[at].max(shown(value).width());
+            numeric[at] &= value.as_ref().is_none_or(|text| text.parse::<f64>().is_ok());
+        }
+    }
+    let mut lines = Vec::with_capacity(rows.len() + 2);
+    let line = |cells: Vec<String>, right: &dyn Fn(usize) -> bool| {
+        let padded = cells.iter().enumerate().map(|(at, cell)| {
+            let space = " ".repeat(widths[at].saturating_sub(cell.width()));
+            if right(at) { format!(" {space}{cell} ") } else { format!(" {cell}{space} ") }
+        });
+        padded.collect::<Vec<_>>().join("|").trim_end().to_owned()
+    };
+    lines.push(line(columns.to_vec(), &|_| false));
+    lines.push(widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("+"));
+    for row in rows {
+        lines.push(line(row.iter().map(shown).collect(), &|at| numeric[at]));
+    }
+    lines.join("\n")
+}
+
+/// An error as the server said it, with its code, detail and hint.
+pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
+    let Some(said) = error.as_db_error() else { return error.to_string() };
+    let mut text =
+        format!("{}: {} (SQLSTATE {})", said.severity(), said.message(), said.code().code());
+    for (label, more) in [("DETAIL", said.detail()), ("HINT", said.hint())] {
+        if let Some(more) = more {
+            text.push_str(&format!("\n{label}: {more}"));
+        }
+    }
+    text
+}
+
+fn say(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// Prints; a reader that has gone (`| head`) ends the program quietly, as it does any other.
+fn say_or_end(text: &str) {
+    if say(text).is_err() {
+        #[expect(clippy::exit, reason = "nobody reads any more")]
+        std::process::exit(0);
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "notices and errors of an interactive tool")]
+fn complain(text: &str) {
+    eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_value_and_numbers_stand_right() {
+        let rows = vec![
+            vec![Some("a".to_owned()), Some("1".to_owned())],
+            vec![Some("größer".to_owned()), None],
+        ];
+        let text = align(&["name".to_owned(), "value".to_owned()], &rows);
+        assert_eq!(text, " name   | value\n--------+-------\n a      |     1\n größer |  NULL");
+    }
+}
