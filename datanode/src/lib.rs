@@ -1,1 +1,47 @@
 //! The datanode: replicas of partitions and the service that reads and writes them.
+//!
+//! ```text
+//!   node (DataService) ── replica ─┬─ writer: joins waiting writes ── group (raft) ── log
+//!        │                         └─ machine: applies the log ────── engine partition
+//!        └─ maintenance: flush, compaction, expiry, by a pure choose()
+//! ```
+
+mod machine;
+pub mod maintenance;
+mod node;
+mod replica;
+mod requests;
+mod writer;
+
+pub use node::{Datanode, NodeOptions};
+pub use partita_engine::EngineOptions;
+pub use requests::{REQUESTS_MAX, Requests};
+
+use partita_engine::EngineError;
+use partita_proto::error::Error;
+use partita_proto::id::PartitionId;
+use partita_raft::RaftError;
+
+/// What an engine error means to the one who asked.
+fn engine_error(error: EngineError) -> Error {
+    match error {
+        EngineError::DiskFull(message) => Error::DiskFull(message),
+        EngineError::Corrupted(message) => Error::Corrupted(message),
+        EngineError::InvalidInput(message) => Error::InvalidInput(message),
+        other => Error::Internal(other.to_string()),
+    }
+}
+
+/// What a replication error means to the one who asked.
+fn raft_error(partition: PartitionId, error: RaftError) -> Error {
+    match error {
+        RaftError::NotLeader { leader } => {
+            Error::NotLeader { partition, leader: leader.map(|(_, node)| node) }
+        }
+        RaftError::DiskFull(message) => Error::DiskFull(message),
+        RaftError::Corrupted(message) => Error::Corrupted(message),
+        RaftError::InvalidInput(message) => Error::InvalidInput(message),
+        RaftError::Unavailable(message) => Error::Unavailable(message),
+        other => Error::Unavailable(format!("partition {partition}: {other}")),
+    }
+}

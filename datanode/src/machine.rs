@@ -1,0 +1,271 @@
+//! A partition's state machine: committed commands into the engine.
+//!
+//! Invariants:
+//! - commands take effect in log order, each once, whatever is replayed at start;
+//! - the remembered requests and the memtable change together, under one lock, and are sealed
+//!   together, so that a flush never separates a row from the request that brought it;
+//! - any failure is returned, and stops the group: nothing is skipped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use partita_engine::{EngineError, Partition};
+use partita_proto::service::WriteKind;
+use partita_proto::wire::{Command, WriteCommand, ipc};
+use partita_raft::{Committed, Machine, MachineError, Mark};
+
+use crate::requests::Requests;
+
+/// Applies a group's log to a partition of the engine.
+pub(crate) struct PartitionMachine {
+    partition: Arc<Partition>,
+    /// Held while an entry is applied and while the memtable is sealed.
+    requests: Mutex<Requests>,
+    rows_written: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+impl PartitionMachine {
+    /// The machine of an open partition, with the requests remembered as of its files.
+    pub(crate) fn new(partition: Arc<Partition>) -> Result<Self, MachineError> {
+        let state = partition.state();
+        let requests = if state.is_empty() {
+            Requests::default()
+        } else {
+            Requests::decode(&state).ok_or_else(|| {
+                MachineError::new("the remembered requests in the manifest cannot be read")
+            })?
+        };
+        Ok(Self {
+            partition,
+            requests: Mutex::new(requests),
+            rows_written: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+        })
+    }
+
+    /// Seals the memtable, so that a flush covers everything applied until now.
+    pub(crate) fn seal(&self) {
+        let requests = self.requests.lock();
+        self.partition.seal(|| requests.encode());
+    }
+
+    /// Rows and bytes applied since the replica was opened.
+    pub(crate) fn written(&self) -> (u64, u64) {
+        (self.rows_written.load(Ordering::Relaxed), self.bytes_written.load(Ordering::Relaxed))
+    }
+
+    fn apply_one(&self, requests: &mut Requests, entry: Committed) -> Result<Bytes, MachineError> {
+        let (index, mark) = (entry.index, entry.mark);
+        let Some(payload) = entry.payload else {
+            // Membership and blank entries: only the mark moves.
+            self.partition.apply(index, mark.into_bytes(), &[]).map_err(failed)?;
+            return Ok(Bytes::new());
+        };
+        let bytes = payload.len() as u64;
+        let command =
+            Command::decode(payload).map_err(|error| MachineError::new(error.to_string()))?;
+        match command {
+            Command::Write(write) => self.apply_write(requests, index, mark, write, bytes),
+            Command::Schema(schema) => {
+                self.partition.apply_schema(index, mark.into_bytes(), schema).map_err(failed)?;
+                Ok(reply(&[index]))
+            }
+            Command::Truncate(id) => {
+                if let Some(first) = requests.get(id) {
+                    self.partition.apply(index, mark.into_bytes(), &[]).map_err(failed)?;
+                    return Ok(reply(&[first]));
+                }
+                requests.insert(id, index);
+                self.partition.apply_truncate(index, mark.into_bytes()).map_err(failed)?;
+                Ok(reply(&[index]))
+            }
+        }
+    }
+
+    fn apply_write(
+        &self,
+        requests: &mut Requests,
+        index: u64,
+        mark: Mark,
+        write: WriteCommand,
+        bytes: u64,
+    ) -> Result<Bytes, MachineError> {
+        let mut batches = Rows::decode(write.rows)?;
+        let mut writes: Vec<(WriteKind, RecordBatch)> = Vec::with_capacity(write.parts.len());
+        let mut indexes = Vec::with_capacity(write.parts.len());
+        let mut rows = 0;
+        for part in write.parts {
+            let taken = batches.take(part.rows as usize)?;
+            if let Some(first) = requests.get(part.id) {
+                indexes.push(first);
+                continue;
+            }
+            requests.insert(part.id, index);
+            indexes.push(index);
+            rows += u64::from(part.rows);
+            writes.extend(taken.into_iter().map(|batch| (part.kind, batch)));
+        }
+        batches.finish()?;
+        self.partition.apply(index, mark.into_bytes(), &join_neighbours(writes)).map_err(failed)?;
+        self.rows_written.fetch_add(rows, Ordering::Relaxed);
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+        Ok(reply(&indexes))
+    }
+}
+
+#[async_trait]
+impl Machine for PartitionMachine {
+    fn durable_mark(&self) -> Option<Mark> {
+        self.partition.durable_mark().map(|(_, mark)| Mark::from_bytes(mark))
+    }
+
+    async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {
+        let mut requests = self.requests.lock();
+        let mut replies = Vec::with_capacity(entries.len());
+        for entry in entries {
+            replies.push(self.apply_one(&mut requests, entry)?);
+            if self.partition.wants_seal() {
+                self.partition.seal(|| requests.encode());
+            }
+        }
+        Ok(replies)
+    }
+}
+
+/// The rows of one command, handed out part by part.
+struct Rows {
+    batches: std::collections::VecDeque<RecordBatch>,
+}
+
+impl Rows {
+    fn decode(rows: Bytes) -> Result<Self, MachineError> {
+        let batches = ipc::decode(rows).map_err(|error| MachineError::new(error.to_string()))?;
+        Ok(Self { batches: batches.into() })
+    }
+
+    /// The next `rows` rows, as slices of the decoded batches.
+    fn take(&mut self, mut rows: usize) -> Result<Vec<RecordBatch>, MachineError> {
+        let mut taken = Vec::with_capacity(1);
+        while rows > 0 {
+            let Some(batch) = self.batches.pop_front() else {
+                return Err(MachineError::new("a write command has fewer rows than its parts say"));
+            };
+            if batch.num_rows() <= rows {
+                rows -= batch.num_rows();
+                taken.push(batch);
+            } else {
+                self.batches.push_front(batch.slice(rows, batch.num_rows() - rows));
+                taken.push(batch.slice(0, rows));
+                rows = 0;
+            }
+        }
+        Ok(taken)
+    }
+
+    fn finish(&self) -> Result<(), MachineError> {
+        if self.batches.iter().any(|batch| batch.num_rows() > 0) {
+            return Err(MachineError::new("a write command has more rows than its parts say"));
+        }
+        Ok(())
+    }
+}
+
+/// Joins slices of one decoded batch that lie side by side again, so that a thousand single-row
+/// writes that shared a proposal reach the memtable as one batch.
+fn join_neighbours(writes: Vec<(WriteKind, RecordBatch)>) -> Vec<(WriteKind, RecordBatch)> {
+    if writes.len() < 2 {
+        return writes;
+    }
+    let mut joined: Vec<(WriteKind, RecordBatch)> = Vec::new();
+    let mut run: Vec<RecordBatch> = Vec::new();
+    let mut kind = None;
+    let flush = |kind: Option<WriteKind>, run: &mut Vec<RecordBatch>, joined: &mut Vec<_>| {
+        let Some(kind) = kind else { return };
+        match arrow::compute::concat_batches(&run[0].schema(), run.iter()) {
+            Ok(batch) => joined.push((kind, batch)),
+            // Batches of one command share a schema, so this does not happen; apply them one by one.
+            Err(_) => joined.extend(run.iter().cloned().map(|batch| (kind, batch))),
+        }
+        run.clear();
+    };
+    for (next, batch) in writes {
+        if kind != Some(next) {
+            flush(kind, &mut run, &mut joined);
+            kind = Some(next);
+        }
+        run.push(batch);
+    }
+    flush(kind, &mut run, &mut joined);
+    joined
+}
+
+/// The reply of a command: the index at which each of its parts took effect.
+fn reply(indexes: &[u64]) -> Bytes {
+    let mut bytes = Vec::with_capacity(indexes.len() * 8);
+    for index in indexes {
+        bytes.extend_from_slice(&index.to_le_bytes());
+    }
+    bytes.into()
+}
+
+/// Reads [`reply`]: the index of the part at a position.
+pub(crate) fn reply_at(reply: &[u8], position: usize) -> Option<u64> {
+    let bytes = reply.get(position * 8..position * 8 + 8)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+fn failed(error: EngineError) -> MachineError {
+    MachineError::new(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    fn batch(values: &[i64]) -> RecordBatch {
+        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
+        RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(values.to_vec()))]).unwrap()
+    }
+
+    #[test]
+    fn parts_take_their_rows_across_batches() {
+        let mut rows = Rows { batches: vec![batch(&[1, 2, 3]), batch(&[4, 5])].into() };
+        let sizes = |batches: Vec<RecordBatch>| -> Vec<usize> {
+            batches.iter().map(RecordBatch::num_rows).collect()
+        };
+        assert_eq!(sizes(rows.take(2).unwrap()), [2]);
+        assert_eq!(sizes(rows.take(2).unwrap()), [1, 1]);
+        assert!(rows.finish().is_err());
+        assert_eq!(sizes(rows.take(1).unwrap()), [1]);
+        rows.finish().unwrap();
+        assert!(rows.take(1).is_err());
+    }
+
+    #[test]
+    fn neighbours_of_one_kind_become_one_batch() {
+        let writes = vec![
+            (WriteKind::Put, batch(&[1])),
+            (WriteKind::Put, batch(&[2])),
+            (WriteKind::Delete, batch(&[1])),
+            (WriteKind::Put, batch(&[3])),
+        ];
+        let joined = join_neighbours(writes);
+        let shape: Vec<_> = joined.iter().map(|(kind, batch)| (*kind, batch.num_rows())).collect();
+        assert_eq!(shape, [(WriteKind::Put, 2), (WriteKind::Delete, 1), (WriteKind::Put, 1)]);
+    }
+
+    #[test]
+    fn a_reply_gives_each_part_its_index() {
+        let bytes = reply(&[7, 9]);
+        assert_eq!((reply_at(&bytes, 0), reply_at(&bytes, 1)), (Some(7), Some(9)));
+        assert_eq!(reply_at(&bytes, 2), None);
+    }
+}

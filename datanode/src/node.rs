@@ -1,0 +1,375 @@
+//! The datanode: opens, runs and stops its replicas, and serves requests to them.
+//!
+//! On disk, below its directory: `partitions/<id>/` for each replica. The directory's name is the
+//! partition's number and never anything that a user wrote. A replica is dropped by renaming its
+//! directory to `<id>.dropped` first, so that a crash in the middle leaves either the whole replica
+//! or something that the next start removes.
+//!
+//! Invariants:
+//! - a replica is created only by an order ([`DataService::open_partition`]), never by a message;
+//! - a replica whose files say that it had a log, but whose log is gone, is not opened;
+//! - memtables together stay below [`NodeOptions::memtables_bytes_max`] times two; writes wait, then
+//!   are refused, beyond that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use parking_lot::RwLock;
+use partita_engine::{EngineOptions, Partition, PartitionConfig};
+use partita_proto::clock::Clock;
+use partita_proto::error::Error;
+use partita_proto::id::{GroupId, NodeId, PartitionId};
+use partita_proto::schema::TableSchema;
+use partita_proto::service::{
+    DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteReply,
+    WriteRequest,
+};
+use partita_raft::{Host, Start};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::machine::PartitionMachine;
+use crate::maintenance::{self, View};
+use crate::replica::Replica;
+use crate::{engine_error, raft_error};
+
+/// Where partitions live below the node's directory.
+const PARTITIONS: &str = "partitions";
+/// What a replica's directory is called while it is being dropped.
+const DROPPED: &str = "dropped";
+/// How long a write waits for memtables to be flushed before it is refused.
+const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
+/// How often it looks.
+const MEMTABLE_POLL: Duration = Duration::from_millis(5);
+
+/// What a datanode needs to know.
+pub struct NodeOptions {
+    /// The node's number.
+    pub node: NodeId,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Bytes that all memtables together may have before the largest is flushed.
+    pub memtables_bytes_max: u64,
+    /// Options of every partition.
+    pub engine: EngineOptions,
+}
+
+/// A node's replicas.
+pub struct Datanode {
+    options: NodeOptions,
+    host: Arc<Host>,
+    store: Arc<dyn ObjectStore>,
+    clock: Arc<dyn Clock>,
+    replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
+    /// One order at a time creates or drops replicas.
+    orders: tokio::sync::Mutex<()>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Datanode {
+    /// Opens every replica that is on disk and starts the background work.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when a replica's files or log cannot be trusted, [`Error::Unavailable`] when
+    /// the directory cannot be used.
+    pub async fn open(
+        options: NodeOptions,
+        host: Arc<Host>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, Error> {
+        let root = options.dir.join(PARTITIONS);
+        std::fs::create_dir_all(&root).map_err(|error| io_error(&root, &error))?;
+        let store = LocalFileSystem::new_with_prefix(&options.dir)
+            .map_err(|error| Error::Unavailable(error.to_string()))?;
+        let node = Arc::new(Self {
+            options,
+            host,
+            store: Arc::new(store),
+            clock,
+            replicas: RwLock::default(),
+            orders: tokio::sync::Mutex::new(()),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        });
+        node.open_all().await?;
+        node.tasks.spawn(maintenance::run(Arc::clone(&node), node.stop.child_token()));
+        Ok(node)
+    }
+
+    async fn open_all(&self) -> Result<(), Error> {
+        let root = self.options.dir.join(PARTITIONS);
+        let mut found = BTreeSet::new();
+        for entry in std::fs::read_dir(&root).map_err(|error| io_error(&root, &error))? {
+            let entry = entry.map_err(|error| io_error(&root, &error))?;
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if let Ok(id) = name.parse::<u64>() {
+                found.insert(PartitionId(id));
+            } else if path.extension().is_some_and(|extension| extension == DROPPED) {
+                std::fs::remove_dir_all(&path).map_err(|error| io_error(&path, &error))?;
+            } else {
+                warn!(path = %path.display(), "not a partition; left alone");
+            }
+        }
+        let known: BTreeSet<GroupId> =
+            self.host.known_groups().into_iter().map(|(group, _)| group).collect();
+        for group in &known {
+            let partition = PartitionId(group.0);
+            if *group != partita_proto::id::META_GROUP && !found.contains(&partition) {
+                // Its directory went first when it was dropped.
+                self.destroy_group(partition).await?;
+            }
+        }
+        for partition in found {
+            let engine = Partition::open(
+                Arc::clone(&self.store),
+                root_of(partition),
+                self.options.engine.clone(),
+                Arc::clone(&self.clock),
+            )
+            .await
+            .map_err(engine_error)?;
+            let in_log = known.contains(&GroupId::from(partition));
+            if !in_log && engine.durable_mark().is_some() {
+                return Err(Error::Corrupted(format!(
+                    "partition {partition} has files but the log does not know it"
+                )));
+            }
+            self.start(engine, in_log).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts the group of an open engine partition.
+    async fn start(&self, engine: Arc<Partition>, restart: bool) -> Result<(), Error> {
+        let config = engine.config();
+        let partition = config.partition;
+        let machine = PartitionMachine::new(Arc::clone(&engine))
+            .map_err(|error| Error::Corrupted(error.to_string()))?;
+        let machine = Arc::new(machine);
+        let start = if restart {
+            Start::Restart
+        } else {
+            Start::Create { members: config.members.clone() }
+        };
+        let as_machine: Arc<dyn partita_raft::Machine> = Arc::<PartitionMachine>::clone(&machine);
+        let group = self
+            .host
+            .start_group(partition.into(), config.replica, as_machine, start)
+            .await
+            .map_err(|error| raft_error(partition, error))?;
+        let replica = Replica::start(engine, machine, group, &self.tasks, &self.stop);
+        self.replicas.write().insert(partition, replica);
+        Ok(())
+    }
+
+    async fn destroy_group(&self, partition: PartitionId) -> Result<(), Error> {
+        self.host
+            .destroy_group(partition.into())
+            .await
+            .map_err(|error| raft_error(partition, error))
+    }
+
+    /// The node's options.
+    pub fn options(&self) -> &NodeOptions {
+        &self.options
+    }
+
+    /// Groups that keep the log from being reclaimed.
+    pub(crate) fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
+        self.host.pressure()
+    }
+
+    pub(crate) fn replica(&self, partition: PartitionId) -> Result<Arc<Replica>, Error> {
+        self.replicas
+            .read()
+            .get(&partition)
+            .cloned()
+            .ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })
+    }
+
+    pub(crate) fn replicas(&self) -> Vec<Arc<Replica>> {
+        self.replicas.read().values().cloned().collect()
+    }
+
+    pub(crate) fn views(&self, pinning: &BTreeSet<GroupId>) -> Vec<View> {
+        self.replicas()
+            .iter()
+            .map(|replica| View {
+                partition: replica.id(),
+                memtable_bytes: replica.partition().stats().memtable_bytes,
+                wants_flush: replica.partition().wants_flush(),
+                wants_compaction: replica.partition().wants_compaction(),
+                pins_log: pinning.contains(&GroupId::from(replica.id())),
+            })
+            .collect()
+    }
+
+    /// Waits while memtables are over twice their budget: flushing cannot keep up.
+    async fn wait_for_memory(&self, replica: &Replica) -> Result<(), Error> {
+        let limit = self.options.memtables_bytes_max.saturating_mul(2);
+        let used = || -> u64 {
+            self.replicas.read().values().map(|one| one.partition().memtable_bytes()).sum()
+        };
+        if used() <= limit {
+            return Ok(());
+        }
+        let deadline = tokio::time::Instant::now() + MEMTABLE_WAIT;
+        while used() > limit {
+            if tokio::time::Instant::now() >= deadline {
+                replica.reject();
+                return Err(Error::Overloaded(format!(
+                    "partition {}: memtables hold {} bytes and cannot be flushed fast enough (limit {limit}); \
+                     try again later, and check the disk",
+                    replica.id(),
+                    used()
+                )));
+            }
+            tokio::time::sleep(MEMTABLE_POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Stops taking requests, flushes every memtable and stops the groups.
+    ///
+    /// # Errors
+    /// The first flush or stop that failed; the rest is stopped all the same. What was not flushed is
+    /// still in the log.
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        let mut first = Ok(());
+        for replica in self.replicas() {
+            if let Err(error) = replica.flush().await {
+                warn!(partition = %replica.id(), %error, "flush at shutdown failed; the log still has the rows");
+                first = first.and(Err(error));
+            }
+        }
+        self.stop.cancel();
+        for replica in self.replicas() {
+            first = first.and(replica.shutdown().await);
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.replicas.write().clear();
+        first
+    }
+}
+
+#[async_trait]
+impl DataService for Datanode {
+    async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        let replica = self.replica(request.partition)?;
+        self.wait_for_memory(&replica).await?;
+        replica.write(request).await
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
+        self.replica(request.partition)?.scan(request).await
+    }
+
+    async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
+        let _one_at_a_time = self.orders.lock().await;
+        if let Ok(replica) = self.replica(spec.partition) {
+            return replica.lead().await;
+        }
+        let partition = spec.partition;
+        let config = PartitionConfig {
+            partition,
+            table: spec.table,
+            schema: spec.schema,
+            placement: spec.placement,
+            range: spec.range,
+            epoch: spec.epoch,
+            replica: spec.replica,
+            members: spec.members,
+        };
+        let engine = Partition::create(
+            Arc::clone(&self.store),
+            root_of(partition),
+            config,
+            self.options.engine.clone(),
+            Arc::clone(&self.clock),
+        )
+        .await
+        .map_err(engine_error)?;
+        if let Err(error) = self.start(engine, false).await {
+            // Nobody was told that it exists: leave nothing behind.
+            self.remove_files(partition)?;
+            return Err(error);
+        }
+        info!(%partition, "partition created");
+        self.replica(partition)?.lead().await
+    }
+
+    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        let _one_at_a_time = self.orders.lock().await;
+        let Some(replica) = self.replicas.write().remove(&partition) else { return Ok(()) };
+        if let Err(error) = replica.shutdown().await {
+            warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
+        }
+        self.remove_files(partition)?;
+        self.destroy_group(partition).await?;
+        info!(%partition, "partition dropped");
+        Ok(())
+    }
+
+    async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
+        self.replica(partition)?.truncate(id).await
+    }
+
+    async fn alter_partition(
+        &self,
+        partition: PartitionId,
+        schema: Arc<TableSchema>,
+    ) -> Result<(), Error> {
+        self.replica(partition)?.alter(schema).await
+    }
+
+    async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.replica(partition)?.flush().await
+    }
+
+    async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.replica(partition)?.compact(true).await.map(drop)
+    }
+
+    async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        Ok(self.replicas().iter().map(|replica| replica.status()).collect())
+    }
+}
+
+impl Datanode {
+    fn remove_files(&self, partition: PartitionId) -> Result<(), Error> {
+        let root = self.options.dir.join(PARTITIONS);
+        let from = root.join(partition.to_string());
+        let to = root.join(format!("{partition}.{DROPPED}"));
+        match std::fs::rename(&from, &to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(io_error(&from, &error)),
+        }
+        std::fs::File::open(&root)
+            .and_then(|dir| dir.sync_all())
+            .map_err(|error| io_error(&root, &error))?;
+        std::fs::remove_dir_all(&to).map_err(|error| io_error(&to, &error))
+    }
+}
+
+fn root_of(partition: PartitionId) -> object_store::path::Path {
+    object_store::path::Path::from_iter([PARTITIONS.to_owned(), partition.to_string()])
+}
+
+fn io_error(path: &std::path::Path, error: &std::io::Error) -> Error {
+    let message = format!("{}: {error}", path.display());
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => Error::DiskFull(message),
+        _ => Error::Unavailable(message),
+    }
+}

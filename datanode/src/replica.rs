@@ -1,0 +1,226 @@
+//! One replica: a partition of the engine behind its Raft group.
+//!
+//! Invariants:
+//! - a write is answered after it is applied here, a scan starts after a read barrier;
+//! - a request for another epoch is refused before it reaches the log;
+//! - once a storage error has stopped the group, every request gets that error.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use partita_engine::{Partition, Scan};
+use partita_proto::error::Error;
+use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::schema::TableSchema;
+use partita_proto::service::{
+    ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteReply, WriteRequest,
+};
+use partita_proto::wire::Command;
+use partita_raft::Group;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::machine::PartitionMachine;
+use crate::writer::{QUEUE_MAX, Waiting, Writer};
+use crate::{engine_error, raft_error};
+
+/// How long a request waits for a group that has no leader yet, as right after a start.
+const LEADER_WAIT: Duration = Duration::from_secs(5);
+/// How often it looks.
+const LEADER_POLL: Duration = Duration::from_millis(2);
+
+/// One replica on this node.
+pub(crate) struct Replica {
+    partition: Arc<Partition>,
+    machine: Arc<PartitionMachine>,
+    group: Arc<Group>,
+    writes: mpsc::Sender<Waiting>,
+    stop: CancellationToken,
+    requests: AtomicU64,
+    scans: AtomicU64,
+    rejected: AtomicU64,
+    rows_scanned: AtomicU64,
+}
+
+impl Replica {
+    /// Puts the parts together and starts the writer.
+    pub(crate) fn start(
+        partition: Arc<Partition>,
+        machine: Arc<PartitionMachine>,
+        group: Arc<Group>,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> Arc<Self> {
+        let stop = stop.child_token();
+        let (writes, queue) = mpsc::channel(QUEUE_MAX);
+        let writer = Writer {
+            partition: partition.config().partition,
+            group: Arc::clone(&group),
+            queue,
+            stop: stop.clone(),
+        };
+        tasks.spawn(writer.run());
+        Arc::new(Self {
+            partition,
+            machine,
+            group,
+            writes,
+            stop,
+            requests: AtomicU64::new(0),
+            scans: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            rows_scanned: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn id(&self) -> PartitionId {
+        self.partition.config().partition
+    }
+
+    pub(crate) fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
+    fn check_epoch(&self, requested: Epoch) -> Result<(), Error> {
+        let config = self.partition.config();
+        if config.epoch == requested {
+            return Ok(());
+        }
+        Err(Error::StaleRoute { partition: config.partition, requested, current: config.epoch })
+    }
+
+    /// Waits until the group has elected a leader, which right after a start takes a moment.
+    pub(crate) async fn lead(&self) -> Result<(), Error> {
+        let deadline = tokio::time::Instant::now() + LEADER_WAIT;
+        loop {
+            let status = self.group.status();
+            if let Some(failure) = status.failure {
+                return Err(Error::Unavailable(format!(
+                    "partition {} has stopped: {failure}",
+                    self.id()
+                )));
+            }
+            if status.is_leader {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(Error::NotLeader {
+                    partition: self.id(),
+                    leader: status.leader.map(|(_, node)| node),
+                });
+            }
+            tokio::time::sleep(LEADER_POLL).await;
+        }
+    }
+
+    pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        self.check_epoch(request.epoch)?;
+        self.lead().await?;
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting {
+            id: request.id,
+            epoch: request.epoch,
+            kind: request.kind,
+            rows: request.rows,
+            answer,
+        };
+        self.writes.send(waiting).await.map_err(|_| self.stopping())?;
+        answered.await.map_err(|_| self.stopping())?
+    }
+
+    /// Counts a write that a bound refused.
+    pub(crate) fn reject(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn stopping(&self) -> Error {
+        Error::Unavailable(format!("partition {} is stopping", self.id()))
+    }
+
+    pub(crate) async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
+        self.check_epoch(request.epoch)?;
+        self.lead().await?;
+        self.group.read_barrier().await.map_err(|error| raft_error(self.id(), error))?;
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        let scanned = self
+            .partition
+            .scan(Scan {
+                columns: request.columns,
+                domains: request.domains,
+                limit: request.limit,
+                parallelism: request.parallelism,
+                range: None,
+            })
+            .map_err(engine_error)?;
+        Ok(ScanReply { streams: scanned.streams, sorted: scanned.sorted, stats: scanned.stats })
+    }
+
+    async fn propose(&self, command: Command) -> Result<(), Error> {
+        self.lead().await?;
+        self.group
+            .propose(command.encode())
+            .await
+            .map(drop)
+            .map_err(|error| raft_error(self.id(), error))
+    }
+
+    pub(crate) async fn alter(&self, schema: Arc<TableSchema>) -> Result<(), Error> {
+        if self.partition.config().schema.version >= schema.version {
+            return Ok(());
+        }
+        self.propose(Command::Schema(schema)).await
+    }
+
+    pub(crate) async fn truncate(&self, id: RequestId) -> Result<(), Error> {
+        self.propose(Command::Truncate(id)).await
+    }
+
+    /// Writes everything applied until now to files and lets the log forget it.
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
+        self.machine.seal();
+        if self.partition.flush().await.map_err(engine_error)? {
+            self.group.flushed().await.map_err(|error| raft_error(self.id(), error))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn compact(&self, all: bool) -> Result<bool, Error> {
+        self.partition.compact(all).await.map_err(engine_error)
+    }
+
+    pub(crate) fn status(&self) -> ReplicaStatus {
+        let config = self.partition.config();
+        let stats = self.partition.stats();
+        let group = self.group.status();
+        let (rows_written, bytes_written) = self.machine.written();
+        ReplicaStatus {
+            partition: config.partition,
+            table: config.table,
+            replica: config.replica,
+            leader: group.is_leader,
+            epoch: config.epoch,
+            rows: stats.rows,
+            file_bytes: stats.file_bytes,
+            files: stats.files,
+            memtable_bytes: stats.memtable_bytes,
+            rows_written,
+            bytes_written,
+            writes: self.requests.load(Ordering::Relaxed),
+            scans: self.scans.load(Ordering::Relaxed),
+            rows_scanned: self.rows_scanned.load(Ordering::Relaxed) + stats.rows_scanned,
+            rejected: self.rejected.load(Ordering::Relaxed),
+            applied: group.applied,
+            flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
+            failure: group.failure,
+        }
+    }
+
+    /// Stops the writer and the group; the files stay.
+    pub(crate) async fn shutdown(&self) -> Result<(), Error> {
+        self.stop.cancel();
+        self.group.shutdown().await.map_err(|error| raft_error(self.id(), error))
+    }
+}
