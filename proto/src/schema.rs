@@ -1,0 +1,454 @@
+//! What a table is: its columns, what they mean, its key and its options.
+//!
+//! Invariants (checked by [`TableSchema::validate`]):
+//! - column names and column ids are unique; names are 1 to [`NAME_BYTES_MAX`] bytes long;
+//! - at most one time index; it is a timestamp and NOT NULL;
+//! - the key names existing columns, each once, and ends with the time index when the table has one
+//!   and its owner did not put it elsewhere;
+//! - an append-mode table has no merge mode other than the default.
+//!
+//! A column's `storage_name` is what files, logs and memtables call it. It never changes, and a name
+//! that was dropped is never given to another column's storage, so that old files cannot bring
+//! dropped values back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::id::{ColumnId, SchemaVersion};
+
+/// The longest name of a database, table or column, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Columns that a table may have unless its owner says otherwise.
+pub const COLUMNS_MAX: usize = 1000;
+/// Columns that a key may have.
+pub const KEY_COLUMNS_MAX: usize = 32;
+
+/// A column's type. The Arrow type is what rows have everywhere inside: strings and bytes are views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ColumnType {
+    /// BOOLEAN.
+    Bool,
+    /// TINYINT.
+    Int8,
+    /// SMALLINT.
+    Int16,
+    /// INT.
+    Int32,
+    /// BIGINT.
+    Int64,
+    /// TINYINT UNSIGNED.
+    UInt8,
+    /// SMALLINT UNSIGNED.
+    UInt16,
+    /// INT UNSIGNED.
+    UInt32,
+    /// BIGINT UNSIGNED.
+    UInt64,
+    /// REAL.
+    Float32,
+    /// DOUBLE.
+    Float64,
+    /// DECIMAL(precision, scale), precision up to 38.
+    Decimal(u8, i8),
+    /// STRING.
+    String,
+    /// BINARY.
+    Binary,
+    /// DATE.
+    Date,
+    /// TIMESTAMP at a unit, without (false) or with (true) a time zone, which is UTC.
+    Timestamp(Unit, bool),
+}
+
+/// The tick of a timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Unit {
+    /// TIMESTAMP(0).
+    Second,
+    /// TIMESTAMP(3).
+    Millisecond,
+    /// TIMESTAMP(6).
+    Microsecond,
+    /// TIMESTAMP(9).
+    Nanosecond,
+}
+
+impl Unit {
+    /// Ticks of this unit in one second.
+    pub const fn per_second(self) -> i64 {
+        match self {
+            Self::Second => 1,
+            Self::Millisecond => 1_000,
+            Self::Microsecond => 1_000_000,
+            Self::Nanosecond => 1_000_000_000,
+        }
+    }
+
+    /// Digits behind the second, as in TIMESTAMP(n).
+    pub const fn digits(self) -> u8 {
+        match self {
+            Self::Second => 0,
+            Self::Millisecond => 3,
+            Self::Microsecond => 6,
+            Self::Nanosecond => 9,
+        }
+    }
+
+    /// Arrow's name for it.
+    pub const fn arrow(self) -> TimeUnit {
+        match self {
+            Self::Second => TimeUnit::Second,
+            Self::Millisecond => TimeUnit::Millisecond,
+            Self::Microsecond => TimeUnit::Microsecond,
+            Self::Nanosecond => TimeUnit::Nanosecond,
+        }
+    }
+}
+
+impl From<TimeUnit> for Unit {
+    fn from(unit: TimeUnit) -> Self {
+        match unit {
+            TimeUnit::Second => Self::Second,
+            TimeUnit::Millisecond => Self::Millisecond,
+            TimeUnit::Microsecond => Self::Microsecond,
+            TimeUnit::Nanosecond => Self::Nanosecond,
+        }
+    }
+}
+
+impl ColumnType {
+    /// The Arrow type of its columns.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Int8 => DataType::Int8,
+            Self::Int16 => DataType::Int16,
+            Self::Int32 => DataType::Int32,
+            Self::Int64 => DataType::Int64,
+            Self::UInt8 => DataType::UInt8,
+            Self::UInt16 => DataType::UInt16,
+            Self::UInt32 => DataType::UInt32,
+            Self::UInt64 => DataType::UInt64,
+            Self::Float32 => DataType::Float32,
+            Self::Float64 => DataType::Float64,
+            Self::Decimal(precision, scale) => DataType::Decimal128(precision, scale),
+            Self::String => DataType::Utf8View,
+            Self::Binary => DataType::BinaryView,
+            Self::Date => DataType::Date32,
+            Self::Timestamp(unit, utc) => {
+                DataType::Timestamp(unit.arrow(), utc.then(|| Arc::from("UTC")))
+            }
+        }
+    }
+
+    /// The column type that stores values of an Arrow type, if there is one.
+    pub fn from_arrow(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::Boolean => Self::Bool,
+            DataType::Int8 => Self::Int8,
+            DataType::Int16 => Self::Int16,
+            DataType::Int32 => Self::Int32,
+            DataType::Int64 => Self::Int64,
+            DataType::UInt8 => Self::UInt8,
+            DataType::UInt16 => Self::UInt16,
+            DataType::UInt32 => Self::UInt32,
+            DataType::UInt64 => Self::UInt64,
+            DataType::Float16 | DataType::Float32 => Self::Float32,
+            DataType::Float64 => Self::Float64,
+            DataType::Decimal128(precision, scale) => Self::Decimal(*precision, *scale),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::String,
+            DataType::Binary
+            | DataType::LargeBinary
+            | DataType::BinaryView
+            | DataType::FixedSizeBinary(_) => Self::Binary,
+            DataType::Date32 | DataType::Date64 => Self::Date,
+            DataType::Timestamp(unit, zone) => {
+                Self::Timestamp(Unit::from(*unit), zone.is_some())
+            }
+            DataType::Dictionary(_, values) => return Self::from_arrow(values),
+            _ => return None,
+        })
+    }
+
+    /// Its name in SQL; what SHOW CREATE TABLE prints and the parser reads back.
+    pub fn sql(self) -> String {
+        match self {
+            Self::Bool => "BOOLEAN".to_owned(),
+            Self::Int8 => "TINYINT".to_owned(),
+            Self::Int16 => "SMALLINT".to_owned(),
+            Self::Int32 => "INT".to_owned(),
+            Self::Int64 => "BIGINT".to_owned(),
+            Self::UInt8 => "TINYINT UNSIGNED".to_owned(),
+            Self::UInt16 => "SMALLINT UNSIGNED".to_owned(),
+            Self::UInt32 => "INT UNSIGNED".to_owned(),
+            Self::UInt64 => "BIGINT UNSIGNED".to_owned(),
+            Self::Float32 => "REAL".to_owned(),
+            Self::Float64 => "DOUBLE".to_owned(),
+            Self::Decimal(precision, scale) => format!("DECIMAL({precision}, {scale})"),
+            Self::String => "STRING".to_owned(),
+            Self::Binary => "BINARY".to_owned(),
+            Self::Date => "DATE".to_owned(),
+            Self::Timestamp(unit, false) => format!("TIMESTAMP({})", unit.digits()),
+            Self::Timestamp(unit, true) => format!("TIMESTAMP({}) WITH TIME ZONE", unit.digits()),
+        }
+    }
+
+    /// Whether it is a timestamp, and so may be a time index.
+    pub fn is_timestamp(self) -> bool {
+        matches!(self, Self::Timestamp(..))
+    }
+}
+
+/// What a column means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Semantic {
+    /// Part of the key (but not the time index).
+    Tag,
+    /// A measured value.
+    Field,
+    /// When the row happened; part of the key.
+    TimeIndex,
+}
+
+/// One column of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Unique in the table for ever.
+    pub id: ColumnId,
+    /// What SQL calls it.
+    pub name: String,
+    /// What files, logs and memtables call it; never changes.
+    pub storage_name: String,
+    /// Its type.
+    pub column_type: ColumnType,
+    /// Whether it takes NULL.
+    pub nullable: bool,
+    /// Tag, field or time index.
+    pub semantic: Semantic,
+    /// SQL text of the value of rows that do not give one; NULL without it.
+    pub default: Option<String>,
+    /// SQL text of the expression that always computes it; such a column takes no value from outside.
+    pub generated: Option<String>,
+    /// What its owner says of it.
+    pub comment: Option<String>,
+}
+
+impl Column {
+    /// The column as an Arrow field under its SQL name.
+    pub fn field(&self) -> Field {
+        Field::new(&self.name, self.column_type.arrow(), self.nullable)
+    }
+
+    /// The column as an Arrow field under its storage name. Always nullable: files of an older
+    /// schema have no such column, and tombstones have no fields.
+    pub fn storage_field(&self) -> Field {
+        Field::new(&self.storage_name, self.column_type.arrow(), true)
+    }
+}
+
+/// How versions of one key become one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum MergeMode {
+    /// The newest row wins whole.
+    #[default]
+    LastRow,
+    /// Each field keeps its newest value that is not NULL.
+    LastNonNull,
+}
+
+impl MergeMode {
+    /// Its name in `WITH ('merge_mode' = ...)`.
+    pub const fn sql(self) -> &'static str {
+        match self {
+            Self::LastRow => "last_row",
+            Self::LastNonNull => "last_non_null",
+        }
+    }
+}
+
+/// What a table's owner may choose with `WITH (...)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableOptions {
+    /// Keep every row, never deduplicate; DELETE is refused.
+    pub append_mode: bool,
+    /// How versions of one key merge; of no use in append mode.
+    pub merge_mode: MergeMode,
+    /// Rows whose time index is older than this are gone. `None`: for ever.
+    pub ttl: Option<Duration>,
+    /// Width of the time windows that files are kept in. `None`: chosen from the data.
+    pub time_window: Option<Duration>,
+    /// What its owner says of the table.
+    pub comment: Option<String>,
+}
+
+/// A table's columns, key and options at one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSchema {
+    /// Grows with every change.
+    pub version: SchemaVersion,
+    /// In SQL's order.
+    pub columns: Vec<Column>,
+    /// The sort key, most significant first: primary key columns, then the time index unless its
+    /// owner put it elsewhere. Empty only for a table with neither, which is append-mode.
+    pub key: Vec<ColumnId>,
+    /// Options.
+    pub options: TableOptions,
+    /// The id that the next new column gets.
+    pub next_column: ColumnId,
+    /// Whether rows that bring unknown columns add them (line protocol) or fail (SQL's default).
+    pub schema_on_write: bool,
+}
+
+impl TableSchema {
+    /// The column of a SQL name, by exact match.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.name == name)
+    }
+
+    /// The position of a SQL name, by exact match.
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// The column of an id.
+    pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
+        self.columns.iter().find(|column| column.id == id)
+    }
+
+    /// The key's columns, most significant first.
+    pub fn key_columns(&self) -> impl Iterator<Item = &Column> {
+        self.key.iter().filter_map(|id| self.column_by_id(*id))
+    }
+
+    /// Whether a column is part of the key.
+    pub fn is_key(&self, id: ColumnId) -> bool {
+        self.key.contains(&id)
+    }
+
+    /// The time index, if the table has one.
+    pub fn time_index(&self) -> Option<&Column> {
+        self.columns.iter().find(|column| column.semantic == Semantic::TimeIndex)
+    }
+
+    /// The columns under their SQL names.
+    pub fn arrow(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.columns.iter().map(Column::field).collect::<Vec<_>>()))
+    }
+
+    /// The columns under their storage names, all nullable, in SQL's order.
+    pub fn storage(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.columns.iter().map(Column::storage_field).collect::<Vec<_>>()))
+    }
+
+    /// Checks the invariants of this module.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] that names the first thing that is wrong.
+    pub fn validate(&self) -> Result<(), Error> {
+        let invalid = |message: String| Err(Error::InvalidInput(message));
+        if self.columns.is_empty() {
+            return invalid("a table needs at least one column".to_owned());
+        }
+        if self.columns.len() > COLUMNS_MAX {
+            return invalid(format!(
+                "{} columns exceed the limit of {COLUMNS_MAX}",
+                self.columns.len()
+            ));
+        }
+        let mut names = BTreeSet::new();
+        let mut storage_names = BTreeSet::new();
+        for column in &self.columns {
+            validate_name("column", &column.name)?;
+            if column.name.starts_with("__") {
+                return invalid(format!(
+                    "column \"{}\" starts with two underscores, which are for internal columns",
+                    column.name
+                ));
+            }
+            if !names.insert(column.name.as_str())
+                || !storage_names.insert(column.storage_name.as_str())
+            {
+                return invalid(format!("column \"{}\" specified more than once", column.name));
+            }
+        }
+        let time_indexes: Vec<_> =
+            self.columns.iter().filter(|c| c.semantic == Semantic::TimeIndex).collect();
+        if let [first, second, ..] = time_indexes.as_slice() {
+            return invalid(format!(
+                "a table has one TIME INDEX, but \"{}\" and \"{}\" both are",
+                first.name, second.name
+            ));
+        }
+        if let Some(column) = time_indexes.first() {
+            if !column.column_type.is_timestamp() {
+                return invalid(format!(
+                    "TIME INDEX \"{}\" must be a TIMESTAMP, not {}",
+                    column.name,
+                    column.column_type.sql()
+                ));
+            }
+            if column.nullable || !self.is_key(column.id) {
+                return invalid(format!(
+                    "TIME INDEX \"{}\" must be NOT NULL and part of the key",
+                    column.name
+                ));
+            }
+        }
+        if self.key.len() > KEY_COLUMNS_MAX {
+            return invalid(format!(
+                "{} key columns exceed the limit of {KEY_COLUMNS_MAX}",
+                self.key.len()
+            ));
+        }
+        let mut seen = BTreeSet::new();
+        for id in &self.key {
+            let Some(column) = self.column_by_id(*id) else {
+                return invalid(format!("the key names column {id}, which does not exist"));
+            };
+            if !seen.insert(*id) {
+                return invalid(format!("key column \"{}\" specified more than once", column.name));
+            }
+        }
+        if self.key.is_empty() && !self.options.append_mode {
+            return invalid(
+                "a table needs a PRIMARY KEY or a TIME INDEX, or 'append_mode' = 'true'".to_owned(),
+            );
+        }
+        if self.options.append_mode && self.options.merge_mode != MergeMode::LastRow {
+            return invalid(
+                "'merge_mode' cannot be set on a table with 'append_mode' = 'true'".to_owned(),
+            );
+        }
+        if self.options.ttl.is_some() && self.time_index().is_none() {
+            return invalid("'ttl' needs a TIME INDEX".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Checks the name of a database, table or column.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when it is empty, longer than [`NAME_BYTES_MAX`] bytes, or holds a control character.
+pub fn validate_name(kind: &str, name: &str) -> Result<(), Error> {
+    if name.is_empty() {
+        return Err(Error::InvalidInput(format!("a {kind} name may not be empty")));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::InvalidInput(format!(
+            "{kind} name of {} bytes exceeds the limit of {NAME_BYTES_MAX}",
+            name.len()
+        )));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::InvalidInput(format!(
+            "{kind} name {name:?} holds a control character"
+        )));
+    }
+    Ok(())
+}

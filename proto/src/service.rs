@@ -1,0 +1,340 @@
+//! What the services say to each other, as traits.
+//!
+//! In one process a service is called through these directly; across processes a client of the same
+//! trait speaks gRPC. Callers cannot tell the difference, so there is one code path.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use futures::Stream;
+use tokio::sync::watch;
+
+use crate::catalog::Catalog;
+use crate::domain::Domains;
+use crate::error::Error;
+use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use crate::placement::Placement;
+use crate::range::{Bound, TypedRange};
+use crate::schema::{Column, TableOptions, TableSchema};
+
+/// Identity of a write: the same one sent again takes effect once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId {
+    /// A random number of the client (one a frontend process).
+    pub client: u64,
+    /// Grows within the client.
+    pub sequence: u64,
+}
+
+/// What the rows of a write do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteKind {
+    /// Insert, or update by key.
+    Put,
+    /// Delete the keys.
+    Delete,
+}
+
+/// Rows for one partition.
+#[derive(Clone, Debug)]
+pub struct WriteRequest {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch of the sender's route.
+    pub epoch: Epoch,
+    /// Its identity.
+    pub id: RequestId,
+    /// Put or delete.
+    pub kind: WriteKind,
+    /// Columns by storage name: all key columns, and for a put any of the others (an absent one is
+    /// NULL). For a delete the key columns only. Every row lies in the partition's range.
+    pub rows: RecordBatch,
+}
+
+/// A write that has taken effect: on a quorum's disks and applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteReply {
+    /// The Raft index it took effect at.
+    pub index: u64,
+}
+
+/// What to read from one partition.
+#[derive(Clone, Debug)]
+pub struct ScanRequest {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The epoch of the sender's route.
+    pub epoch: Epoch,
+    /// The columns to return, by storage name, with the types they have now; one that the
+    /// partition's files do not have is NULL.
+    pub columns: SchemaRef,
+    /// Rows outside these are not wanted. A row that satisfies them is returned; rows that do not
+    /// may be returned too (the caller filters again), unless they are versions that lost.
+    /// By storage name.
+    pub domains: Domains,
+    /// At most this many rows are wanted, when no filter remains above.
+    pub limit: Option<usize>,
+    /// Into how many streams the work may be split.
+    pub parallelism: usize,
+}
+
+/// A stream of rows.
+pub type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Error>> + Send>>;
+
+/// What a scan read so far; shared by its streams, final when they have ended.
+#[derive(Debug, Default)]
+pub struct ScanStats {
+    /// Rows decoded from files and memtables, before merging and filtering.
+    pub rows_scanned: std::sync::atomic::AtomicU64,
+    /// Bytes of the columns decoded.
+    pub bytes_scanned: std::sync::atomic::AtomicU64,
+    /// Files opened.
+    pub files_read: std::sync::atomic::AtomicU64,
+    /// Files skipped by range, time or statistics.
+    pub files_pruned: std::sync::atomic::AtomicU64,
+    /// Row groups skipped by statistics.
+    pub row_groups_pruned: std::sync::atomic::AtomicU64,
+}
+
+/// Rows of one partition at one moment, in one to `parallelism` streams.
+pub struct ScanReply {
+    /// Every row is in exactly one of them.
+    pub streams: Vec<RowStream>,
+    /// Whether each stream is in key order.
+    pub sorted: bool,
+    /// Counters.
+    pub stats: Arc<ScanStats>,
+}
+
+/// What a node is told of a replica it is to hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionSpec {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its table.
+    pub table: TableId,
+    /// Its routing version.
+    pub epoch: Epoch,
+    /// The replica on the node that is told.
+    pub replica: ReplicaId,
+    /// All replicas and the nodes they are on.
+    pub members: BTreeMap<ReplicaId, NodeId>,
+    /// What it owns.
+    pub range: TypedRange,
+    /// How rows are placed.
+    pub placement: Placement,
+    /// Columns, key and options.
+    pub schema: Arc<TableSchema>,
+}
+
+/// One replica as its node sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaStatus {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The table.
+    pub table: TableId,
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Whether it leads.
+    pub leader: bool,
+    /// Its routing version.
+    pub epoch: Epoch,
+    /// Rows in files and memtables, versions and tombstones included.
+    pub rows: u64,
+    /// Bytes in files.
+    pub file_bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// Bytes in memtables.
+    pub memtable_bytes: u64,
+    /// Rows written since the replica was opened.
+    pub rows_written: u64,
+    /// Bytes written since the replica was opened.
+    pub bytes_written: u64,
+    /// Write requests since the replica was opened.
+    pub writes: u64,
+    /// Scans since the replica was opened.
+    pub scans: u64,
+    /// Rows decoded by scans since the replica was opened.
+    pub rows_scanned: u64,
+    /// Writes refused because a bound was reached.
+    pub rejected: u64,
+    /// The highest Raft index applied.
+    pub applied: u64,
+    /// The highest Raft index that is in files.
+    pub flushed: u64,
+    /// Why the replica stopped, if it did.
+    pub failure: Option<String>,
+}
+
+/// A node that holds replicas.
+#[async_trait]
+pub trait DataService: Send + Sync {
+    /// Writes rows; answers when a quorum has them on disk and the leader has applied them.
+    async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error>;
+
+    /// Reads rows, linearizably: everything acknowledged before the call is seen.
+    async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error>;
+
+    /// Creates or opens a replica. Idempotent.
+    async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error>;
+
+    /// Removes a replica and its data. Idempotent.
+    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error>;
+
+    /// Removes all rows of a partition. Idempotent per `id`.
+    async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error>;
+
+    /// Gives a partition a newer schema, through its log. Idempotent.
+    async fn alter_partition(
+        &self,
+        partition: PartitionId,
+        schema: Arc<TableSchema>,
+    ) -> Result<(), Error>;
+
+    /// Writes the memtable to files.
+    async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error>;
+
+    /// Merges all files of each time window into one.
+    async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error>;
+
+    /// All replicas of the node.
+    async fn status(&self) -> Result<Vec<ReplicaStatus>, Error>;
+}
+
+/// Finds a node's service.
+pub trait DataNodes: Send + Sync {
+    /// The service of a node.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the node is not known or not reachable.
+    fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error>;
+
+    /// All nodes that are known.
+    fn all(&self) -> Vec<NodeId>;
+}
+
+/// A table to be made.
+#[derive(Clone, Debug)]
+pub struct NewTable {
+    /// The database.
+    pub database: String,
+    /// The name.
+    pub name: String,
+    /// Columns, key and options; version 1.
+    pub schema: TableSchema,
+    /// How rows are placed.
+    pub placement: Placement,
+    /// Where the key space is cut from the beginning; ascending. One more partition than cuts.
+    pub cuts: Vec<Bound>,
+}
+
+/// A change of a table.
+#[derive(Clone, Debug)]
+pub enum TableChange {
+    /// Adds columns (ids and storage names are given by meta). A tag is added to the key, before the
+    /// time index, and is NULL in older rows.
+    AddColumns {
+        /// The columns.
+        columns: Vec<Column>,
+        /// Leave out those that exist with the same type and meaning, rather than fail.
+        if_not_exists: bool,
+    },
+    /// Drops a field.
+    DropColumn(String),
+    /// Renames a column.
+    RenameColumn {
+        /// From.
+        from: String,
+        /// To.
+        to: String,
+    },
+    /// Sets or drops a column's default.
+    SetDefault {
+        /// The column.
+        column: String,
+        /// SQL text, or none.
+        default: Option<String>,
+    },
+    /// Replaces the options.
+    SetOptions(TableOptions),
+    /// Renames the table.
+    Rename(String),
+}
+
+/// A change of the catalog.
+#[derive(Clone, Debug)]
+pub enum Ddl {
+    /// CREATE DATABASE.
+    CreateDatabase {
+        /// The name.
+        name: String,
+        /// No error when it exists.
+        if_not_exists: bool,
+        /// The `ttl` that its tables inherit.
+        ttl: Option<Duration>,
+    },
+    /// ALTER DATABASE ... SET 'ttl'.
+    AlterDatabase {
+        /// The name.
+        name: String,
+        /// The `ttl` that its tables inherit.
+        ttl: Option<Duration>,
+    },
+    /// DROP DATABASE, with all its tables.
+    DropDatabase {
+        /// The name.
+        name: String,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
+    /// CREATE TABLE.
+    CreateTable {
+        /// The table.
+        table: Box<NewTable>,
+        /// No error when it exists.
+        if_not_exists: bool,
+    },
+    /// DROP TABLE.
+    DropTable {
+        /// The database.
+        database: String,
+        /// The name.
+        name: String,
+        /// No error when it does not exist.
+        if_exists: bool,
+    },
+    /// TRUNCATE TABLE.
+    TruncateTable {
+        /// The database.
+        database: String,
+        /// The name.
+        name: String,
+    },
+    /// ALTER TABLE.
+    AlterTable {
+        /// The database.
+        database: String,
+        /// The name.
+        name: String,
+        /// What changes.
+        change: TableChange,
+    },
+}
+
+/// The catalog's keeper.
+#[async_trait]
+pub trait MetaService: Send + Sync {
+    /// The catalog as it changes. What [`MetaService::change`] answered is in it by then.
+    fn catalog(&self) -> watch::Receiver<Arc<Catalog>>;
+
+    /// Changes the catalog; answers when the change is durable, has reached the nodes it concerns and
+    /// is visible in [`MetaService::catalog`]. Returns whether anything changed.
+    async fn change(&self, ddl: Ddl) -> Result<bool, Error>;
+}
