@@ -1,0 +1,285 @@
+//! The key codec: where a row lies in its table's key space, as bytes that compare like the key.
+//!
+//! ```text
+//!   key = placement (u16, big-endian; only for tables placed by hash or rules)
+//!      ++ one cell per key column (arrow's row format: ascending, NULL first)
+//! ```
+//!
+//! Invariants:
+//! - keys compare as bytes exactly like their tuples of values compare;
+//! - a cell delimits itself, so the encoding of the first n columns is a byte prefix of the whole,
+//!   no cell is a prefix of another, and a prefix sorts before everything that it begins;
+//! - every cell of NULL begins with 0, every other cell with 1 or more.
+//!
+//! Encoded keys live in memory only. What is stored or sent is the typed form ([`Bound`]), which
+//! survives a column being added to the key.
+
+mod cell;
+mod keys;
+mod ranges;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, new_null_array};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::UInt16Type;
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use arrow::row::{RowConverter, SortField};
+use bytes::Bytes;
+
+pub use self::keys::Keys;
+use crate::error::Error;
+use crate::placement::Placement;
+use crate::range::{Bound, KeyRange, TypedRange};
+use crate::schema::{ColumnType, TableSchema};
+
+/// The name of the placement's column: UInt16 without NULL, the first column of write batches,
+/// memtables and files of tables placed by hash or rules.
+pub const PLACEMENT_COLUMN: &str = "__placement";
+
+/// The bytes of a placement.
+const PLACEMENT_BYTES: usize = 2;
+
+/// Encodes and decodes keys of one table at one schema version. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct KeyCodec {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    placed: bool,
+    /// Storage names of the key columns.
+    names: Vec<String>,
+    /// Their types.
+    types: Vec<ColumnType>,
+    converter: RowConverter,
+}
+
+impl KeyCodec {
+    /// The codec of a table.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when the key names a column that the schema does not have.
+    pub fn new(schema: &TableSchema, placement: &Placement) -> Result<Self, Error> {
+        let mut names = Vec::with_capacity(schema.key.len());
+        let mut types = Vec::with_capacity(schema.key.len());
+        for id in &schema.key {
+            let column = schema.column_by_id(*id).ok_or_else(|| {
+                Error::InvalidInput(format!("the key names column {id}, which does not exist"))
+            })?;
+            names.push(column.storage_name.clone());
+            types.push(column.column_type);
+        }
+        let fields = types.iter().map(|column_type| SortField::new(column_type.arrow())).collect();
+        let converter = RowConverter::new(fields).map_err(internal)?;
+        let placed = !matches!(placement, Placement::Range);
+        Ok(Self { inner: Arc::new(Inner { placed, names, types, converter }) })
+    }
+
+    /// Whether keys begin with a placement.
+    pub fn placed(&self) -> bool {
+        self.inner.placed
+    }
+
+    /// The storage names of the key columns, most significant first (the placement is not one).
+    pub fn key_columns(&self) -> &[String] {
+        &self.inner.names
+    }
+
+    /// The types of the key columns.
+    pub fn key_types(&self) -> &[ColumnType] {
+        &self.inner.types
+    }
+
+    /// Encodes the key of every row. Columns are found by storage name; a key column that the batch
+    /// does not have is NULL in every row, as in files older than the column. Other columns are
+    /// ignored.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when a placed table's batch has no placement, or a key column has
+    /// another type than the schema says.
+    pub fn encode(&self, rows: &RecordBatch) -> Result<Keys, Error> {
+        let cells = self.cells(rows)?;
+        if !self.inner.placed {
+            return Ok(Keys::new(cells));
+        }
+        let column = rows.column_by_name(PLACEMENT_COLUMN).ok_or_else(|| {
+            Error::InvalidInput(format!("rows of a placed table have no column {PLACEMENT_COLUMN}"))
+        })?;
+        let placements = column.as_primitive_opt::<UInt16Type>().filter(|p| p.null_count() == 0);
+        let placements = placements.ok_or_else(|| {
+            Error::InvalidInput(format!("column {PLACEMENT_COLUMN} must be UInt16 without NULL"))
+        })?;
+        let total = cells.value_data().len() + PLACEMENT_BYTES * rows.num_rows();
+        if i32::try_from(total).is_err() {
+            return Err(too_large(total));
+        }
+        let mut bytes = Vec::with_capacity(total);
+        let mut lengths = Vec::with_capacity(rows.num_rows());
+        for (row, placement) in placements.values().iter().enumerate() {
+            let cells = cells.value(row);
+            bytes.extend_from_slice(&placement.to_be_bytes());
+            bytes.extend_from_slice(cells);
+            lengths.push(PLACEMENT_BYTES + cells.len());
+        }
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let keys =
+            BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None).map_err(internal)?;
+        Ok(Keys::new(keys))
+    }
+
+    /// The cells of the key columns, without the placement.
+    fn cells(&self, rows: &RecordBatch) -> Result<BinaryArray, Error> {
+        if self.inner.names.is_empty() {
+            // A table without a key: every row has the empty one.
+            let offsets = OffsetBuffer::new(ScalarBuffer::from(vec![0_i32; rows.num_rows() + 1]));
+            return BinaryArray::try_new(offsets, Buffer::from_vec(Vec::<u8>::new()), None)
+                .map_err(internal);
+        }
+        let columns = self
+            .inner
+            .names
+            .iter()
+            .zip(&self.inner.types)
+            .map(|(name, column_type)| key_column(rows, name, *column_type))
+            .collect::<Result<Vec<_>, _>>()?;
+        let encoded = self.inner.converter.convert_columns(&columns).map_err(internal)?;
+        let size = encoded.size();
+        encoded.try_into_binary().map_err(|_| too_large(size))
+    }
+
+    /// Encodes a bound; its values are coerced to the columns' types. The empty bound is the empty
+    /// key, which as an end has to be told apart by the caller ([`KeyCodec::range`] does).
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when it has a placement and the table none (or values but no
+    /// placement and the table has one), more values than the key has columns, or a value of another
+    /// type.
+    pub fn encode_bound(&self, bound: &Bound) -> Result<Bytes, Error> {
+        let bound = self.coerce_bound(bound)?;
+        let mut out = Vec::new();
+        if let Some(placement) = bound.placement {
+            out.extend_from_slice(&placement.to_be_bytes());
+        }
+        for (value, column_type) in bound.key.iter().zip(&self.inner.types) {
+            cell::encode(&mut out, *column_type, value)?;
+        }
+        Ok(out.into())
+    }
+
+    /// The bound with its values coerced to the columns' types: the form to store.
+    ///
+    /// # Errors
+    /// As [`KeyCodec::encode_bound`].
+    pub fn coerce_bound<'a>(&self, bound: &'a Bound) -> Result<Cow<'a, Bound>, Error> {
+        if bound.placement.is_some() && !self.inner.placed {
+            return Err(Error::InvalidInput(
+                "a bound has a placement, but the table is placed by range".to_owned(),
+            ));
+        }
+        if bound.placement.is_none() && self.inner.placed && !bound.key.is_empty() {
+            return Err(Error::InvalidInput("a bound has key values, but no placement".to_owned()));
+        }
+        if bound.key.len() > self.inner.types.len() {
+            return Err(Error::InvalidInput(format!(
+                "a bound has {} values, but the key has {} columns",
+                bound.key.len(),
+                self.inner.types.len()
+            )));
+        }
+        let typed = bound.key.iter().zip(&self.inner.types);
+        if typed.clone().all(|(value, column_type)| cell::fits(value, *column_type)) {
+            return Ok(Cow::Borrowed(bound));
+        }
+        let key = typed
+            .map(|(value, column_type)| value.clone().coerce(*column_type))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Cow::Owned(Bound { placement: bound.placement, key }))
+    }
+
+    /// Encodes a range.
+    ///
+    /// # Errors
+    /// As [`KeyCodec::encode_bound`].
+    pub fn range(&self, range: &TypedRange) -> Result<KeyRange, Error> {
+        let start = self.encode_bound(&range.start)?;
+        let end = match range.end.is_empty() {
+            true => None,
+            false => Some(self.encode_bound(&range.end)?),
+        };
+        Ok(KeyRange { start, end })
+    }
+
+    /// Decodes a key, or a prefix of one that ends where a cell ends.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when the bytes are not such a key.
+    pub fn decode(&self, key: &[u8]) -> Result<Bound, Error> {
+        let mut rest = key;
+        let mut bound = Bound::default();
+        if self.inner.placed && !rest.is_empty() {
+            let (placement, cells) = rest
+                .split_first_chunk::<PLACEMENT_BYTES>()
+                .ok_or_else(|| Error::Corrupted("a key ends within its placement".to_owned()))?;
+            bound.placement = Some(u16::from_be_bytes(*placement));
+            rest = cells;
+        }
+        for column_type in &self.inner.types {
+            if rest.is_empty() {
+                break;
+            }
+            bound.key.push(cell::decode(&mut rest, *column_type)?);
+        }
+        if !rest.is_empty() {
+            return Err(Error::Corrupted(format!(
+                "a key has {} bytes behind its last column",
+                rest.len()
+            )));
+        }
+        Ok(bound)
+    }
+
+    /// The smallest bytes that are greater than every key with this prefix; `None` when there are
+    /// none, because nothing but 0xFF is left.
+    pub fn successor(key: &[u8]) -> Option<Bytes> {
+        let last = key.iter().rposition(|byte| *byte != u8::MAX)?;
+        let mut out = key[..=last].to_vec();
+        out[last] += 1;
+        Some(out.into())
+    }
+}
+
+/// A key column of the batch in the exact type that the converter was made for.
+fn key_column(rows: &RecordBatch, name: &str, column_type: ColumnType) -> Result<ArrayRef, Error> {
+    let wanted = column_type.arrow();
+    let Some(column) = rows.column_by_name(name) else {
+        return Ok(new_null_array(&wanted, rows.num_rows()));
+    };
+    if *column.data_type() == wanted {
+        return Ok(Arc::clone(column));
+    }
+    // The same values in another layout, such as a dictionary; never another type.
+    if ColumnType::from_arrow(column.data_type()) != Some(column_type) {
+        return Err(Error::InvalidInput(format!(
+            "key column \"{name}\" has type {}, expected {}",
+            column.data_type(),
+            column_type.sql()
+        )));
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(column, &wanted, &options).map_err(|error| {
+        Error::InvalidInput(format!("key column \"{name}\" is not {}: {error}", column_type.sql()))
+    })
+}
+
+fn internal(error: ArrowError) -> Error {
+    Error::Internal(format!("keys cannot be encoded: {error}"))
+}
+
+fn too_large(bytes: usize) -> Error {
+    Error::InvalidInput(format!("{bytes} bytes of keys in one batch exceed the limit of 2 GiB"))
+}

@@ -1,0 +1,296 @@
+//! One cell of a key: a single value in arrow's row format, for bounds.
+//!
+//! Rows are encoded column by column by arrow itself; bounds, of which a predicate may need a
+//! thousand, are encoded here without building arrays. That both give the same bytes is tested.
+//!
+//! | value | bytes |
+//! |---|---|
+//! | NULL of a fixed-width type | 0, then as many zeros as the type is wide |
+//! | fixed-width | 1, then big-endian; signed: top bit flipped; float: all other bits flipped too if negative |
+//! | NULL string or bytes | 0 |
+//! | empty string or bytes | 1 |
+//! | other string or bytes | 2, then blocks (four of 8 bytes, the rest of 32) padded with zeros, each followed by 255, or by the length of its content if it is the last |
+
+use crate::error::Error;
+use crate::schema::ColumnType;
+use crate::value::Value;
+
+const NULL: u8 = 0;
+const VALID: u8 = 1;
+const EMPTY: u8 = 1;
+const NON_EMPTY: u8 = 2;
+const CONTINUED: u8 = u8::MAX;
+
+/// The first blocks are small, so that short strings stay short.
+const SMALL_BLOCKS: usize = 4;
+const SMALL_BLOCK_BYTES: usize = 8;
+const BLOCK_BYTES: usize = 32;
+
+/// Whether a value is of the very kind that columns of this type hold, and in range.
+pub(super) fn fits(value: &Value, column_type: ColumnType) -> bool {
+    match (column_type, value) {
+        (_, Value::Null)
+        | (ColumnType::Bool, Value::Bool(_))
+        | (ColumnType::Int64, Value::Int(_))
+        | (ColumnType::UInt64, Value::UInt(_))
+        | (ColumnType::Float64, Value::Float(_))
+        | (ColumnType::Decimal(..), Value::Decimal(_))
+        | (ColumnType::String, Value::String(_))
+        | (ColumnType::Binary, Value::Binary(_))
+        | (ColumnType::Date, Value::Date(_))
+        | (ColumnType::Timestamp(..), Value::Timestamp(_)) => true,
+        (ColumnType::Int8, Value::Int(v)) => i8::try_from(*v).is_ok(),
+        (ColumnType::Int16, Value::Int(v)) => i16::try_from(*v).is_ok(),
+        (ColumnType::Int32, Value::Int(v)) => i32::try_from(*v).is_ok(),
+        (ColumnType::UInt8, Value::UInt(v)) => u8::try_from(*v).is_ok(),
+        (ColumnType::UInt16, Value::UInt(v)) => u16::try_from(*v).is_ok(),
+        (ColumnType::UInt32, Value::UInt(v)) => u32::try_from(*v).is_ok(),
+        (ColumnType::Float32, Value::Float(v)) => single(*v).is_some(),
+        _ => false,
+    }
+}
+
+/// Appends a value that [`fits`] its type.
+pub(super) fn encode(
+    out: &mut Vec<u8>,
+    column_type: ColumnType,
+    value: &Value,
+) -> Result<(), Error> {
+    let mismatch =
+        || Error::InvalidInput(format!("{value} is not a value of type {}", column_type.sql()));
+    match (column_type, value) {
+        (ColumnType::String | ColumnType::Binary, Value::Null) => out.push(NULL),
+        (_, Value::Null) => {
+            let width = width(column_type);
+            out.push(NULL);
+            out.resize(out.len() + width, 0);
+        }
+        (ColumnType::Bool, Value::Bool(v)) => out.extend_from_slice(&[VALID, u8::from(*v)]),
+        (ColumnType::Int8, Value::Int(v)) => {
+            fixed(out, i8::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
+        }
+        (ColumnType::Int16, Value::Int(v)) => {
+            fixed(out, i16::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
+        }
+        (ColumnType::Int32, Value::Int(v)) => {
+            fixed(out, i32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), true);
+        }
+        (ColumnType::Int64, Value::Int(v)) | (ColumnType::Timestamp(..), Value::Timestamp(v)) => {
+            fixed(out, v.to_be_bytes(), true);
+        }
+        (ColumnType::UInt8, Value::UInt(v)) => {
+            fixed(out, u8::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
+        }
+        (ColumnType::UInt16, Value::UInt(v)) => {
+            fixed(out, u16::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
+        }
+        (ColumnType::UInt32, Value::UInt(v)) => {
+            fixed(out, u32::try_from(*v).map_err(|_| mismatch())?.to_be_bytes(), false);
+        }
+        (ColumnType::UInt64, Value::UInt(v)) => fixed(out, v.to_be_bytes(), false),
+        (ColumnType::Float32, Value::Float(v)) => {
+            let bits = single(*v).ok_or_else(mismatch)?;
+            fixed(
+                out,
+                if bits >> 31 == 1 { bits ^ (u32::MAX >> 1) } else { bits }.to_be_bytes(),
+                true,
+            );
+        }
+        (ColumnType::Float64, Value::Float(v)) => {
+            let bits = v.to_bits();
+            fixed(
+                out,
+                if bits >> 63 == 1 { bits ^ (u64::MAX >> 1) } else { bits }.to_be_bytes(),
+                true,
+            );
+        }
+        (ColumnType::Decimal(..), Value::Decimal(v)) => fixed(out, v.to_be_bytes(), true),
+        (ColumnType::Date, Value::Date(v)) => fixed(out, v.to_be_bytes(), true),
+        (ColumnType::String, Value::String(v)) => variable(out, v.as_bytes()),
+        (ColumnType::Binary, Value::Binary(v)) => variable(out, v),
+        _ => return Err(mismatch()),
+    }
+    Ok(())
+}
+
+/// Takes one cell from the front of the input.
+pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value, Error> {
+    let value = match column_type {
+        ColumnType::String => match take_variable(input)? {
+            None => Value::Null,
+            Some(bytes) => Value::String(
+                String::from_utf8(bytes).map_err(|_| corrupted("a string that is not UTF-8"))?,
+            ),
+        },
+        ColumnType::Binary => take_variable(input)?.map_or(Value::Null, Value::Binary),
+        ColumnType::Bool => match take_fixed(input, false)? {
+            None => Value::Null,
+            Some([0]) => Value::Bool(false),
+            Some([1]) => Value::Bool(true),
+            Some(_) => return Err(corrupted("a boolean that is neither 0 nor 1")),
+        },
+        ColumnType::Int8 => int(take_fixed(input, true)?.map(i8::from_be_bytes)),
+        ColumnType::Int16 => int(take_fixed(input, true)?.map(i16::from_be_bytes)),
+        ColumnType::Int32 => int(take_fixed(input, true)?.map(i32::from_be_bytes)),
+        ColumnType::Int64 => int(take_fixed(input, true)?.map(i64::from_be_bytes)),
+        ColumnType::UInt8 => uint(take_fixed(input, false)?.map(u8::from_be_bytes)),
+        ColumnType::UInt16 => uint(take_fixed(input, false)?.map(u16::from_be_bytes)),
+        ColumnType::UInt32 => uint(take_fixed(input, false)?.map(u32::from_be_bytes)),
+        ColumnType::UInt64 => uint(take_fixed(input, false)?.map(u64::from_be_bytes)),
+        ColumnType::Float32 => take_fixed(input, true)?.map_or(Value::Null, |bytes| {
+            let bits = u32::from_be_bytes(bytes);
+            Value::Float(double(if bits >> 31 == 1 { bits ^ (u32::MAX >> 1) } else { bits }))
+        }),
+        ColumnType::Float64 => take_fixed(input, true)?.map_or(Value::Null, |bytes| {
+            let bits = u64::from_be_bytes(bytes);
+            let bits = if bits >> 63 == 1 { bits ^ (u64::MAX >> 1) } else { bits };
+            Value::Float(f64::from_bits(bits))
+        }),
+        ColumnType::Decimal(..) => take_fixed(input, true)?
+            .map_or(Value::Null, |bytes| Value::Decimal(i128::from_be_bytes(bytes))),
+        ColumnType::Date => take_fixed(input, true)?
+            .map_or(Value::Null, |bytes| Value::Date(i32::from_be_bytes(bytes))),
+        ColumnType::Timestamp(..) => take_fixed(input, true)?
+            .map_or(Value::Null, |bytes| Value::Timestamp(i64::from_be_bytes(bytes))),
+    };
+    Ok(value)
+}
+
+fn int(value: Option<impl Into<i64>>) -> Value {
+    value.map_or(Value::Null, |v| Value::Int(v.into()))
+}
+
+fn uint(value: Option<impl Into<u64>>) -> Value {
+    value.map_or(Value::Null, |v| Value::UInt(v.into()))
+}
+
+/// The width of a fixed-width type; 0 for the others.
+fn width(column_type: ColumnType) -> usize {
+    match column_type {
+        ColumnType::Bool | ColumnType::Int8 | ColumnType::UInt8 => 1,
+        ColumnType::Int16 | ColumnType::UInt16 => 2,
+        ColumnType::Int32 | ColumnType::UInt32 | ColumnType::Float32 | ColumnType::Date => 4,
+        ColumnType::Int64
+        | ColumnType::UInt64
+        | ColumnType::Float64
+        | ColumnType::Timestamp(..) => 8,
+        ColumnType::Decimal(..) => 16,
+        ColumnType::String | ColumnType::Binary => 0,
+    }
+}
+
+/// The bits of a REAL that a double stands for; `None` when no REAL is equal to it. Bit by bit for
+/// NaN, because the conversion of its payload is up to the machine.
+fn single(value: f64) -> Option<u32> {
+    if value.is_nan() {
+        let bits = value.to_bits();
+        let payload = bits & ((1 << 52) - 1);
+        let sign = u32::try_from(bits >> 63).ok()?;
+        let payload = u32::try_from(payload >> 29).ok().filter(|_| payload % (1 << 29) == 0)?;
+        return Some((sign << 31) | (0xFF << 23) | payload);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "compared with the original below")]
+    let narrow = value as f32;
+    (f64::from(narrow).to_bits() == value.to_bits()).then(|| narrow.to_bits())
+}
+
+/// The double that stands for a REAL; the inverse of [`single`].
+fn double(bits: u32) -> f64 {
+    let narrow = f32::from_bits(bits);
+    if !narrow.is_nan() {
+        return f64::from(narrow);
+    }
+    let payload = u64::from(bits & ((1 << 23) - 1)) << 29;
+    f64::from_bits((u64::from(bits >> 31) << 63) | (0x7FF << 52) | payload)
+}
+
+fn fixed<const N: usize>(out: &mut Vec<u8>, mut bytes: [u8; N], signed: bool) {
+    if signed && let Some(first) = bytes.first_mut() {
+        *first ^= 0x80;
+    }
+    out.push(VALID);
+    out.extend_from_slice(&bytes);
+}
+
+fn take_fixed<const N: usize>(input: &mut &[u8], signed: bool) -> Result<Option<[u8; N]>, Error> {
+    let (sentinel, rest) = input.split_first().ok_or_else(ends)?;
+    let (bytes, rest) = rest.split_first_chunk::<N>().ok_or_else(ends)?;
+    *input = rest;
+    let mut bytes = *bytes;
+    match *sentinel {
+        VALID => {
+            if signed && let Some(first) = bytes.first_mut() {
+                *first ^= 0x80;
+            }
+            Ok(Some(bytes))
+        }
+        NULL if bytes == [0; N] => Ok(None),
+        _ => Err(corrupted("an unknown mark")),
+    }
+}
+
+fn variable(out: &mut Vec<u8>, value: &[u8]) {
+    if value.is_empty() {
+        return out.push(EMPTY);
+    }
+    out.push(NON_EMPTY);
+    let mut rest = value;
+    let mut block = 0;
+    loop {
+        let width = if block < SMALL_BLOCKS { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
+        let (content, behind) = rest.split_at(rest.len().min(width));
+        out.extend_from_slice(content);
+        out.resize(out.len() + width - content.len(), 0);
+        if behind.is_empty() {
+            #[expect(clippy::cast_possible_truncation, reason = "a block has at most 32 bytes")]
+            return out.push(content.len() as u8);
+        }
+        out.push(CONTINUED);
+        rest = behind;
+        block += 1;
+    }
+}
+
+fn take_variable(input: &mut &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    let (sentinel, mut rest) = input.split_first().ok_or_else(ends)?;
+    let value = match *sentinel {
+        NULL => None,
+        EMPTY => Some(Vec::new()),
+        NON_EMPTY => {
+            let mut value = Vec::new();
+            let mut block = 0;
+            loop {
+                let width = if block < SMALL_BLOCKS { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
+                let (content, behind) = rest.split_at_checked(width).ok_or_else(ends)?;
+                let (mark, behind) = behind.split_first().ok_or_else(ends)?;
+                rest = behind;
+                if *mark == CONTINUED {
+                    value.extend_from_slice(content);
+                    block += 1;
+                    continue;
+                }
+                let (content, padding) = content
+                    .split_at_checked(usize::from(*mark))
+                    .filter(|(content, _)| !content.is_empty())
+                    .ok_or_else(|| corrupted("an unknown mark"))?;
+                if padding.iter().any(|byte| *byte != 0) {
+                    return Err(corrupted("padding that is not zero"));
+                }
+                value.extend_from_slice(content);
+                break;
+            }
+            Some(value)
+        }
+        _ => return Err(corrupted("an unknown mark")),
+    };
+    *input = rest;
+    Ok(value)
+}
+
+fn ends() -> Error {
+    Error::Corrupted("a key ends within a column".to_owned())
+}
+
+fn corrupted(what: &str) -> Error {
+    Error::Corrupted(format!("a key has {what}"))
+}

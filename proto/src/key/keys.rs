@@ -1,0 +1,164 @@
+//! The keys of a batch of rows: comparable bytes, one after the other in one buffer.
+
+use std::ops::Range;
+
+use arrow::array::{Array, BinaryArray, UInt32Array};
+use arrow::buffer::{Buffer, OffsetBuffer};
+use arrow::compute;
+
+use crate::error::Error;
+
+/// Encoded keys, one per row. Cheap to clone and to slice: the bytes are shared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keys(BinaryArray);
+
+impl Keys {
+    /// Wraps an array without NULL.
+    pub(super) fn new(array: BinaryArray) -> Self {
+        debug_assert_eq!(array.null_count(), 0);
+        Self(array)
+    }
+
+    /// No keys.
+    pub fn empty() -> Self {
+        Self::new(BinaryArray::new(OffsetBuffer::new_empty(), Buffer::default(), None))
+    }
+
+    /// Keys that are encoded already.
+    pub fn from_encoded<T: AsRef<[u8]>>(keys: impl IntoIterator<Item = T>) -> Self {
+        Self::new(BinaryArray::from_iter_values(keys))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The key of a row. Panics when there is no such row.
+    pub fn get(&self, row: usize) -> &[u8] {
+        self.0.value(row)
+    }
+
+    /// The first key.
+    pub fn first(&self) -> Option<&[u8]> {
+        (!self.is_empty()).then(|| self.get(0))
+    }
+
+    /// The last key.
+    pub fn last(&self) -> Option<&[u8]> {
+        self.len().checked_sub(1).map(|row| self.get(row))
+    }
+
+    /// All keys, in the order of the rows.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + DoubleEndedIterator {
+        (0..self.len()).map(|row| self.get(row))
+    }
+
+    /// Whether no key is smaller than the one before it.
+    pub fn is_sorted(&self) -> bool {
+        (1..self.len()).all(|row| self.get(row - 1) <= self.get(row))
+    }
+
+    /// The number of keys before the first one that is not smaller; the keys are sorted.
+    pub fn lower_bound(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.get(middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The rows in the order of their keys; rows with equal keys stay in the order they are in.
+    /// Batches have fewer than 2^32 rows.
+    pub fn sort_indices(&self) -> UInt32Array {
+        let count = u32::try_from(self.len()).expect("offsets of 32 bits count at most 2^31 rows");
+        if self.is_sorted() {
+            return UInt32Array::from_iter_values(0..count);
+        }
+        // Most comparisons end within the eight bytes behind what all keys share (placement, a
+        // common first column): keep those in the array that is sorted.
+        let first = self.get(0);
+        let shared = self.iter().fold(first.len(), |shared, key| {
+            let same = key.iter().zip(&first[..shared]).take_while(|(a, b)| a == b).count();
+            same.min(shared)
+        });
+        let mut rows: Vec<(u64, u32)> =
+            self.iter().zip(0..count).map(|(key, row)| (head(&key[shared..]), row)).collect();
+        rows.sort_unstable_by(|(head_a, a), (head_b, b)| {
+            head_a
+                .cmp(head_b)
+                .then_with(|| self.get(*a as usize).cmp(self.get(*b as usize)))
+                .then_with(|| a.cmp(b))
+        });
+        UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row))
+    }
+
+    /// The keys of some rows, copied.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when there is no such row, or the keys outgrow one batch (2 GiB).
+    pub fn take(&self, rows: &UInt32Array) -> Result<Self, Error> {
+        let taken = compute::take(&self.0, rows, None).map_err(internal)?;
+        let taken = taken.as_any().downcast_ref::<BinaryArray>();
+        taken
+            .cloned()
+            .map(Self::new)
+            .ok_or_else(|| Error::Internal("taking keys of a batch gave another type".to_owned()))
+    }
+
+    /// The keys of a run of rows; the bytes stay shared. Panics when the run leaves the batch.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        Self(self.0.slice(rows.start, rows.len()))
+    }
+
+    /// The keys of several batches, one after the other, copied.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when they outgrow one batch (2 GiB).
+    pub fn concat(parts: &[Self]) -> Result<Self, Error> {
+        let total: usize = parts.iter().map(Self::bytes).sum();
+        if i32::try_from(total).is_err() {
+            return Err(Error::Internal(format!("{total} bytes of keys do not fit in one batch")));
+        }
+        Ok(Self::new(BinaryArray::from_iter_values(parts.iter().flat_map(Self::iter))))
+    }
+
+    /// Bytes of the keys themselves.
+    fn bytes(&self) -> usize {
+        let offsets = self.0.value_offsets();
+        match (offsets.first(), offsets.last()) {
+            (Some(first), Some(last)) => usize::try_from(last - first).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Bytes of memory that these keys account for; of a slice, its own part only.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes() + size_of_val(self.0.value_offsets())
+    }
+}
+
+/// The first eight bytes as a number that compares like them; a shorter key is padded with zeros,
+/// which leaves equal heads to the full comparison.
+fn head(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let length = key.len().min(8);
+    head[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(head)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn internal(error: arrow::error::ArrowError) -> Error {
+    Error::Internal(format!("keys cannot be gathered: {error}"))
+}

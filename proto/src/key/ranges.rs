@@ -1,0 +1,148 @@
+//! From what a predicate leaves of the columns to what it leaves of the key space.
+
+use std::ops::Bound as Limit;
+
+use bytes::Bytes;
+
+use super::{KeyCodec, cell};
+use crate::domain::{Domain, Domains};
+use crate::placement::Placement;
+use crate::range::KeyRange;
+use crate::schema::{ColumnType, TableSchema};
+use crate::value::Value;
+
+/// The most ranges that are made. A table has at most 4096 partitions; beyond a few ranges for each
+/// of those that a statement touches, more ranges exclude little and cost a comparison each.
+pub const KEY_RANGES_MAX: usize = 1024;
+
+impl KeyCodec {
+    /// The ranges outside of which no row of these domains can lie: sorted, disjoint, not adjacent,
+    /// at most [`KEY_RANGES_MAX`]. None when no row can lie anywhere. Rows in the ranges need not be
+    /// in the domains.
+    ///
+    /// They are the placements that can hold such rows x the points that the domains leave of the
+    /// leading key columns x the intervals of the first column that has more than points.
+    pub fn key_ranges(
+        &self,
+        schema: &TableSchema,
+        placement: &Placement,
+        domains: &Domains,
+    ) -> Vec<KeyRange> {
+        if domains.is_none() {
+            return Vec::new();
+        }
+        let mut prefixes = vec![Vec::new()];
+        if self.placed() {
+            let Some(candidates) = placement.candidates(schema, domains) else {
+                return vec![KeyRange::all()];
+            };
+            prefixes = candidates.iter().map(|number| number.to_be_bytes().to_vec()).collect();
+        }
+        for (name, column_type) in self.key_columns().iter().zip(self.key_types()) {
+            let Some(domain) = domains.get(name).filter(|domain| !domain.is_all()) else { break };
+            if let Some(points) = point_cells(domain, *column_type, &prefixes) {
+                prefixes = prefixes
+                    .iter()
+                    .flat_map(|prefix| points.iter().map(move |point| join(prefix, point)))
+                    .collect();
+                continue;
+            }
+            let spans = spans(domain, *column_type);
+            let spans = widen(spans, (KEY_RANGES_MAX / prefixes.len().max(1)).max(1));
+            let ranges = prefixes
+                .iter()
+                .flat_map(|prefix| spans.iter().filter_map(move |span| under(prefix, span)))
+                .collect();
+            return widen(ranges, KEY_RANGES_MAX);
+        }
+        let ranges = prefixes.iter().filter_map(|prefix| under(prefix, &KeyRange::all())).collect();
+        widen(ranges, KEY_RANGES_MAX)
+    }
+}
+
+/// The cells of a domain that is a set of points, when there is room for them under all prefixes.
+fn point_cells(
+    domain: &Domain,
+    column_type: ColumnType,
+    prefixes: &[Vec<u8>],
+) -> Option<Vec<Vec<u8>>> {
+    let points = domain.as_points(KEY_RANGES_MAX / prefixes.len().max(1))?;
+    points.into_iter().map(|point| value_cell(point, column_type)).collect()
+}
+
+/// A value's cell; `None` when it is not exactly a value of the column.
+fn value_cell(value: Value, column_type: ColumnType) -> Option<Vec<u8>> {
+    let value = match cell::fits(&value, column_type) {
+        true => value,
+        false => value.coerce(column_type).ok().filter(|value| cell::fits(value, column_type))?,
+    };
+    let mut out = Vec::new();
+    cell::encode(&mut out, column_type, &value).ok()?;
+    Some(out)
+}
+
+/// The ranges of cells that a domain leaves of one column. A limit that is not exactly a value of
+/// the column is left out, which widens the range.
+fn spans(domain: &Domain, column_type: ColumnType) -> Vec<KeyRange> {
+    // What begins with 0 is NULL, what begins with more is not.
+    let values = Bytes::from_static(&[1]);
+    let mut spans = Vec::new();
+    if domain.allows_null() {
+        spans.push(KeyRange { start: Bytes::new(), end: Some(values.clone()) });
+    }
+    for interval in domain.intervals() {
+        let cell = |value: &Value| value_cell(value.clone(), column_type);
+        let start = match &interval.low {
+            Limit::Included(value) => cell(value).map(Bytes::from),
+            Limit::Excluded(value) => cell(value).and_then(|low| KeyCodec::successor(&low)),
+            Limit::Unbounded => None,
+        };
+        let end = match &interval.high {
+            Limit::Included(value) => cell(value).and_then(|high| KeyCodec::successor(&high)),
+            Limit::Excluded(value) => cell(value).map(Bytes::from),
+            Limit::Unbounded => None,
+        };
+        spans.push(KeyRange { start: start.unwrap_or_else(|| values.clone()), end });
+    }
+    spans
+}
+
+/// The range of keys that begin with the prefix and go on within the span; `None` if it is empty.
+fn under(prefix: &[u8], span: &KeyRange) -> Option<KeyRange> {
+    let end = match &span.end {
+        Some(end) => Some(join(prefix, end).into()),
+        None => KeyCodec::successor(prefix),
+    };
+    let range = KeyRange { start: join(prefix, &span.start).into(), end };
+    (!range.is_empty()).then_some(range)
+}
+
+/// Sorts the ranges and joins those that touch; then joins neighbours until at most `most` are left.
+fn widen(mut ranges: Vec<KeyRange>, most: usize) -> Vec<KeyRange> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_by(|a, b| a.start.cmp(&b.start));
+    let mut joined: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end.as_ref().is_none_or(|end| range.start <= *end) => {
+                last.end = last.end.take().zip(range.end).map(|(a, b)| a.max(b));
+            }
+            _ => joined.push(range),
+        }
+    }
+    let group = joined.len().div_ceil(most);
+    if group <= 1 {
+        return joined;
+    }
+    joined
+        .chunks(group)
+        .filter_map(|chunk| {
+            let (first, last) = (chunk.first()?, chunk.last()?);
+            Some(KeyRange { start: first.start.clone(), end: last.end.clone() })
+        })
+        .collect()
+}
+
+fn join(prefix: &[u8], cell: &[u8]) -> Vec<u8> {
+    [prefix, cell].concat()
+}

@@ -1,0 +1,250 @@
+//! Routes: which partition owns which range of a table's key space, and where its replicas are.
+//!
+//! A [`PartitionMap`] holds all routes of a table. Its ranges tile the key space: the first starts at
+//! the beginning, each starts where the one before it ends, the last goes to the end. So every key
+//! has exactly one route, whatever the scheme, and routing a row is a search among the starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use arrow::array::UInt32Array;
+
+use crate::error::Error;
+use crate::id::{Epoch, NodeId, PartitionId, ReplicaId};
+use crate::key::{KeyCodec, Keys};
+use crate::range::{Bound, KeyRange, TypedRange};
+use crate::rule::Rule;
+
+/// Where one partition is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The partition.
+    pub partition: PartitionId,
+    /// What it owns, as stored.
+    pub range: TypedRange,
+    /// What it owns, as compared.
+    pub keys: KeyRange,
+    /// Its routing version.
+    pub epoch: Epoch,
+    /// Its replicas and the nodes they are on.
+    pub replicas: BTreeMap<ReplicaId, NodeId>,
+    /// The node that was last known to lead.
+    pub leader: Option<NodeId>,
+}
+
+impl Route {
+    /// A route without replicas; encodes the range.
+    ///
+    /// # Errors
+    /// As [`KeyCodec::range`].
+    pub fn new(
+        codec: &KeyCodec,
+        partition: PartitionId,
+        range: TypedRange,
+        epoch: Epoch,
+    ) -> Result<Self, Error> {
+        let keys = codec.range(&range)?;
+        Ok(Self { partition, range, keys, epoch, replicas: BTreeMap::new(), leader: None })
+    }
+}
+
+/// Where the rows of a batch go.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cut {
+    /// All to one route; its position.
+    One(usize),
+    /// To several: the position of each route that gets any, ascending, and its rows, ascending.
+    /// Empty when there are no rows.
+    Many(Vec<(usize, UInt32Array)>),
+}
+
+/// All routes of a table, in the order of their ranges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionMap {
+    routes: Vec<Route>,
+    /// The start of each route but the first (which starts at the beginning), side by side for the
+    /// search.
+    starts: Keys,
+}
+
+impl PartitionMap {
+    /// Checks that the routes tile the key space, in order.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when they do not, or a partition is in two of them.
+    pub fn new(routes: Vec<Route>) -> Result<Self, Error> {
+        let invalid = |message: String| Err(Error::InvalidInput(message));
+        let (Some(first), Some(last)) = (routes.first(), routes.last()) else {
+            return invalid("a table needs at least one partition".to_owned());
+        };
+        if !first.keys.start.is_empty() {
+            return invalid(format!(
+                "the first partition ({}) does not start at the beginning of the key space",
+                first.partition
+            ));
+        }
+        if last.keys.end.is_some() {
+            return invalid(format!(
+                "the last partition ({}) does not go to the end of the key space",
+                last.partition
+            ));
+        }
+        for pair in routes.windows(2) {
+            let [left, right] = pair else { continue };
+            if left.keys.end.as_ref() != Some(&right.keys.start) {
+                return invalid(format!(
+                    "partition {} does not start where partition {} ends",
+                    right.partition, left.partition
+                ));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for route in &routes {
+            if route.keys.is_empty() {
+                return invalid(format!("the range of partition {} is empty", route.partition));
+            }
+            if !seen.insert(route.partition) {
+                return invalid(format!("partition {} has two ranges", route.partition));
+            }
+        }
+        let starts = Keys::from_encoded(routes.iter().skip(1).map(|route| &route.keys.start));
+        Ok(Self { routes, starts })
+    }
+
+    /// The map of a new table: the key space cut at these bounds, which ascend. Takes one more id
+    /// than there are cuts. The routes have no replicas yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when the cuts do not ascend or do not fit the key, or there are too
+    /// few ids.
+    pub fn from_cuts(
+        codec: &KeyCodec,
+        cuts: &[Bound],
+        ids: impl IntoIterator<Item = PartitionId>,
+        epoch: Epoch,
+    ) -> Result<Self, Error> {
+        let routes = ranges_between(codec, cuts)?
+            .into_iter()
+            .zip(ids)
+            .map(|(range, id)| Route::new(codec, id, range, epoch))
+            .collect::<Result<Vec<_>, _>>()?;
+        Self::new(routes)
+    }
+
+    /// The routes, in the order of their ranges; at least one.
+    pub fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    /// The route of a partition, if it is the table's.
+    pub fn route(&self, partition: PartitionId) -> Option<&Route> {
+        self.routes.iter().find(|route| route.partition == partition)
+    }
+
+    /// The position of the route that owns a key.
+    pub fn position(&self, key: &[u8]) -> usize {
+        let below = self.starts.lower_bound(key);
+        below + usize::from(below < self.starts.len() && self.starts.get(below) == key)
+    }
+
+    /// The route that owns a key.
+    pub fn find(&self, key: &[u8]) -> &Route {
+        &self.routes[self.position(key)]
+    }
+
+    /// Sorts the rows of a batch by route; within a route they stay in order.
+    pub fn cut(&self, keys: &Keys) -> Cut {
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return Cut::Many(Vec::new());
+        };
+        if self.starts.is_empty() {
+            return Cut::One(0);
+        }
+        let mut position = self.position(first);
+        if keys.is_sorted() && self.owns(position, last) {
+            return Cut::One(position);
+        }
+        // Rows come in runs (a device's report, a sorted file), so the route of the last row is
+        // tried before the search.
+        let mut counts = vec![0_u32; self.routes.len()];
+        let positions: Vec<usize> = keys
+            .iter()
+            .map(|key| {
+                if !self.owns(position, key) {
+                    position = self.position(key);
+                }
+                counts[position] += 1;
+                position
+            })
+            .collect();
+        let touched = counts.iter().filter(|count| **count > 0).count();
+        if touched == 1 {
+            return Cut::One(position);
+        }
+        let mut rows: Vec<Vec<u32>> =
+            counts.iter().map(|count| Vec::with_capacity(*count as usize)).collect();
+        for (row, position) in (0_u32..).zip(positions) {
+            rows[position].push(row);
+        }
+        let parts = rows.into_iter().enumerate().filter(|(_, rows)| !rows.is_empty());
+        Cut::Many(parts.map(|(position, rows)| (position, UInt32Array::from(rows))).collect())
+    }
+
+    fn owns(&self, position: usize, key: &[u8]) -> bool {
+        (position == 0 || self.starts.get(position - 1) <= key)
+            && (position == self.starts.len() || key < self.starts.get(position))
+    }
+
+    /// The positions of the routes that share a key with any of the ranges, ascending.
+    pub fn prune(&self, ranges: &[KeyRange]) -> Vec<usize> {
+        let mut touched = vec![false; self.routes.len()];
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            let first = self.position(&range.start);
+            // The end is exclusive: a route that starts there is not touched.
+            let last =
+                range.end.as_ref().map_or(self.starts.len(), |end| self.starts.lower_bound(end));
+            touched[first..=last].fill(true);
+        }
+        touched.iter().enumerate().filter_map(|(position, is)| is.then_some(position)).collect()
+    }
+}
+
+/// The ranges between cuts, from the beginning to the end of the key space, with their values in the
+/// key's types.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when a cut does not fit the key, or is not greater than the one before.
+pub fn ranges_between(codec: &KeyCodec, cuts: &[Bound]) -> Result<Vec<TypedRange>, Error> {
+    let mut ranges = Vec::with_capacity(cuts.len() + 1);
+    let mut start = Bound::default();
+    let mut start_key = codec.encode_bound(&start)?;
+    for cut in cuts {
+        let key = codec.encode_bound(cut)?;
+        if key <= start_key {
+            return Err(Error::InvalidInput(format!(
+                "partition bounds must ascend, but {cut} comes after {start}"
+            )));
+        }
+        let cut = codec.coerce_bound(cut)?.into_owned();
+        ranges.push(TypedRange { start, end: cut.clone() });
+        start = cut;
+        start_key = key;
+    }
+    ranges.push(TypedRange { start, end: Bound::default() });
+    Ok(ranges)
+}
+
+/// Where a table placed by hash is cut into `partitions` of equal width: partition i owns the
+/// buckets from i * 65536 / partitions.
+pub fn hash_cuts(partitions: u16) -> Vec<Bound> {
+    let buckets = u32::from(u16::MAX) + 1;
+    (1..u32::from(partitions))
+        .filter_map(|i| u16::try_from(i * buckets / u32::from(partitions)).ok())
+        .map(Bound::placed)
+        .collect()
+}
+
+/// Where a table placed by rules is cut so that each rule has its partition. Placements have 16 bits:
+/// a table has at most 65536 rules.
+pub fn rule_cuts(rules: &[Rule]) -> Vec<Bound> {
+    (1..rules.len()).filter_map(|rule| u16::try_from(rule).ok()).map(Bound::placed).collect()
+}
