@@ -1,0 +1,67 @@
+//! Starting and stopping: what a person sees when something is in the way.
+
+use crate::server::{Server, one};
+
+#[tokio::test]
+async fn rows_and_tables_survive_a_clean_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    client
+        .batch_execute(
+            "CREATE TABLE t (host STRING, ts TIMESTAMP(3) TIME INDEX, v DOUBLE, PRIMARY KEY (host));
+             INSERT INTO t VALUES ('a', '2026-01-01 00:00:00', 1.5), ('b', '2026-01-01 00:00:01', NULL)",
+        )
+        .await
+        .unwrap();
+    assert!(server.stop(), "did not stop cleanly");
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    assert_eq!(one(&client, "SELECT count(*) FROM t").await, "2");
+    assert_eq!(one(&client, "SELECT v FROM t WHERE host = 'a'").await, "1.5");
+}
+
+#[test]
+fn a_taken_port_is_said_by_its_number_and_option() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let log = Server::try_start(&dir.path().join("data"), &["--http", &address]).err().unwrap();
+    assert!(log.contains(&address) && log.contains("--http"), "{log}");
+}
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let _server = Server::start(&data);
+    let log = Server::try_start(&data, &[]).err().expect("two servers over one directory");
+    assert!(log.contains("in use") || log.contains("lock"), "{log}");
+}
+
+#[test]
+fn a_directory_of_another_version_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("PARTITA"), "format 99\n").unwrap();
+    let log = Server::try_start(&data, &[]).err().unwrap();
+    assert!(log.contains("format 99"), "{log}");
+}
+
+#[test]
+fn an_unwritable_directory_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let log = Server::try_start(&file.join("data"), &[]).err().unwrap();
+    assert!(log.contains("cannot create the data directory"), "{log}");
+}
+
+#[test]
+fn listening_beyond_loopback_needs_to_be_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Server::try_start(&dir.path().join("data"), &["--http", "0.0.0.0:0"]).err().unwrap();
+    assert!(log.contains("--insecure"), "{log}");
+}

@@ -1,0 +1,100 @@
+//! The style that a compiler does not check: layers, file heads, paths in ARCHITECTURE.md.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn all_files() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    rust_files(&root(), &mut found);
+    assert!(found.len() > 50, "the source was not found");
+    found
+}
+
+#[test]
+fn every_file_begins_with_what_it_is_for() {
+    let bare: Vec<_> = all_files()
+        .into_iter()
+        .filter(|path| !std::fs::read_to_string(path).unwrap().starts_with("//!"))
+        .collect();
+    assert!(bare.is_empty(), "no //! at the top of {bare:#?}");
+}
+
+#[test]
+fn a_crate_depends_only_on_the_layers_below_it() {
+    let allowed: [(&str, &[&str]); 8] = [
+        ("proto", &[]),
+        ("raft", &["proto"]),
+        ("datanode/engine", &["proto"]),
+        ("datanode", &["proto", "raft", "engine"]),
+        ("meta", &["proto", "raft"]),
+        ("frontend", &["proto"]),
+        ("frontend/postgres", &["proto", "frontend"]),
+        ("frontend/http", &["proto", "frontend"]),
+    ];
+    for (folder, below) in allowed {
+        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        for line in manifest.lines().filter(|line| line.starts_with("partita-")) {
+            let name = line.trim_start_matches("partita-").split(['.', ' ']).next().unwrap();
+            assert!(below.contains(&name), "{folder} must not depend on {name}: {below:?}");
+        }
+    }
+}
+
+#[test]
+fn a_named_library_stays_in_the_layer_that_hides_it() {
+    let homes: [(&str, &[&str]); 3] =
+        [("openraft", &["raft"]), ("sled", &["meta"]), ("datafusion", &["frontend"])];
+    for entry in ["proto", "raft", "datanode", "datanode/engine", "meta", "frontend"] {
+        let manifest = std::fs::read_to_string(root().join(entry).join("Cargo.toml")).unwrap();
+        for (library, home) in homes {
+            let named = manifest.lines().any(|line| {
+                line.starts_with(&format!("{library}.")) || line.starts_with(&format!("{library} "))
+            });
+            assert!(!named || home.contains(&entry), "{entry} names {library}");
+        }
+    }
+}
+
+#[test]
+fn paths_in_the_architecture_exist() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut checked = 0;
+    let mut folder = PathBuf::new();
+    for quoted in text.split('`').skip(1).step_by(2) {
+        if !quoted.ends_with(".rs") || quoted.contains(' ') {
+            continue;
+        }
+        // A bare file name stands beside the path before it.
+        let path = if quoted.contains('/') { PathBuf::from(quoted) } else { folder.join(quoted) };
+        assert!(root().join(&path).exists(), "{} is not there", path.display());
+        folder = path.parent().unwrap().to_owned();
+        checked += 1;
+    }
+    assert!(checked >= 8, "only {checked} paths found");
+}
+
+#[test]
+fn nothing_unfinished_is_left_in_the_source() {
+    let words = [concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimplemented", "!(")];
+    for path in all_files() {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for word in words {
+            assert!(!text.contains(word), "{} in {}", word, path.display());
+        }
+    }
+}
