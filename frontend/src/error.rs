@@ -1,0 +1,470 @@
+//! The error that clients of the SQL surface see, and how every other error becomes one.
+//!
+//! An [`SqlError`] is what a PostgreSQL client expects: a SQLSTATE, a message, perhaps a detail, a
+//! hint and a position in the statement. The doors translate it to their protocol and need to know
+//! nothing else.
+//!
+//! Invariants:
+//! - errors of the services keep their SQLSTATE and say whether the same request may be sent again;
+//! - an error that passed through DataFusion as `External` comes out as what it was.
+
+use std::fmt;
+
+use arrow::error::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use partita_proto::Error;
+
+/// Syntax error.
+pub const SYNTAX_ERROR: &str = "42601";
+/// A feature that does not exist here.
+pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
+/// No such table.
+pub const UNDEFINED_TABLE: &str = "42P01";
+/// No such column.
+pub const UNDEFINED_COLUMN: &str = "42703";
+/// No such function.
+pub const UNDEFINED_FUNCTION: &str = "42883";
+/// No such object of another kind.
+pub const UNDEFINED_OBJECT: &str = "42704";
+/// A column named twice.
+pub const DUPLICATE_COLUMN: &str = "42701";
+/// A name that could mean several columns.
+pub const AMBIGUOUS_COLUMN: &str = "42702";
+/// No such database (a schema to PostgreSQL).
+pub const INVALID_SCHEMA_NAME: &str = "3F000";
+/// Types that do not fit.
+pub const DATATYPE_MISMATCH: &str = "42804";
+/// NULL in a column that takes none.
+pub const NOT_NULL_VIOLATION: &str = "23502";
+/// A number too large for its type.
+pub const NUMERIC_OUT_OF_RANGE: &str = "22003";
+/// Text that cannot be read as its type.
+pub const INVALID_TEXT: &str = "22P02";
+/// Text that cannot be read as a date or time.
+pub const INVALID_DATETIME: &str = "22007";
+/// Division by zero.
+pub const DIVISION_BY_ZERO: &str = "22012";
+/// A parameter with a value it cannot have.
+pub const INVALID_PARAMETER_VALUE: &str = "22023";
+/// Cancelled, by the user or by a timeout.
+pub const QUERY_CANCELED: &str = "57014";
+/// Memory, disk or another bound was reached.
+pub const OUT_OF_MEMORY: &str = "53200";
+/// A limit of the program was reached.
+pub const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
+/// A value of GENERATED ALWAYS was given.
+pub const GENERATED_ALWAYS: &str = "428C9";
+/// A defect of ours.
+pub const INTERNAL_ERROR: &str = "XX000";
+
+/// An error as a client of the SQL surface sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlError {
+    /// Five characters by which clients tell errors apart.
+    pub sqlstate: String,
+    /// What is wrong.
+    pub message: String,
+    /// More about it.
+    pub detail: Option<String>,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Where in the statement, in characters, the first being 1.
+    pub position: Option<usize>,
+    /// Whether the same statement may succeed when it is sent again.
+    pub retryable: bool,
+}
+
+impl SqlError {
+    /// An error with a SQLSTATE.
+    pub fn new(sqlstate: &str, message: impl Into<String>) -> Self {
+        Self {
+            sqlstate: sqlstate.to_owned(),
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+            retryable: false,
+        }
+    }
+
+    /// The same with more about it.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same with a position in the statement, in characters, the first being 1.
+    #[must_use]
+    pub fn with_position(mut self, position: usize) -> Self {
+        self.position = Some(position);
+        self
+    }
+
+    /// A syntax error.
+    pub fn syntax(message: impl Into<String>) -> Self {
+        Self::new(SYNTAX_ERROR, message)
+    }
+
+    /// Something this version does not do; `what` is a noun phrase, "UPDATE" say.
+    pub fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new(FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// No such table.
+    pub fn undefined_table(name: impl fmt::Display) -> Self {
+        Self::new(UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+    }
+
+    /// No such column of a table.
+    pub fn undefined_column(column: impl fmt::Display, table: impl fmt::Display) -> Self {
+        Self::new(
+            UNDEFINED_COLUMN,
+            format!("column \"{column}\" of relation \"{table}\" does not exist"),
+        )
+    }
+
+    /// No such database.
+    pub fn undefined_database(name: impl fmt::Display) -> Self {
+        Self::new(INVALID_SCHEMA_NAME, format!("database \"{name}\" does not exist"))
+    }
+
+    /// NULL for a column that takes none.
+    pub fn not_null(column: impl fmt::Display, table: impl fmt::Display) -> Self {
+        Self::new(
+            NOT_NULL_VIOLATION,
+            format!(
+                "null value in column \"{column}\" of relation \"{table}\" violates not-null \
+                 constraint"
+            ),
+        )
+    }
+
+    /// A statement that its user stopped.
+    pub fn canceled() -> Self {
+        Self::new(QUERY_CANCELED, "canceling statement due to user request")
+    }
+
+    /// A statement that ran for longer than it may.
+    pub fn statement_timeout() -> Self {
+        Self::new(QUERY_CANCELED, "canceling statement due to statement timeout")
+    }
+
+    /// A defect of ours.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(INTERNAL_ERROR, message)
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+impl From<SqlError> for DataFusionError {
+    fn from(error: SqlError) -> Self {
+        Self::External(Box::new(error))
+    }
+}
+
+impl From<Error> for SqlError {
+    fn from(error: Error) -> Self {
+        let retryable = error.is_retryable();
+        let sqlstate = error.sqlstate();
+        let message = match &error {
+            Error::NotFound { kind: "table", name } => {
+                format!("relation \"{name}\" does not exist")
+            }
+            Error::AlreadyExists { kind: "table", name } => {
+                format!("relation \"{name}\" already exists")
+            }
+            Error::Cancelled => return Self::canceled(),
+            _ => error.to_string(),
+        };
+        Self { retryable, ..Self::new(sqlstate, message) }
+    }
+}
+
+impl From<ParserError> for SqlError {
+    fn from(error: ParserError) -> Self {
+        match error {
+            ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+                Self::syntax(format!("syntax error: {message}"))
+            }
+            ParserError::RecursionLimitExceeded => {
+                Self::new("54001", "the statement is nested too deeply")
+            }
+        }
+    }
+}
+
+impl From<ArrowError> for SqlError {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::ExternalError(inner) => from_boxed(inner),
+            ArrowError::DivideByZero => Self::new(DIVISION_BY_ZERO, "division by zero"),
+            ArrowError::ArithmeticOverflow(message) => {
+                Self::new(NUMERIC_OUT_OF_RANGE, format!("out of range: {message}"))
+            }
+            ArrowError::CastError(message) => from_cast(message),
+            ArrowError::ParseError(message) => from_cast(message),
+            ArrowError::NotYetImplemented(message) => Self::new(FEATURE_NOT_SUPPORTED, message),
+            ArrowError::InvalidArgumentError(message) | ArrowError::ComputeError(message) => {
+                Self::new(INVALID_PARAMETER_VALUE, message)
+            }
+            ArrowError::OffsetOverflowError(_) => Self::new(
+                PROGRAM_LIMIT_EXCEEDED,
+                "a batch of values exceeds 2 GiB; select fewer or shorter values",
+            ),
+            other => Self::internal(other.to_string()),
+        }
+    }
+}
+
+/// Arrow says "Cannot cast string 'x' to value of Int32 type" of text, "Can't cast value 300 to
+/// type Int8" of numbers.
+fn from_cast(message: String) -> SqlError {
+    let numeric = message.contains("Can't cast value") || message.contains("overflow");
+    let datetime = ["imestamp", "Date32", "date", "time"].iter().any(|word| message.contains(word));
+    let sqlstate = if numeric {
+        NUMERIC_OUT_OF_RANGE
+    } else if datetime {
+        INVALID_DATETIME
+    } else {
+        INVALID_TEXT
+    };
+    SqlError::new(sqlstate, message)
+}
+
+/// Our own errors travel through DataFusion and Arrow in boxes.
+fn from_boxed(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
+    let error = match error.downcast::<SqlError>() {
+        Ok(error) => return *error,
+        Err(other) => other,
+    };
+    let error = match error.downcast::<Error>() {
+        Ok(error) => return (*error).into(),
+        Err(other) => other,
+    };
+    let error = match error.downcast::<DataFusionError>() {
+        Ok(error) => return (*error).into(),
+        Err(other) => other,
+    };
+    match error.downcast::<ArrowError>() {
+        Ok(error) => (*error).into(),
+        Err(other) => SqlError::internal(other.to_string()),
+    }
+}
+
+impl From<DataFusionError> for SqlError {
+    fn from(error: DataFusionError) -> Self {
+        match error {
+            DataFusionError::Context(_, inner) => (*inner).into(),
+            DataFusionError::Diagnostic(diagnostic, inner) => {
+                let hint = diagnostic.helps.first().map(|help| help.message.clone());
+                let mut error = Self::from(*inner);
+                if error.hint.is_none() {
+                    error.hint = hint;
+                }
+                error
+            }
+            DataFusionError::Collection(errors) => errors
+                .into_iter()
+                .next()
+                .map_or_else(|| Self::internal("an error without a message"), Self::from),
+            DataFusionError::Shared(shared) => from_shared(&shared),
+            DataFusionError::ArrowError(inner, _) => (*inner).into(),
+            DataFusionError::SQL(inner, _) => (*inner).into(),
+            DataFusionError::External(inner) => from_boxed(inner),
+            DataFusionError::SchemaError(inner, _) => from_schema(*inner),
+            DataFusionError::NotImplemented(message) => Self::new(FEATURE_NOT_SUPPORTED, message),
+            DataFusionError::Plan(message) => from_plan(message),
+            DataFusionError::Execution(message) => from_execution(message),
+            DataFusionError::Configuration(message) => Self::new(UNDEFINED_OBJECT, message),
+            DataFusionError::ResourcesExhausted(message) => Self::new(
+                OUT_OF_MEMORY,
+                format!("the query needs more memory than it may have: {message}"),
+            )
+            .with_hint("select fewer rows or columns, or raise the frontend's query memory"),
+            other => Self::internal(other.strip_backtrace()),
+        }
+    }
+}
+
+/// A shared error can only be looked at: our own are cloned, of the others the text is kept.
+fn from_shared(error: &DataFusionError) -> SqlError {
+    match error.find_root() {
+        DataFusionError::External(inner) => {
+            if let Some(ours) = inner.downcast_ref::<SqlError>() {
+                return ours.clone();
+            }
+            if let Some(ours) = inner.downcast_ref::<Error>() {
+                return ours.clone().into();
+            }
+            SqlError::internal(inner.to_string())
+        }
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::DivideByZero => SqlError::new(DIVISION_BY_ZERO, "division by zero"),
+            ArrowError::CastError(message) | ArrowError::ParseError(message) => {
+                from_cast(message.clone())
+            }
+            ArrowError::ArithmeticOverflow(message) => {
+                SqlError::new(NUMERIC_OUT_OF_RANGE, format!("out of range: {message}"))
+            }
+            other => SqlError::new(INVALID_PARAMETER_VALUE, other.to_string()),
+        },
+        DataFusionError::Plan(message) => from_plan(message.clone()),
+        DataFusionError::Execution(message) => from_execution(message.clone()),
+        DataFusionError::NotImplemented(message) => {
+            SqlError::new(FEATURE_NOT_SUPPORTED, message.clone())
+        }
+        DataFusionError::ResourcesExhausted(message) => {
+            SqlError::new(OUT_OF_MEMORY, message.clone())
+        }
+        other => SqlError::internal(other.strip_backtrace()),
+    }
+}
+
+fn from_schema(error: SchemaError) -> SqlError {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let near = valid_fields
+                .iter()
+                .find(|candidate| candidate.name.eq_ignore_ascii_case(&field.name))
+                .map(|candidate| format!("did you mean \"{}\"?", candidate.name));
+            let name = match &field.relation {
+                Some(relation) => format!("column {}.{}", relation.table(), field.name),
+                None => format!("column \"{}\"", field.name),
+            };
+            let mut error = SqlError::new(UNDEFINED_COLUMN, format!("{name} does not exist"));
+            error.hint = near;
+            error
+        }
+        SchemaError::AmbiguousReference { field } => SqlError::new(
+            AMBIGUOUS_COLUMN,
+            format!("column reference \"{}\" is ambiguous", field.name),
+        ),
+        SchemaError::DuplicateQualifiedField { name, .. }
+        | SchemaError::DuplicateUnqualifiedField { name } => {
+            SqlError::new(DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once"))
+        }
+    }
+}
+
+/// DataFusion's planner tells its errors apart by text only.
+fn from_plan(message: String) -> SqlError {
+    if let Some(name) = between(&message, "table '", "' not found") {
+        // "partita.public.t": what the user wrote is the last part, or the last two.
+        let mut parts: Vec<_> = name.split('.').collect();
+        if parts.first() == Some(&crate::catalog::CATALOG) {
+            parts.remove(0);
+        }
+        if parts.len() == 2 && parts[0] == partita_proto::catalog::DEFAULT_DATABASE {
+            parts.remove(0);
+        }
+        return SqlError::undefined_table(parts.join("."));
+    }
+    if let Some(name) = between(&message, "Invalid function '", "'") {
+        let error =
+            SqlError::new(UNDEFINED_FUNCTION, format!("function {name}() does not exist"));
+        return match between(&message, "Did you mean '", "'") {
+            Some(near) => error.with_hint(format!("did you mean {near}()?")),
+            None => error,
+        };
+    }
+    if let Some(name) = between(&message, "column '", "' not found") {
+        return SqlError::new(UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+    }
+    let contains = |text: &str| message.contains(text);
+    let sqlstate = if contains("must be in GROUP BY") || contains("must appear in the GROUP BY") {
+        "42803"
+    } else if contains("No function matches") || contains("table function '") {
+        UNDEFINED_FUNCTION
+    } else if contains("annot coerce") || contains("annot infer common") || contains("type mismatch")
+    {
+        DATATYPE_MISMATCH
+    } else if contains("laceholder") {
+        "42P02"
+    } else {
+        SYNTAX_ERROR
+    };
+    SqlError::new(sqlstate, message)
+}
+
+fn from_execution(message: String) -> SqlError {
+    let contains = |text: &str| message.contains(text);
+    if contains("ivide by zero") || contains("ivision by zero") {
+        return SqlError::new(DIVISION_BY_ZERO, "division by zero");
+    }
+    if contains("Error parsing timestamp") {
+        return SqlError::new(INVALID_DATETIME, message);
+    }
+    if contains("overflow") {
+        return SqlError::new(NUMERIC_OUT_OF_RANGE, message);
+    }
+    SqlError::new(INVALID_PARAMETER_VALUE, message)
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let start = text.find(before)? + before.len();
+    let length = text[start..].find(after)?;
+    Some(&text[start..start + length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_errors_survive_the_trip_through_datafusion() {
+        let error = SqlError::not_null("v", "t");
+        let wrapped = DataFusionError::from(error.clone()).context("somewhere");
+        assert_eq!(SqlError::from(wrapped), error);
+        let shared = DataFusionError::Shared(std::sync::Arc::new(error.clone().into()));
+        assert_eq!(SqlError::from(shared), error);
+        let service = Error::Overloaded("too much".to_owned());
+        let wrapped = DataFusionError::External(Box::new(service));
+        let arrow = ArrowError::ExternalError(Box::new(wrapped));
+        let error = SqlError::from(arrow);
+        assert!(error.retryable);
+        assert_eq!(error.sqlstate, "53400");
+    }
+
+    #[test]
+    fn planner_errors_get_their_sqlstate() {
+        let state = |message: &str| SqlError::from(DataFusionError::Plan(message.to_owned()));
+        let error = state("table 'partita.public.nope' not found");
+        assert_eq!((error.sqlstate.as_str(), error.message.as_str()), (
+            "42P01",
+            "relation \"nope\" does not exist"
+        ));
+        let error = state("table 'partita.b.nope' not found");
+        assert_eq!(error.message, "relation \"b.nope\" does not exist");
+        let error = state("Invalid function 'fooo'.\nDid you mean 'foo'?");
+        assert_eq!((error.sqlstate.as_str(), error.hint.as_deref()), (
+            "42883",
+            Some("did you mean foo()?")
+        ));
+    }
+
+    #[test]
+    fn arrow_errors_get_their_sqlstate() {
+        assert_eq!(SqlError::from(ArrowError::DivideByZero).sqlstate, "22012");
+        let text = "Cannot cast string 'x' to value of Int32 type".to_owned();
+        assert_eq!(SqlError::from(ArrowError::CastError(text)).sqlstate, "22P02");
+        let number = "Can't cast value 300 to type Int8".to_owned();
+        assert_eq!(SqlError::from(ArrowError::CastError(number)).sqlstate, "22003");
+    }
+}
