@@ -1,1 +1,33 @@
-//! The language that Partita's services share.
+//! The language that Partita's services share: ids, schemas, keys, ranges, routes, the traits by
+//! which they call each other, the wire forms of all that, and the one error.
+//!
+//! ```text
+//!   schema ─┬─ key codec ── range ──┐
+//!           └─ placement ── rule ───┴─ route (partition map) ── catalog
+//!   value ──── domain (what a predicate leaves of a column) ── prunes routes and files
+//!   service (traits) ── wire (prost forms) ── error
+//! ```
+//!
+//! Nothing here does I/O, reads a clock or draws random numbers.
+
+pub mod array;
+mod calendar;
+pub mod catalog;
+pub mod clock;
+pub mod domain;
+pub mod error;
+pub mod hash;
+pub mod id;
+pub mod key;
+mod literal;
+mod neighbour;
+pub mod placement;
+pub mod range;
+pub mod route;
+pub mod rule;
+pub mod schema;
+pub mod service;
+pub mod value;
+pub mod wire;
+
+pub use error::Error;

@@ -1,9 +1,31 @@
 //! How a row finds its place in a table's key space: the function from row to placement.
+//!
+//! Placement is a pure function of the row's own values, so every frontend and every replica agrees
+//! on it. [`Placement::place`] places rows; [`Placement::candidates`] says where matching rows can
+//! be, and never leaves out a placement that has one.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, NullArray, UInt16Array};
+use arrow::buffer::BooleanBuffer;
+use arrow::record_batch::RecordBatch;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::Domains;
+use crate::error::Error;
+use crate::hash::{bucket, hash_values, hash64};
 use crate::id::ColumnId;
-use crate::rule::Rule;
+use crate::rule::{Rule, quote};
+use crate::schema::{Column, TableSchema};
+use crate::value::Value;
+
+/// Points that are hashed to find candidates: more than that many buckets would leave little of a
+/// table's partitions out anyway.
+const POINTS_MAX: usize = 1024;
 
 /// A table's scheme. The placement is the first part of every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,4 +44,161 @@ pub enum Placement {
         /// Together they cover every row exactly once.
         rules: Vec<Rule>,
     },
+}
+
+impl Placement {
+    /// The columns that it depends on.
+    pub fn columns(&self) -> &[ColumnId] {
+        match self {
+            Self::Range => &[],
+            Self::Hash { columns } | Self::Rules { columns, .. } => columns,
+        }
+    }
+
+    /// The placement of each row; `None` for a scheme without. Columns go by their storage names;
+    /// one that the batch does not have is NULL.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when a row satisfies no rule (rules that [`crate::rule::check_cover`]
+    /// passed leave none), [`Error::Internal`] when a column does not exist.
+    pub fn place(
+        &self,
+        schema: &TableSchema,
+        rows: &RecordBatch,
+    ) -> Result<Option<UInt16Array>, Error> {
+        match self {
+            Self::Range => Ok(None),
+            Self::Hash { columns } => {
+                let columns: Vec<ArrayRef> = columns
+                    .iter()
+                    .map(|id| {
+                        let column = column_of(schema, *id)?;
+                        Ok(rows.column_by_name(&column.storage_name).map_or_else(
+                            || Arc::new(NullArray::new(rows.num_rows())) as _,
+                            Arc::clone,
+                        ))
+                    })
+                    .collect::<Result<_, Error>>()?;
+                let buckets = hash64(&columns)?.into_iter().map(bucket);
+                Ok(Some(UInt16Array::from_iter_values(buckets)))
+            }
+            Self::Rules { columns, rules } => {
+                place_by_rules(columns, rules, schema, rows).map(Some)
+            }
+        }
+    }
+
+    /// The placements that can hold rows of the domains, ascending; `None`: any.
+    pub fn candidates(&self, schema: &TableSchema, domains: &Domains) -> Option<Vec<u16>> {
+        match self {
+            Self::Range => None,
+            Self::Hash { columns } => hash_candidates(columns, schema, domains),
+            Self::Rules { rules, .. } => Some(
+                (0..=u16::MAX)
+                    .zip(rules)
+                    .filter(|(_, rule)| rule.may_match(schema, domains))
+                    .map(|(number, _)| number)
+                    .collect(),
+            ),
+        }
+    }
+
+    /// The clause of CREATE TABLE that makes it; `None` for a scheme without. `partitions` is how
+    /// many the key space was cut into, for the schemes that name a number.
+    pub fn to_sql(&self, schema: &TableSchema, partitions: usize) -> Option<String> {
+        let names = |columns: &[ColumnId]| {
+            let name = |id: &ColumnId| {
+                schema.column_by_id(*id).map_or_else(|| format!("column_{id}"), |c| quote(&c.name))
+            };
+            columns.iter().map(name).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Self::Range => None,
+            Self::Hash { columns } => {
+                Some(format!("PARTITION BY HASH ({}) PARTITIONS {partitions}", names(columns)))
+            }
+            Self::Rules { columns, rules } => {
+                let rules: Vec<_> =
+                    rules.iter().map(|rule| format!("  {}", rule.to_sql(schema))).collect();
+                Some(format!(
+                    "PARTITION ON COLUMNS ({}) (\n{}\n)",
+                    names(columns),
+                    rules.join(",\n")
+                ))
+            }
+        }
+    }
+}
+
+fn column_of(schema: &TableSchema, id: ColumnId) -> Result<&Column, Error> {
+    schema
+        .column_by_id(id)
+        .ok_or_else(|| Error::Internal(format!("placement by column {id}, which does not exist")))
+}
+
+fn place_by_rules(
+    columns: &[ColumnId],
+    rules: &[Rule],
+    schema: &TableSchema,
+    rows: &RecordBatch,
+) -> Result<UInt16Array, Error> {
+    let mut placements = vec![0_u16; rows.num_rows()];
+    let mut left = BooleanBuffer::new_set(rows.num_rows());
+    for (number, rule) in (0..=u16::MAX).zip(rules) {
+        if !left.has_true() {
+            break;
+        }
+        let (mask, _) = rule.mask(schema, rows)?.into_parts();
+        let placed = &left & &mask;
+        placed.set_indices().for_each(|row| placements[row] = number);
+        left = &left & &!&mask;
+    }
+    let Some(row) = left.set_indices().next() else {
+        return Ok(UInt16Array::from(placements));
+    };
+    let mut values = Vec::with_capacity(columns.len());
+    for id in columns {
+        let column = column_of(schema, *id)?;
+        let value = match rows.column_by_name(&column.storage_name) {
+            Some(array) => Value::from_array(array.as_ref(), row)?,
+            None => Value::Null,
+        };
+        values.push(format!("{}={}", quote(&column.name), value.display(column.column_type)));
+    }
+    Err(Error::InvalidInput(format!(
+        "row `{}` satisfies no partition expression",
+        values.join(", ")
+    )))
+}
+
+fn hash_candidates(
+    columns: &[ColumnId],
+    schema: &TableSchema,
+    domains: &Domains,
+) -> Option<Vec<u16>> {
+    if domains.is_none() {
+        return Some(Vec::new());
+    }
+    // Every combination of the columns' points, one column longer each round.
+    let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
+    for id in columns {
+        let column = schema.column_by_id(*id)?;
+        let domain = domains.get(&column.storage_name)?;
+        let points = domain.points_of(column.column_type, POINTS_MAX).ok()??;
+        if tuples.len() * points.len() > POINTS_MAX {
+            return None;
+        }
+        tuples = tuples
+            .iter()
+            .flat_map(|tuple| {
+                points.iter().map(|point| {
+                    let mut longer = tuple.clone();
+                    longer.push(point.clone());
+                    longer
+                })
+            })
+            .collect();
+    }
+    let buckets: BTreeSet<u16> = tuples.iter().map(|tuple| bucket(hash_values(tuple))).collect();
+    Some(buckets.into_iter().collect())
 }

@@ -1,0 +1,179 @@
+//! Single values out of Arrow columns, and Arrow columns out of single values.
+//!
+//! For bounds, samples, literals and messages; rows in bulk stay in columns. An array may come in
+//! any Arrow type that [`ColumnType::from_arrow`] knows, dictionaries and offset-based strings
+//! included; arrays made here have exactly [`ColumnType::arrow`].
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BooleanArray, PrimitiveArray,
+    StringViewArray,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+
+use crate::error::Error;
+use crate::neighbour::narrow;
+use crate::schema::{ColumnType, Unit};
+use crate::value::Value;
+
+/// The column type of an array, or an error that names the Arrow type.
+pub(crate) fn column_type_of(array: &dyn Array) -> Result<ColumnType, Error> {
+    ColumnType::from_arrow(array.data_type())
+        .ok_or_else(|| Error::Unsupported(format!("a column of Arrow type {}", array.data_type())))
+}
+
+/// An Arrow kernel's refusal of what our own types promise.
+pub(crate) fn arrow_error(error: &arrow::error::ArrowError) -> Error {
+    Error::Internal(format!("arrow: {error}"))
+}
+
+impl Value {
+    /// The value in one row of a column.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a type that no column has, [`Error::Internal`] for a row that is
+    /// not there.
+    pub fn from_array(array: &dyn Array, row: usize) -> Result<Self, Error> {
+        if row >= array.len() {
+            return Err(Error::Internal(format!("row {row} of an array of {} rows", array.len())));
+        }
+        if array.data_type() == &DataType::Null || array.is_null(row) {
+            return Ok(Self::Null);
+        }
+        let column_type = column_type_of(array)?;
+        if array.data_type() != &column_type.arrow() {
+            // One row in the type's own form; this also unpacks a dictionary.
+            let one = cast(&array.slice(row, 1), &column_type.arrow())
+                .map_err(|error| arrow_error(&error))?;
+            return Self::from_array(one.as_ref(), 0);
+        }
+        Ok(match column_type {
+            ColumnType::Bool => Self::Bool(array.as_boolean().value(row)),
+            ColumnType::Int8 => Self::Int(array.as_primitive::<Int8Type>().value(row).into()),
+            ColumnType::Int16 => Self::Int(array.as_primitive::<Int16Type>().value(row).into()),
+            ColumnType::Int32 => Self::Int(array.as_primitive::<Int32Type>().value(row).into()),
+            ColumnType::Int64 => Self::Int(array.as_primitive::<Int64Type>().value(row)),
+            ColumnType::UInt8 => Self::UInt(array.as_primitive::<UInt8Type>().value(row).into()),
+            ColumnType::UInt16 => Self::UInt(array.as_primitive::<UInt16Type>().value(row).into()),
+            ColumnType::UInt32 => Self::UInt(array.as_primitive::<UInt32Type>().value(row).into()),
+            ColumnType::UInt64 => Self::UInt(array.as_primitive::<UInt64Type>().value(row)),
+            ColumnType::Float32 => {
+                Self::Float(array.as_primitive::<Float32Type>().value(row).into())
+            }
+            ColumnType::Float64 => Self::Float(array.as_primitive::<Float64Type>().value(row)),
+            ColumnType::Decimal(..) => {
+                Self::Decimal(array.as_primitive::<Decimal128Type>().value(row))
+            }
+            ColumnType::String => Self::String(array.as_string_view().value(row).to_owned()),
+            ColumnType::Binary => Self::Binary(array.as_binary_view().value(row).to_vec()),
+            ColumnType::Date => Self::Date(array.as_primitive::<Date32Type>().value(row)),
+            ColumnType::Timestamp(unit, _) => Self::Timestamp(match unit {
+                Unit::Second => array.as_primitive::<TimestampSecondType>().value(row),
+                Unit::Millisecond => array.as_primitive::<TimestampMillisecondType>().value(row),
+                Unit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().value(row),
+                Unit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().value(row),
+            }),
+        })
+    }
+}
+
+/// A column of these values, each coerced to the type.
+///
+/// # Errors
+/// As [`Value::coerce`].
+pub fn array_of(column_type: ColumnType, values: &[Value]) -> Result<ArrayRef, Error> {
+    let values: Vec<Value> =
+        values.iter().map(|value| value.clone().coerce(column_type)).collect::<Result<_, _>>()?;
+    Ok(match column_type {
+        ColumnType::Bool => {
+            let items = values.iter().map(|value| match value {
+                Value::Bool(v) => Some(*v),
+                _ => None,
+            });
+            Arc::new(items.collect::<BooleanArray>())
+        }
+        ColumnType::Int8 => integers::<Int8Type>(&values)?,
+        ColumnType::Int16 => integers::<Int16Type>(&values)?,
+        ColumnType::Int32 => integers::<Int32Type>(&values)?,
+        ColumnType::Int64 => integers::<Int64Type>(&values)?,
+        ColumnType::UInt8 => integers::<UInt8Type>(&values)?,
+        ColumnType::UInt16 => integers::<UInt16Type>(&values)?,
+        ColumnType::UInt32 => integers::<UInt32Type>(&values)?,
+        ColumnType::UInt64 => integers::<UInt64Type>(&values)?,
+        ColumnType::Float32 => Arc::new(
+            values.iter().map(|v| float(v).map(narrow)).collect::<PrimitiveArray<Float32Type>>(),
+        ),
+        ColumnType::Float64 => {
+            Arc::new(values.iter().map(float).collect::<PrimitiveArray<Float64Type>>())
+        }
+        ColumnType::Decimal(precision, scale) => {
+            let items = values.iter().map(|value| match value {
+                Value::Decimal(v) => Some(*v),
+                _ => None,
+            });
+            let array = items
+                .collect::<PrimitiveArray<Decimal128Type>>()
+                .with_precision_and_scale(precision, scale)
+                .map_err(|error| arrow_error(&error))?;
+            Arc::new(array)
+        }
+        ColumnType::String => {
+            let items = values.iter().map(|value| match value {
+                Value::String(v) => Some(v.as_str()),
+                _ => None,
+            });
+            Arc::new(items.collect::<StringViewArray>())
+        }
+        ColumnType::Binary => {
+            let items = values.iter().map(|value| match value {
+                Value::Binary(v) => Some(v.as_slice()),
+                _ => None,
+            });
+            Arc::new(items.collect::<BinaryViewArray>())
+        }
+        ColumnType::Date => {
+            let items = values.iter().map(|value| match value {
+                Value::Date(v) => Some(*v),
+                _ => None,
+            });
+            Arc::new(items.collect::<PrimitiveArray<Date32Type>>())
+        }
+        ColumnType::Timestamp(..) => {
+            let items = values.iter().map(|value| match value {
+                Value::Timestamp(v) => Some(*v),
+                _ => None,
+            });
+            let ticks: ArrayRef = Arc::new(items.collect::<PrimitiveArray<Int64Type>>());
+            cast(&ticks, &column_type.arrow()).map_err(|error| arrow_error(&error))?
+        }
+    })
+}
+
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(v) => Some(*v),
+        _ => None,
+    }
+}
+
+fn integers<T>(values: &[Value]) -> Result<ArrayRef, Error>
+where
+    T: ArrowPrimitiveType,
+    T::Native: TryFrom<i64> + TryFrom<u64>,
+{
+    let items = values.iter().map(|value| {
+        let item = match value {
+            Value::Int(v) => T::Native::try_from(*v).ok(),
+            Value::UInt(v) => T::Native::try_from(*v).ok(),
+            _ => return Ok(None),
+        };
+        item.map(Some).ok_or_else(|| Error::Internal(format!("{value} was not coerced")))
+    });
+    Ok(Arc::new(items.collect::<Result<PrimitiveArray<T>, Error>>()?))
+}

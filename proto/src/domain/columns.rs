@@ -1,0 +1,86 @@
+//! Domains of several columns at once.
+
+use std::collections::BTreeMap;
+
+use arrow::array::BooleanArray;
+use arrow::buffer::BooleanBuffer;
+use arrow::record_batch::RecordBatch;
+
+use super::Domain;
+use crate::error::Error;
+
+/// A conjunction: each named column's value lies in its domain. A column that is not named may have
+/// any value. Names are storage names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Domains(BTreeMap<String, Domain>);
+
+impl Domains {
+    /// Leaves of a column only what the domain holds too.
+    pub fn restrict(&mut self, column: &str, domain: Domain) {
+        let domain = match self.0.get(column) {
+            Some(before) => before.intersect(&domain),
+            None => domain,
+        };
+        if domain.is_all() {
+            self.0.remove(column);
+        } else {
+            self.0.insert(column.to_owned(), domain);
+        }
+    }
+
+    /// What is left of a column; `None`: everything.
+    pub fn get(&self, column: &str) -> Option<&Domain> {
+        self.0.get(column)
+    }
+
+    /// Whether no row can satisfy them.
+    pub fn is_none(&self) -> bool {
+        self.0.values().any(Domain::is_none)
+    }
+
+    /// Whether every row satisfies them.
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The columns that are restricted, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Domain)> {
+        self.0.iter().map(|(column, domain)| (column.as_str(), domain))
+    }
+
+    /// The restrictions of some columns.
+    #[must_use]
+    pub fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
+        let kept = self.0.iter().filter(|(column, _)| wanted(column));
+        Self(kept.map(|(column, domain)| (column.clone(), domain.clone())).collect())
+    }
+
+    /// Which rows satisfy all of them; `None` when every one does because nothing is restricted. A
+    /// column that the batch does not have is NULL.
+    ///
+    /// # Errors
+    /// As [`Domain::mask`].
+    pub fn mask(&self, rows: &RecordBatch) -> Result<Option<BooleanArray>, Error> {
+        let mut kept: Option<BooleanBuffer> = None;
+        for (name, domain) in &self.0 {
+            let Some(column) = rows.column_by_name(name) else {
+                if domain.allows_null() {
+                    continue;
+                }
+                kept = Some(BooleanBuffer::new_unset(rows.num_rows()));
+                break;
+            };
+            let (mask, _) = domain.mask(column.as_ref())?.into_parts();
+            let both = match kept {
+                Some(before) => &before & &mask,
+                None => mask,
+            };
+            let done = !both.has_true();
+            kept = Some(both);
+            if done {
+                break;
+            }
+        }
+        Ok(kept.map(|mask| BooleanArray::new(mask, None)))
+    }
+}

@@ -1,0 +1,346 @@
+//! Literals and column types: what a value is in a column of another type, and how it is written.
+//!
+//! A literal and a column meet in [`Fit`]: either the column's type has exactly that value, or the
+//! literal lies strictly between two values of the type or beyond its ends. [`Value::coerce`] takes
+//! the first case only, so it never changes what a comparison means; a [`crate::domain::Domain`]
+//! uses the others too, to compare `x < 2.5` with an integer column.
+//!
+//! Text counts as what it says: `'10'` is a number to a numeric column, `'2024-01-01'` a moment to a
+//! timestamp column. A float stands for the decimal number that it is written as: 9.99 is 9.99 in a
+//! DECIMAL(10, 2) column.
+
+use crate::calendar;
+use crate::error::Error;
+use crate::neighbour::{decimal_max, integer, integer_range, integer_value, narrow, predecessor};
+use crate::schema::ColumnType;
+use crate::value::Value;
+
+/// Where a literal lies among the values of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fit {
+    /// It is this value.
+    Exact(Value),
+    /// After this value and before the next one.
+    After(Value),
+    /// Before all values.
+    Below,
+    /// After all values.
+    Above,
+}
+
+/// Decimal digits that a number in text may have, zeros of its exponent included; an f64 needs 767.
+const DIGITS_MAX: usize = 1100;
+
+impl Value {
+    /// The same value as one of a column of this type. NULL is one of every type.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when the type has no such value: it is out of range, between two
+    /// values (0.1 is not a REAL, nor 2.5 a BIGINT), or text that does not parse.
+    pub fn coerce(self, column_type: ColumnType) -> Result<Self, Error> {
+        if self.is_null() || self.is_of(column_type) {
+            return Ok(self);
+        }
+        match fit(&self, column_type)? {
+            Fit::Exact(value) => Ok(value),
+            Fit::After(_) => Err(Error::InvalidInput(format!(
+                "{self} is not exactly representable as {}",
+                column_type.sql()
+            ))),
+            Fit::Below | Fit::Above => Err(Error::InvalidInput(format!(
+                "{self} is out of range for {}",
+                column_type.sql()
+            ))),
+        }
+    }
+
+    /// The value that a column of this type takes when it is assigned this one, as INSERT does it:
+    /// like [`Value::coerce`], but what lies between two values is rounded to the nearest for REAL
+    /// and DOUBLE, and cut to the column's digits for DECIMAL and TIMESTAMP.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when it is out of range, text that does not parse, or would lose its
+    /// fraction to an integer.
+    pub fn assign(self, column_type: ColumnType) -> Result<Self, Error> {
+        if self.is_null() || self.is_of(column_type) {
+            return Ok(self);
+        }
+        match (&self, column_type) {
+            (Self::Float(v), ColumnType::Float32) => {
+                let nearest = narrow(*v);
+                if nearest.is_infinite() && v.is_finite() {
+                    return Err(Error::InvalidInput(format!("{v} is out of range for REAL")));
+                }
+                Ok(Self::Float(f64::from(nearest)))
+            }
+            (Self::Int(_) | Self::UInt(_), ColumnType::Float32 | ColumnType::Float64) => {
+                // Through text, which rounds once, to the nearest.
+                Self::String(self.to_string()).coerce(column_type)
+            }
+            (_, ColumnType::Decimal(..) | ColumnType::Timestamp(..)) => {
+                match fit(&self, column_type)? {
+                    Fit::Exact(value) => Ok(value),
+                    Fit::After(value) => Ok(towards_zero(value)),
+                    Fit::Below | Fit::Above => self.coerce(column_type),
+                }
+            }
+            _ => self.coerce(column_type),
+        }
+    }
+
+    /// Whether it is already a value of the type, and needs no coercion. NULL is not asked.
+    pub(crate) fn is_of(&self, column_type: ColumnType) -> bool {
+        match (self, column_type) {
+            (Self::Bool(_), ColumnType::Bool)
+            | (Self::Int(_), ColumnType::Int64)
+            | (Self::UInt(_), ColumnType::UInt64)
+            | (Self::Float(_), ColumnType::Float64)
+            | (Self::String(_), ColumnType::String)
+            | (Self::Binary(_), ColumnType::Binary)
+            | (Self::Date(_), ColumnType::Date)
+            | (Self::Timestamp(_), ColumnType::Timestamp(..)) => true,
+            (Self::Float(v), ColumnType::Float32) => f64::from(narrow(*v)).to_bits() == v.to_bits(),
+            (Self::Decimal(v), ColumnType::Decimal(precision, _)) => {
+                v.unsigned_abs() <= decimal_max(precision).unsigned_abs()
+            }
+            (Self::Int(v), ColumnType::Int8 | ColumnType::Int16 | ColumnType::Int32) => {
+                integer_range(column_type)
+                    .is_some_and(|(min, max)| (min..=max).contains(&i128::from(*v)))
+            }
+            (Self::UInt(v), ColumnType::UInt8 | ColumnType::UInt16 | ColumnType::UInt32) => {
+                integer_range(column_type).is_some_and(|(_, max)| i128::from(*v) <= max)
+            }
+            _ => false,
+        }
+    }
+
+    /// As a person would write it in SQL as a value of a column of this type; it parses back.
+    pub fn display(&self, column_type: ColumnType) -> String {
+        match (self, column_type) {
+            (Self::Timestamp(ticks), ColumnType::Timestamp(unit, utc)) => {
+                format!("'{}'", calendar::format_timestamp(*ticks, unit, utc))
+            }
+            (Self::Date(days), _) => format!("'{}'", calendar::format_date(i64::from(*days))),
+            (Self::Decimal(unscaled), ColumnType::Decimal(_, scale)) => {
+                display_decimal(*unscaled, scale)
+            }
+            (Self::Float(v), _) if !v.is_finite() => {
+                let sign = if v.is_sign_negative() { "-" } else { "" };
+                format!("'{sign}{}'", if v.is_nan() { "NaN" } else { "Infinity" })
+            }
+            // The digits that tell it from its neighbours among 32-bit floats.
+            (Self::Float(v), ColumnType::Float32) => format!("{:?}", narrow(*v)),
+            (Self::Float(v), _) => format!("{v:?}"),
+            _ => self.to_string(),
+        }
+    }
+}
+
+/// Where a literal, which is not NULL, lies among the values of a type.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the two do not compare, or for text that does not parse.
+pub(crate) fn fit(value: &Value, column_type: ColumnType) -> Result<Fit, Error> {
+    if value.is_of(column_type) {
+        return Ok(Fit::Exact(value.clone()));
+    }
+    let fitted = match column_type {
+        ColumnType::Bool => fit_bool(value),
+        ColumnType::Float32 | ColumnType::Float64 => fit_float(value, column_type),
+        ColumnType::Decimal(precision, scale) => fit_decimal(value, precision, scale),
+        ColumnType::Date => fit_date(value),
+        ColumnType::Timestamp(unit, _) => match value {
+            Value::Int(_) | Value::UInt(_) => integer_value(value).map(|n| timestamp(n, true)),
+            Value::Date(days) => Some(timestamp(calendar::day_ticks(*days, unit), true)),
+            Value::String(text) => calendar::parse(text).map(|moment| {
+                let (ticks, exact) = moment.ticks(unit);
+                timestamp(ticks, exact)
+            }),
+            _ => None,
+        },
+        ColumnType::String | ColumnType::Binary => None,
+        _ => fit_integer(value, column_type),
+    };
+    fitted.ok_or_else(|| {
+        Error::InvalidInput(format!("invalid value {value} for type {}", column_type.sql()))
+    })
+}
+
+fn fit_bool(value: &Value) -> Option<Fit> {
+    let Value::String(text) = value else { return None };
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "t" => Some(Fit::Exact(Value::Bool(true))),
+        "false" | "f" => Some(Fit::Exact(Value::Bool(false))),
+        _ => None,
+    }
+}
+
+fn fit_integer(value: &Value, column_type: ColumnType) -> Option<Fit> {
+    let (min, max) = integer_range(column_type)?;
+    let scaled = match value {
+        Value::Int(_) | Value::UInt(_) => Scaled::Floor(integer_value(value)?, true),
+        Value::Float(v) if v.is_nan() || v.is_infinite() => {
+            Scaled::Beyond { negative: v.is_sign_negative() }
+        }
+        Value::Float(v) => scale_decimal(&format!("{v}"), 0)?,
+        Value::String(text) => scale_decimal(text, 0)?,
+        _ => return None,
+    };
+    Some(scaled.fit(min, max, |number| integer(number, column_type)))
+}
+
+fn fit_decimal(value: &Value, precision: u8, scale: i8) -> Option<Fit> {
+    let max = decimal_max(precision);
+    let scaled = match value {
+        Value::Decimal(unscaled) => Scaled::Floor(*unscaled, true),
+        Value::Float(v) if v.is_nan() || v.is_infinite() => {
+            Scaled::Beyond { negative: v.is_sign_negative() }
+        }
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => {
+            scale_decimal(&value.to_string(), scale)?
+        }
+        Value::String(text) => scale_decimal(text, scale)?,
+        _ => return None,
+    };
+    Some(scaled.fit(-max, max, Value::Decimal))
+}
+
+fn fit_float(value: &Value, column_type: ColumnType) -> Option<Fit> {
+    let single = column_type == ColumnType::Float32;
+    let (nearest, order) = match value {
+        Value::Int(_) | Value::UInt(_) => {
+            let number = integer_value(value)?;
+            let nearest: f64 = number.to_string().parse().ok()?;
+            let nearest = if single { f64::from(narrow(nearest)) } else { nearest };
+            // At most 2^64, a float that i128 holds exactly.
+            (nearest, float_to_integer(nearest)?.cmp(&number))
+        }
+        Value::Float(v) if v.is_nan() => {
+            let quiet = f64::from(if v.is_sign_negative() { -f32::NAN } else { f32::NAN });
+            return Some(Fit::Exact(Value::Float(quiet)));
+        }
+        Value::Float(v) => {
+            let nearest = f64::from(narrow(*v));
+            (nearest, nearest.total_cmp(v))
+        }
+        Value::String(text) => {
+            let text = text.trim();
+            let nearest =
+                if single { f64::from(text.parse::<f32>().ok()?) } else { text.parse().ok()? };
+            return Some(Fit::Exact(Value::Float(nearest)));
+        }
+        _ => return None,
+    };
+    let nearest = Value::Float(nearest);
+    Some(match order {
+        std::cmp::Ordering::Equal => Fit::Exact(nearest),
+        std::cmp::Ordering::Less => Fit::After(nearest),
+        std::cmp::Ordering::Greater => Fit::After(predecessor(&nearest, column_type)?),
+    })
+}
+
+fn fit_date(value: &Value) -> Option<Fit> {
+    let Value::String(text) = value else { return None };
+    let (day, exact) = calendar::parse(text)?.days();
+    let date = |day| Value::Date(i32::try_from(day).expect("within the range of i32"));
+    Some(Scaled::Floor(day, exact).fit(i32::MIN.into(), i32::MAX.into(), date))
+}
+
+fn timestamp(ticks: i128, exact: bool) -> Fit {
+    let value = |n| Value::Timestamp(i64::try_from(n).expect("within the range of i64"));
+    Scaled::Floor(ticks, exact).fit(i64::MIN.into(), i64::MAX.into(), value)
+}
+
+fn towards_zero(floor: Value) -> Value {
+    match floor {
+        Value::Decimal(unscaled) if unscaled < 0 => Value::Decimal(unscaled + 1),
+        other => other,
+    }
+}
+
+/// A number in units of a power of ten.
+enum Scaled {
+    /// The greatest whole number of units that is not above it, and whether that is the number.
+    Floor(i128, bool),
+    /// Its magnitude does not fit.
+    Beyond {
+        /// Its sign.
+        negative: bool,
+    },
+}
+
+impl Scaled {
+    fn fit(self, min: i128, max: i128, value: impl Fn(i128) -> Value) -> Fit {
+        match self {
+            Self::Beyond { negative: true } => Fit::Below,
+            Self::Beyond { negative: false } => Fit::Above,
+            Self::Floor(number, _) if number < min => Fit::Below,
+            Self::Floor(number, exact) if number > max || (number == max && !exact) => Fit::Above,
+            Self::Floor(number, true) => Fit::Exact(value(number)),
+            Self::Floor(number, false) => Fit::After(value(number)),
+        }
+    }
+}
+
+/// Parses a decimal number and counts it in units of `10^-scale`. `None` if it is not a number.
+fn scale_decimal(text: &str, scale: i8) -> Option<Scaled> {
+    let text = text.trim();
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits: String = [whole, fraction].concat();
+    if digits.is_empty()
+        || digits.len() > DIGITS_MAX
+        || !digits.bytes().all(|digit| digit.is_ascii_digit())
+    {
+        return None;
+    }
+    let shift = i64::from(exponent) + i64::from(scale) - i64::try_from(fraction.len()).ok()?;
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return Some(Scaled::Floor(0, true));
+    }
+    let length = i64::try_from(digits.len()).ok()?;
+    // 39 digits are more than any i128 that is asked for.
+    if length + shift > 39 {
+        return Some(Scaled::Beyond { negative });
+    }
+    let kept = usize::try_from((length + shift.min(0)).max(0)).ok()?;
+    let exact = digits[kept..].bytes().all(|digit| digit == b'0');
+    let zeros = "0".repeat(usize::try_from(shift.max(0)).ok()?);
+    let Ok(magnitude) = format!("0{}{zeros}", &digits[..kept]).parse::<i128>() else {
+        return Some(Scaled::Beyond { negative });
+    };
+    let floor = match (negative, exact) {
+        (false, _) => magnitude,
+        (true, true) => -magnitude,
+        (true, false) => -magnitude - 1,
+    };
+    Some(Scaled::Floor(floor, exact))
+}
+
+fn display_decimal(unscaled: i128, scale: i8) -> String {
+    let sign = if unscaled < 0 { "-" } else { "" };
+    let digits = unscaled.unsigned_abs().to_string();
+    let places = usize::from(scale.unsigned_abs());
+    if scale < 0 && unscaled != 0 {
+        return format!("{sign}{digits}{}", "0".repeat(places));
+    }
+    if scale <= 0 {
+        return format!("{sign}{digits}");
+    }
+    let digits = format!("{digits:0>width$}", width = places + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - places);
+    format!("{sign}{whole}.{fraction}")
+}
+
+/// A finite float without a fraction, as an integer.
+fn float_to_integer(value: f64) -> Option<i128> {
+    format!("{value:.0}").parse().ok()
+}

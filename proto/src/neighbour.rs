@@ -1,0 +1,210 @@
+//! The neighbours of a value among all values of its column's type.
+//!
+//! Every type here is a total order in which each value has a next one: integers and decimals by
+//! counting, floats by their bits, strings and bytes by one more zero byte. So `a > 9 AND a < 10` is
+//! empty for an integer but not for a float, and a set of ranges can be checked for gaps exactly.
+//! Most types also have a greatest value, which has no successor.
+
+use crate::schema::ColumnType;
+use crate::value::Value;
+
+/// The range of an integer type, if it is one.
+pub(crate) fn integer_range(column_type: ColumnType) -> Option<(i128, i128)> {
+    Some(match column_type {
+        ColumnType::Int8 => (i8::MIN.into(), i8::MAX.into()),
+        ColumnType::Int16 => (i16::MIN.into(), i16::MAX.into()),
+        ColumnType::Int32 => (i32::MIN.into(), i32::MAX.into()),
+        ColumnType::Int64 => (i64::MIN.into(), i64::MAX.into()),
+        ColumnType::UInt8 => (u8::MIN.into(), u8::MAX.into()),
+        ColumnType::UInt16 => (u16::MIN.into(), u16::MAX.into()),
+        ColumnType::UInt32 => (u32::MIN.into(), u32::MAX.into()),
+        ColumnType::UInt64 => (u64::MIN.into(), u64::MAX.into()),
+        _ => return None,
+    })
+}
+
+/// The largest unscaled value of a decimal precision.
+pub(crate) fn decimal_max(precision: u8) -> i128 {
+    // Arrow's decimals have at most 38 digits, which i128 holds; more cannot be declared.
+    10_i128.checked_pow(u32::from(precision)).map_or(i128::MAX, |power| power - 1)
+}
+
+/// Whether the type's values are counted in steps: those between two are finitely many and few
+/// enough to speak of the next one to a person.
+pub(crate) fn is_stepped(column_type: ColumnType) -> bool {
+    !matches!(
+        column_type,
+        ColumnType::Float32 | ColumnType::Float64 | ColumnType::String | ColumnType::Binary
+    )
+}
+
+/// The least value of a type.
+pub(crate) fn least(column_type: ColumnType) -> Value {
+    if let Some((min, _)) = integer_range(column_type) {
+        return integer(min, column_type);
+    }
+    match column_type {
+        ColumnType::Float32 => Value::Float(f32_of_rank(i32::MIN)),
+        ColumnType::Float64 => Value::Float(f64_of_rank(i64::MIN)),
+        ColumnType::Decimal(precision, _) => Value::Decimal(-decimal_max(precision)),
+        ColumnType::String => Value::String(String::new()),
+        ColumnType::Binary => Value::Binary(Vec::new()),
+        ColumnType::Date => Value::Date(i32::MIN),
+        ColumnType::Timestamp(..) => Value::Timestamp(i64::MIN),
+        _ => Value::Bool(false),
+    }
+}
+
+/// The next greater value; `None` for the greatest, and for a value that is not of the type.
+pub(crate) fn successor(value: &Value, column_type: ColumnType) -> Option<Value> {
+    Some(match (value, column_type) {
+        (Value::Bool(false), ColumnType::Bool) => Value::Bool(true),
+        (Value::Int(_) | Value::UInt(_), _) => {
+            let (_, max) = integer_range(column_type)?;
+            let next = integer_value(value)? + 1;
+            (next <= max).then(|| integer(next, column_type))?
+        }
+        (Value::Float(v), ColumnType::Float32) => {
+            Value::Float(f32_of_rank(f32_rank(*v).checked_add(1)?))
+        }
+        (Value::Float(v), ColumnType::Float64) => {
+            Value::Float(f64_of_rank(f64_rank(*v).checked_add(1)?))
+        }
+        (Value::Decimal(v), ColumnType::Decimal(precision, _)) => {
+            (*v < decimal_max(precision)).then(|| Value::Decimal(v + 1))?
+        }
+        (Value::String(v), ColumnType::String) => Value::String(format!("{v}\0")),
+        (Value::Binary(v), ColumnType::Binary) => {
+            let mut next = v.clone();
+            next.push(0);
+            Value::Binary(next)
+        }
+        (Value::Date(v), ColumnType::Date) => Value::Date(v.checked_add(1)?),
+        (Value::Timestamp(v), ColumnType::Timestamp(..)) => Value::Timestamp(v.checked_add(1)?),
+        _ => return None,
+    })
+}
+
+/// The next smaller value; `None` for the least, for a string that has none (there is no greatest
+/// string below `'b'`), and for a value that is not of the type.
+pub(crate) fn predecessor(value: &Value, column_type: ColumnType) -> Option<Value> {
+    Some(match (value, column_type) {
+        (Value::Bool(true), ColumnType::Bool) => Value::Bool(false),
+        (Value::Int(_) | Value::UInt(_), _) => {
+            let (min, _) = integer_range(column_type)?;
+            let next = integer_value(value)? - 1;
+            (next >= min).then(|| integer(next, column_type))?
+        }
+        (Value::Float(v), ColumnType::Float32) => {
+            Value::Float(f32_of_rank(f32_rank(*v).checked_sub(1)?))
+        }
+        (Value::Float(v), ColumnType::Float64) => {
+            Value::Float(f64_of_rank(f64_rank(*v).checked_sub(1)?))
+        }
+        (Value::Decimal(v), ColumnType::Decimal(precision, _)) => {
+            (*v > -decimal_max(precision)).then(|| Value::Decimal(v - 1))?
+        }
+        (Value::String(v), ColumnType::String) => Value::String(v.strip_suffix('\0')?.to_owned()),
+        (Value::Binary(v), ColumnType::Binary) => Value::Binary(v.strip_suffix(&[0])?.to_vec()),
+        (Value::Date(v), ColumnType::Date) => Value::Date(v.checked_sub(1)?),
+        (Value::Timestamp(v), ColumnType::Timestamp(..)) => Value::Timestamp(v.checked_sub(1)?),
+        _ => return None,
+    })
+}
+
+/// The number of an integer value.
+pub(crate) fn integer_value(value: &Value) -> Option<i128> {
+    match value {
+        Value::Int(v) => Some(i128::from(*v)),
+        Value::UInt(v) => Some(i128::from(*v)),
+        _ => None,
+    }
+}
+
+/// An integer that is in the type's range, as the kind of value that the type has.
+pub(crate) fn integer(number: i128, column_type: ColumnType) -> Value {
+    let unsigned = matches!(
+        column_type,
+        ColumnType::UInt8 | ColumnType::UInt16 | ColumnType::UInt32 | ColumnType::UInt64
+    );
+    if unsigned {
+        Value::UInt(u64::try_from(number).expect("the caller checked the type's range"))
+    } else {
+        Value::Int(i64::try_from(number).expect("the caller checked the type's range"))
+    }
+}
+
+/// A float's place in the total order. Its own inverse on bits: negative numbers have their other
+/// bits turned round.
+fn f64_rank(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    if bits < 0 { bits ^ i64::MAX } else { bits }
+}
+
+fn f64_of_rank(rank: i64) -> f64 {
+    let bits = if rank < 0 { rank ^ i64::MAX } else { rank };
+    f64::from_bits(bits.cast_unsigned())
+}
+
+/// The same for a value that a 32-bit float holds.
+fn f32_rank(value: f64) -> i32 {
+    let bits = narrow(value).to_bits().cast_signed();
+    if bits < 0 { bits ^ i32::MAX } else { bits }
+}
+
+fn f32_of_rank(rank: i32) -> f64 {
+    let bits = if rank < 0 { rank ^ i32::MAX } else { rank };
+    f64::from(f32::from_bits(bits.cast_unsigned()))
+}
+
+/// The 32-bit float nearest to a 64-bit one.
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is what it is for")]
+pub(crate) fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_lie_next_to_each_other() {
+        let cases = [
+            (Value::Int(-1), ColumnType::Int8, Value::Int(0)),
+            (Value::UInt(254), ColumnType::UInt8, Value::UInt(255)),
+            (Value::Float(-0.0), ColumnType::Float64, Value::Float(0.0)),
+            (Value::Float(-0.0), ColumnType::Float32, Value::Float(0.0)),
+            (Value::Float(f64::from(f32::MAX)), ColumnType::Float32, Value::Float(f64::INFINITY)),
+            (Value::Decimal(9), ColumnType::Decimal(2, 1), Value::Decimal(10)),
+            (Value::String(String::new()), ColumnType::String, Value::String("\0".to_owned())),
+            (Value::Binary(vec![255]), ColumnType::Binary, Value::Binary(vec![255, 0])),
+            (Value::Date(-1), ColumnType::Date, Value::Date(0)),
+        ];
+        for (low, column_type, high) in cases {
+            assert_eq!(successor(&low, column_type), Some(high.clone()));
+            assert_eq!(predecessor(&high, column_type), Some(low));
+        }
+    }
+
+    #[test]
+    fn the_ends_of_a_type_have_no_neighbour_beyond() {
+        assert_eq!(successor(&Value::Int(127), ColumnType::Int8), None);
+        assert_eq!(successor(&Value::UInt(u64::MAX), ColumnType::UInt64), None);
+        assert_eq!(successor(&Value::Bool(true), ColumnType::Bool), None);
+        assert_eq!(successor(&Value::Decimal(99), ColumnType::Decimal(2, 0)), None);
+        assert_eq!(successor(&Value::Timestamp(i64::MAX), ColumnType::Date), None);
+        for column_type in [
+            ColumnType::Bool,
+            ColumnType::Int64,
+            ColumnType::UInt16,
+            ColumnType::Float32,
+            ColumnType::Float64,
+            ColumnType::Decimal(38, 2),
+            ColumnType::String,
+            ColumnType::Binary,
+            ColumnType::Date,
+        ] {
+            assert_eq!(predecessor(&least(column_type), column_type), None, "{column_type:?}");
+        }
+    }
+}
