@@ -31,6 +31,7 @@ use arrow::row::{RowConverter, SortField};
 use bytes::Bytes;
 
 pub use self::keys::Keys;
+pub use self::ranges::KEY_RANGES_MAX;
 use crate::error::Error;
 use crate::placement::Placement;
 use crate::range::{Bound, KeyRange, TypedRange};

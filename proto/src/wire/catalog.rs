@@ -1,0 +1,234 @@
+//! Databases, tables, routes and changes of them.
+
+use std::sync::Arc;
+
+use super::place::{replicas_from_wire, replicas_to_wire};
+use super::{Wire, all, missing, pb, required};
+use crate::catalog::{Database, Table};
+use crate::error::Error;
+use crate::id::{DatabaseId, Epoch, NodeId, PartitionId, TableId};
+use crate::key::KeyCodec;
+use crate::placement::Placement;
+use crate::route::{PartitionMap, Route};
+use crate::schema::TableSchema;
+use crate::service::{Ddl, NewTable, TableChange};
+
+impl Wire for Database {
+    type Message = pb::Database;
+
+    fn to_wire(&self) -> pb::Database {
+        pb::Database {
+            id: self.id.0,
+            name: self.name.clone(),
+            ttl: self.ttl.as_ref().map(Wire::to_wire),
+        }
+    }
+
+    fn from_wire(message: pb::Database) -> Result<Self, Error> {
+        Ok(Self {
+            id: DatabaseId(message.id),
+            name: message.name,
+            ttl: message.ttl.map(Wire::from_wire).transpose()?,
+        })
+    }
+}
+
+impl Route {
+    /// The message of a route; it bears the typed range only.
+    pub fn to_wire(&self) -> pb::Route {
+        pb::Route {
+            partition: self.partition.0,
+            range: Some(self.range.to_wire()),
+            epoch: self.epoch.0,
+            replicas: replicas_to_wire(&self.replicas),
+            leader: self.leader.map(|node| node.0),
+        }
+    }
+}
+
+/// The route of a message; its range is encoded by the table's codec.
+///
+/// # Errors
+/// [`Error::Corrupted`] when a field is missing, or the range does not fit the table's key.
+pub fn decode_route(message: pb::Route, codec: &KeyCodec) -> Result<Route, Error> {
+    let partition = PartitionId(message.partition);
+    let range = required(message.range, "range")?;
+    let mut route = Route::new(codec, partition, range, Epoch(message.epoch)).map_err(|error| {
+        Error::Corrupted(format!("the range of partition {partition} is wrong: {error}"))
+    })?;
+    route.replicas = replicas_from_wire(message.replicas)?;
+    route.leader = message.leader.map(NodeId);
+    Ok(route)
+}
+
+impl Wire for Table {
+    type Message = pb::Table;
+
+    fn to_wire(&self) -> pb::Table {
+        pb::Table {
+            id: self.id.0,
+            database: self.database.clone(),
+            name: self.name.clone(),
+            schema: Some(self.schema.to_wire()),
+            placement: Some(self.placement.to_wire()),
+            routes: self.partitions.routes().iter().map(Route::to_wire).collect(),
+        }
+    }
+
+    fn from_wire(message: pb::Table) -> Result<Self, Error> {
+        let schema: TableSchema = required(message.schema, "schema")?;
+        let placement: Placement = required(message.placement, "placement")?;
+        let corrupted = |error| {
+            Error::Corrupted(format!(
+                "table \"{}\".\"{}\" is wrong: {error}",
+                message.database, message.name
+            ))
+        };
+        let codec = KeyCodec::new(&schema, &placement).map_err(corrupted)?;
+        let routes = message.routes.into_iter().map(|route| decode_route(route, &codec));
+        let routes = routes.collect::<Result<Vec<_>, _>>()?;
+        let partitions = Arc::new(PartitionMap::new(routes).map_err(corrupted)?);
+        Ok(Self {
+            id: TableId(message.id),
+            database: message.database,
+            name: message.name,
+            schema: Arc::new(schema),
+            placement,
+            partitions,
+        })
+    }
+}
+
+impl Wire for NewTable {
+    type Message = pb::NewTable;
+
+    fn to_wire(&self) -> pb::NewTable {
+        pb::NewTable {
+            database: self.database.clone(),
+            name: self.name.clone(),
+            schema: Some(self.schema.to_wire()),
+            placement: Some(self.placement.to_wire()),
+            cuts: self.cuts.iter().map(Wire::to_wire).collect(),
+        }
+    }
+
+    fn from_wire(message: pb::NewTable) -> Result<Self, Error> {
+        Ok(Self {
+            database: message.database,
+            name: message.name,
+            schema: required(message.schema, "schema")?,
+            placement: required(message.placement, "placement")?,
+            cuts: all(message.cuts)?,
+        })
+    }
+}
+
+impl Wire for TableChange {
+    type Message = pb::TableChange;
+
+    fn to_wire(&self) -> pb::TableChange {
+        use pb::table_change::Kind;
+        let kind = match self {
+            Self::AddColumns { columns, if_not_exists } => Kind::AddColumns(pb::AddColumns {
+                columns: columns.iter().map(Wire::to_wire).collect(),
+                if_not_exists: *if_not_exists,
+            }),
+            Self::DropColumn(name) => Kind::DropColumn(name.clone()),
+            Self::RenameColumn { from, to } => {
+                Kind::RenameColumn(pb::RenameColumn { from: from.clone(), to: to.clone() })
+            }
+            Self::SetDefault { column, default } => Kind::SetDefault(pb::SetDefault {
+                column: column.clone(),
+                default: default.clone(),
+            }),
+            Self::SetOptions(options) => Kind::SetOptions(options.to_wire()),
+            Self::Rename(name) => Kind::Rename(name.clone()),
+        };
+        pb::TableChange { kind: Some(kind) }
+    }
+
+    fn from_wire(message: pb::TableChange) -> Result<Self, Error> {
+        use pb::table_change::Kind;
+        Ok(match message.kind.ok_or_else(|| missing("change"))? {
+            Kind::AddColumns(add) => {
+                Self::AddColumns { columns: all(add.columns)?, if_not_exists: add.if_not_exists }
+            }
+            Kind::DropColumn(name) => Self::DropColumn(name),
+            Kind::RenameColumn(rename) => Self::RenameColumn { from: rename.from, to: rename.to },
+            Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
+            Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
+            Kind::Rename(name) => Self::Rename(name),
+        })
+    }
+}
+
+impl Wire for Ddl {
+    type Message = pb::Ddl;
+
+    fn to_wire(&self) -> pb::Ddl {
+        use pb::ddl::Kind;
+        let kind = match self.clone() {
+            Self::CreateDatabase { name, if_not_exists, ttl } => {
+                let ttl = ttl.as_ref().map(Wire::to_wire);
+                Kind::CreateDatabase(pb::CreateDatabase { name, if_not_exists, ttl })
+            }
+            Self::AlterDatabase { name, ttl } => {
+                let ttl = ttl.as_ref().map(Wire::to_wire);
+                Kind::AlterDatabase(pb::AlterDatabase { name, ttl })
+            }
+            Self::DropDatabase { name, if_exists } => {
+                Kind::DropDatabase(pb::DropDatabase { name, if_exists })
+            }
+            Self::CreateTable { table, if_not_exists } => {
+                let table = Some(table.to_wire());
+                Kind::CreateTable(pb::CreateTable { table, if_not_exists })
+            }
+            Self::DropTable { database, name, if_exists } => {
+                Kind::DropTable(pb::DropTable { database, name, if_exists })
+            }
+            Self::TruncateTable { database, name } => {
+                Kind::TruncateTable(pb::TruncateTable { database, name })
+            }
+            Self::AlterTable { database, name, change } => {
+                let change = Some(change.to_wire());
+                Kind::AlterTable(pb::AlterTable { database, name, change })
+            }
+        };
+        pb::Ddl { kind: Some(kind) }
+    }
+
+    fn from_wire(message: pb::Ddl) -> Result<Self, Error> {
+        use pb::ddl::Kind;
+        Ok(match message.kind.ok_or_else(|| missing("change"))? {
+            Kind::CreateDatabase(create) => Self::CreateDatabase {
+                name: create.name,
+                if_not_exists: create.if_not_exists,
+                ttl: create.ttl.map(Wire::from_wire).transpose()?,
+            },
+            Kind::AlterDatabase(alter) => Self::AlterDatabase {
+                name: alter.name,
+                ttl: alter.ttl.map(Wire::from_wire).transpose()?,
+            },
+            Kind::DropDatabase(drop) => {
+                Self::DropDatabase { name: drop.name, if_exists: drop.if_exists }
+            }
+            Kind::CreateTable(create) => Self::CreateTable {
+                table: Box::new(required(create.table, "table")?),
+                if_not_exists: create.if_not_exists,
+            },
+            Kind::DropTable(drop) => Self::DropTable {
+                database: drop.database,
+                name: drop.name,
+                if_exists: drop.if_exists,
+            },
+            Kind::TruncateTable(truncate) => {
+                Self::TruncateTable { database: truncate.database, name: truncate.name }
+            }
+            Kind::AlterTable(alter) => Self::AlterTable {
+                database: alter.database,
+                name: alter.name,
+                change: required(alter.change, "change")?,
+            },
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! What goes into a partition's Raft log.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Wire, all, missing, pb, required};
+use crate::error::Error;
+use crate::id::Epoch;
+use crate::schema::TableSchema;
+use crate::service::{RequestId, WriteKind};
+
+/// One entry of a partition's log. What it does to the partition depends on nothing but the entries
+/// before it, so that all replicas stay equal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Rows.
+    Write(WriteCommand),
+    /// A newer schema; ignored when the partition has that version or a newer one.
+    Schema(Arc<TableSchema>),
+    /// Remove all rows; once per request.
+    Truncate(RequestId),
+}
+
+/// Rows of one or more requests, joined into one entry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteCommand {
+    /// The partition's epoch when the leader accepted them.
+    pub epoch: Epoch,
+    /// The requests; their rows follow each other in `rows`, in this order.
+    pub parts: Vec<WritePart>,
+    /// One Arrow IPC stream: see [`super::ipc`].
+    pub rows: Bytes,
+}
+
+/// The share that one request has in a [`WriteCommand`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritePart {
+    /// The request: one that took effect before is left out.
+    pub id: RequestId,
+    /// Put or delete.
+    pub kind: WriteKind,
+    /// How many rows it has.
+    pub rows: u32,
+}
+
+impl Command {
+    /// The bytes for the log.
+    pub fn encode(&self) -> Bytes {
+        self.encode_wire()
+    }
+
+    /// The command of bytes; its rows share them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when they are not a command that this version knows.
+    pub fn decode(bytes: Bytes) -> Result<Self, Error> {
+        Self::decode_wire(bytes)
+    }
+}
+
+impl Wire for Command {
+    type Message = pb::Command;
+
+    fn to_wire(&self) -> pb::Command {
+        use pb::command::Kind;
+        let kind = match self {
+            Self::Write(write) => Kind::Write(pb::Write {
+                epoch: write.epoch.0,
+                parts: write.parts.iter().map(Wire::to_wire).collect(),
+                rows: write.rows.clone(),
+            }),
+            Self::Schema(schema) => Kind::Schema(schema.to_wire()),
+            Self::Truncate(id) => Kind::Truncate(id.to_wire()),
+        };
+        pb::Command { kind: Some(kind) }
+    }
+
+    fn from_wire(message: pb::Command) -> Result<Self, Error> {
+        use pb::command::Kind;
+        Ok(match message.kind.ok_or_else(|| missing("command"))? {
+            Kind::Write(write) => Self::Write(WriteCommand {
+                epoch: Epoch(write.epoch),
+                parts: all(write.parts)?,
+                rows: write.rows,
+            }),
+            Kind::Schema(schema) => Self::Schema(Arc::new(Wire::from_wire(schema)?)),
+            Kind::Truncate(id) => Self::Truncate(Wire::from_wire(id)?),
+        })
+    }
+}
+
+impl Wire for WritePart {
+    type Message = pb::WritePart;
+
+    fn to_wire(&self) -> pb::WritePart {
+        let kind = match self.kind {
+            WriteKind::Put => pb::WriteKind::Put,
+            WriteKind::Delete => pb::WriteKind::Delete,
+        };
+        pb::WritePart { id: Some(self.id.to_wire()), kind: kind.into(), rows: self.rows }
+    }
+
+    fn from_wire(message: pb::WritePart) -> Result<Self, Error> {
+        let kind = match pb::WriteKind::try_from(message.kind) {
+            Ok(pb::WriteKind::Put) => WriteKind::Put,
+            Ok(pb::WriteKind::Delete) => WriteKind::Delete,
+            Ok(pb::WriteKind::Unspecified) | Err(_) => return Err(missing("kind of write")),
+        };
+        Ok(Self { id: required(message.id, "request id")?, kind, rows: message.rows })
+    }
+}
+
+impl Wire for RequestId {
+    type Message = pb::RequestId;
+
+    fn to_wire(&self) -> pb::RequestId {
+        pb::RequestId { client: self.client, sequence: self.sequence }
+    }
+
+    fn from_wire(message: pb::RequestId) -> Result<Self, Error> {
+        Ok(Self { client: message.client, sequence: message.sequence })
+    }
+}

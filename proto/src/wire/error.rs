@@ -1,0 +1,94 @@
+//! The error that crosses between services.
+
+use super::{Wire, missing, pb};
+use crate::error::Error;
+use crate::id::{Epoch, NodeId, PartitionId, TableId};
+
+/// The kinds of things that errors name. One that a newer version names is an "object" here.
+const KINDS: [&str; 14] = [
+    "table",
+    "database",
+    "column",
+    "partition",
+    "replica",
+    "node",
+    "group",
+    "file",
+    "schema",
+    "setting",
+    "function",
+    "view",
+    "index",
+    "object",
+];
+
+fn known_kind(kind: &str) -> &'static str {
+    KINDS.into_iter().find(|known| *known == kind).unwrap_or("object")
+}
+
+impl Wire for Error {
+    type Message = pb::Error;
+
+    fn to_wire(&self) -> pb::Error {
+        use pb::error::Kind;
+        let named =
+            |kind: &str, name: &str| pb::Named { kind: kind.to_owned(), name: name.to_owned() };
+        let kind = match self {
+            Self::InvalidInput(message) => Kind::InvalidInput(message.clone()),
+            Self::NotFound { kind, name } => Kind::NotFound(named(kind, name)),
+            Self::AlreadyExists { kind, name } => Kind::AlreadyExists(named(kind, name)),
+            Self::Unsupported(what) => Kind::Unsupported(what.clone()),
+            Self::StaleRoute { partition, requested, current } => {
+                Kind::StaleRoute(pb::StaleRoute {
+                    partition: partition.0,
+                    requested: requested.0,
+                    current: current.0,
+                })
+            }
+            Self::StaleSchema { table } => Kind::StaleSchema(table.0),
+            Self::NotLeader { partition, leader } => Kind::NotLeader(pb::NotLeader {
+                partition: partition.0,
+                leader: leader.map(|node| node.0),
+            }),
+            Self::Overloaded(message) => Kind::Overloaded(message.clone()),
+            Self::DiskFull(message) => Kind::DiskFull(message.clone()),
+            Self::Unavailable(message) => Kind::Unavailable(message.clone()),
+            Self::Timeout(message) => Kind::Timeout(message.clone()),
+            Self::Cancelled => Kind::Cancelled(true),
+            Self::Corrupted(message) => Kind::Corrupted(message.clone()),
+            Self::Internal(message) => Kind::Internal(message.clone()),
+        };
+        pb::Error { kind: Some(kind) }
+    }
+
+    fn from_wire(message: pb::Error) -> Result<Self, Self> {
+        use pb::error::Kind;
+        Ok(match message.kind.ok_or_else(|| missing("kind of error"))? {
+            Kind::InvalidInput(message) => Self::InvalidInput(message),
+            Kind::NotFound(named) => {
+                Self::NotFound { kind: known_kind(&named.kind), name: named.name }
+            }
+            Kind::AlreadyExists(named) => {
+                Self::AlreadyExists { kind: known_kind(&named.kind), name: named.name }
+            }
+            Kind::Unsupported(what) => Self::Unsupported(what),
+            Kind::StaleRoute(stale) => Self::StaleRoute {
+                partition: PartitionId(stale.partition),
+                requested: Epoch(stale.requested),
+                current: Epoch(stale.current),
+            },
+            Kind::StaleSchema(table) => Self::StaleSchema { table: TableId(table) },
+            Kind::NotLeader(not_leader) => Self::NotLeader {
+                partition: PartitionId(not_leader.partition),
+                leader: not_leader.leader.map(NodeId),
+            },
+            Kind::Overloaded(message) => Self::Overloaded(message),
+            Kind::DiskFull(message) => Self::DiskFull(message),
+            Kind::Unavailable(message) => Self::Unavailable(message),
+            Kind::Timeout(message) => Self::Timeout(message),
+            Kind::Cancelled(_) => Self::Cancelled,
+            Kind::Corrupted(message) => Self::Corrupted(message),
+            Kind::Internal(message) => Self::Internal(message),
+        })
+    }
+}
