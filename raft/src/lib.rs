@@ -1,1 +1,41 @@
 //! Replication: the Raft groups of one node and the log they share.
+//!
+//! ```text
+//!   datanode, meta
+//!      |  propose, read_barrier, flushed          ^ apply(entries) -> replies
+//!      v                                          |
+//!   Group (group.rs)  <---- started by ---- Host (host.rs)        Machine (machine.rs)
+//!      |                                                              ^
+//!   openraft: elections, replication, commit  --- state.rs -----------+
+//!      |                 \
+//!   store.rs           network.rs
+//!      |
+//!   log/: one writer, one sync for all groups
+//! ```
+//!
+//! Invariants:
+//! - a command is acknowledged when a quorum has it on disk and the leader has applied it;
+//! - openraft is named nowhere outside this crate, and none of its types reaches the disk or the wire;
+//! - a storage error stops what it concerns: one group if its machine fails, the log and all its groups if a write or
+//!   a sync does. Nothing is tried again over an unknown state;
+//! - every queue has a bound, and over it callers wait or are told to come again.
+
+mod error;
+mod group;
+mod host;
+mod log;
+mod machine;
+mod network;
+mod state;
+mod store;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use error::RaftError;
+pub use group::{Applied, Group, GroupStatus};
+pub use host::{Host, HostOptions, Start};
+pub use log::LogStats;
+pub use machine::{Committed, Machine, MachineError};
+pub use partita_proto::id::{GroupId, NodeId, ReplicaId};
+pub use types::Mark;

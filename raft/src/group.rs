@@ -1,0 +1,331 @@
+//! One group on this node: propose, read barrier, status, flush.
+//!
+//! Invariants:
+//! - a command is refused before openraft sees it if the log could not take it: once accepted, an entry must be
+//!   written, because openraft regards a failed append as the end of the group;
+//! - a command that was refused with anything but [`RaftError::OutcomeUnknown`] has no effect, now or later;
+//! - after [`Group::shutdown`] the machine is not called any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ClientWriteError, Fatal, ForwardToLeader, LinearizableReadError};
+use openraft::{LinearizerOption, Raft};
+use partita_proto::id::{GroupId, NodeId, ReplicaId};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::error::RaftError;
+use crate::log::Log;
+use crate::machine::Machine;
+use crate::state::{Gate, StateMachine};
+use crate::types::{Command, Types};
+
+/// How long a proposal or a read waits for an election that is under way: longer than one takes.
+const LEADER_WAIT: Duration = Duration::from_secs(4);
+/// How long a proposal waits for its reply. After that nobody knows what becomes of it.
+const PROPOSE_WAIT: Duration = Duration::from_secs(30);
+/// How long a read waits for a quorum to confirm that this replica still leads.
+const READ_WAIT: Duration = Duration::from_secs(2);
+/// How long a flush waits for its turn in the group.
+const FLUSH_WAIT: Duration = Duration::from_secs(10);
+/// Unit of the limit on the bytes of proposals under way.
+pub(crate) const IN_FLIGHT_UNIT: usize = 1024;
+
+pub(crate) type RaftHandle = Raft<Types, StateMachine>;
+
+/// An applied command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Its index in the group's log.
+    pub index: u64,
+    /// What the machine answered.
+    pub reply: Bytes,
+}
+
+/// What a replica knows of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// The group.
+    pub group: GroupId,
+    /// This replica.
+    pub replica: ReplicaId,
+    /// The leader and its node, as far as this replica knows.
+    pub leader: Option<(ReplicaId, NodeId)>,
+    /// Whether this replica leads.
+    pub is_leader: bool,
+    /// The term.
+    pub term: u64,
+    /// Index of the last entry in this replica's log.
+    pub last_index: Option<u64>,
+    /// Index of the last entry known to be committed.
+    pub committed: Option<u64>,
+    /// Index of the last entry applied.
+    pub applied: Option<u64>,
+    /// Index up to which the machine's own storage is durable.
+    pub flushed: Option<u64>,
+    /// Index up to which the log was purged.
+    pub purged: Option<u64>,
+    /// Why the group has stopped, if it has.
+    pub stopped: Option<String>,
+}
+
+/// One group's replica on this node.
+pub struct Group {
+    id: GroupId,
+    replica: ReplicaId,
+    raft: RaftHandle,
+    log: Arc<Log>,
+    machine: Arc<dyn Machine>,
+    gate: Gate,
+    in_flight: Arc<Semaphore>,
+    in_flight_max: usize,
+    flushing: tokio::sync::Mutex<()>,
+}
+
+impl Group {
+    pub(crate) fn new(
+        id: GroupId,
+        replica: ReplicaId,
+        raft: RaftHandle,
+        log: Arc<Log>,
+        machine: Arc<dyn Machine>,
+        gate: Gate,
+        (in_flight, in_flight_max): (Arc<Semaphore>, usize),
+    ) -> Self {
+        let flushing = tokio::sync::Mutex::new(());
+        Self { id, replica, raft, log, machine, gate, in_flight, in_flight_max, flushing }
+    }
+
+    /// The group's id.
+    #[must_use]
+    pub fn id(&self) -> GroupId {
+        self.id
+    }
+
+    /// This replica's id.
+    #[must_use]
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    pub(crate) fn raft(&self) -> &RaftHandle {
+        &self.raft
+    }
+
+    /// The largest command that [`Group::propose`] takes.
+    #[must_use]
+    pub fn command_bytes_max(&self) -> usize {
+        self.log.payload_bytes_max()
+    }
+
+    /// Puts a command into the group's log and applies it. Returns when a quorum has it on disk and this replica has
+    /// applied it.
+    ///
+    /// Waits while too many bytes of proposals are under way on this node, and during an election.
+    ///
+    /// # Errors
+    /// [`RaftError::NotLeader`], [`RaftError::Unavailable`] and [`RaftError::DiskFull`]: nothing happened, try again.
+    /// [`RaftError::OutcomeUnknown`]: try again with the same request identity. Others are final.
+    pub async fn propose(&self, payload: Bytes) -> Result<Applied, RaftError> {
+        let max = self.command_bytes_max();
+        if payload.len() > max {
+            return Err(RaftError::InvalidInput(format!(
+                "a command of {} bytes for group {} is over the limit of {max}",
+                payload.len(),
+                self.id
+            )));
+        }
+        let units = payload.len().div_ceil(IN_FLIGHT_UNIT).clamp(1, self.in_flight_max);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let _permit = self
+            .in_flight
+            .acquire_many(units)
+            .await
+            .map_err(|_| self.stopped("the node shuts down"))?;
+        let deadline = Instant::now() + LEADER_WAIT;
+        let written = tokio::time::timeout(PROPOSE_WAIT, async {
+            loop {
+                self.admit()?;
+                match self.raft.client_write(Command(payload.clone())).await {
+                    Ok(written) => {
+                        return Ok(Applied { index: written.log_id.index, reply: written.data.0 });
+                    }
+                    Err(error) => self.after_refusal(self.write_error(error), deadline).await?,
+                }
+            }
+        });
+        written.await.unwrap_or_else(|_| {
+            Err(RaftError::OutcomeUnknown(format!(
+                "group {} did not answer within {} seconds",
+                self.id,
+                PROPOSE_WAIT.as_secs()
+            )))
+        })
+    }
+
+    /// Returns once a read of the machine would see everything that was acknowledged before the call.
+    ///
+    /// Needs no message while the leader's lease holds; otherwise one round to a quorum. Right after a start it
+    /// waits until the log is applied.
+    ///
+    /// # Errors
+    /// [`RaftError::NotLeader`] or [`RaftError::Unavailable`]: ask again, perhaps elsewhere. Others are final.
+    pub async fn read_barrier(&self) -> Result<(), RaftError> {
+        let deadline = Instant::now() + LEADER_WAIT;
+        loop {
+            let option = LinearizerOption::new(None, true).with_wait_timeout(READ_WAIT);
+            match self.raft.ensure_linearizable(option).await {
+                Ok(_) => return Ok(()),
+                Err(error) => self.after_refusal(self.read_error(error), deadline).await?,
+            }
+        }
+    }
+
+    /// What this replica knows of the group. Costs no message.
+    #[must_use]
+    pub fn status(&self) -> GroupStatus {
+        let flushed = self.machine.durable_mark().map(|mark| mark.index());
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader.and_then(|leader| {
+            let member = metrics.membership_config.membership().get_node(&leader)?;
+            Some((ReplicaId(leader), member.node))
+        });
+        GroupStatus {
+            group: self.id,
+            replica: self.replica,
+            leader,
+            is_leader: metrics.running_state.is_ok()
+                && metrics.state == openraft::ServerState::Leader,
+            term: metrics.current_term,
+            last_index: metrics.last_log_index,
+            committed: metrics.local_committed.as_ref().map(|id| id.index),
+            applied: metrics.last_applied.as_ref().map(|id| id.index),
+            flushed,
+            purged: metrics.purged.as_ref().map(|id| id.index),
+            stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
+        }
+    }
+
+    /// To be called when the machine's durable mark has moved: gives up the log before it.
+    ///
+    /// # Errors
+    /// [`RaftError::Unavailable`] if the group did not get to it in time; [`RaftError::Stopped`].
+    pub async fn flushed(&self) -> Result<(), RaftError> {
+        let Some(mark) = self.machine.durable_mark() else { return Ok(()) };
+        let index = mark.index();
+        // A second snapshot while one is being made would be ignored.
+        let _flushing = self.flushing.lock().await;
+        let covered = self.raft.metrics().borrow_watched().snapshot.as_ref().map(|id| id.index);
+        if covered.is_some_and(|covered| covered >= index) {
+            return Ok(());
+        }
+        self.raft.trigger().snapshot().await.map_err(|fatal| self.fatal(&fatal))?;
+        // Purging follows by itself: the configuration keeps nothing before a snapshot but its last entry.
+        let wait = self.raft.wait(Some(FLUSH_WAIT));
+        let covered = wait.metrics(
+            |metrics| {
+                metrics.running_state.is_err()
+                    || metrics.snapshot.as_ref().is_some_and(|id| id.index >= index)
+            },
+            "the log is purged up to the durable mark",
+        );
+        let metrics = covered
+            .await
+            .map_err(|error| RaftError::Unavailable(format!("group {}: {error}", self.id)))?;
+        metrics.running_state.map_err(|fatal| self.fatal(&fatal))
+    }
+
+    /// Stops the group on this node. When it returns the machine is not called any more.
+    ///
+    /// # Errors
+    /// [`RaftError::Stopped`] if the group's task had panicked.
+    pub async fn shutdown(&self) -> Result<(), RaftError> {
+        let result = self.raft.shutdown().await;
+        self.gate.close().await;
+        result.map_err(|error| self.stopped(&format!("its task panicked: {error}")))
+    }
+
+    fn admit(&self) -> Result<(), RaftError> {
+        self.log.admit().map_err(|error| match error {
+            RaftError::Io { .. } | RaftError::Corrupted(_) => self.stopped(&error.to_string()),
+            other => other,
+        })
+    }
+
+    /// Whether to try again: yes while an election is under way and there is time.
+    async fn after_refusal(&self, error: RaftError, deadline: Instant) -> Result<(), RaftError> {
+        let RaftError::NotLeader { leader: None } = error else { return Err(error) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(error);
+        }
+        let wait = self.raft.wait(Some(left));
+        let elected = wait.metrics(
+            |metrics| metrics.running_state.is_err() || metrics.current_leader.is_some(),
+            "a leader is known",
+        );
+        elected.await.map_err(|_| error)?;
+        // The leader may be known a moment before it can serve: do not spin.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Ok(())
+    }
+
+    fn write_error(
+        &self,
+        error: openraft::errors::RaftError<Types, ClientWriteError<Types>>,
+    ) -> RaftError {
+        use openraft::errors::RaftError as Raft;
+        match error {
+            Raft::APIError(ClientWriteError::ForwardToLeader(forward)) => not_leader(&forward),
+            Raft::APIError(ClientWriteError::LogEntryDiscarded(_)) => {
+                RaftError::OutcomeUnknown(format!("group {} changed its leader", self.id))
+            }
+            Raft::APIError(
+                other @ (ClientWriteError::ChangeMembershipError(_)
+                | ClientWriteError::PreconditionFailed(_)),
+            ) => RaftError::InvalidInput(other.to_string()),
+            Raft::Fatal(fatal) => self.fatal(&fatal),
+        }
+    }
+
+    fn read_error(
+        &self,
+        error: openraft::errors::RaftError<Types, LinearizableReadError<Types>>,
+    ) -> RaftError {
+        use openraft::errors::RaftError as Raft;
+        match error {
+            Raft::APIError(LinearizableReadError::ForwardToLeader(forward)) => not_leader(&forward),
+            Raft::APIError(other @ LinearizableReadError::QuorumNotEnough(_)) => {
+                RaftError::Unavailable(format!("group {}: {other}", self.id))
+            }
+            Raft::Fatal(fatal) => self.fatal(&fatal),
+        }
+    }
+
+    fn fatal(&self, fatal: &Fatal<Types>) -> RaftError {
+        // The first error is the one that explains; later calls only hear that the group has stopped.
+        let first = self
+            .raft
+            .metrics()
+            .borrow_watched()
+            .running_state
+            .as_ref()
+            .err()
+            .map(ToString::to_string);
+        self.stopped(&first.unwrap_or_else(|| fatal.to_string()))
+    }
+
+    fn stopped(&self, reason: &str) -> RaftError {
+        RaftError::Stopped { group: self.id, reason: reason.to_owned() }
+    }
+}
+
+fn not_leader(forward: &ForwardToLeader<Types>) -> RaftError {
+    let leader =
+        forward.leader_id.and_then(|leader| Some((ReplicaId(leader), forward.leader_node?.node)));
+    RaftError::NotLeader { leader }
+}

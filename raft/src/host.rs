@@ -1,0 +1,459 @@
+//! All groups of one node, over one log.
+//!
+//! ```text
+//! Host::open -> known_groups -> start_group(Restart) each     start_group(Create)    destroy_group
+//!                                        \                        |                 /
+//!                                         Group ... Group ... Group
+//!                                             \       |       /
+//!                                          one log, one writer thread
+//! ```
+//!
+//! Invariants:
+//! - a group runs at most once;
+//! - no group is ever made by a message: only by [`Host::start_group`];
+//! - a restarted leader never leads without a new election, so that it cannot serve reads from a state that is
+//!   older than what it had acknowledged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::{Config, SnapshotPolicy};
+use parking_lot::Mutex;
+use partita_proto::id::{GroupId, NodeId, ReplicaId};
+use tokio::sync::{Semaphore, watch};
+
+use crate::error::RaftError;
+use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle};
+use crate::log::disk::{Disk, StdDisk};
+use crate::log::{Log, LogOptions, LogStats};
+use crate::machine::Machine;
+use crate::network::Net;
+use crate::state::{Gate, StateMachine};
+use crate::store::GroupStore;
+use crate::types::{Member, log_id};
+
+/// A leader shows itself this often. Groups of one member have no heartbeat, and no ticks at all.
+const HEARTBEAT_MS: u64 = 300;
+/// A follower that hears nothing for a time between these two asks for votes. A fail-over takes the upper one (the
+/// old leader's lease) plus a time between both.
+const ELECTION_MIN_MS: u64 = 900;
+const ELECTION_MAX_MS: u64 = 1500;
+/// Proposals that may wait for a group's task.
+const GROUP_QUEUE_LEN: u64 = 4096;
+/// Bytes of proposals under way on the node, at most; with small segments a quarter of one, so that all of them fit
+/// into the segment that is being written when the disk turns out to be full.
+const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
+/// How long starting a group of one member waits for it to lead.
+const LEAD_WAIT: Duration = Duration::from_secs(10);
+
+/// What a [`Host`] is opened with.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// Where the log is kept. Made if it is not there.
+    pub dir: PathBuf,
+    /// This node.
+    pub node: NodeId,
+    /// Bytes of log from which on groups are asked to flush. At twice that, proposals are refused.
+    pub log_budget_bytes: u64,
+    /// Bytes of recent entries kept in memory.
+    pub cache_bytes: u64,
+    /// Bytes of one segment. A command can be a quarter of that.
+    pub segment_bytes: u64,
+}
+
+impl HostOptions {
+    /// The defaults: a budget of 1 GiB in segments of 64 MiB, 64 MiB of recent entries in memory.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, node: NodeId) -> Self {
+        Self {
+            dir: dir.into(),
+            node,
+            log_budget_bytes: 1 << 30,
+            cache_bytes: 64 << 20,
+            segment_bytes: 64 << 20,
+        }
+    }
+}
+
+/// How a group comes to run here.
+#[derive(Clone, Debug)]
+pub enum Start {
+    /// It is new. All its members start with the same list.
+    Create {
+        /// The replicas, and the nodes that hold them; this one among them.
+        members: BTreeMap<ReplicaId, NodeId>,
+    },
+    /// It is in the log: one of [`Host::known_groups`].
+    Restart,
+}
+
+enum Slot {
+    /// Being started or destroyed.
+    Busy,
+    Running(Arc<Group>),
+}
+
+/// All groups of one node, and their log.
+pub struct Host {
+    node: NodeId,
+    log: Arc<Log>,
+    groups: Mutex<BTreeMap<GroupId, Slot>>,
+    in_flight: Arc<Semaphore>,
+    in_flight_max: usize,
+}
+
+impl Host {
+    /// Opens the log, and reads it back if there is one. No group runs yet.
+    ///
+    /// # Errors
+    /// [`RaftError::InvalidInput`] for bad options or a directory in use, [`RaftError::Incompatible`] for a directory
+    /// of another version, [`RaftError::Corrupted`], [`RaftError::DiskFull`], [`RaftError::Io`].
+    pub async fn open(options: HostOptions) -> Result<Arc<Self>, RaftError> {
+        let disk: Arc<dyn Disk> = Arc::new(StdDisk::open(&options.dir)?);
+        Self::open_on(disk, &options).await
+    }
+
+    pub(crate) async fn open_on(
+        disk: Arc<dyn Disk>,
+        options: &HostOptions,
+    ) -> Result<Arc<Self>, RaftError> {
+        let segment_bytes = u32::try_from(options.segment_bytes).map_err(|_| {
+            RaftError::InvalidInput(format!(
+                "a segment of {} bytes is too large",
+                options.segment_bytes
+            ))
+        })?;
+        let log_options = LogOptions {
+            segment_bytes,
+            budget_bytes: options.log_budget_bytes,
+            cache_bytes: options.cache_bytes,
+        };
+        let log =
+            tokio::task::spawn_blocking(move || Log::open(disk, log_options)).await.map_err(
+                |error| RaftError::Unavailable(format!("opening the log was interrupted: {error}")),
+            )??;
+        let in_flight_max =
+            (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
+        Ok(Arc::new(Self {
+            node: options.node,
+            log,
+            groups: Mutex::default(),
+            in_flight: Arc::new(Semaphore::new(in_flight_max)),
+            in_flight_max,
+        }))
+    }
+
+    /// This node.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// The groups in the log, with the replica that this node holds: those to be started again.
+    #[must_use]
+    pub fn known_groups(&self) -> Vec<(GroupId, ReplicaId)> {
+        self.log.groups()
+    }
+
+    /// A running group.
+    #[must_use]
+    pub fn group(&self, group: GroupId) -> Option<Arc<Group>> {
+        match self.groups.lock().get(&group) {
+            Some(Slot::Running(running)) => Some(Arc::clone(running)),
+            Some(Slot::Busy) | None => None,
+        }
+    }
+
+    /// Starts a group. Committed entries after the machine's durable mark are applied first, as far as they are known
+    /// to be committed. A group of one member leads when this returns.
+    ///
+    /// # Errors
+    /// [`RaftError::InvalidInput`] if it runs already, exists (for a creation) or does not (for a restart);
+    /// [`RaftError::Corrupted`] if log and machine do not fit together; errors of the log.
+    pub async fn start_group(
+        &self,
+        group: GroupId,
+        replica: ReplicaId,
+        machine: Arc<dyn Machine>,
+        start: Start,
+    ) -> Result<Arc<Group>, RaftError> {
+        let reserved = self.reserve(group)?;
+        let running = self.start(group, replica, machine, start).await?;
+        reserved.run(Arc::clone(&running));
+        Ok(running)
+    }
+
+    async fn start(
+        &self,
+        group: GroupId,
+        replica: ReplicaId,
+        machine: Arc<dyn Machine>,
+        start: Start,
+    ) -> Result<Arc<Group>, RaftError> {
+        match &start {
+            Start::Create { members } => self.prepare_creation(group, replica, members).await?,
+            Start::Restart => self.check_restart(group, replica, machine.as_ref())?,
+        }
+        let gate = Gate::default();
+        let state_machine = StateMachine::new(group, Arc::clone(&machine), gate.clone());
+        let store = GroupStore::new(Arc::clone(&self.log), group);
+        let stopped = |reason: String| RaftError::Stopped { group, reason };
+        let raft = RaftHandle::new(replica.0, Arc::new(config(group)?), Net, store, state_machine)
+            .await
+            .map_err(|fatal| stopped(fatal.to_string()))?;
+        tokio::spawn(tick_when_not_alone(raft.clone()));
+        if let Start::Create { members } = start {
+            let members: BTreeMap<u64, Member> =
+                members.into_iter().map(|(replica, node)| (replica.0, Member { node })).collect();
+            raft.initialize(members).await.map_err(|error| stopped(error.to_string()))?;
+        }
+        let in_flight = (Arc::clone(&self.in_flight), self.in_flight_max);
+        let running =
+            Group::new(group, replica, raft, Arc::clone(&self.log), machine, gate, in_flight);
+        let result = lead_if_alone(&running).await;
+        if let Err(error) = result {
+            // Nobody else will: it is not among the running ones.
+            if let Err(second) = running.shutdown().await {
+                tracing::warn!(%group, error = %second, "shutting down a group that did not start");
+            }
+            return Err(error);
+        }
+        Ok(Arc::new(running))
+    }
+
+    async fn prepare_creation(
+        &self,
+        group: GroupId,
+        replica: ReplicaId,
+        members: &BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), RaftError> {
+        if members.get(&replica) != Some(&self.node) {
+            return Err(RaftError::InvalidInput(format!(
+                "replica {replica} on node {} is not among the members of group {group}",
+                self.node
+            )));
+        }
+        if self.log.groups().iter().any(|(known, _)| *known == group) {
+            return Err(RaftError::InvalidInput(format!(
+                "group {group} exists: it must be restarted or destroyed"
+            )));
+        }
+        match self.log.replica(group) {
+            // A creation that was cut short before anything was in its log.
+            Some(known) if known == replica => Ok(()),
+            Some(_) => {
+                self.log.destroy(group).await?;
+                self.log.create(group, replica).await
+            }
+            None => self.log.create(group, replica).await,
+        }
+    }
+
+    fn check_restart(
+        &self,
+        group: GroupId,
+        replica: ReplicaId,
+        machine: &dyn Machine,
+    ) -> Result<(), RaftError> {
+        let known = self.log.groups().into_iter().find(|(known, _)| *known == group);
+        match known {
+            Some((_, known)) if known == replica => {}
+            Some((_, known)) => {
+                return Err(RaftError::InvalidInput(format!(
+                    "group {group} is here as replica {known}, not as replica {replica}"
+                )));
+            }
+            None => {
+                return Err(RaftError::InvalidInput(format!(
+                    "group {group} is not in the log of this node"
+                )));
+            }
+        }
+        let view = self.log.view(group)?;
+        let durable = machine.durable_mark().map(|mark| mark.position());
+        if view.purged > durable {
+            return Err(RaftError::Corrupted(format!(
+                "the log of group {group} begins after {:?}, but the replica's files end at {durable:?}",
+                view.purged.map(log_id)
+            )));
+        }
+        if view.last < durable {
+            return Err(RaftError::Corrupted(format!(
+                "the log of group {group} ends at {:?}, but the replica's files reach to {durable:?}",
+                view.last.map(log_id)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Stops the group, if it runs, and removes it from the log. What its machine has stored is the caller's.
+    ///
+    /// # Errors
+    /// [`RaftError::InvalidInput`] while the group is being started or destroyed; errors of the log.
+    pub async fn destroy_group(&self, group: GroupId) -> Result<(), RaftError> {
+        let running = {
+            let mut groups = self.groups.lock();
+            match groups.insert(group, Slot::Busy) {
+                Some(Slot::Running(running)) => Some(running),
+                Some(Slot::Busy) => return Err(busy(group)),
+                None => None,
+            }
+        };
+        let _reserved = Reserved { groups: &self.groups, group };
+        if let Some(running) = running
+            && let Err(error) = running.shutdown().await
+        {
+            tracing::warn!(%group, %error, "shutting down a group to destroy it");
+        }
+        if self.log.replica(group).is_some() {
+            self.log.destroy(group).await?;
+        }
+        Ok(())
+    }
+
+    /// The groups that should flush, so that the log can be reclaimed. Empty while the log is within its budget.
+    #[must_use]
+    pub fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
+        self.log.pressure()
+    }
+
+    /// How the log is doing.
+    #[must_use]
+    pub fn log_stats(&self) -> LogStats {
+        self.log.stats()
+    }
+
+    /// Stops all groups, then the log. Everything that was acknowledged is on disk anyway.
+    ///
+    /// # Errors
+    /// The first error of a group; the others are stopped all the same.
+    pub async fn shutdown(&self) -> Result<(), RaftError> {
+        self.in_flight.close();
+        let running: Vec<Arc<Group>> = {
+            let groups = std::mem::take(&mut *self.groups.lock());
+            let running = groups.into_values().filter_map(|slot| match slot {
+                Slot::Running(running) => Some(running),
+                Slot::Busy => None,
+            });
+            running.collect()
+        };
+        let results = futures::future::join_all(running.iter().map(|group| group.shutdown())).await;
+        let log = Arc::clone(&self.log);
+        let closed = tokio::task::spawn_blocking(move || log.close()).await;
+        closed.map_err(|error| {
+            RaftError::Unavailable(format!("closing the log was interrupted: {error}"))
+        })?;
+        results.into_iter().collect()
+    }
+
+    fn reserve(&self, group: GroupId) -> Result<Reserved<'_>, RaftError> {
+        let mut groups = self.groups.lock();
+        match groups.get(&group) {
+            Some(Slot::Running(_)) => {
+                Err(RaftError::InvalidInput(format!("group {group} runs already")))
+            }
+            Some(Slot::Busy) => Err(busy(group)),
+            None => {
+                groups.insert(group, Slot::Busy);
+                Ok(Reserved { groups: &self.groups, group })
+            }
+        }
+    }
+}
+
+fn busy(group: GroupId) -> RaftError {
+    RaftError::Unavailable(format!("group {group} is being started or destroyed"))
+}
+
+/// Keeps others from the group until it runs; frees the slot if that fails.
+struct Reserved<'a> {
+    groups: &'a Mutex<BTreeMap<GroupId, Slot>>,
+    group: GroupId,
+}
+
+impl Reserved<'_> {
+    fn run(self, running: Arc<Group>) {
+        self.groups.lock().insert(self.group, Slot::Running(running));
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let mut groups = self.groups.lock();
+        if matches!(groups.get(&self.group), Some(Slot::Busy)) {
+            groups.remove(&self.group);
+        }
+    }
+}
+
+fn config(group: GroupId) -> Result<Config, RaftError> {
+    let config = Config {
+        cluster_name: format!("group {group}"),
+        heartbeat_interval: HEARTBEAT_MS,
+        election_timeout_min: ELECTION_MIN_MS,
+        election_timeout_max: ELECTION_MAX_MS,
+        // Ticks cost more than anything else in an idle group; `tick_when_not_alone` turns them on.
+        enable_tick: false,
+        // The machine decides when it flushes; a snapshot is the mark of that, and the log up to it is purged but for
+        // one entry: a log without any makes the leader send whole snapshots.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 1,
+        purge_batch_size: 1,
+        enable_leader_restore: Some(false),
+        enable_pre_vote: Some(true),
+        api_channel_size: Some(GROUP_QUEUE_LEN),
+        ..Config::default()
+    };
+    config
+        .validate()
+        .map_err(|error| RaftError::InvalidInput(format!("settings of group {group}: {error}")))
+}
+
+/// A group of one member needs no ticks: it has nobody to send heartbeats to, and elects itself when it starts.
+async fn tick_when_not_alone(raft: RaftHandle) {
+    let mut metrics = raft.server_metrics();
+    loop {
+        if metrics.borrow_and_update().membership_config.membership().nodes().count() > 1 {
+            raft.runtime_config().tick(true);
+            return;
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Makes a group of one member lead at once, instead of after an election timeout.
+async fn lead_if_alone(group: &Group) -> Result<(), RaftError> {
+    let id = group.id();
+    let replica = group.replica().0;
+    let stopped = |reason: String| RaftError::Stopped { group: id, reason };
+    let alone = group
+        .raft()
+        .with_raft_state(move |state| {
+            let membership = state.membership_state.effective().membership();
+            membership.voter_ids().eq([replica]) && membership.nodes().count() == 1
+        })
+        .await
+        .map_err(|fatal| stopped(fatal.to_string()))?;
+    if !alone {
+        return Ok(());
+    }
+    group.raft().trigger().elect(false).await.map_err(|fatal| stopped(fatal.to_string()))?;
+    let wait = group.raft().wait(Some(LEAD_WAIT));
+    let leads = wait.metrics(
+        |metrics| metrics.running_state.is_err() || metrics.current_leader == Some(replica),
+        "a group of one member leads",
+    );
+    match leads.await {
+        Ok(metrics) => metrics.running_state.map_err(|fatal| stopped(fatal.to_string())),
+        Err(error) => {
+            // Possible on a full disk. The election is under way; proposals wait for it or are refused.
+            tracing::warn!(group = %id, %error, "the group does not lead yet");
+            Ok(())
+        }
+    }
+}

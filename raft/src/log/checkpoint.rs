@@ -1,0 +1,140 @@
+//! The first record of every segment: the state of all groups, apart from where their entries lie.
+//!
+//! Invariants:
+//! - a checkpoint is authoritative: what it does not name is void, so a segment between two others can be reclaimed
+//!   although it held votes, truncations and purges;
+//! - it never names an entry that is not on disk.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use partita_proto::id::{GroupId, ReplicaId};
+use prost::Message;
+
+use super::index::Index;
+use super::record::{Position, Vote};
+use crate::error::RaftError;
+
+/// More than the encoded state of one group ever takes.
+pub(crate) const GROUP_BYTES_MAX: usize = 192;
+
+#[derive(Clone, PartialEq, Message)]
+struct CheckpointMessage {
+    #[prost(message, repeated, tag = "1")]
+    groups: Vec<GroupMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct GroupMessage {
+    #[prost(uint64, tag = "1")]
+    group: u64,
+    #[prost(uint64, tag = "2")]
+    replica: u64,
+    #[prost(message, optional, tag = "3")]
+    vote: Option<VoteMessage>,
+    #[prost(message, optional, tag = "4")]
+    purged: Option<PositionMessage>,
+    #[prost(message, optional, tag = "5")]
+    committed: Option<PositionMessage>,
+    /// Index of the first entry.
+    #[prost(uint64, tag = "6")]
+    first: u64,
+    /// Index after the last entry on disk.
+    #[prost(uint64, tag = "7")]
+    end: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct VoteMessage {
+    #[prost(uint64, tag = "1")]
+    term: u64,
+    #[prost(uint64, tag = "2")]
+    leader: u64,
+    #[prost(bool, tag = "3")]
+    committed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct PositionMessage {
+    #[prost(uint64, tag = "1")]
+    term: u64,
+    #[prost(uint64, tag = "2")]
+    leader: u64,
+    #[prost(uint64, tag = "3")]
+    index: u64,
+}
+
+impl From<Position> for PositionMessage {
+    fn from(position: Position) -> Self {
+        Self { term: position.term, leader: position.leader, index: position.index }
+    }
+}
+
+impl From<PositionMessage> for Position {
+    fn from(message: PositionMessage) -> Self {
+        Self { term: message.term, leader: message.leader, index: message.index }
+    }
+}
+
+/// The state of one group at a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupState {
+    pub(crate) replica: ReplicaId,
+    pub(crate) vote: Option<Vote>,
+    pub(crate) purged: Option<Position>,
+    pub(crate) committed: Option<Position>,
+    /// Indexes of the entries: `[first, end)`.
+    pub(crate) first: u64,
+    pub(crate) end: u64,
+}
+
+/// Encodes the state of all groups as far as it is on disk.
+pub(crate) fn encode(index: &Index) -> Bytes {
+    let groups = index
+        .groups
+        .iter()
+        .map(|(group, log)| {
+            let (first, end) = log.stored_range();
+            GroupMessage {
+                group: group.0,
+                replica: log.replica.0,
+                vote: log.vote.map(|vote| VoteMessage {
+                    term: vote.term,
+                    leader: vote.leader,
+                    committed: vote.committed,
+                }),
+                purged: log.purged.map(Into::into),
+                committed: log.committed.map(Into::into),
+                first,
+                end,
+            }
+        })
+        .collect();
+    CheckpointMessage { groups }.encode_to_vec().into()
+}
+
+/// Reads a checkpoint back; `described` says where it lies, for the message.
+pub(crate) fn decode(
+    payload: &[u8],
+    described: &str,
+) -> Result<BTreeMap<GroupId, GroupState>, RaftError> {
+    let message = CheckpointMessage::decode(payload).map_err(|error| {
+        RaftError::Corrupted(format!("the checkpoint in {described} does not parse: {error}"))
+    })?;
+    let groups = message.groups.into_iter().map(|group| {
+        let state = GroupState {
+            replica: ReplicaId(group.replica),
+            vote: group.vote.map(|vote| Vote {
+                term: vote.term,
+                leader: vote.leader,
+                committed: vote.committed,
+            }),
+            purged: group.purged.map(Into::into),
+            committed: group.committed.map(Into::into),
+            first: group.first,
+            end: group.end,
+        };
+        (GroupId(group.group), state)
+    });
+    Ok(groups.collect())
+}

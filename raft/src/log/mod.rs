@@ -1,0 +1,482 @@
+//! The log of one node: every group's entries, votes and marks, in one sequence of segments.
+//!
+//! ```text
+//!  append, vote, truncate, purge           (any task; per group in order)
+//!        |  index changes, entries readable
+//!        v
+//!  bounded queue ---> writer thread: drain -> one write -> one sync -> complete all
+//!                        |                 \
+//!                     segments          index: where each entry lies
+//!                        ^
+//!                     spares <--- preparer thread: writes files before they are needed
+//! ```
+//!
+//! Invariants:
+//! - whatever completes with `Ok` is on disk, and so is all that was queued before it;
+//! - after a failed write or sync nothing completes with `Ok` any more, and nothing is tried again;
+//! - a segment is given up only after everything that makes it superfluous is on disk;
+//! - a group's last entry is never given up, unless the group is.
+
+mod checkpoint;
+pub(crate) mod disk;
+mod index;
+mod record;
+mod recovery;
+#[cfg(test)]
+pub(crate) mod simulated;
+mod spares;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use partita_proto::id::{GroupId, ReplicaId};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use self::disk::{Disk, DiskFile};
+use self::index::{Index, Location, Planned};
+pub(crate) use self::record::{EntryKind, LogEntry, Position, Vote};
+use self::record::{HEADER_BYTES, Record};
+use self::recovery::Segment;
+use self::spares::Spares;
+use self::stats::Counters;
+pub use self::stats::LogStats;
+use self::writer::{Done, Operation, Request, Writer};
+use crate::error::RaftError;
+
+/// Operations that may wait for the writer. Each group has few under way, so this is reached by thousands of groups.
+const QUEUE_LEN: usize = 4096;
+/// Bytes of entries that may wait for the writer, in units of [`QUEUE_UNIT`].
+const QUEUE_BYTES_MAX: u64 = 64 << 20;
+const QUEUE_UNIT: u64 = 1024;
+/// Entries that lie next to each other are read together, up to this many bytes.
+const READ_BYTES_MAX: u32 = 1 << 20;
+/// The smallest segment that makes sense (in tests).
+const SEGMENT_BYTES_MIN: u32 = 4096;
+
+/// What the log is opened with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogOptions {
+    pub(crate) segment_bytes: u32,
+    pub(crate) budget_bytes: u64,
+    pub(crate) cache_bytes: u64,
+}
+
+/// What a group's log contains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupView {
+    pub(crate) vote: Option<Vote>,
+    pub(crate) purged: Option<Position>,
+    pub(crate) committed: Option<Position>,
+    pub(crate) last: Option<Position>,
+}
+
+/// What the log's users and its writer share.
+struct Shared {
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    state: Mutex<State>,
+    spares: Spares,
+    pressure: watch::Sender<Vec<GroupId>>,
+}
+
+struct State {
+    index: Index,
+    segments: BTreeMap<u32, Segment>,
+    failed: Option<RaftError>,
+    counters: Counters,
+}
+
+impl State {
+    fn bytes(&self) -> u64 {
+        self.segments.values().map(|segment| u64::from(segment.bytes)).sum()
+    }
+}
+
+/// The log of one node.
+pub(crate) struct Log {
+    shared: Arc<Shared>,
+    queue: Mutex<Option<mpsc::Sender<Request>>>,
+    queue_space: Arc<Semaphore>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+}
+
+impl Log {
+    /// Reads the log back and starts its threads. Blocks for as long as reading takes.
+    pub(crate) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Arc<Self>, RaftError> {
+        if options.segment_bytes < SEGMENT_BYTES_MIN || !options.segment_bytes.is_multiple_of(4096)
+        {
+            return Err(RaftError::InvalidInput(format!(
+                "a segment of {} bytes: it must be a multiple of 4096",
+                options.segment_bytes
+            )));
+        }
+        let recovered = recovery::recover(disk.as_ref(), options.segment_bytes)?;
+        let spares = Spares::new(Arc::clone(&disk), options.segment_bytes, recovered.spares);
+        let state = State {
+            index: Index::new(recovered.groups, options.cache_bytes),
+            segments: recovered.segments,
+            failed: None,
+            counters: Counters::default(),
+        };
+        let shared = Arc::new(Shared {
+            disk,
+            options,
+            state: Mutex::new(state),
+            spares,
+            pressure: watch::Sender::new(Vec::new()),
+        });
+        let (sender, receiver) = mpsc::channel(QUEUE_LEN);
+        let writer = Writer::start(Arc::clone(&shared), recovered.active, receiver)?;
+        let preparer = Arc::clone(&shared);
+        let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(run)
+                .map_err(|error| RaftError::io("start a thread of the log", error))
+        };
+        let threads = vec![
+            spawn("raft-log-spares", Box::new(move || preparer.spares.prepare()))?,
+            spawn("raft-log", Box::new(move || writer.run()))?,
+        ];
+        let queue_permits =
+            usize::try_from(QUEUE_BYTES_MAX / QUEUE_UNIT).unwrap_or(Semaphore::MAX_PERMITS);
+        Ok(Arc::new(Self {
+            shared,
+            queue: Mutex::new(Some(sender)),
+            queue_space: Arc::new(Semaphore::new(queue_permits)),
+            threads: Mutex::new(threads),
+        }))
+    }
+
+    /// The groups whose log holds something: those that were not only created.
+    pub(crate) fn groups(&self) -> Vec<(GroupId, ReplicaId)> {
+        let state = self.shared.state.lock();
+        let begun = state.index.groups.iter().filter(|(_, log)| log.last.is_some());
+        begun.map(|(group, log)| (*group, log.replica)).collect()
+    }
+
+    /// The replica under which the log knows the group, whether its log holds anything or not.
+    pub(crate) fn replica(&self, group: GroupId) -> Option<ReplicaId> {
+        self.shared.state.lock().index.groups.get(&group).map(|log| log.replica)
+    }
+
+    pub(crate) fn view(&self, group: GroupId) -> Result<GroupView, RaftError> {
+        let state = self.shared.state.lock();
+        let log = state.index.group(group)?;
+        Ok(GroupView {
+            vote: log.vote,
+            purged: log.purged,
+            committed: log.committed,
+            last: log.last,
+        })
+    }
+
+    /// The largest payload of an entry: a quarter of a segment, so that rolling wastes little.
+    pub(crate) fn payload_bytes_max(&self) -> usize {
+        self.shared.options.segment_bytes as usize / 4 - HEADER_BYTES
+    }
+
+    /// Whether new commands may be accepted. What was accepted before can still be written.
+    pub(crate) fn admit(&self) -> Result<(), RaftError> {
+        if let Some(why) = self.shared.spares.disk_full() {
+            return Err(RaftError::DiskFull(why));
+        }
+        let state = self.shared.state.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        let (bytes, budget) = (state.bytes(), self.shared.options.budget_bytes);
+        // At the budget groups are asked to flush; at twice the budget that has not helped.
+        if bytes
+            > budget
+                .saturating_mul(2)
+                .max(budget + 2 * u64::from(self.shared.options.segment_bytes))
+        {
+            return Err(RaftError::Unavailable(format!(
+                "the log holds {bytes} bytes, its budget is {budget}; it waits for groups {:?} to flush",
+                self.shared.pressure.borrow().iter().map(|group| group.0).collect::<Vec<_>>()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The groups that keep the log over its budget by not flushing.
+    pub(crate) fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
+        self.shared.pressure.subscribe()
+    }
+
+    pub(crate) fn stats(&self) -> LogStats {
+        let disk_full = self.shared.spares.disk_full().is_some();
+        let state = self.shared.state.lock();
+        let segments = state.segments.len() as u64;
+        state.counters.summary(segments, state.bytes(), state.index.cached_bytes(), disk_full)
+    }
+
+    /// Makes the group known; done when that is on disk.
+    pub(crate) async fn create(&self, group: GroupId, replica: ReplicaId) -> Result<(), RaftError> {
+        let room = u64::from(self.shared.options.segment_bytes) / 4;
+        self.durable(move |state| {
+            if (state.index.groups.len() as u64 + 1) * checkpoint::GROUP_BYTES_MAX as u64 > room {
+                return Err(RaftError::InvalidInput(format!(
+                    "{} groups are as many as a log with segments of {} bytes can hold",
+                    state.index.groups.len(),
+                    4 * room
+                )));
+            }
+            state.index.create(group, replica)?;
+            Ok(Operation::control(Record::Create { group, replica: replica.0 }, group))
+        })
+        .await
+    }
+
+    /// Forgets the group; done when that is on disk.
+    pub(crate) async fn destroy(&self, group: GroupId) -> Result<(), RaftError> {
+        self.durable(move |state| {
+            let released = state.index.destroy(group);
+            Ok(Operation::control(Record::Destroy { group }, group).releasing(released))
+        })
+        .await
+    }
+
+    /// Saves a vote; done when it is on disk.
+    pub(crate) async fn save_vote(&self, group: GroupId, vote: Vote) -> Result<(), RaftError> {
+        self.durable(move |state| {
+            state.index.set_vote(group, vote)?;
+            Ok(Operation::control(Record::Vote { group, vote }, group))
+        })
+        .await
+    }
+
+    /// Remembers what is committed. It reaches the disk with the group's next entries, or with a checkpoint.
+    pub(crate) fn save_committed(
+        &self,
+        group: GroupId,
+        committed: Option<Position>,
+    ) -> Result<(), RaftError> {
+        self.shared.state.lock().index.set_committed(group, committed)
+    }
+
+    /// Adds entries. They can be read when this returns; `done` is called when they are on disk, or never will be.
+    pub(crate) async fn append(
+        &self,
+        group: GroupId,
+        entries: Vec<LogEntry>,
+        done: Done,
+    ) -> Result<(), RaftError> {
+        let max = self.payload_bytes_max();
+        let mut bytes = 0;
+        for entry in &entries {
+            if entry.payload.len() > max {
+                return Err(RaftError::InvalidInput(format!(
+                    "an entry of {} bytes is over the limit of {max}",
+                    entry.payload.len()
+                )));
+            }
+            bytes += entry.stored_bytes() as u64;
+        }
+        let units =
+            u32::try_from(bytes.min(QUEUE_BYTES_MAX).div_ceil(QUEUE_UNIT)).unwrap_or(u32::MAX);
+        let space =
+            Arc::clone(&self.queue_space).acquire_many_owned(units).await.map_err(|_| closed())?;
+        self.enqueue(done, Some(space), move |state| {
+            let write = state.index.append(group, &entries)?;
+            Ok(Operation::append(group, write, entries))
+        })
+        .await
+    }
+
+    /// Voids what comes after `last`. Takes effect at once, and on disk before whatever is queued later.
+    pub(crate) async fn truncate(
+        &self,
+        group: GroupId,
+        last: Option<Position>,
+    ) -> Result<(), RaftError> {
+        self.enqueue(writer::ignore(), None, move |state| {
+            let released = state.index.truncate(group, last)?;
+            Ok(Operation::control(Record::Truncate { group, last }, group).releasing(released))
+        })
+        .await
+    }
+
+    /// Gives up the entries up to `upto`. Takes effect at once, and on disk before whatever is queued later.
+    pub(crate) async fn purge(&self, group: GroupId, upto: Position) -> Result<(), RaftError> {
+        self.enqueue(writer::ignore(), None, move |state| {
+            let released = state.index.purge(group, upto)?;
+            Ok(Operation::control(Record::Purge { group, upto }, group).releasing(released))
+        })
+        .await
+    }
+
+    async fn durable(
+        &self,
+        prepare: impl FnOnce(&mut State) -> Result<Operation, RaftError> + Send,
+    ) -> Result<(), RaftError> {
+        let (sender, receiver) = oneshot::channel();
+        let done: Done = Box::new(move |result| {
+            // The waiter may have been cancelled; the record is written all the same.
+            sender.send(result).ok();
+        });
+        self.enqueue(done, None, prepare).await?;
+        receiver.await.map_err(|_| closed())?
+    }
+
+    /// Changes the index and queues the operation in one step, so that both see all operations in one order. Nothing
+    /// has happened if the future is dropped before it is done.
+    async fn enqueue(
+        &self,
+        done: Done,
+        space: Option<tokio::sync::OwnedSemaphorePermit>,
+        prepare: impl FnOnce(&mut State) -> Result<Operation, RaftError> + Send,
+    ) -> Result<(), RaftError> {
+        let sender = self.queue.lock().clone().ok_or_else(closed)?;
+        let permit = sender.reserve().await.map_err(|_| closed())?;
+        let mut state = self.shared.state.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        let operation = prepare(&mut state)?;
+        permit.send(Request { operation, done, _space: space });
+        Ok(())
+    }
+
+    /// Reads the entries of `[start, end)` that exist, up to about `bytes_max` but at least one.
+    pub(crate) async fn read(
+        &self,
+        group: GroupId,
+        start: u64,
+        end: u64,
+        bytes_max: u64,
+    ) -> Result<Vec<LogEntry>, RaftError> {
+        let planned = self.shared.state.lock().index.plan(group, start, end, bytes_max)?;
+        if planned.iter().all(|item| matches!(item, Planned::Cached(_))) {
+            return Ok(planned
+                .into_iter()
+                .filter_map(|item| match item {
+                    Planned::Cached(entry) => Some(entry),
+                    Planned::Stored { .. } => None,
+                })
+                .collect());
+        }
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || shared.fetch(group, planned)).await.map_err(
+            |error| RaftError::Unavailable(format!("reading the log was interrupted: {error}")),
+        )?
+    }
+
+    /// Writes what is queued, stops the threads and lets go of the directory.
+    pub(crate) fn close(&self) {
+        drop(self.queue.lock().take());
+        self.shared.spares.close();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the log panicked");
+            }
+        }
+        self.shared.disk.release();
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // The threads end by themselves once nobody can queue anything, but not if they wait for space.
+        self.shared.spares.close();
+    }
+}
+
+fn closed() -> RaftError {
+    RaftError::Unavailable("the log is closed".to_owned())
+}
+
+impl Shared {
+    /// Reads what is planned from the disk. Blocks.
+    fn fetch(&self, group: GroupId, planned: Vec<Planned>) -> Result<Vec<LogEntry>, RaftError> {
+        let mut entries = Vec::with_capacity(planned.len());
+        let mut at = 0;
+        while at < planned.len() {
+            match &planned[at] {
+                Planned::Cached(entry) => {
+                    entries.push(entry.clone());
+                    at += 1;
+                }
+                Planned::Stored { .. } => {
+                    let run = adjacent(&planned[at..]);
+                    at += run.len();
+                    self.fetch_run(group, &run, &mut entries)?;
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Reads entries that lie next to each other with one read.
+    fn fetch_run(
+        &self,
+        group: GroupId,
+        run: &[(u64, Location)],
+        out: &mut Vec<LogEntry>,
+    ) -> Result<(), RaftError> {
+        let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { return Ok(()) };
+        let name = recovery::segment_name(first.segment);
+        let file: Option<Arc<dyn DiskFile>> =
+            self.state.lock().segments.get(&first.segment).map(|segment| Arc::clone(&segment.file));
+        let mut data = vec![0; (last.offset + last.bytes - first.offset) as usize];
+        if let Some(file) = &file {
+            file.read(&mut data, u64::from(first.offset)).map_err(|error| {
+                RaftError::io(format!("read {}", self.disk.describe(&name)), error)
+            })?;
+        }
+        let data = Bytes::from(data);
+        for (index, location) in run {
+            let decoded =
+                record::decode(&data, (location.offset - first.offset) as usize, location.segment);
+            match decoded.map(|decoded| decoded.record) {
+                Some(
+                    Record::Append { group: found, entry } | Record::Moved { group: found, entry },
+                ) if found == group && entry.position.index == *index => {
+                    out.push(entry);
+                }
+                _ => {
+                    // The segment may have been given up since the read was planned, and only then is this no damage.
+                    let still = self.state.lock().index.is_at(group, *index, *location);
+                    return Err(if still {
+                        RaftError::Corrupted(format!(
+                            "{} at offset {} does not hold entry {index} of group {group} any more",
+                            self.disk.describe(&name),
+                            location.offset
+                        ))
+                    } else {
+                        RaftError::Unavailable(format!(
+                            "entry {index} of group {group} was given up while being read"
+                        ))
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The longest run at the start of `planned` that one read can get.
+fn adjacent(planned: &[Planned]) -> Vec<(u64, Location)> {
+    let mut run: Vec<(u64, Location)> = Vec::new();
+    for item in planned {
+        let Planned::Stored { index, location } = item else { break };
+        if let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) {
+            let joins =
+                last.segment == location.segment && location.offset >= last.offset + last.bytes;
+            // A small gap (records of other groups) is cheaper to read than to skip.
+            if !joins || location.offset + location.bytes - first.offset > READ_BYTES_MAX {
+                break;
+            }
+        }
+        run.push((*index, *location));
+    }
+    run
+}

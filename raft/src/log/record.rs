@@ -1,0 +1,373 @@
+//! The bytes of one record.
+//!
+//! ```text
+//!  0 crc32c   u32   of everything after it, payload included
+//!  4 length   u32   of the payload
+//!  8 segment  u32   the segment's number
+//! 12 durable  u32   how much of this segment had been synced when the record was written
+//! 16 group    u64
+//! 24 index    u64
+//! 32 term     u64
+//! 40 leader   u64
+//! 48 kind     u8
+//! 49 flag     u8
+//! 50 zero     6 bytes
+//! 56 payload, then zeros up to a multiple of 8
+//! ```
+//! All numbers are little-endian.
+//!
+//! Invariants:
+//! - `segment` is covered by the checksum, so what a recycled file held before never parses in its new life;
+//! - `durable` tells a torn tail from damage: a valid record behind a bad one proves, if its `durable` lies beyond
+//!   the bad one, that the bad one had once been written whole.
+
+use bytes::Bytes;
+use partita_proto::id::GroupId;
+
+use crate::error::RaftError;
+
+/// Bytes before the payload.
+pub(crate) const HEADER_BYTES: usize = 56;
+/// Records start at multiples of this.
+pub(crate) const ALIGNMENT: usize = 8;
+
+/// A place in a group's log: what Raft calls a log id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    pub(crate) term: u64,
+    /// The replica that led when the entry was proposed.
+    pub(crate) leader: u64,
+    pub(crate) index: u64,
+}
+
+/// A replica's vote: whom it supports, and whether a quorum did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vote {
+    pub(crate) term: u64,
+    pub(crate) leader: u64,
+    pub(crate) committed: bool,
+}
+
+/// What an entry carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    /// Nothing: a new leader's first entry.
+    Blank,
+    /// A command for the machine.
+    Command,
+    /// An encoded membership.
+    Membership,
+}
+
+/// One entry of a group's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LogEntry {
+    pub(crate) position: Position,
+    pub(crate) kind: EntryKind,
+    pub(crate) payload: Bytes,
+}
+
+impl LogEntry {
+    /// Bytes that the entry takes in a segment.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        record_bytes(self.payload.len())
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The first record of a segment: the state of all groups.
+    Checkpoint(Bytes),
+    /// The last record of a segment that has a successor.
+    Seal,
+    /// The group exists here, as this replica.
+    Create { group: GroupId, replica: u64 },
+    /// Everything about the group is void.
+    Destroy { group: GroupId },
+    /// The next entry of the group.
+    Append { group: GroupId, entry: LogEntry },
+    /// An entry that is already in the log, written again so that its old segment can be reclaimed.
+    Moved { group: GroupId, entry: LogEntry },
+    /// Entries after this one are void; all of them if `None`.
+    Truncate { group: GroupId, last: Option<Position> },
+    /// Entries up to this one are no longer needed.
+    Purge { group: GroupId, upto: Position },
+    /// The replica's vote.
+    Vote { group: GroupId, vote: Vote },
+    /// What is known to be committed. Written along with other records, never for its own sake.
+    Committed { group: GroupId, upto: Position },
+}
+
+/// Bytes of a record with a payload of `payload` bytes.
+pub(crate) fn record_bytes(payload: usize) -> usize {
+    (HEADER_BYTES + payload).next_multiple_of(ALIGNMENT)
+}
+
+const KIND_CHECKPOINT: u8 = 1;
+const KIND_SEAL: u8 = 2;
+const KIND_CREATE: u8 = 3;
+const KIND_DESTROY: u8 = 4;
+const KIND_APPEND: u8 = 5;
+const KIND_MOVED: u8 = 6;
+const KIND_TRUNCATE: u8 = 7;
+const KIND_PURGE: u8 = 8;
+const KIND_VOTE: u8 = 9;
+const KIND_COMMITTED: u8 = 10;
+
+const FLAG_BLANK: u8 = 0;
+const FLAG_COMMAND: u8 = 1;
+const FLAG_MEMBERSHIP: u8 = 2;
+
+/// The fixed fields, as they are on disk.
+struct Header {
+    group: u64,
+    position: Position,
+    kind: u8,
+    flag: u8,
+}
+
+impl Record {
+    /// Bytes that the record takes in a segment.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        record_bytes(self.payload().len())
+    }
+
+    fn payload(&self) -> &[u8] {
+        match self {
+            Self::Checkpoint(payload) => payload,
+            Self::Append { entry, .. } | Self::Moved { entry, .. } => &entry.payload,
+            Self::Seal
+            | Self::Create { .. }
+            | Self::Destroy { .. }
+            | Self::Truncate { .. }
+            | Self::Purge { .. }
+            | Self::Vote { .. }
+            | Self::Committed { .. } => &[],
+        }
+    }
+
+    fn header(&self) -> Header {
+        let header =
+            |kind, group: GroupId, position, flag| Header { group: group.0, position, kind, flag };
+        let none = Position::default();
+        match self {
+            Self::Checkpoint(_) => header(KIND_CHECKPOINT, GroupId(0), none, 0),
+            Self::Seal => header(KIND_SEAL, GroupId(0), none, 0),
+            Self::Create { group, replica } => {
+                header(KIND_CREATE, *group, Position { leader: *replica, ..none }, 0)
+            }
+            Self::Destroy { group } => header(KIND_DESTROY, *group, none, 0),
+            Self::Append { group, entry } => {
+                header(KIND_APPEND, *group, entry.position, entry_flag(entry.kind))
+            }
+            Self::Moved { group, entry } => {
+                header(KIND_MOVED, *group, entry.position, entry_flag(entry.kind))
+            }
+            Self::Truncate { group, last } => {
+                header(KIND_TRUNCATE, *group, last.unwrap_or(none), u8::from(last.is_some()))
+            }
+            Self::Purge { group, upto } => header(KIND_PURGE, *group, *upto, 0),
+            Self::Vote { group, vote } => header(
+                KIND_VOTE,
+                *group,
+                Position { term: vote.term, leader: vote.leader, index: 0 },
+                u8::from(vote.committed),
+            ),
+            Self::Committed { group, upto } => header(KIND_COMMITTED, *group, *upto, 0),
+        }
+    }
+
+    /// Appends the record's bytes to `out`.
+    pub(crate) fn encode(
+        &self,
+        segment: u32,
+        durable: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RaftError> {
+        let payload = self.payload();
+        let length = u32::try_from(payload.len()).map_err(|_| {
+            RaftError::InvalidInput(format!("a record of {} bytes is too large", payload.len()))
+        })?;
+        let header = self.header();
+        let start = out.len();
+        out.reserve(record_bytes(payload.len()));
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&segment.to_le_bytes());
+        out.extend_from_slice(&durable.to_le_bytes());
+        out.extend_from_slice(&header.group.to_le_bytes());
+        out.extend_from_slice(&header.position.index.to_le_bytes());
+        out.extend_from_slice(&header.position.term.to_le_bytes());
+        out.extend_from_slice(&header.position.leader.to_le_bytes());
+        out.extend_from_slice(&[header.kind, header.flag, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(payload);
+        let crc = crc32c::crc32c(&out[start + 4..]);
+        out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        out.resize(start + record_bytes(payload.len()), 0);
+        Ok(())
+    }
+}
+
+fn entry_flag(kind: EntryKind) -> u8 {
+    match kind {
+        EntryKind::Blank => FLAG_BLANK,
+        EntryKind::Command => FLAG_COMMAND,
+        EntryKind::Membership => FLAG_MEMBERSHIP,
+    }
+}
+
+/// A record that was read back.
+pub(crate) struct Decoded {
+    pub(crate) record: Record,
+    /// Bytes it takes, padding included.
+    pub(crate) bytes: usize,
+    /// What had been synced of its segment when it was written.
+    pub(crate) durable: u32,
+}
+
+/// Reads the record at `offset`; `None` if there is no whole and valid one that belongs to `segment`.
+pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decoded> {
+    let rest = data.get(offset..)?;
+    if rest.len() < HEADER_BYTES || u32_at(rest, 8) != segment {
+        return None;
+    }
+    let length = u32_at(rest, 4) as usize;
+    let end = HEADER_BYTES.checked_add(length)?;
+    if rest.len() < end || crc32c::crc32c(&rest[4..end]) != u32_at(rest, 0) {
+        return None;
+    }
+    let group = GroupId(u64_at(rest, 16));
+    let position =
+        Position { index: u64_at(rest, 24), term: u64_at(rest, 32), leader: u64_at(rest, 40) };
+    let (kind, flag) = (rest[48], rest[49]);
+    let payload = || data.slice(offset + HEADER_BYTES..offset + end);
+    let entry = || {
+        let kind = match flag {
+            FLAG_BLANK => EntryKind::Blank,
+            FLAG_COMMAND => EntryKind::Command,
+            FLAG_MEMBERSHIP => EntryKind::Membership,
+            _ => return None,
+        };
+        Some(LogEntry { position, kind, payload: payload() })
+    };
+    let record = match kind {
+        KIND_CHECKPOINT => Record::Checkpoint(payload()),
+        KIND_SEAL => Record::Seal,
+        KIND_CREATE => Record::Create { group, replica: position.leader },
+        KIND_DESTROY => Record::Destroy { group },
+        KIND_APPEND => Record::Append { group, entry: entry()? },
+        KIND_MOVED => Record::Moved { group, entry: entry()? },
+        KIND_TRUNCATE => Record::Truncate { group, last: (flag != 0).then_some(position) },
+        KIND_PURGE => Record::Purge { group, upto: position },
+        KIND_VOTE => Record::Vote {
+            group,
+            vote: Vote { term: position.term, leader: position.leader, committed: flag != 0 },
+        },
+        KIND_COMMITTED => Record::Committed { group, upto: position },
+        _ => return None,
+    };
+    Some(Decoded { record, bytes: record_bytes(length), durable: u32_at(rest, 12) })
+}
+
+/// Whether something that claims to be a record of `segment` starts at `offset`, whatever its checksum says.
+pub(crate) fn claims(data: &[u8], offset: usize, segment: u32) -> bool {
+    data.get(offset..).is_some_and(|rest| {
+        rest.len() >= HEADER_BYTES
+            && u32_at(rest, 8) == segment
+            && (KIND_CHECKPOINT..=KIND_COMMITTED).contains(&rest[48])
+            && u32_at(rest, 4) as usize <= rest.len() - HEADER_BYTES
+    })
+}
+
+fn u32_at(data: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
+}
+
+fn u64_at(data: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(data, at)) | u64::from(u32_at(data, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Record> {
+        let group = GroupId(7);
+        let position = Position { term: 3, leader: 11, index: 42 };
+        let entry = |kind, payload: &'static [u8]| LogEntry {
+            position,
+            kind,
+            payload: Bytes::from_static(payload),
+        };
+        vec![
+            Record::Checkpoint(Bytes::from_static(b"all groups")),
+            Record::Seal,
+            Record::Create { group, replica: 11 },
+            Record::Destroy { group },
+            Record::Append { group, entry: entry(EntryKind::Command, b"a row") },
+            Record::Append { group, entry: entry(EntryKind::Blank, b"") },
+            Record::Moved { group, entry: entry(EntryKind::Membership, b"members") },
+            Record::Truncate { group, last: Some(position) },
+            Record::Truncate { group, last: None },
+            Record::Purge { group, upto: position },
+            Record::Vote { group, vote: Vote { term: 3, leader: 11, committed: true } },
+            Record::Committed { group, upto: position },
+        ]
+    }
+
+    #[test]
+    fn every_kind_of_record_comes_back_as_it_went_out() {
+        let mut out = Vec::new();
+        let records = samples();
+        for record in &records {
+            record.encode(5, 64, &mut out).unwrap();
+        }
+        let data = Bytes::from(out);
+        let mut offset = 0;
+        for record in &records {
+            let decoded = decode(&data, offset, 5).unwrap();
+            assert_eq!(&decoded.record, record);
+            assert_eq!(decoded.durable, 64);
+            assert_eq!(decoded.bytes, record.stored_bytes());
+            offset += decoded.bytes;
+        }
+        assert_eq!(offset, data.len());
+    }
+
+    #[test]
+    fn a_record_of_another_segment_or_with_any_flipped_bit_does_not_parse() {
+        let mut out = Vec::new();
+        samples()[4].encode(5, 0, &mut out).unwrap();
+        assert!(decode(&Bytes::from(out.clone()), 0, 6).is_none());
+        let meant = HEADER_BYTES + 5;
+        for bit in 0..meant * 8 {
+            let mut damaged = out.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&Bytes::from(damaged), 0, 5).is_none(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_record_are_fixed() {
+        // What is on disk must stay readable: this test changes only together with the format number.
+        let mut out = Vec::new();
+        samples()[4].encode(5, 64, &mut out).unwrap();
+        let hex: String = out.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex[8..],
+            *concat!(
+                "05000000",
+                "05000000",
+                "40000000",
+                "0700000000000000",
+                "2a00000000000000",
+                "0300000000000000",
+                "0b00000000000000",
+                "0501000000000000",
+                "6120726f77",
+                "000000"
+            )
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! A disk that loses its power.
+//!
+//! It keeps apart what was written and what was synced. After a cut, a new disk can be had from it that holds what
+//! was synced and, block by block of 512 bytes, perhaps some of what was not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::disk::{Disk, DiskFile};
+
+const BLOCK: usize = 512;
+
+#[derive(Clone, Default)]
+struct Content {
+    synced: Vec<u8>,
+    written: Vec<u8>,
+    /// Blocks written since the last sync.
+    dirty: BTreeSet<usize>,
+}
+
+#[derive(Default)]
+struct State {
+    files: BTreeMap<u64, Content>,
+    names: BTreeMap<String, u64>,
+    synced_names: BTreeMap<String, u64>,
+    next_file: u64,
+    /// Bytes that files may take together.
+    space: Option<u64>,
+    off: bool,
+    /// Operations until the power goes.
+    operations_left: Option<u64>,
+    /// Syncs fail.
+    broken: bool,
+    syncs: u64,
+}
+
+impl State {
+    fn operate(&mut self) -> io::Result<()> {
+        if let Some(left) = &mut self.operations_left {
+            if *left == 0 {
+                self.off = true;
+            } else {
+                *left -= 1;
+            }
+        }
+        if self.off { Err(io::Error::other("the power is off")) } else { Ok(()) }
+    }
+
+    fn used(&self) -> u64 {
+        self.names.values().map(|file| self.files[file].written.len() as u64).sum()
+    }
+}
+
+/// The disk.
+#[derive(Clone, Default)]
+pub(crate) struct SimulatedDisk(Arc<Mutex<State>>);
+
+impl SimulatedDisk {
+    /// Everything from now on is lost, and fails.
+    pub(crate) fn cut(&self) {
+        self.0.lock().off = true;
+    }
+
+    /// The power goes after that many operations.
+    pub(crate) fn cut_after(&self, operations: u64) {
+        self.0.lock().operations_left = Some(operations);
+    }
+
+    /// From now on syncs fail.
+    pub(crate) fn break_syncs(&self) {
+        self.0.lock().broken = true;
+    }
+
+    /// Limits the space, or lifts the limit.
+    pub(crate) fn set_space(&self, bytes: Option<u64>) {
+        self.0.lock().space = bytes;
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.0.lock().used()
+    }
+
+    pub(crate) fn syncs(&self) -> u64 {
+        self.0.lock().syncs
+    }
+
+    /// What is left after a cut; `keep` decides for each block, and each change of a name, that was not synced.
+    pub(crate) fn survivor(&self, mut keep: impl FnMut() -> bool) -> Self {
+        let state = self.0.lock();
+        let names = if keep() { &state.names } else { &state.synced_names };
+        let mut survivor = State { next_file: state.next_file, ..State::default() };
+        for (name, id) in names {
+            let content = &state.files[id];
+            let mut bytes = content.synced.clone();
+            bytes.resize(content.written.len(), 0);
+            for block in &content.dirty {
+                if keep() {
+                    let range = block * BLOCK..((block + 1) * BLOCK).min(bytes.len());
+                    bytes[range.clone()].copy_from_slice(&content.written[range]);
+                }
+            }
+            let content = Content { synced: bytes.clone(), written: bytes, dirty: BTreeSet::new() };
+            survivor.files.insert(*id, content);
+            survivor.names.insert(name.clone(), *id);
+        }
+        survivor.synced_names = survivor.names.clone();
+        Self(Arc::new(Mutex::new(survivor)))
+    }
+
+    /// A copy of the disk as a crashed process would leave it: everything written is there.
+    pub(crate) fn copy(&self) -> Self {
+        self.survivor(|| true)
+    }
+
+    /// The bytes of a file.
+    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+        let state = self.0.lock();
+        state.files[&state.names[name]].written.clone()
+    }
+
+    /// Replaces the bytes of a file, behind the log's back.
+    pub(crate) fn overwrite(&self, name: &str, bytes: Vec<u8>) {
+        let mut state = self.0.lock();
+        let id = state.names[name];
+        state
+            .files
+            .insert(id, Content { synced: bytes.clone(), written: bytes, dirty: BTreeSet::new() });
+    }
+
+    /// Names of the segments, oldest first.
+    pub(crate) fn segments(&self) -> Vec<String> {
+        let state = self.0.lock();
+        state.names.keys().filter(|name| name.starts_with('0')).cloned().collect()
+    }
+
+    /// Removes a file, behind the log's back.
+    pub(crate) fn lose(&self, name: &str) {
+        self.0.lock().names.remove(name);
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut state = self.0.lock();
+        state.operate()?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.0.lock();
+        state.operate()?;
+        let id = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.0.lock();
+        state.operate()?;
+        if state.space.is_some_and(|space| state.used() + bytes > space) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let id = state.next_file;
+        state.next_file += 1;
+        let zeros = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+        state
+            .files
+            .insert(id, Content { synced: zeros.clone(), written: zeros, dirty: BTreeSet::new() });
+        state.names.insert(name.to_owned(), id);
+        Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.operate()?;
+        let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), id);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.operate()?;
+        state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.operate()?;
+        state.synced_names = state.names.clone();
+        Ok(())
+    }
+
+    fn describe(&self, name: &str) -> String {
+        format!("/simulated/{name}")
+    }
+
+    fn release(&self) {}
+}
+
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    id: u64,
+}
+
+impl DiskFile for SimulatedFile {
+    fn bytes(&self) -> io::Result<u64> {
+        let mut state = self.disk.0.lock();
+        state.operate()?;
+        Ok(state.files[&self.id].written.len() as u64)
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        state.operate()?;
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        let content = &state.files[&self.id].written;
+        let bytes =
+            content.get(offset..offset + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        let powered = state.operate();
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        let content = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
+        // The write during which the power goes may still reach the platters in part.
+        content.written[offset..offset + data.len()].copy_from_slice(data);
+        content.dirty.extend(offset / BLOCK..(offset + data.len()).div_ceil(BLOCK));
+        powered
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.0.lock();
+        state.operate()?;
+        if state.broken {
+            return Err(io::Error::other("the disk is broken"));
+        }
+        state.syncs += 1;
+        let content = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
+        content.dirty.clear();
+        content.synced = content.written.clone();
+        Ok(())
+    }
+}

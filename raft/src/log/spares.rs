@@ -1,0 +1,180 @@
+//! Files that stand ready to become segments, and the thread that prepares them.
+//!
+//! A segment is written whole before the log needs it, so that a full disk is found while the current segment still
+//! has room for everything that was already accepted, and so that syncing a record never has to sync metadata.
+//!
+//! Invariants:
+//! - `disk_full` is set from the first failed attempt until a file stands ready again;
+//! - any other failure is final.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::disk::Disk;
+use super::recovery::{spare_name, unfinished_name};
+use crate::error::RaftError;
+
+/// Files kept ready. One is enough to hide the preparation; a second one saves the writing when segments are
+/// reclaimed in bunches.
+const READY_MAX: usize = 2;
+/// A full disk is tried again after this long.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+#[derive(Default)]
+struct State {
+    ready: Vec<String>,
+    disk_full: Option<String>,
+    failed: Option<RaftError>,
+    /// Nobody waits for space any more.
+    closing: bool,
+    stop: bool,
+}
+
+/// The files that stand ready.
+pub(crate) struct Spares {
+    disk: Arc<dyn Disk>,
+    segment_bytes: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Spares {
+    pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u32, ready: Vec<String>) -> Self {
+        let state = State { ready, ..State::default() };
+        Self { disk, segment_bytes, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Says what is wrong while no file can be prepared for lack of space.
+    pub(crate) fn disk_full(&self) -> Option<String> {
+        self.state.lock().disk_full.clone()
+    }
+
+    /// Whether [`Spares::take`] would return at once.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.state.lock().ready.is_empty()
+    }
+
+    /// Takes a file; waits until one is ready.
+    pub(crate) fn take(&self) -> Result<String, RaftError> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(name) = state.ready.pop() {
+                self.changed.notify_all();
+                return Ok(name);
+            }
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            if let Some(why) = &state.disk_full
+                && state.closing
+            {
+                return Err(RaftError::DiskFull(why.clone()));
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Gives a file that is no longer needed.
+    pub(crate) fn give(&self, name: &str, number: u32) -> io::Result<()> {
+        if self.state.lock().ready.len() >= READY_MAX {
+            return self.disk.remove(name);
+        }
+        let spare = spare_name(number);
+        self.disk.rename(name, &spare)?;
+        let mut state = self.state.lock();
+        state.ready.push(spare);
+        state.disk_full = None;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Lets takers go with an error, instead of waiting, if there is no space.
+    pub(crate) fn close(&self) {
+        self.state.lock().closing = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends [`Spares::prepare`].
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Keeps one file ready until stopped. Runs on a thread of its own.
+    pub(crate) fn prepare(&self) {
+        let mut state = self.state.lock();
+        // Numbers of spare files only serve to tell them apart.
+        let mut number = u32::MAX;
+        loop {
+            if state.stop || state.failed.is_some() {
+                return;
+            }
+            if !state.ready.is_empty() {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            drop(state);
+            let result = self.prepare_one(number);
+            state = self.state.lock();
+            match result {
+                Ok(name) => {
+                    number -= 1;
+                    state.ready.push(name);
+                    if state.disk_full.take().is_some() {
+                        tracing::info!("the log has space again");
+                    }
+                    self.changed.notify_all();
+                }
+                Err(error) if is_full(&error) => {
+                    let why = format!(
+                        "no space for the next {} bytes of {}: {error}",
+                        self.segment_bytes,
+                        self.disk.describe("")
+                    );
+                    if state.disk_full.is_none() {
+                        tracing::error!(%why, "the log accepts nothing until there is space again");
+                    }
+                    state.disk_full = Some(why);
+                    self.changed.notify_all();
+                    if !state.stop {
+                        self.changed.wait_for(&mut state, RETRY_AFTER);
+                    }
+                }
+                Err(error) => {
+                    state.failed = Some(RaftError::io("prepare a segment of the log", error));
+                    self.changed.notify_all();
+                }
+            }
+        }
+    }
+
+    /// Prepares a file in the caller's thread.
+    pub(crate) fn prepare_first(&self) -> Result<String, RaftError> {
+        self.prepare_one(0).map_err(|error| {
+            if is_full(&error) {
+                RaftError::DiskFull(format!(
+                    "no space for the first {} bytes of {}: {error}",
+                    self.segment_bytes,
+                    self.disk.describe("")
+                ))
+            } else {
+                RaftError::io("prepare the first segment of the log", error)
+            }
+        })
+    }
+
+    fn prepare_one(&self, number: u32) -> io::Result<String> {
+        let unfinished = unfinished_name();
+        let name = spare_name(number);
+        self.disk.create(&unfinished, u64::from(self.segment_bytes))?;
+        self.disk.rename(&unfinished, &name)?;
+        Ok(name)
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,450 @@
+//! The one thread that writes the log.
+//!
+//! ```text
+//! loop: wait for a request, take all others that wait (up to 8 MiB)
+//!       encode into one buffer -> write -> sync -> index learns where entries lie -> complete
+//!       give up segments that nothing needs; over budget, write small old tails again, or name who must flush
+//! ```
+//!
+//! Invariants:
+//! - a record never straddles segments; before the first record of a new segment is written, the old one is sealed
+//!   and synced;
+//! - completions come in the order of the queue;
+//! - a write or sync that fails is not repeated: the error answers everything from then on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use partita_proto::id::GroupId;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::disk::DiskFile;
+use super::index::{Location, Planned, Released};
+use super::record::{HEADER_BYTES, LogEntry, Record, record_bytes};
+use super::recovery::{Segment, segment_name};
+use super::{Shared, checkpoint};
+use crate::error::RaftError;
+
+/// Bytes after which a batch is written although more requests wait: what a disk takes in a few milliseconds.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Entries of an idle group are written again if together they take no more than this.
+const TAIL_BYTES_MAX: u64 = 4096;
+
+/// Called once, when the operation is on disk or never will be.
+pub(crate) type Done = Box<dyn FnOnce(Result<(), RaftError>) + Send>;
+
+/// A [`Done`] for operations that nobody waits for: if they fail, so does everything after them.
+pub(crate) fn ignore() -> Done {
+    Box::new(|_| {})
+}
+
+/// What is to be written.
+pub(crate) struct Operation {
+    group: GroupId,
+    records: Vec<Record>,
+    /// Of the entries among the records.
+    write: u64,
+    released: Released,
+}
+
+impl Operation {
+    pub(crate) fn control(record: Record, group: GroupId) -> Self {
+        Self { group, records: vec![record], write: 0, released: Released::new() }
+    }
+
+    pub(crate) fn append(group: GroupId, write: u64, entries: Vec<LogEntry>) -> Self {
+        let records = entries.into_iter().map(|entry| Record::Append { group, entry }).collect();
+        Self { group, records, write, released: Released::new() }
+    }
+
+    pub(crate) fn releasing(mut self, released: Released) -> Self {
+        self.released = released;
+        self
+    }
+}
+
+/// An operation and who waits for it.
+pub(crate) struct Request {
+    pub(crate) operation: Operation,
+    pub(crate) done: Done,
+    /// Its share of the queue.
+    pub(crate) _space: Option<OwnedSemaphorePermit>,
+}
+
+/// An entry in the buffer: what the index must learn once it is on disk.
+struct Landing {
+    group: GroupId,
+    index: u64,
+    /// The write it belongs to, or the place it was copied from.
+    origin: Origin,
+    to: Location,
+}
+
+enum Origin {
+    Append(u64),
+    Copy(Location),
+}
+
+struct Active {
+    number: u32,
+    file: Arc<dyn DiskFile>,
+    bytes: u32,
+    /// Where the next write goes; all before is on disk.
+    offset: u32,
+}
+
+/// The state of the writer thread.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    queue: mpsc::Receiver<Request>,
+    active: Active,
+    buffer: Vec<u8>,
+    landings: Vec<Landing>,
+    released: Vec<Released>,
+}
+
+impl Writer {
+    /// Takes up the log where recovery found its end, or begins one.
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        active: Option<(u32, u32)>,
+        queue: mpsc::Receiver<Request>,
+    ) -> Result<Self, RaftError> {
+        let (number, offset) = match active {
+            Some(found) => found,
+            None => (begin(&shared, 1)?, 0),
+        };
+        let active = {
+            let state = shared.state.lock();
+            let segment = &state.segments[&number];
+            Active { number, file: Arc::clone(&segment.file), bytes: segment.bytes, offset }
+        };
+        let mut writer = Self {
+            shared,
+            queue,
+            active,
+            buffer: Vec::new(),
+            landings: Vec::new(),
+            released: Vec::new(),
+        };
+        if offset == 0 {
+            writer.put_checkpoint()?;
+            writer.flush()?;
+        }
+        writer.reclaim()?;
+        Ok(writer)
+    }
+
+    /// Serves the queue until it is closed.
+    pub(crate) fn run(mut self) {
+        while let Some(first) = self.queue.blocking_recv() {
+            let mut bytes = size(&first);
+            let mut batch = vec![first];
+            while bytes < BATCH_BYTES_MAX
+                && let Ok(next) = self.queue.try_recv()
+            {
+                bytes += size(&next);
+                batch.push(next);
+            }
+            self.serve(batch);
+        }
+        self.shared.spares.stop();
+    }
+
+    fn serve(&mut self, batch: Vec<Request>) {
+        let failed = self.shared.state.lock().failed.clone();
+        let result = match failed {
+            Some(error) => Err(error),
+            None => self.write(&batch).inspect_err(|error| self.fail(error)),
+        };
+        for request in batch {
+            (request.done)(result.clone());
+        }
+        if result.is_ok()
+            && let Err(error) = self.reclaim()
+        {
+            self.fail(&error);
+        }
+    }
+
+    /// Ends all writing.
+    fn fail(&self, error: &RaftError) {
+        tracing::error!(%error, "the log has failed and accepts nothing more");
+        self.shared.state.lock().failed = Some(error.clone());
+    }
+
+    fn write(&mut self, batch: &[Request]) -> Result<(), RaftError> {
+        let mut groups = BTreeSet::new();
+        for request in batch {
+            let operation = &request.operation;
+            groups.insert(operation.group);
+            for record in &operation.records {
+                let location = self.put(record)?;
+                if let Record::Append { group, entry } = record {
+                    let origin = Origin::Append(operation.write);
+                    self.landings.push(Landing {
+                        group: *group,
+                        index: entry.position.index,
+                        origin,
+                        to: location,
+                    });
+                }
+            }
+            if !operation.released.is_empty() {
+                self.released.push(operation.released.clone());
+            }
+        }
+        for group in groups {
+            let committed = self.shared.state.lock().index.take_committed(group);
+            if let Some(upto) = committed {
+                self.put(&Record::Committed { group, upto })?;
+            }
+        }
+        self.flush()
+    }
+
+    /// Adds a record to the buffer, in the next segment if it does not fit into this one.
+    fn put(&mut self, record: &Record) -> Result<Location, RaftError> {
+        if !self.fits(record.stored_bytes()) {
+            self.roll()?;
+            if !self.fits(record.stored_bytes()) {
+                return Err(RaftError::Corrupted(format!(
+                    "a record of {} bytes does not fit into an empty segment",
+                    record.stored_bytes()
+                )));
+            }
+        }
+        let before = self.buffer.len();
+        record.encode(self.active.number, self.active.offset, &mut self.buffer)?;
+        let limit = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large(bytes));
+        Ok(Location {
+            segment: self.active.number,
+            offset: self.active.offset + limit(before)?,
+            bytes: limit(self.buffer.len() - before)?,
+        })
+    }
+
+    /// Whether a record of that size fits into this segment, with the seal that must follow it.
+    fn fits(&self, bytes: usize) -> bool {
+        self.active.offset as usize + self.buffer.len() + bytes + record_bytes(0)
+            <= self.active.bytes as usize
+    }
+
+    /// Writes and syncs the buffer, and lets the index know.
+    fn flush(&mut self) -> Result<(), RaftError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let name = segment_name(self.active.number);
+        let failed = |what: &str, error| {
+            RaftError::io(format!("{what} {}", self.shared.disk.describe(&name)), error)
+        };
+        let started = Instant::now();
+        self.active
+            .file
+            .write(&self.buffer, u64::from(self.active.offset))
+            .map_err(|error| failed("write", error))?;
+        self.active.file.sync().map_err(|error| failed("sync", error))?;
+        let took = started.elapsed();
+        self.active.offset +=
+            u32::try_from(self.buffer.len()).map_err(|_| too_large(self.buffer.len()))?;
+
+        let mut state = self.shared.state.lock();
+        let state = &mut *state;
+        state.counters.synced(took);
+        state.counters.appended_bytes += self.buffer.len() as u64;
+        for landing in self.landings.drain(..) {
+            let live = match landing.origin {
+                Origin::Append(write) => {
+                    state.counters.appended_entries += 1;
+                    state.index.stored(landing.group, landing.index, write, landing.to)
+                }
+                Origin::Copy(from) => {
+                    let live = state.index.moved(landing.group, landing.index, from, landing.to);
+                    if live && let Some(segment) = state.segments.get_mut(&from.segment) {
+                        segment.live -= 1;
+                    }
+                    live
+                }
+            };
+            if live && let Some(segment) = state.segments.get_mut(&landing.to.segment) {
+                segment.live += 1;
+            }
+        }
+        for released in self.released.drain(..) {
+            for (number, entries) in released {
+                if let Some(segment) = state.segments.get_mut(&number) {
+                    segment.live -= entries;
+                }
+            }
+        }
+        state.index.evict();
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Goes on in a new segment.
+    fn roll(&mut self) -> Result<(), RaftError> {
+        // First what belongs to this segment: the checkpoint of the next one names only what is on disk.
+        self.flush()?;
+        let number = self.active.number.checked_add(1).ok_or_else(|| {
+            RaftError::InvalidInput("the log has used up all segment numbers".to_owned())
+        })?;
+        begin(&self.shared, number)?;
+        Record::Seal.encode(self.active.number, self.active.offset, &mut self.buffer)?;
+        self.flush()?;
+        let state = self.shared.state.lock();
+        let segment = &state.segments[&number];
+        self.active =
+            Active { number, file: Arc::clone(&segment.file), bytes: segment.bytes, offset: 0 };
+        drop(state);
+        self.put_checkpoint()
+    }
+
+    fn put_checkpoint(&mut self) -> Result<(), RaftError> {
+        let payload = checkpoint::encode(&self.shared.state.lock().index);
+        let record = Record::Checkpoint(payload);
+        if !self.fits(record.stored_bytes()) {
+            return Err(too_large(record.stored_bytes()));
+        }
+        record.encode(self.active.number, 0, &mut self.buffer)
+    }
+
+    /// Gives up segments that hold nothing any more; over budget, sees to it that there will be some.
+    fn reclaim(&mut self) -> Result<(), RaftError> {
+        loop {
+            self.give_up_dead()?;
+            let Some(oldest) = self.oldest_over_budget() else {
+                self.report_pressure(Vec::new());
+                return Ok(());
+            };
+            let (movable, pinning) = self.pinned_by(oldest);
+            if !pinning.is_empty() {
+                // As long as these must flush first, writing the others again would free nothing.
+                self.report_pressure(pinning);
+                return Ok(());
+            }
+            if movable.is_empty() || !self.move_tails(movable)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn give_up_dead(&self) -> Result<(), RaftError> {
+        let dead: Vec<u32> = {
+            let mut state = self.shared.state.lock();
+            let active = self.active.number;
+            let dead = state
+                .segments
+                .iter()
+                .filter(|(number, segment)| segment.live == 0 && **number != active);
+            let dead: Vec<u32> = dead.map(|(number, _)| *number).collect();
+            for number in &dead {
+                state.segments.remove(number);
+            }
+            dead
+        };
+        for number in dead {
+            let name = segment_name(number);
+            self.shared.spares.give(&name, number).map_err(|error| {
+                RaftError::io(format!("give up {}", self.shared.disk.describe(&name)), error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The oldest segment, if the log is over its budget and that segment is not the one being written.
+    fn oldest_over_budget(&self) -> Option<u32> {
+        let state = self.shared.state.lock();
+        if state.bytes() <= self.shared.options.budget_bytes {
+            return None;
+        }
+        state.segments.keys().next().copied().filter(|number| *number != self.active.number)
+    }
+
+    /// What holds a segment: tails that can be written again, and the groups that have too much there.
+    fn pinned_by(&self, oldest: u32) -> (Vec<(GroupId, u64, Location)>, Vec<GroupId>) {
+        let state = self.shared.state.lock();
+        let mut movable = Vec::new();
+        let mut pinning = Vec::new();
+        for (group, log) in &state.index.groups {
+            if log.first_segment() != Some(oldest) {
+                continue;
+            }
+            match log.movable(TAIL_BYTES_MAX) {
+                Some(entries) => {
+                    movable.extend(
+                        entries.into_iter().map(|(index, location)| (*group, index, location)),
+                    );
+                }
+                None => pinning.push(*group),
+            }
+        }
+        (movable, pinning)
+    }
+
+    /// Writes entries again at the end of the log. `false` if there is no room for that now.
+    fn move_tails(&mut self, entries: Vec<(GroupId, u64, Location)>) -> Result<bool, RaftError> {
+        let bytes: usize = entries.iter().map(|(_, _, location)| location.bytes as usize).sum();
+        // Never waits for space: that would hold up what is queued.
+        if !self.fits(bytes + HEADER_BYTES) && !self.shared.spares.is_ready() {
+            return Ok(false);
+        }
+        for (group, index, from) in entries {
+            let planned = vec![Planned::Stored { index, location: from }];
+            let read = match self.shared.fetch(group, planned) {
+                Ok(read) => read,
+                // Given up meanwhile: all the better.
+                Err(RaftError::Unavailable(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            for entry in read {
+                let to = self.put(&Record::Moved { group, entry })?;
+                self.landings.push(Landing { group, index, origin: Origin::Copy(from), to });
+            }
+        }
+        self.flush()?;
+        Ok(true)
+    }
+
+    fn report_pressure(&self, groups: Vec<GroupId>) {
+        self.shared.pressure.send_if_modified(|current| {
+            let modified = *current != groups;
+            if modified {
+                tracing::debug!(groups = groups.len(), "groups that keep the log over its budget");
+                *current = groups;
+            }
+            modified
+        });
+    }
+}
+
+/// Puts a file in place as segment `number`. Its name is durable before anything says that the segment exists.
+fn begin(shared: &Shared, number: u32) -> Result<u32, RaftError> {
+    let spare = if shared.state.lock().segments.is_empty() && !shared.spares.is_ready() {
+        // The first segment of all: nobody prepares files yet.
+        shared.spares.prepare_first()?
+    } else {
+        shared.spares.take()?
+    };
+    let name = segment_name(number);
+    let failed = |error| RaftError::io(format!("begin {}", shared.disk.describe(&name)), error);
+    shared.disk.rename(&spare, &name).map_err(failed)?;
+    shared.disk.sync_names().map_err(failed)?;
+    let file = shared.disk.open(&name).map_err(failed)?;
+    shared
+        .state
+        .lock()
+        .segments
+        .insert(number, Segment { file, bytes: shared.options.segment_bytes, live: 0 });
+    Ok(number)
+}
+
+fn size(request: &Request) -> usize {
+    request.operation.records.iter().map(Record::stored_bytes).sum()
+}
+
+fn too_large(bytes: usize) -> RaftError {
+    RaftError::InvalidInput(format!("{bytes} bytes are too many for a segment of the log"))
+}
