@@ -42,6 +42,10 @@ fn raft_error(partition: PartitionId, error: RaftError) -> Error {
         RaftError::Corrupted(message) => Error::Corrupted(message),
         RaftError::InvalidInput(message) => Error::InvalidInput(message),
         RaftError::Unavailable(message) => Error::Unavailable(message),
-        other => Error::Unavailable(format!("partition {partition}: {other}")),
+        RaftError::OutcomeUnknown(message) => Error::Timeout(message),
+        // Fail-stop: asking again does not help until the process was started again.
+        error @ (RaftError::Stopped { .. } | RaftError::Io { .. } | RaftError::Incompatible(_)) => {
+            Error::Internal(format!("partition {partition}: {error}"))
+        }
     }
 }

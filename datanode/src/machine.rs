@@ -25,6 +25,8 @@ pub(crate) struct PartitionMachine {
     partition: Arc<Partition>,
     /// Held while an entry is applied and while the memtable is sealed.
     requests: Mutex<Requests>,
+    /// The partition's durable mark as it was last read back from its bytes.
+    durable: Mutex<Option<Mark>>,
     rows_written: AtomicU64,
     bytes_written: AtomicU64,
 }
@@ -37,12 +39,18 @@ impl PartitionMachine {
             Requests::default()
         } else {
             Requests::decode(&state).ok_or_else(|| {
-                MachineError::new("the remembered requests in the manifest cannot be read")
+                MachineError("the remembered requests in the manifest cannot be read".to_owned())
             })?
         };
+        let durable = partition
+            .durable_mark()
+            .map(|(_, mark)| Mark::from_bytes(&mark))
+            .transpose()
+            .map_err(|error| MachineError(error.to_string()))?;
         Ok(Self {
             partition,
             requests: Mutex::new(requests),
+            durable: Mutex::new(durable),
             rows_written: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
         })
@@ -63,25 +71,25 @@ impl PartitionMachine {
         let (index, mark) = (entry.index, entry.mark);
         let Some(payload) = entry.payload else {
             // Membership and blank entries: only the mark moves.
-            self.partition.apply(index, mark.into_bytes(), &[]).map_err(failed)?;
+            self.partition.apply(index, mark.to_bytes(), &[]).map_err(failed)?;
             return Ok(Bytes::new());
         };
         let bytes = payload.len() as u64;
         let command =
-            Command::decode(payload).map_err(|error| MachineError::new(error.to_string()))?;
+            Command::decode(payload).map_err(|error| MachineError(error.to_string()))?;
         match command {
             Command::Write(write) => self.apply_write(requests, index, mark, write, bytes),
             Command::Schema(schema) => {
-                self.partition.apply_schema(index, mark.into_bytes(), schema).map_err(failed)?;
+                self.partition.apply_schema(index, mark.to_bytes(), schema).map_err(failed)?;
                 Ok(reply(&[index]))
             }
             Command::Truncate(id) => {
                 if let Some(first) = requests.get(id) {
-                    self.partition.apply(index, mark.into_bytes(), &[]).map_err(failed)?;
+                    self.partition.apply(index, mark.to_bytes(), &[]).map_err(failed)?;
                     return Ok(reply(&[first]));
                 }
                 requests.insert(id, index);
-                self.partition.apply_truncate(index, mark.into_bytes()).map_err(failed)?;
+                self.partition.apply_truncate(index, mark.to_bytes()).map_err(failed)?;
                 Ok(reply(&[index]))
             }
         }
@@ -111,7 +119,7 @@ impl PartitionMachine {
             writes.extend(taken.into_iter().map(|batch| (part.kind, batch)));
         }
         batches.finish()?;
-        self.partition.apply(index, mark.into_bytes(), &join_neighbours(writes)).map_err(failed)?;
+        self.partition.apply(index, mark.to_bytes(), &join_neighbours(writes)).map_err(failed)?;
         self.rows_written.fetch_add(rows, Ordering::Relaxed);
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
         Ok(reply(&indexes))
@@ -121,7 +129,15 @@ impl PartitionMachine {
 #[async_trait]
 impl Machine for PartitionMachine {
     fn durable_mark(&self) -> Option<Mark> {
-        self.partition.durable_mark().map(|(_, mark)| Mark::from_bytes(mark))
+        let (index, bytes) = self.partition.durable_mark()?;
+        let mut durable = self.durable.lock();
+        if durable.as_ref().is_none_or(|mark| mark.index() != index) {
+            // These are bytes that this process made; should they not parse, the older mark is safe.
+            if let Ok(mark) = Mark::from_bytes(&bytes) {
+                *durable = Some(mark);
+            }
+        }
+        durable.clone()
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {
@@ -144,7 +160,7 @@ struct Rows {
 
 impl Rows {
     fn decode(rows: Bytes) -> Result<Self, MachineError> {
-        let batches = ipc::decode(rows).map_err(|error| MachineError::new(error.to_string()))?;
+        let batches = ipc::decode(rows).map_err(|error| MachineError(error.to_string()))?;
         Ok(Self { batches: batches.into() })
     }
 
@@ -153,7 +169,7 @@ impl Rows {
         let mut taken = Vec::with_capacity(1);
         while rows > 0 {
             let Some(batch) = self.batches.pop_front() else {
-                return Err(MachineError::new("a write command has fewer rows than its parts say"));
+                return Err(MachineError("a write command has fewer rows than its parts say".to_owned()));
             };
             if batch.num_rows() <= rows {
                 rows -= batch.num_rows();
@@ -169,7 +185,7 @@ impl Rows {
 
     fn finish(&self) -> Result<(), MachineError> {
         if self.batches.iter().any(|batch| batch.num_rows() > 0) {
-            return Err(MachineError::new("a write command has more rows than its parts say"));
+            return Err(MachineError("a write command has more rows than its parts say".to_owned()));
         }
         Ok(())
     }
@@ -220,7 +236,7 @@ pub(crate) fn reply_at(reply: &[u8], position: usize) -> Option<u64> {
 }
 
 fn failed(error: EngineError) -> MachineError {
-    MachineError::new(error.to_string())
+    MachineError(error.to_string())
 }
 
 #[cfg(test)]

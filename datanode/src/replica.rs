@@ -96,8 +96,8 @@ impl Replica {
         let deadline = tokio::time::Instant::now() + LEADER_WAIT;
         loop {
             let status = self.group.status();
-            if let Some(failure) = status.failure {
-                return Err(Error::Unavailable(format!(
+            if let Some(failure) = status.stopped {
+                return Err(Error::Internal(format!(
                     "partition {} has stopped: {failure}",
                     self.id()
                 )));
@@ -117,7 +117,6 @@ impl Replica {
 
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
         self.check_epoch(request.epoch)?;
-        self.lead().await?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
@@ -142,7 +141,6 @@ impl Replica {
 
     pub(crate) async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
         self.check_epoch(request.epoch)?;
-        self.lead().await?;
         self.group.read_barrier().await.map_err(|error| raft_error(self.id(), error))?;
         self.scans.fetch_add(1, Ordering::Relaxed);
         let scanned = self
@@ -159,7 +157,6 @@ impl Replica {
     }
 
     async fn propose(&self, command: Command) -> Result<(), Error> {
-        self.lead().await?;
         self.group
             .propose(command.encode())
             .await
@@ -212,9 +209,9 @@ impl Replica {
             scans: self.scans.load(Ordering::Relaxed),
             rows_scanned: self.rows_scanned.load(Ordering::Relaxed) + stats.rows_scanned,
             rejected: self.rejected.load(Ordering::Relaxed),
-            applied: group.applied,
+            applied: group.applied.unwrap_or(0),
             flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
-            failure: group.failure,
+            failure: group.stopped,
         }
     }
 
