@@ -1,0 +1,273 @@
+//! Whether a line fits the table it is for: names, types, limits.
+//!
+//! A measurement's table is the one that the catalog has, plus what the lines before this one added.
+//! What a line may not do:
+//! - name a tag or a field twice, give both the same name, or call one `time` or as the time index;
+//! - give a column another type than it has (columns of narrower types that SQL made take what fits);
+//! - bring a column that a table made by SQL does not have, or leave out one that may not be NULL;
+//! - take the table over its limit of columns.
+
+use std::borrow::Cow;
+
+use partita_proto::schema::{
+    Column, ColumnType, KEY_COLUMNS_MAX, Semantic, TableSchema, validate_name,
+};
+
+use super::reader::FieldScan;
+use super::reject::Kind;
+use super::scan::Value;
+use super::table::{FieldType, Rows};
+
+/// The name that no tag or field may have, whatever the time index is called.
+const TIME: &str = "time";
+const INFLUX_TAG: &str = "iox::column_type::tag";
+const INFLUX_TIMESTAMP: &str = "iox::column_type::timestamp";
+
+/// Why a well-formed line is not taken.
+pub(super) type Refusal = (Kind, String);
+
+fn schema<T>(message: String) -> Result<T, Refusal> {
+    Err((Kind::Schema, message))
+}
+
+/// The limits and names that a request's lines are checked against.
+pub(super) struct Limits<'a> {
+    pub(super) time_column: &'a str,
+    pub(super) columns_max: usize,
+    pub(super) string_bytes_max: usize,
+}
+
+fn conflict<T>(name: &str, expected: &str, got: &str) -> Result<T, Refusal> {
+    schema(format!("invalid column type for column '{name}', expected {expected}, got {got}"))
+}
+
+fn check_name(rows: &Rows<'_>, limits: &Limits<'_>, what: &str, name: &str) -> Result<(), Refusal> {
+    let time_index = rows.table.as_ref().and_then(|table| table.schema.time_index());
+    let time_column = time_index.map_or(limits.time_column, |column| column.name.as_str());
+    if name == TIME || name == time_column {
+        return schema(format!(
+            "'{name}' is the name of the time column, it may not be a {what}; the time is what a line \
+             ends with"
+        ));
+    }
+    if name.starts_with("__") {
+        return schema(format!("{what} '{name}' may not start with two underscores"));
+    }
+    validate_name("column", name).map_err(|error| (Kind::Schema, error.to_string()))
+}
+
+/// The table's column of a name; an error if it has none and takes no new ones.
+fn column_of<'r>(rows: &'r Rows<'_>, name: &str) -> Result<Option<&'r Column>, Refusal> {
+    let Some(table) = &rows.table else { return Ok(None) };
+    match table.schema.column(name) {
+        Some(column) => Ok(Some(column)),
+        None if table.schema.schema_on_write => Ok(None),
+        None => schema(format!(
+            "table \"{}\" has no column \"{name}\" and was not made to take new ones; add it with \
+             ALTER TABLE",
+            table.name
+        )),
+    }
+}
+
+/// InfluxDB's name of a column's type where it has one, SQL's elsewhere.
+fn type_name(column: &Column) -> String {
+    match (column.semantic, column.column_type) {
+        (Semantic::TimeIndex, _) => INFLUX_TIMESTAMP.to_owned(),
+        (Semantic::Tag, ColumnType::String) => INFLUX_TAG.to_owned(),
+        (_, ColumnType::Float64) => FieldType::Float.influx().to_owned(),
+        (_, ColumnType::Int64) => FieldType::Integer.influx().to_owned(),
+        (_, ColumnType::UInt64) => FieldType::Unsigned.influx().to_owned(),
+        (_, ColumnType::Bool) => FieldType::Boolean.influx().to_owned(),
+        (_, ColumnType::String) => FieldType::String.influx().to_owned(),
+        (_, other) => other.sql(),
+    }
+}
+
+/// Whether a table can be written by line protocol at all.
+pub(super) fn check_table(rows: &Rows<'_>) -> Result<(), Refusal> {
+    match &rows.table {
+        None => match validate_name("table", &rows.name) {
+            Ok(()) => Ok(()),
+            Err(error) => schema(error.to_string()),
+        },
+        Some(table) if table.schema.time_index().is_none() => schema(format!(
+            "table \"{}\" has no TIME INDEX, so that it cannot take line protocol",
+            table.name
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Checks the tags of a new series. Returns how many columns they add.
+pub(super) fn check_tags(
+    rows: &Rows<'_>,
+    limits: &Limits<'_>,
+    tags: &[(Cow<'_, str>, Cow<'_, str>)],
+) -> Result<usize, Refusal> {
+    // The key ends in the time index. Checked before anything that is quadratic in the tags.
+    if tags.len() >= KEY_COLUMNS_MAX {
+        return schema(format!(
+            "{} tags exceed the limit of {} key columns",
+            tags.len(),
+            KEY_COLUMNS_MAX - 1
+        ));
+    }
+    let mut added = 0;
+    for (at, (name, _)) in tags.iter().enumerate() {
+        if tags[..at].iter().any(|(other, _)| other == name) {
+            return schema(format!("tag '{name}' is given more than once"));
+        }
+        if rows.tag_by_name.contains_key(name) {
+            continue;
+        }
+        check_name(rows, limits, "tag", name)?;
+        if let Some(&field) = rows.field_by_name.get(name) {
+            return conflict(name, rows.fields[field].field_type.influx(), INFLUX_TAG);
+        }
+        match column_of(rows, name)? {
+            None => added += 1,
+            Some(column) if column.generated.is_some() => return generated(name),
+            Some(column)
+                if column.semantic == Semantic::Tag && column.column_type == ColumnType::String => {
+            }
+            Some(column) => return conflict(name, &type_name(column), INFLUX_TAG),
+        }
+    }
+    let key = rows.table.as_ref().map_or(1, |table| table.schema.key.len());
+    let known_new = rows.tags.iter().filter(|tag| tag.new).count();
+    if key + known_new + added > KEY_COLUMNS_MAX {
+        return schema(format!(
+            "the tags would take the key over its limit of {KEY_COLUMNS_MAX} columns"
+        ));
+    }
+    Ok(added)
+}
+
+fn generated<T>(name: &str) -> Result<T, Refusal> {
+    schema(format!("column '{name}' is generated and takes no value from outside"))
+}
+
+/// Checks one field against its column. Returns the type of the table's column, if it has it.
+pub(super) fn check_new_field(
+    rows: &Rows<'_>,
+    limits: &Limits<'_>,
+    field: &FieldScan<'_>,
+    tags: &[(Cow<'_, str>, Cow<'_, str>)],
+) -> Result<Option<ColumnType>, Refusal> {
+    let name = field.name.as_ref();
+    let got = FieldType::of(field.value);
+    check_name(rows, limits, "field", name)?;
+    if tags.iter().any(|(tag, _)| tag == name) {
+        return schema(format!("a tag and a field are both named '{name}'"));
+    }
+    if rows.tag_by_name.contains_key(name) {
+        return conflict(name, INFLUX_TAG, got.influx());
+    }
+    let Some(column) = column_of(rows, name)? else { return Ok(None) };
+    if column.generated.is_some() {
+        return generated(name);
+    }
+    // A key column that is no string cannot be a tag of line protocol; it is given as a field.
+    let string_tag = column.semantic == Semantic::Tag && column.column_type == ColumnType::String;
+    if string_tag || !takes(column.column_type, got) {
+        return conflict(name, &type_name(column), got.influx());
+    }
+    Ok(Some(column.column_type))
+}
+
+/// Whether a column takes values of a field's type, as long as they fit.
+fn takes(column_type: ColumnType, field_type: FieldType) -> bool {
+    use ColumnType as C;
+    match field_type {
+        FieldType::Float => matches!(column_type, C::Float32 | C::Float64),
+        FieldType::Integer => matches!(column_type, C::Int8 | C::Int16 | C::Int32 | C::Int64),
+        FieldType::Unsigned => {
+            matches!(column_type, C::UInt8 | C::UInt16 | C::UInt32 | C::UInt64)
+        }
+        FieldType::Boolean => column_type == C::Bool,
+        FieldType::String => column_type == C::String,
+    }
+}
+
+/// Checks a value against its column's type and the limit of strings.
+pub(super) fn check_value(
+    limits: &Limits<'_>,
+    name: &str,
+    expected: FieldType,
+    narrow: Option<ColumnType>,
+    value: Value<'_>,
+) -> Result<(), Refusal> {
+    let got = FieldType::of(value);
+    if got != expected {
+        return conflict(name, expected.influx(), got.influx());
+    }
+    match (value, narrow) {
+        (Value::String(text, _), _) if text.len() > limits.string_bytes_max => schema(format!(
+            "the value of field '{name}' is {} bytes long, the limit is {}",
+            text.len(),
+            limits.string_bytes_max
+        )),
+        (_, Some(column_type)) if !fits(column_type, value) => {
+            schema(format!("the value of field '{name}' is out of range for {}", column_type.sql()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn fits(column_type: ColumnType, value: Value<'_>) -> bool {
+    match (column_type, value) {
+        (ColumnType::Int8, Value::Integer(value)) => i8::try_from(value).is_ok(),
+        (ColumnType::Int16, Value::Integer(value)) => i16::try_from(value).is_ok(),
+        (ColumnType::Int32, Value::Integer(value)) => i32::try_from(value).is_ok(),
+        (ColumnType::UInt8, Value::Unsigned(value)) => u8::try_from(value).is_ok(),
+        (ColumnType::UInt16, Value::Unsigned(value)) => u16::try_from(value).is_ok(),
+        (ColumnType::UInt32, Value::Unsigned(value)) => u32::try_from(value).is_ok(),
+        (ColumnType::Float32, Value::Float(value)) => value.abs() <= f64::from(f32::MAX),
+        _ => true,
+    }
+}
+
+/// Checks that the table can have so many columns more.
+pub(super) fn check_column_count(
+    rows: &Rows<'_>,
+    limits: &Limits<'_>,
+    added: usize,
+) -> Result<(), Refusal> {
+    if added > 0 && rows.column_count + added > limits.columns_max {
+        return Err((
+            Kind::ColumnLimit,
+            format!(
+                "Update to schema would exceed number of columns per table limit of {} columns",
+                limits.columns_max
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Checks that a line brings what the table cannot do without.
+pub(super) fn check_required(rows: &Rows<'_>, named: impl Fn(&str) -> bool) -> Result<(), Refusal> {
+    match rows.required.iter().find(|name| !named(name)) {
+        Some(name) => schema(format!(
+            "column '{name}' of table \"{}\" may not be NULL, but the line does not have it",
+            rows.name
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether rows that were read for one schema can be written with another.
+pub(super) fn still_fits(schema: &TableSchema, rows: &super::table::TableRows) -> bool {
+    let batch_schema = rows.batch.schema();
+    batch_schema.fields().iter().all(|field| {
+        schema.column(field.name()).is_some_and(|column| {
+            let new_tag = rows.new_tags.iter().any(|tag| tag == field.name());
+            let new_field = rows.new_fields.iter().any(|(new, _)| new == field.name());
+            column.column_type.arrow() == *field.data_type()
+                && column.generated.is_none()
+                && (!new_tag || column.semantic == Semantic::Tag)
+                && (!new_field || column.semantic == Semantic::Field)
+        })
+    })
+}
