@@ -1,1 +1,46 @@
-//! The meta service: catalog, partition maps, nodes and plans.
+//! The meta service: the catalog's keeper. Databases, tables and their partition maps, the ids of
+//! everything, and the orders by which nodes come to hold what the catalog says.
+//!
+//! ```text
+//!   frontend ── change(ddl) ──▶ service ── propose ──▶ group 0 of the node's log
+//!      ▲                           ▲                        │ committed
+//!      │ watch                     │ waits                  ▼
+//!   published catalog ◀────────  machine: decide ─▶ edits ─▶ store (sled) ─▶ state
+//!                                                                             │ pending tables
+//!   datanodes ◀── open, drop, alter, truncate ── scheduler ◀── plan: orders ──┘
+//!                                                    └── propose: finished, or given up
+//! ```
+//!
+//! Invariants:
+//! - the catalog changes by entries of the log only, and the same log makes the same catalog;
+//! - a change is recorded before a node is told of it, and published after all nodes have carried
+//!   it out; a drop is published first;
+//! - ids are never used again.
+//!
+//! The decisions (`transition`, `create`, `alter`, `plan`) are pure; effects are at the edges
+//! (`machine`, `scheduler`, `service`).
+
+mod alter;
+mod catalog;
+mod command;
+mod create;
+mod error;
+mod expression;
+mod machine;
+#[cfg(test)]
+mod memory_store;
+mod node;
+mod plan;
+mod progress;
+mod publish;
+mod record;
+mod scheduler;
+mod service;
+mod sled_store;
+mod store;
+#[cfg(test)]
+mod tests;
+mod transition;
+
+pub use error::MetaError;
+pub use node::{Meta, MetaOptions};

@@ -1,0 +1,266 @@
+//! What a table's schema becomes by a change. Pure; the same verdict on every replica.
+//!
+//! Invariants:
+//! - rows that are stored stay readable: types never change, a new column takes NULL or has a
+//!   default, and a new tag comes into the key where older rows have NULL;
+//! - a storage name that any column of the table ever had is never given to another column;
+//! - what decides where a row lies (key, placement) is never dropped.
+
+use std::collections::BTreeSet;
+
+use partita_proto::error::Error;
+use partita_proto::id::ColumnId;
+use partita_proto::placement::Placement;
+use partita_proto::schema::{
+    Column, MergeMode, Semantic, TableOptions, TableSchema, validate_name,
+};
+use partita_proto::service::TableChange;
+
+use crate::catalog::TableRecord;
+use crate::create::check_options;
+use crate::expression::mentions;
+
+/// A table's columns after a change.
+#[derive(Debug)]
+pub(crate) struct Altered {
+    /// One version up.
+    pub(crate) schema: TableSchema,
+    /// Grown by what was dropped.
+    pub(crate) dropped_names: BTreeSet<String>,
+}
+
+/// The schema after a change, or `None` when the change changes nothing. A change of the table's
+/// name is none of its schema.
+///
+/// # Errors
+/// [`Error::InvalidInput`], [`Error::NotFound`], [`Error::AlreadyExists`] or [`Error::Unsupported`],
+/// naming the column.
+pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Option<Altered>, Error> {
+    let mut schema = TableSchema::clone(&table.schema);
+    let mut dropped_names = table.dropped_names.clone();
+    let changed = match change {
+        TableChange::AddColumns { columns, if_not_exists } => {
+            add_columns(&mut schema, &dropped_names, columns, *if_not_exists)?
+        }
+        TableChange::DropColumn(name) => {
+            dropped_names.insert(drop_column(&mut schema, &table.placement, name)?);
+            true
+        }
+        TableChange::RenameColumn { from, to } => rename_column(&mut schema, from, to)?,
+        TableChange::SetDefault { column, default } => {
+            set_default(&mut schema, column, default.as_deref())?
+        }
+        TableChange::SetOptions(options) => set_options(&mut schema, options)?,
+        TableChange::Rename(_) => false,
+    };
+    if !changed {
+        return Ok(None);
+    }
+    schema.version = schema.version.next();
+    schema.validate()?;
+    Ok(Some(Altered { schema, dropped_names }))
+}
+
+fn add_columns(
+    schema: &mut TableSchema,
+    dropped_names: &BTreeSet<String>,
+    columns: &[Column],
+    if_not_exists: bool,
+) -> Result<bool, Error> {
+    let mut changed = false;
+    for column in columns {
+        match schema.column(&column.name) {
+            Some(existing) if if_not_exists => same_column(existing, column)?,
+            Some(_) => {
+                return Err(Error::AlreadyExists { kind: "column", name: column.name.clone() });
+            }
+            None => {
+                add_column(schema, dropped_names, column)?;
+                changed = true;
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// Checks that a column which exists is the one that is wanted.
+fn same_column(existing: &Column, wanted: &Column) -> Result<(), Error> {
+    if existing.column_type == wanted.column_type && existing.semantic == wanted.semantic {
+        return Ok(());
+    }
+    Err(Error::InvalidInput(format!(
+        "invalid column type for column '{}', expected {} {}, got {} {}",
+        existing.name,
+        existing.column_type.sql(),
+        semantic_name(existing.semantic),
+        wanted.column_type.sql(),
+        semantic_name(wanted.semantic),
+    )))
+}
+
+fn semantic_name(semantic: Semantic) -> &'static str {
+    match semantic {
+        Semantic::Tag => "tag",
+        Semantic::Field => "field",
+        Semantic::TimeIndex => "time index",
+    }
+}
+
+fn add_column(
+    schema: &mut TableSchema,
+    dropped_names: &BTreeSet<String>,
+    wanted: &Column,
+) -> Result<(), Error> {
+    let invalid = |why: &str| Err(Error::InvalidInput(format!("column \"{}\" {why}", wanted.name)));
+    if wanted.generated.is_some() {
+        return Err(Error::Unsupported(format!(
+            "adding the generated column \"{}\" to a table that exists",
+            wanted.name
+        )));
+    }
+    match wanted.semantic {
+        Semantic::TimeIndex => {
+            return invalid("cannot be the TIME INDEX of a table that exists");
+        }
+        Semantic::Tag if !wanted.nullable => {
+            return invalid("must be nullable, because it is NULL in the key of rows that exist");
+        }
+        Semantic::Field if !wanted.nullable && wanted.default.is_none() => {
+            return invalid("must be nullable or have a default, because the table exists");
+        }
+        Semantic::Tag | Semantic::Field => {}
+    }
+    let id = schema.next_column;
+    schema.next_column =
+        ColumnId(id.0.checked_add(1).ok_or_else(|| {
+            Error::InvalidInput("the table has used up all column ids".to_owned())
+        })?);
+    let storage_name = storage_name(schema, dropped_names, &wanted.name, id);
+    if wanted.semantic == Semantic::Tag {
+        schema.key.insert(place_in_key(schema), id);
+    }
+    schema.columns.push(Column { id, storage_name, ..wanted.clone() });
+    Ok(())
+}
+
+/// Where a new tag comes in the key: before the time index if that is last, so that the rows of one
+/// series stay together, else at the end.
+fn place_in_key(schema: &TableSchema) -> usize {
+    let last_is_time =
+        schema.key_columns().last().is_some_and(|column| column.semantic == Semantic::TimeIndex);
+    schema.key.len() - usize::from(last_is_time)
+}
+
+/// The name itself, unless a column of the table stores or stored values under it.
+fn storage_name(
+    schema: &TableSchema,
+    dropped_names: &BTreeSet<String>,
+    name: &str,
+    id: ColumnId,
+) -> String {
+    let mut candidate = name.to_owned();
+    // A column may really be called "c#7": then one more suffix, until it is free.
+    while dropped_names.contains(&candidate)
+        || schema.columns.iter().any(|column| column.storage_name == candidate)
+    {
+        candidate = format!("{candidate}#{id}");
+    }
+    candidate
+}
+
+/// Removes a column and returns its storage name.
+fn drop_column(
+    schema: &mut TableSchema,
+    placement: &Placement,
+    name: &str,
+) -> Result<String, Error> {
+    let index = position(schema, name)?;
+    let column = &schema.columns[index];
+    if column.semantic != Semantic::Field || schema.is_key(column.id) {
+        return Err(Error::InvalidInput(format!(
+            "column \"{name}\" is part of the key and cannot be dropped"
+        )));
+    }
+    let placed_by = match placement {
+        Placement::Range => false,
+        Placement::Hash { columns } | Placement::Rules { columns, .. } => {
+            columns.contains(&column.id)
+        }
+    };
+    if placed_by {
+        return Err(Error::InvalidInput(format!(
+            "column \"{name}\" decides in which partition a row is and cannot be dropped"
+        )));
+    }
+    refuse_if_generated_from(schema, name, "dropped")?;
+    Ok(schema.columns.remove(index).storage_name)
+}
+
+fn rename_column(schema: &mut TableSchema, from: &str, to: &str) -> Result<bool, Error> {
+    let index = position(schema, from)?;
+    if from == to {
+        return Ok(false);
+    }
+    validate_name("column", to)?;
+    if schema.column(to).is_some() {
+        return Err(Error::AlreadyExists { kind: "column", name: to.to_owned() });
+    }
+    // The expression is SQL text: it would name a column that is no more.
+    refuse_if_generated_from(schema, from, "renamed")?;
+    to.clone_into(&mut schema.columns[index].name);
+    Ok(true)
+}
+
+fn refuse_if_generated_from(schema: &TableSchema, name: &str, what: &str) -> Result<(), Error> {
+    let user = schema.columns.iter().find(|column| {
+        column.name != name
+            && column.generated.as_deref().is_some_and(|expression| mentions(expression, name))
+    });
+    match user {
+        None => Ok(()),
+        Some(user) => Err(Error::InvalidInput(format!(
+            "column \"{name}\" cannot be {what}, because column \"{}\" is generated from it",
+            user.name
+        ))),
+    }
+}
+
+fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> Result<bool, Error> {
+    let index = position(schema, name)?;
+    let column = &mut schema.columns[index];
+    if column.generated.is_some() {
+        return Err(Error::InvalidInput(format!(
+            "column \"{name}\" is generated and takes no default"
+        )));
+    }
+    if column.default.as_deref() == default {
+        return Ok(false);
+    }
+    column.default = default.map(str::to_owned);
+    Ok(true)
+}
+
+fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool, Error> {
+    check_options(options)?;
+    if schema.options == *options {
+        return Ok(false);
+    }
+    if schema.options.append_mode && !options.append_mode {
+        return Err(Error::InvalidInput(
+            "'append_mode' cannot be set back to 'false': the table may hold several rows of one \
+             key"
+            .to_owned(),
+        ));
+    }
+    if options.append_mode && options.merge_mode != MergeMode::LastRow {
+        return Err(Error::InvalidInput(
+            "'merge_mode' cannot be set on a table with 'append_mode' = 'true'".to_owned(),
+        ));
+    }
+    schema.options.clone_from(options);
+    Ok(true)
+}
+
+fn position(schema: &TableSchema, name: &str) -> Result<usize, Error> {
+    schema.index_of(name).ok_or_else(|| Error::NotFound { kind: "column", name: name.to_owned() })
+}

@@ -1,0 +1,192 @@
+//! The catalog as the state machine of meta's group.
+//!
+//! ```text
+//!   committed entry ─▶ decide ─▶ edits ─▶ store (one commit, with the mark) ─▶ state ─▶ published
+//! ```
+//!
+//! Invariants:
+//! - store, state and what is published change in this order, by the group's one apply task;
+//! - the durable mark is never ahead of what the store has synced;
+//! - an entry that cannot be understood, and any failure of the store, stops the group: a catalog
+//!   that skipped an entry would differ from the other replicas' without anybody knowing.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use partita_proto::catalog::Catalog;
+use partita_raft::{Committed, Machine, MachineError, Mark};
+use tokio::sync::watch;
+
+use crate::catalog::State;
+use crate::command::encode_reply;
+use crate::error::MetaError;
+use crate::publish;
+use crate::record;
+use crate::store::{Applied, StateStore, Stored};
+use crate::transition::{Command, Reply, decide};
+
+/// Applies meta's log.
+pub(crate) struct CatalogMachine {
+    store: Arc<dyn StateStore>,
+    state: RwLock<State>,
+    catalog: watch::Sender<Arc<Catalog>>,
+    marks: Mutex<Marks>,
+    /// Counts the times that entries were applied; tells whoever waits for a change.
+    applied: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Marks {
+    applied: Option<Mark>,
+    durable: Option<Mark>,
+    /// Why nothing is applied any more.
+    failure: Option<MetaError>,
+}
+
+impl CatalogMachine {
+    /// The machine of a store, as far as that goes.
+    ///
+    /// # Errors
+    /// Those of the store; [`MetaError::Corrupted`] for a catalog that makes no sense.
+    pub(crate) fn open(store: Arc<dyn StateStore>) -> Result<Self, MetaError> {
+        let Stored { applied, records } = store.load()?;
+        let state = if records.is_empty() {
+            let first = State::first_edits();
+            store.commit(&record::changes(&first), None)?;
+            let mut state = State::empty();
+            state.apply(&first);
+            state
+        } else {
+            record::state(records)?
+        };
+        let mark = applied.map(|applied| Mark::from_bytes(&applied.mark)).transpose()?;
+        // What was read may be in the page cache only. From here on it counts as durable.
+        store.sync()?;
+        let catalog = publish::catalog(&state)
+            .map_err(|error| MetaError::Corrupted(format!("it cannot be published: {error}")))?;
+        Ok(Self {
+            store,
+            state: RwLock::new(state),
+            catalog: watch::Sender::new(Arc::new(catalog)),
+            marks: Mutex::new(Marks { applied: mark.clone(), durable: mark, failure: None }),
+            applied: watch::Sender::new(0),
+        })
+    }
+
+    /// The catalog as it changes.
+    pub(crate) fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.catalog.subscribe()
+    }
+
+    /// The state as it is now.
+    pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read()
+    }
+
+    /// Changes whenever entries have been applied, after the catalog was published.
+    pub(crate) fn applied(&self) -> watch::Receiver<u64> {
+        self.applied.subscribe()
+    }
+
+    /// Whether any entry of the log is in the store.
+    pub(crate) fn has_applied(&self) -> bool {
+        self.marks.lock().applied.is_some()
+    }
+
+    /// How many entries would have to be applied again after a power cut; 0 when nothing is applied
+    /// any more.
+    pub(crate) fn undurable(&self) -> u64 {
+        let marks = self.marks.lock();
+        if marks.failure.is_some() {
+            return 0;
+        }
+        let index = |mark: &Option<Mark>| mark.as_ref().map_or(0, Mark::index);
+        index(&marks.applied).saturating_sub(index(&marks.durable))
+    }
+
+    /// Makes everything applied until now durable. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the store. Nothing more is applied then: after a failed sync nobody knows what is on
+    /// the disk.
+    pub(crate) fn sync(&self) -> Result<(), MetaError> {
+        let mark = {
+            let marks = self.marks.lock();
+            if let Some(failure) = &marks.failure {
+                return Err(failure.clone());
+            }
+            marks.applied.clone()
+        };
+        let synced = self.store.sync();
+        let mut marks = self.marks.lock();
+        match &synced {
+            Ok(()) => marks.durable = mark,
+            Err(error) => marks.failure = Some(error.clone()),
+        }
+        synced
+    }
+
+    /// Applies one entry; `catalog` is what will be published. Entries of the group's own have no
+    /// reply.
+    fn apply_one(
+        &self,
+        entry: &Committed,
+        catalog: &mut Option<Catalog>,
+    ) -> Result<Option<Bytes>, MetaError> {
+        let applied = Applied { index: entry.index, mark: entry.mark.to_bytes() };
+        let Some(payload) = &entry.payload else {
+            self.store.commit(&[], Some(&applied))?;
+            return Ok(None);
+        };
+        let command = Command::decode(payload.clone()).map_err(|error| {
+            MetaError::Incompatible(format!("entry {} of its log: {error}", entry.index))
+        })?;
+        let decided = decide(&self.state.read(), &command);
+        let edits = decided.as_ref().map_or(&[][..], |outcome| &outcome.edits);
+        self.store.commit(&record::changes(edits), Some(&applied))?;
+        if !edits.is_empty() {
+            let catalog = catalog.get_or_insert_with(|| Catalog::clone(&self.catalog.borrow()));
+            let mut state = self.state.write();
+            publish::take_out(catalog, &state, edits);
+            state.apply(edits);
+            publish::put_in(catalog, &state, edits).map_err(|error| {
+                MetaError::Corrupted(format!("entry {} of its log: {error}", entry.index))
+            })?;
+        }
+        let reply: Result<Reply, _> = decided.map(|outcome| outcome.reply);
+        Ok(Some(encode_reply(&reply)))
+    }
+}
+
+#[async_trait]
+impl Machine for CatalogMachine {
+    fn durable_mark(&self) -> Option<Mark> {
+        self.marks.lock().durable.clone()
+    }
+
+    async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {
+        let mut replies = Vec::with_capacity(entries.len());
+        let mut catalog = None;
+        for entry in entries {
+            if let Some(failure) = &self.marks.lock().failure {
+                return Err(MachineError(failure.to_string()));
+            }
+            match self.apply_one(&entry, &mut catalog) {
+                Ok(reply) => replies.extend(reply),
+                Err(error) => {
+                    let message = error.to_string();
+                    self.marks.lock().failure = Some(error);
+                    return Err(MachineError(message));
+                }
+            }
+            self.marks.lock().applied = Some(entry.mark);
+        }
+        if let Some(catalog) = catalog {
+            self.catalog.send_replace(Arc::new(catalog));
+        }
+        self.applied.send_modify(|batches| *batches += 1);
+        Ok(replies)
+    }
+}

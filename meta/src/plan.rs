@@ -1,0 +1,178 @@
+//! What nodes have to be told: a pure function from the catalog to orders, and the choice of nodes
+//! for new partitions.
+//!
+//! Invariants: an order may be sent any number of times; orders of one step may be sent in any
+//! order and at once; orders of two steps of one table are never under way together (the scheduler
+//! sees to that).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::schema::TableSchema;
+use partita_proto::service::{PartitionSpec, RequestId};
+
+use crate::catalog::{PartitionRecord, Phase, State, TableRecord, Work};
+
+/// The client that meta's own requests come from. Frontends draw theirs at random from 64 bits.
+const META_CLIENT: u64 = 0;
+
+/// One thing to tell one node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Order {
+    pub(crate) partition: PartitionId,
+    pub(crate) replica: ReplicaId,
+    pub(crate) node: NodeId,
+    pub(crate) action: Action,
+}
+
+/// What to tell.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Create or open the replica.
+    Open(Box<PartitionSpec>),
+    /// Remove the replica.
+    Drop,
+    /// Take this schema through the partition's log.
+    Alter(Arc<TableSchema>),
+    /// Remove all rows through the partition's log.
+    Truncate(RequestId),
+}
+
+/// The orders that a table's step asks for; none when it is ready.
+pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
+    let partitions = state.partitions_of(table);
+    match &table.phase {
+        Phase::Ready => Vec::new(),
+        Phase::Creating => {
+            let schema = told_schema(&table.schema, table.told_ttl);
+            let open = |partition: &PartitionRecord, replica| {
+                Action::Open(Box::new(spec(table, &schema, partition, replica)))
+            };
+            partitions.flat_map(|partition| to_replicas(partition, open)).collect()
+        }
+        Phase::Dropping => {
+            partitions.flat_map(|partition| to_replicas(partition, |_, _| Action::Drop)).collect()
+        }
+        Phase::Altering(Work::Schema(next)) => {
+            let schema = told_schema(next, table.told_ttl);
+            let alter = Action::Alter(schema);
+            partitions.filter_map(|partition| to_group(partition, alter.clone())).collect()
+        }
+        Phase::Altering(Work::Truncate) => {
+            let id = RequestId { client: META_CLIENT, sequence: table.step.0 };
+            let truncate = Action::Truncate(id);
+            partitions.filter_map(|partition| to_group(partition, truncate.clone())).collect()
+        }
+    }
+}
+
+/// An order for each node that has a replica.
+fn to_replicas(
+    partition: &PartitionRecord,
+    action: impl Fn(&PartitionRecord, ReplicaId) -> Action,
+) -> Vec<Order> {
+    let to_one = |(replica, node): (&ReplicaId, &NodeId)| Order {
+        partition: partition.id,
+        replica: *replica,
+        node: *node,
+        action: action(partition, *replica),
+    };
+    partition.replicas.iter().map(to_one).collect()
+}
+
+/// An order for the partition's group: to one of its nodes, which says who leads if it does not.
+fn to_group(partition: &PartitionRecord, action: Action) -> Option<Order> {
+    let (replica, node) = partition.replicas.first_key_value()?;
+    Some(Order { partition: partition.id, replica: *replica, node: *node, action })
+}
+
+/// What a node is to hold: its replicas of tables that are in use. Tables being created are left
+/// out: their orders are still under way, and may turn out not to be possible.
+pub(crate) fn partitions_of(state: &State, node: NodeId) -> Vec<PartitionSpec> {
+    let mut specs = Vec::new();
+    for table in state.tables().filter(|table| table.is_visible()) {
+        let schema = told_schema(&table.schema, table.told_ttl);
+        for partition in state.partitions_of(table) {
+            let here = partition.replicas.iter().filter(|(_, at)| **at == node);
+            specs.extend(here.map(|(replica, _)| spec(table, &schema, partition, *replica)));
+        }
+    }
+    specs
+}
+
+fn spec(
+    table: &TableRecord,
+    schema: &Arc<TableSchema>,
+    partition: &PartitionRecord,
+    replica: ReplicaId,
+) -> PartitionSpec {
+    PartitionSpec {
+        partition: partition.id,
+        table: table.id,
+        epoch: partition.epoch,
+        replica,
+        members: partition.replicas.clone(),
+        range: partition.range.clone(),
+        placement: table.placement.clone(),
+        schema: Arc::clone(schema),
+    }
+}
+
+/// A schema as nodes are told it: with the `ttl` that the table has in effect, because they do not
+/// know of databases.
+fn told_schema(schema: &Arc<TableSchema>, ttl: Option<Duration>) -> Arc<TableSchema> {
+    if schema.options.ttl == ttl {
+        return Arc::clone(schema);
+    }
+    let mut told = TableSchema::clone(schema);
+    told.options.ttl = ttl;
+    Arc::new(told)
+}
+
+/// How many partitions each node has, of those that can take more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    partitions: BTreeMap<NodeId, usize>,
+}
+
+impl View {
+    /// Counts the replicas of tables that stay.
+    pub(crate) fn new(state: &State, nodes: impl IntoIterator<Item = NodeId>) -> Self {
+        let mut partitions: BTreeMap<_, _> = nodes.into_iter().map(|node| (node, 0)).collect();
+        for partition in state.partitions() {
+            if !state.table(partition.table).is_some_and(|table| table.is_named()) {
+                continue;
+            }
+            for node in partition.replicas.values() {
+                if let Some(count) = partitions.get_mut(node) {
+                    *count += 1;
+                }
+            }
+        }
+        Self { partitions }
+    }
+
+    /// The node for the next partition: the one with the fewest, and of those the first.
+    pub(crate) fn choose(&self) -> Option<NodeId> {
+        self.partitions.iter().min_by_key(|(_, count)| **count).map(|(node, _)| *node)
+    }
+
+    /// Nodes for as many new partitions.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when no node is known.
+    pub(crate) fn choose_many(mut self, count: usize) -> Result<Vec<NodeId>, Error> {
+        let mut chosen = Vec::with_capacity(count);
+        for _ in 0..count {
+            let node = self
+                .choose()
+                .ok_or_else(|| Error::Unavailable("no datanode is known yet".to_owned()))?;
+            *self.partitions.entry(node).or_default() += 1;
+            chosen.push(node);
+        }
+        Ok(chosen)
+    }
+}

@@ -1,0 +1,57 @@
+//! How the work on tables is going: what the scheduler knows and those who wait for a change want
+//! to know. Kept in memory only; after a restart the work goes on and nobody waits.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use partita_proto::error::Error;
+use partita_proto::id::TableId;
+use tokio::sync::watch;
+
+use crate::catalog::Step;
+
+/// Failures that are remembered. A waiter reads its own within moments; this is for the case that
+/// thousands fail at once.
+const FAILURES_MAX: usize = 1024;
+
+/// The work on one table, at one step.
+pub(crate) type Job = (TableId, Step);
+
+/// The last failure of each job.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    failures: Mutex<BTreeMap<(Step, TableId), Error>>,
+    changed: watch::Sender<()>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { failures: Mutex::default(), changed: watch::Sender::new(()) }
+    }
+
+    /// Changes with every failure.
+    pub(crate) fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// A job failed, and will be tried again or given up.
+    pub(crate) fn failed(&self, (table, step): Job, error: Error) {
+        let mut failures = self.failures.lock();
+        failures.insert((step, table), error);
+        while failures.len() > FAILURES_MAX {
+            failures.pop_first();
+        }
+        drop(failures);
+        self.changed.send_replace(());
+    }
+
+    /// A job went well after all.
+    pub(crate) fn succeeded(&self, (table, step): Job) {
+        self.failures.lock().remove(&(step, table));
+    }
+
+    /// Why a job failed last.
+    pub(crate) fn failure(&self, (table, step): Job) -> Option<Error> {
+        self.failures.lock().get(&(step, table)).cloned()
+    }
+}

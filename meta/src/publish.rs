@@ -1,0 +1,163 @@
+//! The catalog as everybody else sees it, made from meta's state.
+//!
+//! A new [`Catalog`] shares everything with the one before except what an entry of the log touched,
+//! so that publishing costs a map of pointers and not ten thousand partition maps.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use partita_proto::catalog::{Catalog, Database, Table};
+use partita_proto::error::Error;
+use partita_proto::id::{DatabaseId, NodeId, TableId};
+use partita_proto::key::KeyCodec;
+use partita_proto::placement::Placement;
+use partita_proto::route::{PartitionMap, Route};
+use partita_proto::schema::TableSchema;
+
+use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, State, TableRecord};
+
+/// The whole catalog.
+///
+/// # Errors
+/// When a table's key or partition map cannot be made, which is a broken catalog.
+pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
+    let mut catalog = Catalog { version: state.version(), ..Catalog::default() };
+    for record in state.databases() {
+        put_database(&mut catalog, record);
+    }
+    for record in state.tables().filter(|record| record.is_visible()) {
+        put_table(&mut catalog, state, record)?;
+    }
+    Ok(catalog)
+}
+
+/// Takes out of a catalog what edits are about to change; `state` does not have them yet.
+pub(crate) fn take_out(catalog: &mut Catalog, state: &State, edits: &[Edit]) {
+    let touched = Touched::new(edits);
+    for id in &touched.databases {
+        if let Some(record) = state.database(*id) {
+            catalog.databases.remove(&record.name);
+        }
+    }
+    for id in &touched.tables {
+        if let Some(record) = state.table(*id).filter(|record| record.is_visible()) {
+            remove_table(catalog, state, record);
+        }
+    }
+}
+
+/// Puts into a catalog what edits have made; `state` has them.
+///
+/// # Errors
+/// As [`catalog`].
+pub(crate) fn put_in(catalog: &mut Catalog, state: &State, edits: &[Edit]) -> Result<(), Error> {
+    catalog.version = state.version();
+    let touched = Touched::new(edits);
+    for id in &touched.databases {
+        if let Some(record) = state.database(*id) {
+            put_database(catalog, record);
+        }
+    }
+    for id in &touched.tables {
+        if let Some(record) = state.table(*id).filter(|record| record.is_visible()) {
+            put_table(catalog, state, record)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Touched {
+    databases: BTreeSet<DatabaseId>,
+    tables: BTreeSet<TableId>,
+}
+
+impl Touched {
+    fn new(edits: &[Edit]) -> Self {
+        let mut touched = Self::default();
+        for edit in edits {
+            match edit {
+                Edit::Database(record) => drop(touched.databases.insert(record.id)),
+                Edit::DatabaseGone(id) => drop(touched.databases.insert(*id)),
+                Edit::Table(record) => drop(touched.tables.insert(record.id)),
+                Edit::TableGone(id) => drop(touched.tables.insert(*id)),
+                Edit::Partition(record) => drop(touched.tables.insert(record.table)),
+                // A partition goes with its table or leaves a table that is edited too.
+                Edit::PartitionGone(_) | Edit::Counters(_) => {}
+            }
+        }
+        touched
+    }
+}
+
+fn put_database(catalog: &mut Catalog, record: &DatabaseRecord) {
+    let database = Database { id: record.id, name: record.name.clone(), ttl: record.ttl };
+    catalog.databases.insert(record.name.clone(), Arc::new(database));
+}
+
+fn remove_table(catalog: &mut Catalog, state: &State, record: &TableRecord) {
+    let Some(database) = state.database(record.database) else { return };
+    if let Some(tables) = catalog.tables.get_mut(&database.name) {
+        tables.remove(&record.name);
+        if tables.is_empty() {
+            catalog.tables.remove(&database.name);
+        }
+    }
+}
+
+fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Result<(), Error> {
+    let database = state.database(record.database).ok_or_else(|| {
+        Error::Internal(format!(
+            "table {} is in database {}, which is gone",
+            record.id, record.database
+        ))
+    })?;
+    let map = partition_map(
+        &record.schema,
+        &record.placement,
+        state.partitions_of(record).map(Arc::as_ref),
+    )?;
+    let table = Table {
+        id: record.id,
+        database: database.name.clone(),
+        name: record.name.clone(),
+        schema: Arc::clone(&record.schema),
+        placement: record.placement.clone(),
+        partitions: Arc::new(map),
+    };
+    let tables = catalog.tables.entry(database.name.clone()).or_default();
+    tables.insert(record.name.clone(), Arc::new(table));
+    Ok(())
+}
+
+/// The map that partitions make under a schema.
+///
+/// # Errors
+/// When they do not tile the key space or do not fit the key.
+pub(crate) fn partition_map(
+    schema: &TableSchema,
+    placement: &Placement,
+    partitions: impl IntoIterator<Item = impl Borrow<PartitionRecord>>,
+) -> Result<PartitionMap, Error> {
+    let codec = KeyCodec::new(schema, placement)?;
+    let routes = partitions.into_iter().map(|partition| route(&codec, partition.borrow()));
+    PartitionMap::new(routes.collect::<Result<_, _>>()?)
+}
+
+fn route(codec: &KeyCodec, partition: &PartitionRecord) -> Result<Route, Error> {
+    Ok(Route {
+        partition: partition.id,
+        range: partition.range.clone(),
+        keys: codec.range(&partition.range)?,
+        epoch: partition.epoch,
+        replicas: partition.replicas.clone(),
+        leader: only_one(partition.replicas.values().copied()),
+    })
+}
+
+/// With one replica its node leads; with more, whoever asks finds out.
+fn only_one(mut nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
+    let first = nodes.next();
+    first.filter(|_| nodes.next().is_none())
+}

@@ -1,0 +1,283 @@
+//! The catalog's records and the log's entries as bytes: protobuf, so that later versions can read
+//! them. Field numbers never change their meaning.
+//!
+//! Every record is its own value in the store, under a key of its kind and id, so that a change
+//! rewrites what it touches and no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::error::Error;
+use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::placement::Placement;
+use partita_proto::range::TypedRange;
+use partita_proto::schema::TableSchema;
+use partita_proto::wire::{Wire, pb};
+use prost::{Message, Oneof};
+
+use crate::catalog::{
+    Counters, DatabaseRecord, Edit, PartitionRecord, Phase, State, Step, TableRecord, Work,
+};
+use crate::error::MetaError;
+use crate::store::Change;
+
+/// Kinds of records: the first byte of their keys.
+const COUNTERS: u8 = b'c';
+const DATABASE: u8 = b'd';
+const PARTITION: u8 = b'p';
+const TABLE: u8 = b't';
+
+#[derive(Clone, PartialEq, Message)]
+struct CountersForm {
+    #[prost(uint64, tag = "1")]
+    version: u64,
+    #[prost(uint32, tag = "2")]
+    database: u32,
+    #[prost(uint32, tag = "3")]
+    table: u32,
+    #[prost(uint64, tag = "4")]
+    partition: u64,
+    #[prost(uint64, tag = "5")]
+    replica: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DatabaseForm {
+    #[prost(uint32, tag = "1")]
+    id: u32,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(message, optional, tag = "3")]
+    ttl: Option<pb::Duration>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TableForm {
+    #[prost(uint32, tag = "1")]
+    id: u32,
+    #[prost(uint32, tag = "2")]
+    database: u32,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(oneof = "PhaseForm", tags = "4, 5, 6, 7, 8")]
+    phase: Option<PhaseForm>,
+    #[prost(uint64, tag = "9")]
+    step: u64,
+    #[prost(message, optional, tag = "10")]
+    schema: Option<pb::TableSchema>,
+    #[prost(message, optional, tag = "11")]
+    placement: Option<pb::Placement>,
+    #[prost(string, repeated, tag = "12")]
+    dropped_names: Vec<String>,
+    #[prost(message, optional, tag = "13")]
+    told_ttl: Option<pb::Duration>,
+    #[prost(uint64, repeated, tag = "14")]
+    partitions: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+enum PhaseForm {
+    #[prost(message, tag = "4")]
+    Creating(Nothing),
+    #[prost(message, tag = "5")]
+    Ready(Nothing),
+    #[prost(message, tag = "6")]
+    Schema(pb::TableSchema),
+    #[prost(message, tag = "7")]
+    Truncate(Nothing),
+    #[prost(message, tag = "8")]
+    Dropping(Nothing),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Nothing {}
+
+#[derive(Clone, PartialEq, Message)]
+struct PartitionForm {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint32, tag = "2")]
+    table: u32,
+    #[prost(message, optional, tag = "3")]
+    range: Option<pb::TypedRange>,
+    #[prost(uint64, tag = "4")]
+    epoch: u64,
+    #[prost(btree_map = "uint64, uint64", tag = "5")]
+    replicas: BTreeMap<u64, u64>,
+}
+
+/// What edits change in the store.
+pub(crate) fn changes(edits: &[Edit]) -> Vec<Change> {
+    edits.iter().map(change).collect()
+}
+
+fn change(edit: &Edit) -> Change {
+    let put = |key, form: Vec<u8>| Change { key, value: Some(form) };
+    match edit {
+        Edit::Counters(counters) => put(vec![COUNTERS], counters_form(*counters).encode_to_vec()),
+        Edit::Database(record) => {
+            put(key32(DATABASE, record.id.0), database_form(record).encode_to_vec())
+        }
+        Edit::Table(record) => put(key32(TABLE, record.id.0), table_form(record).encode_to_vec()),
+        Edit::Partition(record) => {
+            put(key64(PARTITION, record.id.0), partition_form(record).encode_to_vec())
+        }
+        Edit::DatabaseGone(id) => Change { key: key32(DATABASE, id.0), value: None },
+        Edit::TableGone(id) => Change { key: key32(TABLE, id.0), value: None },
+        Edit::PartitionGone(id) => Change { key: key64(PARTITION, id.0), value: None },
+    }
+}
+
+fn key32(kind: u8, id: u32) -> Vec<u8> {
+    [&[kind], id.to_be_bytes().as_slice()].concat()
+}
+
+fn key64(kind: u8, id: u64) -> Vec<u8> {
+    [&[kind], id.to_be_bytes().as_slice()].concat()
+}
+
+/// The state that records make.
+///
+/// # Errors
+/// [`MetaError::Corrupted`] or [`MetaError::Incompatible`] for a record that cannot be read, or when
+/// the records together break the catalog's invariants.
+pub(crate) fn state(records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<State, MetaError> {
+    let mut edits = Vec::with_capacity(records.len());
+    for (key, value) in records {
+        let edit = edit(&key, &value).map_err(|error| {
+            MetaError::Corrupted(format!("record {}: {error}", key.escape_ascii()))
+        })?;
+        let same_key = change(&edit).key == key;
+        if !same_key {
+            return Err(MetaError::Corrupted(format!(
+                "record {} holds another one's content",
+                key.escape_ascii()
+            )));
+        }
+        edits.push(edit);
+    }
+    let mut state = State::empty();
+    state.apply(&edits);
+    state.check().map_err(MetaError::Corrupted)?;
+    Ok(state)
+}
+
+fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
+    Ok(match key.first() {
+        Some(&COUNTERS) => Edit::Counters(counters(&parse(value)?)),
+        Some(&DATABASE) => Edit::Database(Arc::new(database(parse(value)?)?)),
+        Some(&TABLE) => Edit::Table(Arc::new(table(parse(value)?)?)),
+        Some(&PARTITION) => Edit::Partition(Arc::new(partition(parse(value)?)?)),
+        _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
+    })
+}
+
+fn parse<M: Message + Default>(bytes: &[u8]) -> Result<M, Error> {
+    M::decode(bytes).map_err(|error| Error::Corrupted(error.to_string()))
+}
+
+fn required<T: Wire>(field: Option<T::Message>, name: &str) -> Result<T, Error> {
+    T::from_wire(field.ok_or_else(|| Error::Corrupted(format!("{name} is missing")))?)
+}
+
+fn counters_form(counters: Counters) -> CountersForm {
+    CountersForm {
+        version: counters.version,
+        database: counters.database.0,
+        table: counters.table.0,
+        partition: counters.partition.0,
+        replica: counters.replica.0,
+    }
+}
+
+fn counters(form: &CountersForm) -> Counters {
+    Counters {
+        version: form.version,
+        database: DatabaseId(form.database),
+        table: TableId(form.table),
+        partition: PartitionId(form.partition),
+        replica: ReplicaId(form.replica),
+    }
+}
+
+fn database_form(record: &DatabaseRecord) -> DatabaseForm {
+    DatabaseForm {
+        id: record.id.0,
+        name: record.name.clone(),
+        ttl: record.ttl.map(|ttl| ttl.to_wire()),
+    }
+}
+
+fn database(form: DatabaseForm) -> Result<DatabaseRecord, Error> {
+    let ttl = form.ttl.map(Duration::from_wire).transpose()?;
+    Ok(DatabaseRecord { id: DatabaseId(form.id), name: form.name, ttl })
+}
+
+fn table_form(record: &TableRecord) -> TableForm {
+    let phase = match &record.phase {
+        Phase::Creating => PhaseForm::Creating(Nothing {}),
+        Phase::Ready => PhaseForm::Ready(Nothing {}),
+        Phase::Altering(Work::Schema(schema)) => PhaseForm::Schema(schema.to_wire()),
+        Phase::Altering(Work::Truncate) => PhaseForm::Truncate(Nothing {}),
+        Phase::Dropping => PhaseForm::Dropping(Nothing {}),
+    };
+    TableForm {
+        id: record.id.0,
+        database: record.database.0,
+        name: record.name.clone(),
+        phase: Some(phase),
+        step: record.step.0,
+        schema: Some(record.schema.to_wire()),
+        placement: Some(record.placement.to_wire()),
+        dropped_names: record.dropped_names.iter().cloned().collect(),
+        told_ttl: record.told_ttl.map(|ttl| ttl.to_wire()),
+        partitions: record.partitions.iter().map(|id| id.0).collect(),
+    }
+}
+
+fn table(form: TableForm) -> Result<TableRecord, Error> {
+    let phase = match form.phase {
+        Some(PhaseForm::Creating(_)) => Phase::Creating,
+        Some(PhaseForm::Ready(_)) => Phase::Ready,
+        Some(PhaseForm::Schema(schema)) => {
+            Phase::Altering(Work::Schema(Arc::new(TableSchema::from_wire(schema)?)))
+        }
+        Some(PhaseForm::Truncate(_)) => Phase::Altering(Work::Truncate),
+        Some(PhaseForm::Dropping(_)) => Phase::Dropping,
+        None => return Err(Error::Corrupted("its phase is not known to this version".to_owned())),
+    };
+    Ok(TableRecord {
+        id: TableId(form.id),
+        database: DatabaseId(form.database),
+        name: form.name,
+        phase,
+        step: Step(form.step),
+        schema: Arc::new(required::<TableSchema>(form.schema, "the schema")?),
+        placement: required::<Placement>(form.placement, "the placement")?,
+        dropped_names: BTreeSet::from_iter(form.dropped_names),
+        told_ttl: form.told_ttl.map(Duration::from_wire).transpose()?,
+        partitions: form.partitions.into_iter().map(PartitionId).collect(),
+    })
+}
+
+fn partition_form(record: &PartitionRecord) -> PartitionForm {
+    PartitionForm {
+        id: record.id.0,
+        table: record.table.0,
+        range: Some(record.range.to_wire()),
+        epoch: record.epoch.0,
+        replicas: record.replicas.iter().map(|(replica, node)| (replica.0, node.0)).collect(),
+    }
+}
+
+fn partition(form: PartitionForm) -> Result<PartitionRecord, Error> {
+    let replicas = form.replicas.into_iter();
+    Ok(PartitionRecord {
+        id: PartitionId(form.id),
+        table: TableId(form.table),
+        range: required::<TypedRange>(form.range, "the range")?,
+        epoch: Epoch(form.epoch),
+        replicas: replicas.map(|(replica, node)| (ReplicaId(replica), NodeId(node))).collect(),
+    })
+}

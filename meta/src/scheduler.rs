@@ -1,0 +1,343 @@
+//! Carries out what the catalog says is to be done: plans the orders of each table that is not
+//! ready, sends them, and records the step as finished.
+//!
+//! Invariants:
+//! - at most one job works on a table at a time. When its step is overtaken (a DROP during an
+//!   ALTER), it stops sending and the next one waits for the answers still under way, so that no
+//!   node gets the orders of two steps mixed;
+//! - orders that were carried out are not sent again for the same step by the same process; after a
+//!   restart all of them are, which is harmless;
+//! - a table that cannot be created is given up and dropped again; everything else is tried until it
+//!   works or the table is dropped, with growing pauses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use partita_proto::error::Error;
+use partita_proto::id::{META_GROUP, NodeId, ReplicaId, TableId};
+use partita_proto::service::PartitionSpec;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::catalog::{Phase, State, TableRecord};
+use crate::node::Core;
+use crate::plan::{Action, Order, orders};
+use crate::progress::Job;
+use crate::transition::Command;
+
+/// Tables that are worked on at once.
+const JOBS_MAX: usize = 8;
+/// Orders of one table that are under way at once.
+const ORDERS_MAX: usize = 16;
+
+/// How patient meta is. Constants in production; tests are in a hurry.
+#[derive(Clone, Debug)]
+pub(crate) struct Patience {
+    /// For one order. Longer than opening a replica on a busy disk takes.
+    pub(crate) order: Duration,
+    /// For creating a table whose nodes do not answer, before it is given up.
+    pub(crate) create: Duration,
+    /// For a change, before whoever wants it is told that it goes on without them. Longer than
+    /// `create`, so that the cause is known by then.
+    pub(crate) change: Duration,
+    /// For nodes to remove a table that is gone already for everybody else.
+    pub(crate) drop: Duration,
+    /// For orders under way when meta stops. They are sent again after the start.
+    pub(crate) drain: Duration,
+    /// Before a failed job is tried again: at first, and at most.
+    pub(crate) pause_min: Duration,
+    pub(crate) pause_max: Duration,
+    /// Entries after which the store is synced and the log before them given up. Replaying this many
+    /// takes well below a second.
+    pub(crate) undurable_max: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            order: Duration::from_secs(30),
+            create: Duration::from_secs(20),
+            change: Duration::from_secs(60),
+            drop: Duration::from_secs(10),
+            drain: Duration::from_secs(5),
+            pause_min: Duration::from_millis(50),
+            pause_max: Duration::from_secs(10),
+            undurable_max: 1024,
+        }
+    }
+}
+
+/// Orders that a node has carried out.
+type Done = BTreeSet<(ReplicaId, NodeId)>;
+
+/// What is known of a job between attempts.
+struct Attempt {
+    done: Done,
+    failures: u32,
+    since: Instant,
+    not_before: Instant,
+}
+
+impl Attempt {
+    fn first() -> Self {
+        let now = Instant::now();
+        Self { done: Done::new(), failures: 0, since: now, not_before: now }
+    }
+}
+
+/// How an attempt ended.
+struct Ended {
+    job: Job,
+    done: Done,
+    result: Result<(), Error>,
+}
+
+/// The scheduler of one meta process.
+pub(crate) struct Scheduler {
+    core: Arc<Core>,
+    attempts: BTreeMap<Job, Attempt>,
+    /// The tables that are worked on, by task.
+    running: BTreeMap<tokio::task::Id, TableId>,
+    jobs: JoinSet<Ended>,
+}
+
+impl Scheduler {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, attempts: BTreeMap::new(), running: BTreeMap::new(), jobs: JoinSet::new() }
+    }
+
+    /// Works until told to stop; then waits for the orders under way.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut applied = self.core.machine.applied();
+        let mut pressure = self.core.host.pressure();
+        pressure.mark_changed();
+        // The senders may go before we do, when the host is shut down first.
+        let mut log_open = true;
+        while !stop.is_cancelled() {
+            applied.mark_unchanged();
+            let next = self.start_due();
+            self.sync_if_much().await;
+            tokio::select! {
+                () = stop.cancelled() => break,
+                ended = self.jobs.join_next_with_id(), if !self.jobs.is_empty() => self.ended(ended),
+                _ = applied.changed() => {}
+                changed = pressure.changed(), if log_open => {
+                    log_open = changed.is_ok();
+                    let asked = pressure.borrow_and_update().contains(&META_GROUP);
+                    if asked { self.sync().await; }
+                }
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+        self.core.stopping.cancel();
+        let drained = timeout(self.core.patience.drain, async {
+            while self.jobs.join_next().await.is_some() {}
+        });
+        if drained.await.is_err() {
+            warn!(
+                jobs = self.jobs.len(),
+                "orders under way were not answered; they are sent again"
+            );
+            self.jobs.shutdown().await;
+        }
+    }
+
+    /// Starts the jobs whose time has come; returns when the next one is due.
+    fn start_due(&mut self) -> Instant {
+        let now = Instant::now();
+        let mut next = now + self.core.patience.pause_max;
+        let pending: Vec<Job> = {
+            let state = self.core.machine.state();
+            state.pending().map(|table| (table.id, table.step)).collect()
+        };
+        let current: BTreeSet<_> = pending.iter().copied().collect();
+        self.attempts.retain(|job, _| current.contains(job));
+        let mut busy: BTreeSet<TableId> = self.running.values().copied().collect();
+        for job in pending {
+            let attempt = self.attempts.entry(job).or_insert_with(Attempt::first);
+            if busy.contains(&job.0) || busy.len() >= JOBS_MAX {
+                continue;
+            }
+            if attempt.not_before > now {
+                next = next.min(attempt.not_before);
+                continue;
+            }
+            let core = Arc::clone(&self.core);
+            let (done, since) = (attempt.done.clone(), attempt.since);
+            let task = self.jobs.spawn(async move { core.work(job, done, since).await });
+            self.running.insert(task.id(), job.0);
+            busy.insert(job.0);
+        }
+        next
+    }
+
+    fn ended(&mut self, ended: Option<Result<(tokio::task::Id, Ended), JoinError>>) {
+        let ended = match ended {
+            None => return,
+            Some(Ok((task, ended))) => {
+                self.running.remove(&task);
+                ended
+            }
+            Some(Err(panic)) => {
+                // Left as it was, it is started again at once; the pause keeps that from spinning.
+                let table = self.running.remove(&panic.id());
+                error!(?table, error = %panic, "a job panicked");
+                let pause = Instant::now() + self.core.patience.pause_max;
+                for (_, attempt) in
+                    self.attempts.iter_mut().filter(|((id, _), _)| Some(*id) == table)
+                {
+                    attempt.not_before = pause;
+                }
+                return;
+            }
+        };
+        let Some(attempt) = self.attempts.get_mut(&ended.job) else { return };
+        attempt.done = ended.done;
+        let Err(error) = ended.result else { return };
+        attempt.failures += 1;
+        let patience = &self.core.patience;
+        let doubled = 2_u32.saturating_pow(attempt.failures - 1);
+        let pause = patience.pause_min.saturating_mul(doubled).min(patience.pause_max);
+        attempt.not_before = Instant::now() + pause;
+        let (table, step) = ended.job;
+        warn!(%table, step = step.0, failures = attempt.failures, ?pause, %error, "will be tried again");
+        self.core.progress.failed(ended.job, error);
+    }
+
+    async fn sync_if_much(&self) {
+        if self.core.machine.undurable() >= self.core.patience.undurable_max {
+            self.sync().await;
+        }
+    }
+
+    async fn sync(&self) {
+        if let Err(error) = self.core.sync().await {
+            error!(%error, "making the catalog durable failed");
+        }
+    }
+}
+
+impl Core {
+    /// One attempt at a job.
+    async fn work(&self, job: Job, mut done: Done, since: Instant) -> Ended {
+        let Some((table, orders)) = self.planned(job) else {
+            return Ended { job, done, result: Ok(()) };
+        };
+        let open: Vec<Order> = orders
+            .into_iter()
+            .filter(|order| !done.contains(&(order.replica, order.node)))
+            .collect();
+        let sent = stream::iter(open).map(|order| async move {
+            let result = if self.is_current(job) { self.send(&order).await } else { Ok(false) };
+            (order, result)
+        });
+        let mut sent = sent.buffer_unordered(ORDERS_MAX);
+        let mut failure = None;
+        let mut all = true;
+        while let Some((order, result)) = sent.next().await {
+            match result {
+                Ok(true) => drop(done.insert((order.replica, order.node))),
+                Ok(false) => all = false,
+                Err(error) => {
+                    warn!(
+                        table = %table.id, name = table.name, partition = %order.partition,
+                        node = %order.node, %error, "an order failed"
+                    );
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let result = match failure {
+            Some(error) if give_up(&table, &error, since, &self.patience) => {
+                self.abort(&table, error).await
+            }
+            Some(error) => Err(error),
+            None if all => self.finish(&table).await,
+            // Overtaken, or stopping.
+            None => Ok(()),
+        };
+        Ended { job, done, result }
+    }
+
+    fn planned(&self, (table, step): Job) -> Option<(Arc<TableRecord>, Vec<Order>)> {
+        let state = self.machine.state();
+        let table = state.table(table).filter(|table| table.step == step)?;
+        Some((Arc::clone(table), orders(&state, table)))
+    }
+
+    fn is_current(&self, job: Job) -> bool {
+        !self.stopping.is_cancelled() && is_current(&self.machine.state(), job)
+    }
+
+    async fn finish(&self, table: &TableRecord) -> Result<(), Error> {
+        self.progress.succeeded((table.id, table.step));
+        self.propose(&Command::Finish { table: table.id, step: table.step }).await?;
+        info!(table = %table.id, name = table.name, done = phase_name(&table.phase), "table changed");
+        Ok(())
+    }
+
+    async fn abort(&self, table: &TableRecord, error: Error) -> Result<(), Error> {
+        warn!(table = %table.id, name = table.name, %error, "creating the table is given up");
+        // Before the entry: whoever waits looks for the cause as soon as the table goes.
+        self.progress.failed((table.id, table.step), error);
+        self.propose(&Command::Abort { table: table.id, step: table.step }).await?;
+        Ok(())
+    }
+
+    /// Sends an order to its node, or to the leader that the node names; true when carried out.
+    async fn send(&self, order: &Order) -> Result<bool, Error> {
+        match self.send_to(order.node, order).await {
+            Err(Error::NotLeader { leader: Some(leader), .. }) if leader != order.node => {
+                self.send_to(leader, order).await
+            }
+            result => result,
+        }?;
+        Ok(true)
+    }
+
+    async fn send_to(&self, node: NodeId, order: &Order) -> Result<(), Error> {
+        let service = self.nodes.node(node)?;
+        let partition = order.partition;
+        let sent = async {
+            match &order.action {
+                Action::Open(spec) => service.open_partition(PartitionSpec::clone(spec)).await,
+                Action::Drop => match service.drop_partition(partition).await {
+                    Err(Error::NotFound { kind: "partition", .. }) => Ok(()),
+                    result => result,
+                },
+                Action::Alter(schema) => {
+                    service.alter_partition(partition, Arc::clone(schema)).await
+                }
+                Action::Truncate(id) => service.truncate_partition(partition, *id).await,
+            }
+        };
+        timeout(self.patience.order, sent).await.unwrap_or_else(|_| {
+            Err(Error::Timeout(format!("node {node} did not answer for partition {partition}")))
+        })
+    }
+}
+
+/// Whether a table's step is still the one of a job.
+pub(crate) fn is_current(state: &State, (table, step): Job) -> bool {
+    state.table(table).is_some_and(|table| table.step == step && table.is_pending())
+}
+
+/// Whether a failure ends the creation of a table: at once when waiting would not help whoever asked
+/// for it, else when it has gone on for too long.
+fn give_up(table: &TableRecord, error: &Error, since: Instant, patience: &Patience) -> bool {
+    let passing = error.is_retryable() && !matches!(error, Error::DiskFull(_));
+    table.phase == Phase::Creating && (!passing || since.elapsed() >= patience.create)
+}
+
+fn phase_name(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Creating => "created",
+        Phase::Ready => "ready",
+        Phase::Altering(_) => "altered",
+        Phase::Dropping => "dropped",
+    }
+}

@@ -1,0 +1,211 @@
+//! Tests of the crate as a whole, and what they share.
+
+mod changes;
+mod ddl;
+mod model;
+mod nodes;
+mod restart;
+mod stores;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use partita_proto::catalog::Catalog;
+use partita_proto::error::Error;
+use partita_proto::id::{ColumnId, NodeId, SchemaVersion, TableId};
+use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
+use partita_proto::schema::{
+    Column, ColumnType, MergeMode, Semantic, TableOptions, TableSchema, Unit,
+};
+use partita_proto::service::{Ddl, NewTable, TableChange};
+use partita_proto::value::Value;
+
+use crate::catalog::{Phase, State, Step, TableRecord};
+use crate::publish;
+use crate::transition::{Command, Reply, decide};
+
+/// A column without frills; its id is given by whoever takes it.
+fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
+    Column {
+        id: ColumnId(0),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        column_type,
+        nullable: semantic != Semantic::TimeIndex,
+        semantic,
+        default: None,
+        generated: None,
+        comment: None,
+    }
+}
+
+fn field(name: &str) -> Column {
+    column(name, ColumnType::Float64, Semantic::Field)
+}
+
+fn tag(name: &str) -> Column {
+    column(name, ColumnType::String, Semantic::Tag)
+}
+
+/// A schema of these columns: tags, then the time index make the key.
+fn schema(columns: Vec<Column>) -> TableSchema {
+    let mut next = ColumnId(1);
+    let mut columns = columns;
+    for column in &mut columns {
+        column.id = next;
+        next = ColumnId(next.0 + 1);
+    }
+    let of = |semantic| columns.iter().filter(move |c| c.semantic == semantic).map(|c| c.id);
+    let key = of(Semantic::Tag).chain(of(Semantic::TimeIndex)).collect();
+    TableSchema {
+        version: SchemaVersion(1),
+        key,
+        columns,
+        options: TableOptions::default(),
+        next_column: next,
+        schema_on_write: false,
+    }
+}
+
+/// (userid BIGINT tag, ts, value DOUBLE), which most tests use.
+fn readings() -> TableSchema {
+    schema(vec![
+        column("userid", ColumnType::Int64, Semantic::Tag),
+        column("ts", ColumnType::Timestamp(Unit::Millisecond, false), Semantic::TimeIndex),
+        field("value"),
+    ])
+}
+
+fn new_table(name: &str) -> NewTable {
+    NewTable {
+        database: "public".to_owned(),
+        name: name.to_owned(),
+        schema: readings(),
+        placement: Placement::Range,
+        cuts: vec![cut(&[Value::Int(100)]), cut(&[Value::Int(200), Value::Timestamp(5)])],
+    }
+}
+
+fn cut(key: &[Value]) -> Bound {
+    Bound { placement: None, key: key.to_vec() }
+}
+
+fn create(table: NewTable) -> Ddl {
+    Ddl::CreateTable { table: Box::new(table), if_not_exists: false }
+}
+
+fn create_database(name: &str) -> Ddl {
+    Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: false, ttl: None }
+}
+
+fn drop_table(name: &str) -> Ddl {
+    Ddl::DropTable { database: "public".to_owned(), name: name.to_owned(), if_exists: false }
+}
+
+fn alter(name: &str, change: TableChange) -> Ddl {
+    Ddl::AlterTable { database: "public".to_owned(), name: name.to_owned(), change }
+}
+
+fn add(columns: Vec<Column>) -> TableChange {
+    TableChange::AddColumns { columns, if_not_exists: false }
+}
+
+/// A catalog without disk, log or nodes; every step checks the invariants.
+struct World {
+    state: State,
+    catalog: Catalog,
+    commands: Vec<Command>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut state = State::empty();
+        state.apply(&State::first_edits());
+        let catalog = publish::catalog(&state).unwrap();
+        Self { state, catalog, commands: Vec::new() }
+    }
+
+    /// Decides a command and makes its edits.
+    fn command(&mut self, command: &Command) -> Result<Reply, Error> {
+        let version = self.state.version();
+        let decided = Command::decode(command.encode()).and_then(|read| decide(&self.state, &read));
+        self.commands.push(command.clone());
+        let outcome = decided?;
+        publish::take_out(&mut self.catalog, &self.state, &outcome.edits);
+        self.state.apply(&outcome.edits);
+        publish::put_in(&mut self.catalog, &self.state, &outcome.edits).unwrap();
+        self.state.check().unwrap();
+        let changed = matches!(outcome.reply, Reply::Changed { .. });
+        assert_eq!(changed, !outcome.edits.is_empty());
+        assert_eq!(self.state.version(), version + u64::from(changed));
+        assert_same(&self.catalog, &publish::catalog(&self.state).unwrap());
+        Ok(outcome.reply)
+    }
+
+    fn change(&mut self, ddl: Ddl) -> Result<Reply, Error> {
+        let partitions = match &ddl {
+            Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
+            _ => 0,
+        };
+        self.command(&Command::Change { ddl, nodes: vec![NodeId(1); partitions] })
+    }
+
+    /// Finishes all that is pending, as if the nodes had done it.
+    fn settle(&mut self) {
+        loop {
+            let Some(job) = self.state.pending().next().map(|table| (table.id, table.step)) else {
+                return;
+            };
+            self.command(&Command::Finish { table: job.0, step: job.1 }).unwrap();
+        }
+    }
+
+    /// A change, carried out.
+    fn done(&mut self, ddl: Ddl) -> Result<bool, Error> {
+        let reply = self.change(ddl)?;
+        self.settle();
+        Ok(matches!(reply, Reply::Changed { .. }))
+    }
+
+    fn table(&self, name: &str) -> Arc<TableRecord> {
+        let database = self.state.database_named("public").unwrap();
+        Arc::clone(self.state.table_named(database.id, name).unwrap())
+    }
+
+    fn job(&self, name: &str) -> (TableId, Step) {
+        let table = self.table(name);
+        (table.id, table.step)
+    }
+
+    fn phase(&self, name: &str) -> Phase {
+        self.table(name).phase.clone()
+    }
+
+    fn visible(&self, name: &str) -> bool {
+        self.catalog.table("public", name).is_some()
+    }
+}
+
+fn assert_same(a: &Catalog, b: &Catalog) {
+    assert_eq!(a.version, b.version);
+    assert_eq!(a.databases, b.databases);
+    let names = |catalog: &Catalog| -> BTreeSet<(String, String, TableId)> {
+        let tables = catalog.tables.values().flat_map(|tables| tables.values());
+        tables.map(|table| (table.database.clone(), table.name.clone(), table.id)).collect()
+    };
+    assert_eq!(names(a), names(b));
+    for table in a.tables.values().flat_map(|tables| tables.values()) {
+        let other = b.table(&table.database, &table.name).unwrap();
+        assert_eq!(table.schema, other.schema);
+        assert_eq!(table.placement, other.placement);
+        assert_eq!(table.partitions, other.partitions);
+    }
+}
+
+fn invalid(result: Result<impl std::fmt::Debug, Error>) -> String {
+    match result {
+        Err(Error::InvalidInput(message)) => message,
+        other => panic!("expected invalid input, got {other:?}"),
+    }
+}

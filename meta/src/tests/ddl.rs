@@ -1,0 +1,540 @@
+//! Every transition and every refusal, without disk, log or nodes.
+
+use std::time::Duration;
+
+use partita_proto::id::{Epoch, PartitionId, ReplicaId};
+use partita_proto::range::TypedRange;
+use partita_proto::rule::{Comparison, Rule};
+
+use super::*;
+use crate::catalog::Work;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn world_with(name: &str) -> World {
+    let mut world = World::new();
+    assert!(world.done(create(new_table(name))).unwrap());
+    world
+}
+
+fn not_found(kind: &'static str, name: &str) -> Error {
+    Error::NotFound { kind, name: name.to_owned() }
+}
+
+fn already(kind: &'static str, name: &str) -> Error {
+    Error::AlreadyExists { kind, name: name.to_owned() }
+}
+
+#[test]
+fn a_new_catalog_has_the_public_database() {
+    let world = World::new();
+    let names: Vec<_> = world.catalog.databases.keys().collect();
+    assert_eq!(names, ["public"]);
+    assert_eq!(world.catalog.version, 1);
+}
+
+#[test]
+fn a_table_is_seen_when_its_nodes_have_it() {
+    let mut world = World::new();
+    let reply = world.change(create(new_table("t"))).unwrap();
+    let (table, step) = world.job("t");
+    assert_eq!(reply, Reply::Changed { steps: vec![(table, step)] });
+    assert_eq!(world.phase("t"), Phase::Creating);
+    assert!(!world.visible("t"));
+    world.settle();
+    assert_eq!(world.phase("t"), Phase::Ready);
+    let table = world.catalog.table("public", "t").unwrap();
+    let routes = table.partitions.routes();
+    assert_eq!(routes.len(), 3);
+    let ids: Vec<_> = routes.iter().map(|route| route.partition).collect();
+    assert_eq!(ids, [PartitionId(1), PartitionId(2), PartitionId(3)]);
+    let replicas: Vec<_> = routes.iter().flat_map(|route| route.replicas.keys().copied()).collect();
+    assert_eq!(replicas, [ReplicaId(2), ReplicaId(3), ReplicaId(4)]);
+    assert!(routes.iter().all(|route| route.epoch == Epoch(1)));
+    assert!(routes.iter().all(|route| route.leader == Some(NodeId(1))));
+}
+
+#[test]
+fn a_table_is_created_once() {
+    let mut world = world_with("t");
+    assert_eq!(world.change(create(new_table("t"))), Err(already("table", "t")));
+    let again = Ddl::CreateTable { table: Box::new(new_table("t")), if_not_exists: true };
+    assert_eq!(world.change(again), Ok(Reply::Unchanged));
+    world.done(create_database("other")).unwrap();
+    let elsewhere = NewTable { database: "other".to_owned(), ..new_table("t") };
+    assert_eq!(world.done(create(elsewhere.clone())), Ok(true));
+    assert_eq!(world.change(create(elsewhere)), Err(already("table", "other.t")));
+    let nowhere = NewTable { database: "nowhere".to_owned(), ..new_table("t") };
+    assert_eq!(world.change(create(nowhere)), Err(not_found("database", "nowhere")));
+}
+
+#[test]
+fn a_table_being_created_is_busy() {
+    let mut world = World::new();
+    world.change(create(new_table("t"))).unwrap();
+    let (table, step) = world.job("t");
+    let busy = Ok(Reply::Busy { table, step });
+    let again = Ddl::CreateTable { table: Box::new(new_table("t")), if_not_exists: true };
+    assert_eq!(world.change(again), busy);
+    assert_eq!(world.change(create(new_table("t"))), busy);
+    assert_eq!(world.change(drop_table("t")), busy);
+    assert_eq!(world.change(alter("t", add(vec![field("x")]))), busy);
+    world.settle();
+    assert_eq!(world.change(create(new_table("t"))), Err(already("table", "t")));
+}
+
+#[test]
+fn a_table_that_cannot_be_created_goes_and_its_name_is_free() {
+    let mut world = World::new();
+    world.change(create(new_table("t"))).unwrap();
+    let (table, step) = world.job("t");
+    world.command(&Command::Abort { table, step }).unwrap();
+    assert_eq!(world.state.table(table).unwrap().phase, Phase::Dropping);
+    // A late answer to the creation does not bring it back.
+    assert_eq!(world.command(&Command::Finish { table, step }), Ok(Reply::Unchanged));
+    assert_eq!(world.done(create(new_table("t"))), Ok(true));
+    assert_ne!(world.table("t").id, table);
+    assert!(world.state.table(table).is_none());
+    // Nor is a table that became ready given up.
+    let (table, step) = world.job("t");
+    assert_eq!(world.command(&Command::Abort { table, step }), Ok(Reply::Unchanged));
+}
+
+#[test]
+fn a_dropped_table_goes_at_once_and_its_ids_never_come_back() {
+    let mut world = world_with("t");
+    let old = world.table("t");
+    world.change(drop_table("t")).unwrap();
+    assert!(!world.visible("t"));
+    world.change(create(new_table("t"))).unwrap();
+    let new = world.table("t");
+    assert!(new.id > old.id);
+    assert!(new.partitions.iter().all(|id| !old.partitions.contains(id)));
+    world.settle();
+    assert!(world.visible("t"));
+    assert!(world.state.table(old.id).is_none());
+    assert_eq!(world.state.partitions().count(), 3);
+    world.done(drop_table("t")).unwrap();
+    assert_eq!(world.change(drop_table("t")), Err(not_found("table", "t")));
+    let if_exists =
+        Ddl::DropTable { database: "public".to_owned(), name: "t".to_owned(), if_exists: true };
+    assert_eq!(world.change(if_exists), Ok(Reply::Unchanged));
+}
+
+#[test]
+fn a_table_in_the_middle_of_an_alter_can_be_dropped() {
+    let mut world = world_with("t");
+    world.change(alter("t", add(vec![field("x")]))).unwrap();
+    let (table, step) = world.job("t");
+    assert_eq!(world.change(alter("t", add(vec![field("y")]))), Ok(Reply::Busy { table, step }));
+    world.change(drop_table("t")).unwrap();
+    assert_eq!(world.command(&Command::Finish { table, step }), Ok(Reply::Unchanged));
+    assert!(!world.visible("t"));
+    world.settle();
+    assert!(world.state.table(table).is_none());
+}
+
+#[test]
+fn databases_come_and_go_with_their_tables() {
+    let mut world = World::new();
+    assert_eq!(world.done(create_database("d")), Ok(true));
+    assert_eq!(world.change(create_database("d")), Err(already("database", "d")));
+    let again = Ddl::CreateDatabase { name: "d".to_owned(), if_not_exists: true, ttl: None };
+    assert_eq!(world.change(again), Ok(Reply::Unchanged));
+    let table = NewTable { database: "d".to_owned(), ..new_table("t") };
+    world.done(create(table.clone())).unwrap();
+    // One that is still being created goes too.
+    world.change(create(NewTable { name: "u".to_owned(), ..table.clone() })).unwrap();
+    let drop = Ddl::DropDatabase { name: "d".to_owned(), if_exists: false };
+    let Ok(Reply::Changed { steps }) = world.change(drop.clone()) else { panic!() };
+    assert_eq!(steps.len(), 2);
+    assert!(world.catalog.table("d", "t").is_none());
+    assert_eq!(world.change(drop), Err(not_found("database", "d")));
+    let if_exists = Ddl::DropDatabase { name: "d".to_owned(), if_exists: true };
+    assert_eq!(world.change(if_exists), Ok(Reply::Unchanged));
+    // The name is free before the nodes have removed the old tables.
+    world.change(create_database("d")).unwrap();
+    world.change(create(table)).unwrap();
+    world.settle();
+    assert!(world.catalog.table("d", "t").is_some());
+    assert_eq!(world.state.table_count(), 1);
+}
+
+#[test]
+fn some_database_names_are_taken() {
+    let mut world = World::new();
+    for name in ["information_schema", "PG_Catalog", "sys"] {
+        assert!(invalid(world.change(create_database(name))).contains("reserved"));
+    }
+    let public = Ddl::DropDatabase { name: "public".to_owned(), if_exists: true };
+    assert!(invalid(world.change(public)).contains("cannot be dropped"));
+    assert!(invalid(world.change(create_database(""))).contains("empty"));
+    assert!(invalid(world.change(create_database(&"x".repeat(200)))).contains("limit"));
+}
+
+#[test]
+fn names_and_schemas_of_tables_are_checked() {
+    let mut world = World::new();
+    let named = |name: &str| create(new_table(name));
+    assert!(invalid(world.change(named(""))).contains("empty"));
+    assert!(invalid(world.change(named("a\nb"))).contains("control"));
+    let mut twice = new_table("t");
+    twice.schema.columns[2].name = "userid".to_owned();
+    assert!(invalid(world.change(create(twice))).contains("more than once"));
+    let mut ids = new_table("t");
+    ids.schema.columns[2].id = ColumnId(1);
+    assert!(invalid(world.change(create(ids))).contains("given twice"));
+    let mut next = new_table("t");
+    next.schema.next_column = ColumnId(3);
+    assert!(invalid(world.change(create(next))).contains("next id 3"));
+    let mut zero = new_table("t");
+    zero.schema.options.ttl = Some(Duration::ZERO);
+    assert!(invalid(world.change(create(zero))).contains("'ttl'"));
+}
+
+#[test]
+fn cuts_ascend_and_fit_the_key() {
+    let mut world = World::new();
+    let mut cuts = |cuts: Vec<Bound>| world.change(create(NewTable { cuts, ..new_table("t") }));
+    let descending = vec![cut(&[Value::Int(2)]), cut(&[Value::Int(1)])];
+    assert!(invalid(cuts(descending)).contains("ascend"));
+    let twice = vec![cut(&[Value::Int(2)]), cut(&[Value::Int(2)])];
+    assert!(invalid(cuts(twice)).contains("ascend"));
+    assert!(invalid(cuts(vec![Bound::default()])).contains("ascend"));
+    let long = vec![cut(&[Value::Int(2), Value::Timestamp(1), Value::Int(3)])];
+    assert!(invalid(cuts(long)).contains("columns"));
+    assert!(cuts(vec![cut(&[Value::String("x".to_owned())])]).is_err());
+    assert!(invalid(cuts(vec![Bound::placed(1)])).contains("placement"));
+    let many = (0..4096).map(|i| cut(&[Value::Int(i)])).collect();
+    assert!(invalid(cuts(many)).contains("4097 partitions exceed the limit of 4096"));
+    let most = (0..4095).map(|i| cut(&[Value::Int(i)])).collect();
+    assert!(cuts(most).is_ok());
+}
+
+#[test]
+fn cuts_are_kept_in_the_types_of_the_key() {
+    let mut world = World::new();
+    let cuts = vec![cut(&[Value::Int(7), Value::Int(5)])];
+    world.done(create(NewTable { cuts, ..new_table("t") })).unwrap();
+    let table = world.catalog.table("public", "t").unwrap();
+    let range = &table.partitions.routes()[0].range;
+    assert!(matches!(range.end.key.as_slice(), [Value::Int(7), Value::Timestamp(5)]));
+}
+
+#[test]
+fn a_table_that_merges_rows_is_placed_by_its_key() {
+    let mut world = World::new();
+    let value = ColumnId(3);
+    let hashed = |columns: Vec<ColumnId>, append_mode| {
+        let mut table = new_table("t");
+        table.placement = Placement::Hash { columns };
+        table.cuts = vec![Bound::placed(1 << 15)];
+        table.schema.options.append_mode = append_mode;
+        create(table)
+    };
+    let message = invalid(world.change(hashed(vec![value], false)));
+    assert!(message.contains("\"value\" must be part of the PRIMARY KEY"), "{message}");
+    assert!(invalid(world.change(hashed(vec![], false))).contains("at least one"));
+    assert!(invalid(world.change(hashed(vec![ColumnId(9)], false))).contains("does not exist"));
+    let twice = vec![ColumnId(1), ColumnId(1)];
+    assert!(invalid(world.change(hashed(twice, false))).contains("more than once"));
+    assert_eq!(world.done(hashed(vec![value], true)), Ok(true));
+    world.done(drop_table("t")).unwrap();
+    assert_eq!(world.done(hashed(vec![ColumnId(1)], false)), Ok(true));
+}
+
+fn compare(column: u32, comparison: Comparison, value: i64) -> Rule {
+    Rule::Compare { column: ColumnId(column), comparison, value: Value::Int(value) }
+}
+
+#[test]
+fn rules_cover_every_row_once_and_name_their_columns() {
+    let mut world = World::new();
+    let ruled = |rules: Vec<Rule>, cuts: Vec<Bound>| {
+        let mut table = new_table("t");
+        table.placement = Placement::Rules { columns: vec![ColumnId(1)], rules };
+        create(NewTable { cuts, ..table })
+    };
+    let low = compare(1, Comparison::Less, 10);
+    let high = compare(1, Comparison::GreaterOrEqual, 10);
+    let gap = ruled(vec![low.clone(), compare(1, Comparison::Greater, 10)], vec![]);
+    assert!(invalid(world.change(gap)).contains("not covered"));
+    let stranger = ruled(vec![low.clone(), compare(3, Comparison::GreaterOrEqual, 10)], vec![]);
+    assert!(invalid(world.change(stranger)).contains("\"value\""));
+    assert!(invalid(world.change(ruled(vec![], vec![]))).contains("at least one expression"));
+    let rules = vec![low, high];
+    let too_far = ruled(rules.clone(), vec![Bound::placed(2)]);
+    assert!(invalid(world.change(too_far)).contains("placement"));
+    let bare = ruled(rules.clone(), vec![cut(&[Value::Int(5)])]);
+    assert!(invalid(world.change(bare)).contains("placement"));
+    assert_eq!(world.done(ruled(rules, vec![Bound::placed(1)])), Ok(true));
+}
+
+#[test]
+fn columns_are_added_with_new_ids_and_the_table_shows_them_afterwards() {
+    let mut world = world_with("t");
+    world.change(alter("t", add(vec![field("x"), field("y")]))).unwrap();
+    assert!(world.visible("t"));
+    assert!(world.catalog.table("public", "t").unwrap().schema.column("x").is_none());
+    world.settle();
+    let schema = &world.catalog.table("public", "t").unwrap().schema;
+    assert_eq!(schema.version, SchemaVersion(2));
+    assert_eq!(schema.column("x").unwrap().id, ColumnId(4));
+    assert_eq!(schema.column("y").unwrap().id, ColumnId(5));
+    assert_eq!(schema.next_column, ColumnId(6));
+}
+
+#[test]
+fn columns_that_older_rows_cannot_have_are_refused() {
+    let mut world = world_with("t");
+    let mut adding = |column: Column| world.change(alter("t", add(vec![column])));
+    let required = Column { nullable: false, ..field("x") };
+    assert!(invalid(adding(required.clone())).contains("nullable or have a default"));
+    let time = ColumnType::Timestamp(Unit::Second, false);
+    assert!(invalid(adding(column("x", time, Semantic::TimeIndex))).contains("TIME INDEX"));
+    assert!(invalid(adding(Column { nullable: false, ..tag("x") })).contains("NULL in the key"));
+    assert!(invalid(adding(field("__seq"))).contains("underscores"));
+    let generated = Column { generated: Some("value * 2".to_owned()), ..field("x") };
+    assert!(matches!(adding(generated), Err(Error::Unsupported(_))));
+    assert_eq!(adding(field("value")), Err(already("column", "value")));
+    assert!(adding(Column { default: Some("1".to_owned()), ..required }).is_ok());
+}
+
+#[test]
+fn columns_that_exist_are_left_out_if_they_are_the_same() {
+    let mut world = world_with("t");
+    let add = |columns| alter("t", TableChange::AddColumns { columns, if_not_exists: true });
+    assert_eq!(world.change(add(vec![field("value")])), Ok(Reply::Unchanged));
+    assert_eq!(world.done(add(vec![field("value"), field("x"), field("x")])), Ok(true));
+    let schema = &world.table("t").schema;
+    assert_eq!(schema.columns.len(), 4);
+    let other = column("value", ColumnType::Int64, Semantic::Field);
+    let message = invalid(world.change(add(vec![other])));
+    assert_eq!(
+        message,
+        "invalid column type for column 'value', expected DOUBLE field, got BIGINT field"
+    );
+    let message = invalid(world.change(add(vec![tag("value")])));
+    assert!(message.ends_with("expected DOUBLE field, got STRING tag"), "{message}");
+}
+
+#[test]
+fn a_new_tag_comes_before_the_time_and_ranges_stay_what_they_were() {
+    let mut world = world_with("t");
+    world.done(alter("t", add(vec![tag("host")]))).unwrap();
+    let table = world.table("t");
+    let names: Vec<_> = table.schema.key_columns().map(|column| column.name.clone()).collect();
+    assert_eq!(names, ["userid", "host", "ts"]);
+    let ranges: Vec<_> =
+        world.state.partitions_of(&table).map(|partition| partition.range.clone()).collect();
+    let first = cut(&[Value::Int(100)]);
+    let second = cut(&[Value::Int(200), Value::Null, Value::Timestamp(5)]);
+    assert_eq!(ranges[0], TypedRange { start: Bound::default(), end: first.clone() });
+    assert_eq!(ranges[1], TypedRange { start: first, end: second.clone() });
+    assert_eq!(ranges[2], TypedRange { start: second, end: Bound::default() });
+}
+
+#[test]
+fn a_new_tag_comes_last_when_the_time_is_not() {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    table.schema.key.reverse();
+    table.cuts = vec![cut(&[Value::Timestamp(5), Value::Int(1)])];
+    world.done(create(table)).unwrap();
+    world.done(alter("t", add(vec![tag("host"), tag("rack")]))).unwrap();
+    let table = world.table("t");
+    let names: Vec<_> = table.schema.key_columns().map(|column| column.name.clone()).collect();
+    assert_eq!(names, ["ts", "userid", "host", "rack"]);
+}
+
+#[test]
+fn a_dropped_columns_storage_is_never_given_to_another() {
+    let mut world = world_with("t");
+    let storage = |world: &World, name: &str| {
+        world.table("t").schema.column(name).unwrap().storage_name.clone()
+    };
+    world.done(alter("t", TableChange::DropColumn("value".to_owned()))).unwrap();
+    world.done(alter("t", add(vec![field("value")]))).unwrap();
+    assert_eq!(storage(&world, "value"), "value#4");
+    // A renamed column keeps its storage, so its old name is taken too.
+    world.done(alter("t", add(vec![field("a")]))).unwrap();
+    let rename = TableChange::RenameColumn { from: "a".to_owned(), to: "b".to_owned() };
+    world.done(alter("t", rename)).unwrap();
+    assert_eq!(storage(&world, "b"), "a");
+    world.done(alter("t", add(vec![field("value#7")]))).unwrap();
+    world.done(alter("t", add(vec![field("a")]))).unwrap();
+    assert_eq!(storage(&world, "a"), "a#7");
+    // Somebody who calls a column like a suffixed one gets it suffixed again.
+    world.done(alter("t", TableChange::DropColumn("value".to_owned()))).unwrap();
+    world.done(alter("t", add(vec![field("value#4")]))).unwrap();
+    assert_eq!(storage(&world, "value#4"), "value#4#8");
+}
+
+#[test]
+fn only_fields_that_nothing_depends_on_are_dropped() {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    table.schema.options.append_mode = true;
+    table.schema.columns.push(Column {
+        id: ColumnId(4),
+        generated: Some("Value * 2".to_owned()),
+        ..field("double")
+    });
+    table.schema.columns.push(Column { id: ColumnId(5), ..field("area") });
+    table.schema.next_column = ColumnId(6);
+    table.placement = Placement::Hash { columns: vec![ColumnId(5)] };
+    table.cuts = vec![];
+    world.done(create(table)).unwrap();
+    let mut drop = |name: &str| world.done(alter("t", TableChange::DropColumn(name.to_owned())));
+    assert!(invalid(drop("userid")).contains("part of the key"));
+    assert!(invalid(drop("ts")).contains("part of the key"));
+    assert!(invalid(drop("area")).contains("which partition"));
+    assert!(invalid(drop("value")).contains("\"double\" is generated from it"));
+    assert_eq!(drop("nothing"), Err(not_found("column", "nothing")));
+    assert_eq!(drop("double"), Ok(true));
+    assert_eq!(drop("value"), Ok(true));
+}
+
+#[test]
+fn columns_are_renamed_unless_an_expression_names_them() {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    table.schema.columns.push(Column {
+        id: ColumnId(4),
+        generated: Some("\"value\" * 2".to_owned()),
+        ..field("double")
+    });
+    table.schema.next_column = ColumnId(5);
+    world.done(create(table)).unwrap();
+    let mut rename = |from: &str, to: &str| {
+        let change = TableChange::RenameColumn { from: from.to_owned(), to: to.to_owned() };
+        world.done(alter("t", change))
+    };
+    assert!(invalid(rename("value", "v")).contains("generated from it"));
+    assert_eq!(rename("userid", "ts"), Err(already("column", "ts")));
+    assert_eq!(rename("nobody", "x"), Err(not_found("column", "nobody")));
+    assert!(invalid(rename("userid", "")).contains("empty"));
+    assert!(invalid(rename("userid", "__x")).contains("underscores"));
+    assert_eq!(rename("userid", "userid"), Ok(false));
+    assert_eq!(rename("userid", "user"), Ok(true));
+    assert_eq!(world.table("t").schema.column("user").unwrap().storage_name, "userid");
+}
+
+#[test]
+fn defaults_are_set_and_dropped() {
+    let mut world = world_with("t");
+    let mut set = |column: &str, default: Option<&str>| {
+        let (column, default) = (column.to_owned(), default.map(str::to_owned));
+        world.done(alter("t", TableChange::SetDefault { column, default }))
+    };
+    assert_eq!(set("value", Some("1.5")), Ok(true));
+    assert_eq!(set("value", Some("1.5")), Ok(false));
+    assert_eq!(set("value", None), Ok(true));
+    assert_eq!(set("nobody", None), Err(not_found("column", "nobody")));
+}
+
+#[test]
+fn append_mode_goes_one_way_and_excludes_merging() {
+    let mut world = world_with("t");
+    let mut set = |append_mode, merge_mode| {
+        let options = TableOptions { append_mode, merge_mode, ..TableOptions::default() };
+        world.done(alter("t", TableChange::SetOptions(options)))
+    };
+    assert_eq!(set(false, MergeMode::LastNonNull), Ok(true));
+    assert_eq!(set(false, MergeMode::LastNonNull), Ok(false));
+    assert!(invalid(set(true, MergeMode::LastNonNull)).contains("'merge_mode'"));
+    assert_eq!(set(true, MergeMode::LastRow), Ok(true));
+    assert!(invalid(set(false, MergeMode::LastRow)).contains("'append_mode'"));
+    let mut both = new_table("u");
+    both.schema.options.append_mode = true;
+    both.schema.options.merge_mode = MergeMode::LastNonNull;
+    assert!(invalid(world.change(create(both))).contains("'merge_mode'"));
+}
+
+#[test]
+fn tables_are_renamed_without_telling_nodes() {
+    let mut world = world_with("t");
+    world.done(create(new_table("u"))).unwrap();
+    let rename = |from: &str, to: &str| alter(from, TableChange::Rename(to.to_owned()));
+    assert_eq!(world.change(rename("t", "u")), Err(already("table", "u")));
+    assert_eq!(world.change(rename("x", "y")), Err(not_found("table", "x")));
+    assert!(invalid(world.change(rename("t", ""))).contains("empty"));
+    let id = world.table("t").id;
+    assert_eq!(world.change(rename("t", "v")), Ok(Reply::Changed { steps: vec![] }));
+    assert_eq!(world.catalog.table("public", "v").unwrap().id, id);
+    assert!(!world.visible("t"));
+    assert_eq!(world.done(create(new_table("t"))), Ok(true));
+}
+
+#[test]
+fn a_truncate_changes_nothing_that_is_seen() {
+    let mut world = world_with("t");
+    let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "t".to_owned() };
+    let before = Arc::clone(&world.table("t").schema);
+    world.change(truncate.clone()).unwrap();
+    assert_eq!(world.phase("t"), Phase::Altering(Work::Truncate));
+    assert!(world.visible("t"));
+    let (table, step) = world.job("t");
+    assert_eq!(world.change(truncate), Ok(Reply::Busy { table, step }));
+    world.settle();
+    assert_eq!(world.table("t").schema, before);
+}
+
+fn database_ttl(ttl: Option<Duration>) -> Ddl {
+    Ddl::AlterDatabase { name: "public".to_owned(), ttl }
+}
+
+#[test]
+fn a_databases_ttl_reaches_the_tables_that_have_none() {
+    let mut world = world_with("inherits");
+    let mut own = new_table("own");
+    own.schema.options.ttl = Some(7 * DAY);
+    world.done(create(own)).unwrap();
+    let mut timeless = new_table("timeless");
+    timeless.schema = schema(vec![tag("k"), field("v")]);
+    timeless.cuts = vec![];
+    world.done(create(timeless)).unwrap();
+    let Ok(Reply::Changed { steps }) = world.change(database_ttl(Some(DAY))) else { panic!() };
+    assert_eq!(steps, [world.job("inherits")]);
+    world.settle();
+    let table = world.table("inherits");
+    assert_eq!(table.told_ttl, Some(DAY));
+    assert_eq!(table.schema.version, SchemaVersion(2));
+    assert_eq!(table.schema.options.ttl, None);
+    assert_eq!(world.table("own").told_ttl, Some(7 * DAY));
+    assert_eq!(world.table("timeless").told_ttl, None);
+    assert_eq!(world.change(database_ttl(Some(DAY))), Ok(Reply::Unchanged));
+    assert!(invalid(world.change(database_ttl(Some(Duration::ZERO)))).contains("'ttl'"));
+    let nowhere = Ddl::AlterDatabase { name: "nowhere".to_owned(), ttl: None };
+    assert_eq!(world.change(nowhere), Err(not_found("database", "nowhere")));
+}
+
+#[test]
+fn a_table_in_the_middle_of_a_change_learns_of_the_ttl_afterwards() {
+    let mut world = world_with("altered");
+    world.change(create(new_table("new"))).unwrap();
+    world.change(alter("altered", add(vec![field("x")]))).unwrap();
+    let Ok(Reply::Changed { steps }) = world.change(database_ttl(Some(DAY))) else { panic!() };
+    assert!(steps.is_empty());
+    for name in ["altered", "new"] {
+        let (table, step) = world.job(name);
+        world.command(&Command::Finish { table, step }).unwrap();
+        assert!(matches!(world.phase(name), Phase::Altering(Work::Schema(_))));
+        assert!(world.visible(name));
+    }
+    world.settle();
+    assert_eq!(world.table("new").told_ttl, Some(DAY));
+    assert_eq!(world.table("new").schema.version, SchemaVersion(2));
+    assert_eq!(world.table("altered").told_ttl, Some(DAY));
+    assert_eq!(world.table("altered").schema.version, SchemaVersion(3));
+}
+
+#[test]
+fn a_new_table_starts_with_its_databases_ttl() {
+    let mut world = World::new();
+    world.done(database_ttl(Some(DAY))).unwrap();
+    world.done(create(new_table("t"))).unwrap();
+    let table = world.table("t");
+    assert_eq!(table.told_ttl, Some(DAY));
+    assert_eq!(table.schema.version, SchemaVersion(1));
+}

@@ -1,0 +1,199 @@
+//! Nodes that only remember what they were told, and fail on request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::schema::TableSchema;
+use partita_proto::service::{
+    DataNodes, DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest,
+    WriteReply, WriteRequest,
+};
+
+/// What a node was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Open,
+    Drop,
+    Alter,
+    Truncate,
+}
+
+/// A replica on a node.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) spec: PartitionSpec,
+    pub(super) schema: Arc<TableSchema>,
+    pub(super) truncated: Vec<RequestId>,
+}
+
+#[derive(Default)]
+struct Behaviour {
+    /// For orders of a kind: how many more fail, and how.
+    failures: BTreeMap<Kind, (usize, Error)>,
+    delay: Duration,
+}
+
+/// One node.
+#[derive(Default)]
+pub(super) struct FakeNode {
+    pub(super) held: Mutex<BTreeMap<PartitionId, Held>>,
+    pub(super) told: Mutex<Vec<(Kind, PartitionId)>>,
+    behaviour: Mutex<Behaviour>,
+}
+
+impl FakeNode {
+    async fn obey(&self, kind: Kind, partition: PartitionId) -> Result<(), Error> {
+        self.told.lock().push((kind, partition));
+        let delay = self.behaviour.lock().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let mut behaviour = self.behaviour.lock();
+        match behaviour.failures.get_mut(&kind) {
+            Some((left, error)) if *left > 0 => {
+                *left -= 1;
+                Err(error.clone())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The next orders of a kind fail.
+    pub(super) fn fail(&self, kind: Kind, times: usize, error: Error) {
+        self.behaviour.lock().failures.insert(kind, (times, error));
+    }
+
+    fn held(&self, partition: PartitionId, change: impl FnOnce(&mut Held)) -> Result<(), Error> {
+        let mut held = self.held.lock();
+        let name = partition.to_string();
+        let replica =
+            held.get_mut(&partition).ok_or(Error::NotFound { kind: "partition", name })?;
+        change(replica);
+        Ok(())
+    }
+
+    fn count(&self, kind: Kind) -> usize {
+        self.told.lock().iter().filter(|(told, _)| *told == kind).count()
+    }
+}
+
+#[async_trait]
+impl DataService for FakeNode {
+    async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
+        self.obey(Kind::Open, spec.partition).await?;
+        let schema = Arc::clone(&spec.schema);
+        let held = Held { spec, schema, truncated: Vec::new() };
+        self.held.lock().entry(held.spec.partition).or_insert(held);
+        Ok(())
+    }
+
+    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.obey(Kind::Drop, partition).await?;
+        self.held.lock().remove(&partition);
+        Ok(())
+    }
+
+    async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
+        self.obey(Kind::Truncate, partition).await?;
+        self.held(partition, |held| {
+            if !held.truncated.contains(&id) {
+                held.truncated.push(id);
+            }
+        })
+    }
+
+    async fn alter_partition(
+        &self,
+        partition: PartitionId,
+        schema: Arc<TableSchema>,
+    ) -> Result<(), Error> {
+        self.obey(Kind::Alter, partition).await?;
+        self.held(partition, |held| {
+            if schema.version > held.schema.version {
+                held.schema = schema;
+            }
+        })
+    }
+
+    async fn write(&self, _: WriteRequest) -> Result<WriteReply, Error> {
+        Err(Error::Unsupported("writing".to_owned()))
+    }
+
+    async fn scan(&self, _: ScanRequest) -> Result<ScanReply, Error> {
+        Err(Error::Unsupported("scanning".to_owned()))
+    }
+
+    async fn flush_partition(&self, _: PartitionId) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn compact_partition(&self, _: PartitionId) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        Ok(Vec::new())
+    }
+}
+
+/// All nodes.
+pub(super) struct FakeNodes {
+    nodes: BTreeMap<NodeId, Arc<FakeNode>>,
+}
+
+impl FakeNodes {
+    pub(super) fn new(count: u64) -> Arc<Self> {
+        let nodes = (1..=count).map(|id| (NodeId(id), Arc::default())).collect();
+        Arc::new(Self { nodes })
+    }
+
+    pub(super) fn one(&self, node: u64) -> &Arc<FakeNode> {
+        &self.nodes[&NodeId(node)]
+    }
+
+    /// The next orders of a kind fail on all nodes.
+    pub(super) fn fail(&self, kind: Kind, times: usize, error: Error) {
+        for node in self.nodes.values() {
+            node.fail(kind, times, error.clone());
+        }
+    }
+
+    /// No order fails any more.
+    pub(super) fn heal(&self) {
+        for node in self.nodes.values() {
+            node.behaviour.lock().failures.clear();
+        }
+    }
+
+    pub(super) fn delay(&self, delay: Duration) {
+        for node in self.nodes.values() {
+            node.behaviour.lock().delay = delay;
+        }
+    }
+
+    pub(super) fn count(&self, kind: Kind) -> usize {
+        self.nodes.values().map(|node| node.count(kind)).sum()
+    }
+
+    pub(super) fn held(&self) -> BTreeMap<PartitionId, Held> {
+        self.nodes.values().flat_map(|node| node.held.lock().clone()).collect()
+    }
+}
+
+impl DataNodes for FakeNodes {
+    fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
+        match self.nodes.get(&node) {
+            Some(node) => Ok(Arc::clone(node) as Arc<dyn DataService>),
+            None => Err(Error::Unavailable(format!("node {node} is not known"))),
+        }
+    }
+
+    fn all(&self) -> Vec<NodeId> {
+        self.nodes.keys().copied().collect()
+    }
+}

@@ -1,0 +1,279 @@
+//! Restarts: after a stop, after a kill, in the middle of work, over damaged files.
+
+use std::path::Path;
+use std::time::Duration;
+
+use partita_proto::service::MetaService;
+
+use super::changes::{Server, host, hurry, until};
+use super::nodes::{FakeNodes, Kind};
+use super::*;
+use crate::catalog::Work;
+use crate::error::MetaError;
+use crate::node::{Meta, MetaOptions};
+use crate::scheduler::Patience;
+
+fn away() -> Error {
+    Error::Unavailable("away".to_owned())
+}
+
+async fn fill(server: &Server) {
+    let meta = &server.meta;
+    meta.change(create_database("d")).await.unwrap();
+    for name in ["a", "b", "c"] {
+        meta.change(create(new_table(name))).await.unwrap();
+    }
+    meta.change(create(NewTable { database: "d".to_owned(), ..new_table("t") })).await.unwrap();
+    meta.change(alter("a", add(vec![tag("host"), field("x")]))).await.unwrap();
+    meta.change(alter("a", TableChange::DropColumn("value".to_owned()))).await.unwrap();
+    meta.change(alter("b", TableChange::Rename("z".to_owned()))).await.unwrap();
+    meta.change(drop_table("c")).await.unwrap();
+}
+
+async fn open_error(dir: &Path) -> MetaError {
+    let host = host(dir).await;
+    let options = MetaOptions { dir: dir.join("meta") };
+    let opened = Meta::open(options, Arc::clone(&host), FakeNodes::new(1)).await;
+    host.shutdown().await.unwrap();
+    opened.err().unwrap()
+}
+
+#[tokio::test]
+async fn a_stop_keeps_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::start(dir.path(), &nodes).await;
+    fill(&server).await;
+    let (state, catalog) = (server.state(), Arc::clone(&server.meta.catalog().borrow()));
+    server.stop().await;
+    let server = Server::open(dir.path(), &nodes).await;
+    assert_eq!(server.state(), state);
+    assert_same(&server.meta.catalog().borrow(), &catalog);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_kill_keeps_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let mut server = Server::start(dir.path(), &nodes).await;
+    fill(&server).await;
+    for round in 0..5 {
+        let state = server.state();
+        server.kill().await;
+        server = Server::start(dir.path(), &nodes).await;
+        assert_eq!(server.state(), state);
+        let name = format!("t{round}");
+        server.meta.change(create(new_table(&name))).await.unwrap();
+    }
+    server.kill().await;
+}
+
+#[tokio::test]
+async fn what_the_store_lost_comes_back_from_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::start(dir.path(), &nodes).await;
+    fill(&server).await;
+    let state = server.state();
+    server.kill().await;
+    std::fs::remove_dir_all(dir.path().join("meta")).unwrap();
+    let server = Server::open(dir.path(), &nodes).await;
+    assert_eq!(server.state(), state);
+    server.kill().await;
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_made_anew_from_a_whole_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::start(dir.path(), &nodes).await;
+    fill(&server).await;
+    let state = server.state();
+    server.kill().await;
+    damage(dir.path());
+    let server = Server::open(dir.path(), &nodes).await;
+    assert_eq!(server.state(), state);
+    assert!(dir.path().join("meta/state.damaged-1").exists());
+    server.kill().await;
+}
+
+/// Changes a record behind the store's back.
+fn damage(dir: &Path) {
+    let db = sled::open(dir.join("meta/state")).unwrap();
+    let (key, value) = db.scan_prefix(b"t").next().unwrap().unwrap();
+    let mut value = value.to_vec();
+    *value.last_mut().unwrap() ^= 1;
+    db.insert(key, value).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_an_error_when_the_log_begins_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &FakeNodes::new(1)).await;
+    fill(&server).await;
+    // Stopping syncs the store and gives up the log.
+    server.stop().await;
+    damage(dir.path());
+    let error = open_error(dir.path()).await;
+    let MetaError::Corrupted(message) = &error else { panic!("{error:?}") };
+    assert!(message.contains("state.damaged-1"), "{message}");
+}
+
+#[tokio::test]
+async fn a_catalog_without_its_log_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &FakeNodes::new(1)).await;
+    fill(&server).await;
+    server.stop().await;
+    std::fs::remove_dir_all(dir.path().join("log")).unwrap();
+    let error = open_error(dir.path()).await;
+    assert!(matches!(&error, MetaError::Corrupted(m) if m.contains("log directory")), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_store_of_another_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &FakeNodes::new(1)).await;
+    server.kill().await;
+    let store = crate::sled_store::SledStore::open(&dir.path().join("meta/state")).unwrap();
+    let change =
+        crate::store::Change { key: b"F".to_vec(), value: Some(2_u32.to_be_bytes().to_vec()) };
+    crate::store::StateStore::commit(&store, &[change], None).unwrap();
+    drop(store);
+    let error = open_error(dir.path()).await;
+    assert!(matches!(error, MetaError::Incompatible(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_log_is_given_up_as_the_store_is_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let patience = Patience { undurable_max: 4, ..hurry() };
+    let mut server = Server::open_patient(dir.path(), &nodes, patience).await;
+    server.run();
+    fill(&server).await;
+    let purged = || server.meta.core.group.status().purged;
+    until("the log is purged", || purged().is_some_and(|index| index > 10)).await;
+    let state = server.state();
+    server.kill().await;
+    let server = Server::open(dir.path(), &nodes).await;
+    assert_eq!(server.state(), state);
+    server.kill().await;
+}
+
+#[tokio::test]
+async fn a_creation_goes_on_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let patience = Patience { create: Duration::from_secs(60), ..hurry() };
+    let mut server = Server::open_patient(dir.path(), &nodes, patience).await;
+    server.run();
+    // One of three is made before the kill.
+    nodes.one(1).fail(Kind::Open, usize::MAX, away());
+    let meta = Arc::clone(&server.meta);
+    let change = tokio::spawn(async move { meta.change(create(new_table("t"))).await });
+    until("it was ordered", || nodes.count(Kind::Open) >= 3).await;
+    change.abort();
+    drop(change.await);
+    server.kill().await;
+    nodes.heal();
+    let mut server = Server::open(dir.path(), &nodes).await;
+    assert_eq!(server.phase("t"), Some(Phase::Creating));
+    assert!(!server.sees("t"));
+    assert!(server.meta.partitions_of(NodeId(1)).is_empty());
+    server.run();
+    until("the table is there", || server.sees("t")).await;
+    assert_eq!(nodes.held().len(), 3);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_creation_that_fails_after_a_restart_is_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::open(dir.path(), &nodes).await;
+    // Nobody runs the scheduler.
+    let change = server.meta.change(create(new_table("t")));
+    assert!(tokio::time::timeout(Duration::from_millis(100), change).await.is_err());
+    server.kill().await;
+    nodes.fail(Kind::Open, 1, Error::DiskFull("/data".to_owned()));
+    let server = Server::start(dir.path(), &nodes).await;
+    until("the table is gone", || server.state().table_count() == 0).await;
+    assert!(nodes.held().is_empty());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_alter_and_a_drop_go_on_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::start(dir.path(), &nodes).await;
+    for name in ["altered", "dropped", "truncated"] {
+        server.meta.change(create(new_table(name))).await.unwrap();
+    }
+    for kind in [Kind::Alter, Kind::Drop, Kind::Truncate] {
+        nodes.fail(kind, usize::MAX, away());
+    }
+    let truncate =
+        Ddl::TruncateTable { database: "public".to_owned(), name: "truncated".to_owned() };
+    let ddls = [alter("altered", add(vec![tag("host")])), drop_table("dropped"), truncate];
+    let changes = ddls.map(|ddl| {
+        let meta = Arc::clone(&server.meta);
+        tokio::spawn(async move { meta.change(ddl).await })
+    });
+    for kind in [Kind::Alter, Kind::Drop, Kind::Truncate] {
+        until("it was ordered", || nodes.count(kind) > 0).await;
+    }
+    for change in changes {
+        change.abort();
+        drop(change.await);
+    }
+    server.kill().await;
+    let mut server = Server::open(dir.path(), &nodes).await;
+    assert!(matches!(server.phase("altered"), Some(Phase::Altering(Work::Schema(_)))));
+    assert_eq!(server.phase("truncated"), Some(Phase::Altering(Work::Truncate)));
+    assert!(server.sees("altered") && server.sees("truncated") && !server.sees("dropped"));
+    assert_eq!(server.meta.partitions_of(NodeId(1)).len(), 6);
+    nodes.heal();
+    server.run();
+    until("all is done", || server.state().pending().next().is_none()).await;
+    let held = nodes.held();
+    assert_eq!(held.len(), 6);
+    let altered: Vec<_> =
+        held.values().filter(|held| held.schema.column("host").is_some()).collect();
+    assert_eq!(altered.len(), 3);
+    // Ordered before and after the restart under one identity, so done once.
+    assert_eq!(held.values().filter(|held| held.truncated.len() == 1).count(), 3);
+    assert_eq!(server.phase("dropped"), None);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn everything_that_was_answered_is_there_after_kills_at_any_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let mut answered = 0_usize;
+    for round in 0_u64..8 {
+        let server = Server::start(dir.path(), &nodes).await;
+        for number in 0..answered {
+            assert!(server.sees(&format!("t{number}")), "round {round}, table {number}");
+        }
+        let meta = Arc::clone(&server.meta);
+        let next = answered;
+        let (tell, told) = tokio::sync::watch::channel(next);
+        let writer = tokio::spawn(async move {
+            for number in next.. {
+                let table = Box::new(new_table(&format!("t{number}")));
+                meta.change(Ddl::CreateTable { table, if_not_exists: true }).await.unwrap();
+                tell.send_replace(number + 1);
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(7 + round * 13)).await;
+        writer.abort();
+        drop(writer.await);
+        answered = *told.borrow();
+        server.kill().await;
+    }
+    assert!(answered > 0);
+}
