@@ -18,7 +18,7 @@ use arrow::datatypes::{
 };
 
 use crate::error::Error;
-use crate::neighbour::narrow;
+use crate::neighbour::{narrow, widen};
 use crate::schema::{ColumnType, Unit};
 use crate::value::Value;
 
@@ -64,7 +64,7 @@ impl Value {
             ColumnType::UInt32 => Self::UInt(array.as_primitive::<UInt32Type>().value(row).into()),
             ColumnType::UInt64 => Self::UInt(array.as_primitive::<UInt64Type>().value(row)),
             ColumnType::Float32 => {
-                Self::Float(array.as_primitive::<Float32Type>().value(row).into())
+                Self::Float(widen(array.as_primitive::<Float32Type>().value(row)))
             }
             ColumnType::Float64 => Self::Float(array.as_primitive::<Float64Type>().value(row)),
             ColumnType::Decimal(..) => {
@@ -176,4 +176,56 @@ where
         item.map(Some).ok_or_else(|| Error::Internal(format!("{value} was not coerced")))
     });
     Ok(Arc::new(items.collect::<Result<PrimitiveArray<T>, Error>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{
+        Date64Array, FixedSizeBinaryArray, LargeStringArray, NullArray, StringDictionaryBuilder,
+    };
+    use arrow::datatypes::Int8Type as Keys;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary::{column_type, nullable};
+
+    proptest! {
+        #[test]
+        fn values_go_into_an_array_and_come_out_again(
+            (column_type, values) in column_type().prop_flat_map(|column_type| {
+                (Just(column_type), prop::collection::vec(nullable(column_type), 0..10))
+            }),
+        ) {
+            let array = array_of(column_type, &values).unwrap();
+            prop_assert_eq!(array.data_type(), &column_type.arrow());
+            let found: Result<Vec<Value>, Error> =
+                (0..array.len()).map(|row| Value::from_array(array.as_ref(), row)).collect();
+            prop_assert_eq!(found.unwrap(), values.clone());
+            prop_assert!(Value::from_array(array.as_ref(), values.len()).is_err());
+        }
+    }
+
+    #[test]
+    fn values_come_out_of_other_arrow_types() {
+        let text = LargeStringArray::from(vec![None, Some("x")]);
+        assert_eq!(Value::from_array(&text, 0).unwrap(), Value::Null);
+        assert_eq!(Value::from_array(&text, 1).unwrap(), Value::String("x".to_owned()));
+        let mut builder = StringDictionaryBuilder::<Keys>::new();
+        builder.extend([Some("x"), None]);
+        let coded = builder.finish();
+        assert_eq!(Value::from_array(&coded, 0).unwrap(), Value::String("x".to_owned()));
+        assert_eq!(Value::from_array(&coded, 1).unwrap(), Value::Null);
+        let bytes = FixedSizeBinaryArray::try_from_iter([[1_u8, 2]].iter()).unwrap();
+        assert_eq!(Value::from_array(&bytes, 0).unwrap(), Value::Binary(vec![1, 2]));
+        let date = Date64Array::from(vec![-86_400_000]);
+        assert_eq!(Value::from_array(&date, 0).unwrap(), Value::Date(-1));
+        assert_eq!(Value::from_array(&NullArray::new(1), 0).unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn values_of_another_type_are_refused_by_name() {
+        let error = array_of(ColumnType::Int8, &[Value::Int(128)]).unwrap_err();
+        assert_eq!(error, Error::InvalidInput("128 is out of range for TINYINT".to_owned()));
+        assert!(array_of(ColumnType::Bool, &[Value::Int(1)]).is_err());
+    }
 }

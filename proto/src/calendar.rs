@@ -92,7 +92,7 @@ pub(crate) fn parse(text: &str) -> Option<Moment> {
     }
     let width = rest.bytes().take_while(u8::is_ascii_digit).count();
     // Without a sign a year has four digits, so that a bare number is not taken for one.
-    if width > YEAR_DIGITS_MAX || width < 4 || (!signed && width != 4) {
+    if !(4..=YEAR_DIGITS_MAX).contains(&width) || (!signed && width != 4) {
         return None;
     }
     let year: i64 = rest[..width].parse().ok()?;

@@ -8,38 +8,30 @@
 //! - all their bounds compare with each other. Values that do not (a string and a number) never
 //!   meet in a domain: an operation that would mix them leaves more values in, never fewer.
 //!
-//! A domain does not know its column's type. Its bounds may be any literals of the column; where it
-//! meets a column or a schema, [`Domain::typed`] first brings them to the type, exactly: `x < 300`
-//! is everything in a TINYINT column, `x > 2.5` is `x >= 3` in an integer one.
+//! A domain does not know its column's type. Its bounds may be literals whose own order is the
+//! column's, such as bare numbers for any numeric or timestamp column; text that stands for a number
+//! or a moment has another order (`'9' > '10'`) and has to be coerced first ([`Value::coerce`]).
+//! Where a domain meets a column or a schema, [`Domain::typed`] brings it to the type, exactly:
+//! `x < 300` is everything in a TINYINT column, `x > 2.5` is `x >= 3` in an integer one.
 //!
 //! Floats: the order is the total one, in which `-0.0 < 0.0` and NaN has a place. SQL's comparisons
 //! take both zeros for one value, and so do [`Domain::compare`] and [`Domain::point`].
 
 mod columns;
+mod interval;
 mod mask;
 #[cfg(test)]
 mod tests;
+mod typed;
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Bound;
 
 pub use self::columns::Domains;
-use crate::error::Error;
-use crate::literal::{Fit, fit};
-use crate::neighbour::{is_stepped, least, predecessor, successor};
+pub use self::interval::Interval;
+use self::interval::{Kind, meets, one_kind, order, order_highs, order_lows};
 use crate::rule::Comparison;
-use crate::schema::ColumnType;
 use crate::value::Value;
-
-/// A range of values that are not NULL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interval {
-    /// Where it begins.
-    pub low: Bound<Value>,
-    /// Where it ends.
-    pub high: Bound<Value>,
-}
 
 /// A set of values of one column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +83,7 @@ impl Domain {
         // The first and the last of what counts as equal to the value.
         let (first, last) = match value {
             Value::Null => return Self::none(),
-            Value::Float(v) if v == 0.0 => (Value::Float(-0.0), Value::Float(0.0)),
+            Value::Float(0.0) => (Value::Float(-0.0), Value::Float(0.0)),
             other => (other.clone(), other),
         };
         let below = |high| Interval { low: Bound::Unbounded, high };
@@ -264,41 +256,6 @@ impl Domain {
         })
     }
 
-    /// The values of a column type that it holds, if they are at most `max`, NULL first. Counts
-    /// through short ranges of integers, dates and other types whose values come in steps.
-    ///
-    /// # Errors
-    /// As [`Domain::typed`].
-    pub fn points_of(
-        &self,
-        column_type: ColumnType,
-        max: usize,
-    ) -> Result<Option<Vec<Value>>, Error> {
-        let typed = self.typed(column_type)?;
-        if !is_stepped(column_type) {
-            return Ok(typed.as_points(max));
-        }
-        Ok(typed.enumerate(max, |interval| {
-            let first = match &interval.low {
-                Bound::Included(low) => low.clone(),
-                Bound::Excluded(low) => successor(low, column_type)?,
-                Bound::Unbounded => least(column_type),
-            };
-            let mut values = vec![first];
-            while values.len() <= max {
-                // What follows the last one; past the end of the interval or of the type, it is all.
-                let next = successor(values.last()?, column_type);
-                match (next, &interval.high) {
-                    (Some(next), Bound::Included(high)) if next <= *high => values.push(next),
-                    (Some(next), Bound::Excluded(high)) if next < *high => values.push(next),
-                    (Some(next), Bound::Unbounded) => values.push(next),
-                    _ => return Some(values),
-                }
-            }
-            None
-        }))
-    }
-
     fn enumerate(
         &self,
         max: usize,
@@ -360,96 +317,12 @@ impl Domain {
                     || overlaps(&Bound::Unbounded, &nan_below))
     }
 
-    /// The same set as values of a column type. For types whose values come in steps, bounds become
-    /// inclusive; what the type has no value for is gone.
-    ///
-    /// # Errors
-    /// [`Error::InvalidInput`] when a bound does not compare with the type.
-    pub fn typed(&self, column_type: ColumnType) -> Result<Self, Error> {
-        let mut intervals = Vec::with_capacity(self.intervals.len());
-        for interval in &self.intervals {
-            let low = typed_low(&interval.low, column_type)?;
-            let high = typed_high(&interval.high, column_type)?;
-            if let (Some(low), Some(high)) = (low, high) {
-                let interval = Interval { low, high };
-                if !interval.has_no_value_of(column_type) {
-                    intervals.push(interval);
-                }
-            }
-        }
-        // Two that are apart as numbers may be next to each other in the type: [1, 2] and [3, 4].
-        let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
-        for interval in intervals {
-            match joined.last_mut() {
-                Some(last) if follows(&last.high, &interval.low, column_type) => {
-                    last.high = interval.high;
-                }
-                _ => joined.push(interval),
-            }
-        }
-        Ok(Self::from_intervals(self.null, joined))
-    }
-
     fn kind(&self) -> Option<Kind> {
         self.intervals.iter().flat_map(Interval::values).map(Kind::of).next()
     }
 
     fn compares_with(&self, other: &Self) -> bool {
         one_kind(self.kind().into_iter().chain(other.kind())).is_ok()
-    }
-}
-
-impl Interval {
-    const ALL: Self = Self { low: Bound::Unbounded, high: Bound::Unbounded };
-
-    fn values(&self) -> impl Iterator<Item = &Value> {
-        [&self.low, &self.high].into_iter().filter_map(|bound| match bound {
-            Bound::Included(value) | Bound::Excluded(value) => Some(value),
-            Bound::Unbounded => None,
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        match (&self.low, &self.high) {
-            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-            (Bound::Included(low), Bound::Included(high)) => order(low, high).is_gt(),
-            (
-                Bound::Included(low) | Bound::Excluded(low),
-                Bound::Included(high) | Bound::Excluded(high),
-            ) => order(low, high).is_ge(),
-        }
-    }
-
-    /// Whether no value of the type lies in it, both bounds being of the type.
-    fn has_no_value_of(&self, column_type: ColumnType) -> bool {
-        let first = match &self.low {
-            Bound::Unbounded => least(column_type),
-            Bound::Included(low) => low.clone(),
-            Bound::Excluded(low) => match successor(low, column_type) {
-                Some(next) => next,
-                None => return true,
-            },
-        };
-        match &self.high {
-            Bound::Unbounded => false,
-            Bound::Included(high) => first > *high,
-            Bound::Excluded(high) => first >= *high,
-        }
-    }
-}
-
-impl fmt::Display for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.low {
-            Bound::Unbounded => f.write_str("(..")?,
-            Bound::Included(low) => write!(f, "[{low}")?,
-            Bound::Excluded(low) => write!(f, "({low}")?,
-        }
-        match &self.high {
-            Bound::Unbounded => f.write_str(", ..)"),
-            Bound::Included(high) => write!(f, ", {high}]"),
-            Bound::Excluded(high) => write!(f, ", {high})"),
-        }
     }
 }
 
@@ -463,166 +336,4 @@ impl fmt::Display for Domain {
         let parts = null.into_iter().chain(self.intervals.iter().map(Interval::to_string));
         f.write_str(&parts.collect::<Vec<_>>().join(" | "))
     }
-}
-
-/// Values that compare with each other.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Bool,
-    /// Integers of either sign, and ticks: a bare number stands for ticks of the column's unit.
-    Integer,
-    Float,
-    Decimal,
-    String,
-    Binary,
-    Date,
-}
-
-impl Kind {
-    fn of(value: &Value) -> Self {
-        match value {
-            // NULL is never a bound; see `Domain::from_intervals`.
-            Value::Null | Value::Bool(_) => Self::Bool,
-            Value::Int(_) | Value::UInt(_) | Value::Timestamp(_) => Self::Integer,
-            Value::Float(_) => Self::Float,
-            Value::Decimal(_) => Self::Decimal,
-            Value::String(_) => Self::String,
-            Value::Binary(_) => Self::Binary,
-            Value::Date(_) => Self::Date,
-        }
-    }
-}
-
-/// The one kind of all, `None` if there are none; an error if there are several.
-fn one_kind(kinds: impl Iterator<Item = Kind>) -> Result<Option<Kind>, ()> {
-    let mut found = None;
-    for kind in kinds {
-        if *found.get_or_insert(kind) != kind {
-            return Err(());
-        }
-    }
-    Ok(found)
-}
-
-/// The order of two values of one [`Kind`].
-fn order(a: &Value, b: &Value) -> Ordering {
-    let integer = |value: &Value| match value {
-        Value::Int(v) | Value::Timestamp(v) => Some(i128::from(*v)),
-        Value::UInt(v) => Some(i128::from(*v)),
-        _ => None,
-    };
-    match (integer(a), integer(b)) {
-        (Some(a), Some(b)) => a.cmp(&b),
-        _ => a.cmp(b),
-    }
-}
-
-fn order_lows(a: &Bound<Value>, b: &Bound<Value>) -> Ordering {
-    match (a, b) {
-        (Bound::Unbounded, Bound::Unbounded) => Ordering::Equal,
-        (Bound::Unbounded, _) => Ordering::Less,
-        (_, Bound::Unbounded) => Ordering::Greater,
-        (Bound::Included(a), Bound::Excluded(b)) => order(a, b).then(Ordering::Less),
-        (Bound::Excluded(a), Bound::Included(b)) => order(a, b).then(Ordering::Greater),
-        (Bound::Included(a), Bound::Included(b)) | (Bound::Excluded(a), Bound::Excluded(b)) => {
-            order(a, b)
-        }
-    }
-}
-
-fn order_highs(a: &Bound<Value>, b: &Bound<Value>) -> Ordering {
-    match (a, b) {
-        (Bound::Unbounded, Bound::Unbounded) => Ordering::Equal,
-        (Bound::Unbounded, _) => Ordering::Greater,
-        (_, Bound::Unbounded) => Ordering::Less,
-        (Bound::Included(a), Bound::Excluded(b)) => order(a, b).then(Ordering::Greater),
-        (Bound::Excluded(a), Bound::Included(b)) => order(a, b).then(Ordering::Less),
-        (Bound::Included(a), Bound::Included(b)) | (Bound::Excluded(a), Bound::Excluded(b)) => {
-            order(a, b)
-        }
-    }
-}
-
-/// Whether nothing lies between an interval's end and the beginning of one that does not begin
-/// before it.
-fn meets(high: &Bound<Value>, low: &Bound<Value>) -> bool {
-    match (high, low) {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
-        (Bound::Excluded(high), Bound::Excluded(low)) => order(low, high).is_lt(),
-        (
-            Bound::Included(high) | Bound::Excluded(high),
-            Bound::Included(low) | Bound::Excluded(low),
-        ) => order(low, high).is_le(),
-    }
-}
-
-/// Whether the next value of the type after an interval's end is the beginning of another.
-fn follows(high: &Bound<Value>, low: &Bound<Value>, column_type: ColumnType) -> bool {
-    match (high, low) {
-        (Bound::Included(high), Bound::Included(low)) => {
-            successor(high, column_type).is_some_and(|next| next >= *low)
-        }
-        _ => false,
-    }
-}
-
-/// A lower bound in a type; `None` when nothing of the type is above it.
-fn typed_low(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value>>, Error> {
-    let (value, included) = match bound {
-        Bound::Unbounded => return Ok(Some(Bound::Unbounded)),
-        Bound::Included(value) => (value, true),
-        Bound::Excluded(value) => (value, false),
-    };
-    Ok(match fit(value, ty)? {
-        Fit::Below => Some(Bound::Unbounded),
-        Fit::Above => None,
-        Fit::After(before) => after(before, ty),
-        Fit::Exact(exact) => {
-            // A zero that was not a float yet equals both of a float's.
-            let zero = !matches!(value, Value::Float(_)) && is_float_zero(&exact);
-            match (included, zero) {
-                (true, true) => Some(Bound::Included(Value::Float(-0.0))),
-                (true, false) => Some(Bound::Included(exact)),
-                (false, true) => Some(Bound::Excluded(Value::Float(0.0))),
-                (false, false) => after(exact, ty),
-            }
-        }
-    })
-}
-
-/// What is above a value of a type, as a lower bound.
-fn after(value: Value, column_type: ColumnType) -> Option<Bound<Value>> {
-    if is_stepped(column_type) {
-        successor(&value, column_type).map(Bound::Included)
-    } else {
-        Some(Bound::Excluded(value))
-    }
-}
-
-/// An upper bound in a type; `None` when nothing of the type is below it.
-fn typed_high(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value>>, Error> {
-    let (value, included) = match bound {
-        Bound::Unbounded => return Ok(Some(Bound::Unbounded)),
-        Bound::Included(value) => (value, true),
-        Bound::Excluded(value) => (value, false),
-    };
-    Ok(match fit(value, ty)? {
-        Fit::Below => None,
-        Fit::Above => Some(Bound::Unbounded),
-        Fit::After(before) => Some(Bound::Included(before)),
-        Fit::Exact(exact) => {
-            let zero = !matches!(value, Value::Float(_)) && is_float_zero(&exact);
-            match (included, zero) {
-                (true, true) => Some(Bound::Included(Value::Float(0.0))),
-                (true, false) => Some(Bound::Included(exact)),
-                (false, true) => Some(Bound::Excluded(Value::Float(-0.0))),
-                (false, false) if is_stepped(ty) => predecessor(&exact, ty).map(Bound::Included),
-                (false, false) => Some(Bound::Excluded(exact)),
-            }
-        }
-    })
-}
-
-fn is_float_zero(value: &Value) -> bool {
-    matches!(value, Value::Float(v) if *v == 0.0)
 }

@@ -10,6 +10,8 @@
 //!
 //! Nothing here does I/O, reads a clock or draws random numbers.
 
+#[cfg(test)]
+mod arbitrary;
 pub mod array;
 mod calendar;
 pub mod catalog;
@@ -25,6 +27,8 @@ pub mod placement;
 pub mod range;
 pub mod route;
 pub mod rule;
+#[cfg(test)]
+mod samples;
 pub mod schema;
 pub mod service;
 pub mod value;

@@ -11,7 +11,9 @@
 
 use crate::calendar;
 use crate::error::Error;
-use crate::neighbour::{decimal_max, integer, integer_range, integer_value, narrow, predecessor};
+use crate::neighbour::{
+    decimal_max, integer, integer_range, integer_value, narrow, predecessor, widen,
+};
 use crate::schema::ColumnType;
 use crate::value::Value;
 
@@ -71,7 +73,7 @@ impl Value {
                 if nearest.is_infinite() && v.is_finite() {
                     return Err(Error::InvalidInput(format!("{v} is out of range for REAL")));
                 }
-                Ok(Self::Float(f64::from(nearest)))
+                Ok(Self::Float(widen(nearest)))
             }
             (Self::Int(_) | Self::UInt(_), ColumnType::Float32 | ColumnType::Float64) => {
                 // Through text, which rounds once, to the nearest.
@@ -99,7 +101,7 @@ impl Value {
             | (Self::Binary(_), ColumnType::Binary)
             | (Self::Date(_), ColumnType::Date)
             | (Self::Timestamp(_), ColumnType::Timestamp(..)) => true,
-            (Self::Float(v), ColumnType::Float32) => f64::from(narrow(*v)).to_bits() == v.to_bits(),
+            (Self::Float(v), ColumnType::Float32) => widen(narrow(*v)).to_bits() == v.to_bits(),
             (Self::Decimal(v), ColumnType::Decimal(precision, _)) => {
                 v.unsigned_abs() <= decimal_max(precision).unsigned_abs()
             }
@@ -215,10 +217,8 @@ fn fit_float(value: &Value, column_type: ColumnType) -> Option<Fit> {
             // At most 2^64, a float that i128 holds exactly.
             (nearest, float_to_integer(nearest)?.cmp(&number))
         }
-        Value::Float(v) if v.is_nan() => {
-            let quiet = f64::from(if v.is_sign_negative() { -f32::NAN } else { f32::NAN });
-            return Some(Fit::Exact(Value::Float(quiet)));
-        }
+        // A NaN that says more than 32 bits hold stands for the one that says the same there.
+        Value::Float(v) if v.is_nan() => return Some(Fit::Exact(Value::Float(widen(narrow(*v))))),
         Value::Float(v) => {
             let nearest = f64::from(narrow(*v));
             (nearest, nearest.total_cmp(v))
@@ -343,4 +343,197 @@ fn display_decimal(unscaled: i128, scale: i8) -> String {
 /// A finite float without a fraction, as an integer.
 fn float_to_integer(value: f64) -> Option<i128> {
     format!("{value:.0}").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::arbitrary::{TYPES, column_type, value};
+    use crate::schema::Unit;
+
+    const MILLIS: ColumnType = ColumnType::Timestamp(Unit::Millisecond, false);
+    const PRICE: ColumnType = ColumnType::Decimal(5, 2);
+
+    fn text(value: &str) -> Value {
+        Value::String(value.to_owned())
+    }
+
+    #[test]
+    fn literals_become_the_same_value_of_the_type() {
+        let cases = [
+            (Value::Int(5), ColumnType::UInt64, Value::UInt(5)),
+            (Value::UInt(5), ColumnType::Int8, Value::Int(5)),
+            (Value::Int(-128), ColumnType::Int8, Value::Int(-128)),
+            (Value::Int(3), ColumnType::Float64, Value::Float(3.0)),
+            (Value::Float(3.0), ColumnType::Int32, Value::Int(3)),
+            (Value::Float(-0.0), ColumnType::UInt8, Value::UInt(0)),
+            (Value::Float(0.5), ColumnType::Float32, Value::Float(0.5)),
+            (Value::Int(5), MILLIS, Value::Timestamp(5)),
+            (Value::UInt(5), MILLIS, Value::Timestamp(5)),
+            (Value::Date(1), MILLIS, Value::Timestamp(86_400_000)),
+            (text("1970-01-02"), MILLIS, Value::Timestamp(86_400_000)),
+            (text("1970-01-01T00:00:01.5Z"), MILLIS, Value::Timestamp(1_500)),
+            (text("1970-01-01 01:00:00+01:00"), MILLIS, Value::Timestamp(0)),
+            (text("1970-01-02"), ColumnType::Date, Value::Date(1)),
+            (text("1970-01-02 00:00:00"), ColumnType::Date, Value::Date(1)),
+            (Value::Int(-7), PRICE, Value::Decimal(-700)),
+            (Value::Float(9.99), PRICE, Value::Decimal(999)),
+            (text("9.990"), PRICE, Value::Decimal(999)),
+            (text("-1e2"), PRICE, Value::Decimal(-10_000)),
+            (Value::Int(700), ColumnType::Decimal(5, -2), Value::Decimal(7)),
+            (text("10"), ColumnType::Int8, Value::Int(10)),
+            (text(" -10.0 "), ColumnType::Int8, Value::Int(-10)),
+            (text("18446744073709551615"), ColumnType::UInt64, Value::UInt(u64::MAX)),
+            (text("0.1"), ColumnType::Float32, Value::Float(f64::from(0.1_f32))),
+            (text("NaN"), ColumnType::Float64, Value::Float(f64::NAN)),
+            (text("TRUE"), ColumnType::Bool, Value::Bool(true)),
+            (text(""), ColumnType::String, text("")),
+        ];
+        for (literal, column_type, expected) in cases {
+            let found = literal.clone().coerce(column_type);
+            assert_eq!(found, Ok(expected), "{literal} as {}", column_type.sql());
+        }
+        for column_type in TYPES {
+            assert_eq!(Value::Null.coerce(column_type), Ok(Value::Null));
+        }
+    }
+
+    #[test]
+    fn what_the_type_has_no_value_for_is_named() {
+        let cases = [
+            (Value::Int(128), ColumnType::Int8, "128 is out of range for TINYINT"),
+            (Value::Int(-1), ColumnType::UInt64, "-1 is out of range for BIGINT UNSIGNED"),
+            (
+                Value::UInt(u64::MAX),
+                ColumnType::Int64,
+                "18446744073709551615 is out of range for BIGINT",
+            ),
+            (Value::Float(2.5), ColumnType::Int64, "2.5 is not exactly representable as BIGINT"),
+            (Value::Float(f64::NAN), ColumnType::Int8, "NaN is out of range for TINYINT"),
+            (
+                Value::Int((1 << 53) + 1),
+                ColumnType::Float64,
+                "9007199254740993 is not exactly representable as DOUBLE",
+            ),
+            (Value::Float(0.1), ColumnType::Float32, "0.1 is not exactly representable as REAL"),
+            (Value::Int(1000), PRICE, "1000 is out of range for DECIMAL(5, 2)"),
+            (
+                text("2024-01-01 00:00:00.0001"),
+                MILLIS,
+                "'2024-01-01 00:00:00.0001' is not exactly representable as TIMESTAMP(3)",
+            ),
+            (text("yesterday"), MILLIS, "invalid value 'yesterday' for type TIMESTAMP(3)"),
+            (text("abc"), ColumnType::Int64, "invalid value 'abc' for type BIGINT"),
+            (text("1e99999999999"), PRICE, "invalid value '1e99999999999' for type DECIMAL(5, 2)"),
+            (text("1e400"), ColumnType::Int64, "'1e400' is out of range for BIGINT"),
+            (text("."), PRICE, "invalid value '.' for type DECIMAL(5, 2)"),
+            (Value::Int(1), ColumnType::String, "invalid value 1 for type STRING"),
+            (Value::Int(1), ColumnType::Bool, "invalid value 1 for type BOOLEAN"),
+            (Value::Int(1), ColumnType::Date, "invalid value 1 for type DATE"),
+            (Value::Timestamp(1), ColumnType::Int64, "invalid value 1 for type BIGINT"),
+        ];
+        for (literal, column_type, message) in cases {
+            let error = literal.coerce(column_type).unwrap_err();
+            assert_eq!(error, Error::InvalidInput(message.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_lies_between_two_values_is_known_to() {
+        let cases = [
+            (Value::Float(-2.5), ColumnType::Int8, Fit::After(Value::Int(-3))),
+            (text("127.5"), ColumnType::Int8, Fit::Above),
+            (text("-128.5"), ColumnType::Int8, Fit::Below),
+            (Value::Float(f64::NEG_INFINITY), PRICE, Fit::Below),
+            (text("-0.001"), PRICE, Fit::After(Value::Decimal(-1))),
+            (Value::Float(1e-300), PRICE, Fit::After(Value::Decimal(0))),
+            (text("1969-12-31 12:00:00"), ColumnType::Date, Fit::After(Value::Date(-1))),
+            (
+                Value::Float(0.1),
+                ColumnType::Float32,
+                Fit::After(Value::Float(f64::from(0.1_f32.next_down()))),
+            ),
+            (
+                Value::Float(f64::MAX),
+                ColumnType::Float32,
+                Fit::After(Value::Float(f64::from(f32::MAX))),
+            ),
+            (Value::Int(16_777_217), ColumnType::Float32, Fit::After(Value::Float(16_777_216.0))),
+            (Value::Date(i32::MAX), ColumnType::Timestamp(Unit::Nanosecond, false), Fit::Above),
+        ];
+        for (literal, column_type, expected) in cases {
+            assert_eq!(fit(&literal, column_type), Ok(expected), "{literal}");
+        }
+    }
+
+    #[test]
+    fn assignment_rounds_where_a_literal_has_no_exact_value() {
+        let nearest = Value::Float(f64::from(0.1_f32));
+        assert_eq!(Value::Float(0.1).assign(ColumnType::Float32), Ok(nearest));
+        assert!(Value::Float(1e300).assign(ColumnType::Float32).is_err());
+        let wide = Value::Int((1 << 53) + 1).assign(ColumnType::Float64);
+        assert_eq!(wide, Ok(Value::Float(9_007_199_254_740_992.0)));
+        assert_eq!(text("-1.239").assign(PRICE), Ok(Value::Decimal(-123)));
+        assert_eq!(text("1.239").assign(PRICE), Ok(Value::Decimal(123)));
+        let cut = text("1970-01-01 00:00:00.0019").assign(MILLIS);
+        assert_eq!(cut, Ok(Value::Timestamp(1)));
+        assert!(Value::Float(2.5).assign(ColumnType::Int64).is_err());
+        assert!(Value::Int(300).assign(ColumnType::Int8).is_err());
+    }
+
+    #[test]
+    fn values_are_shown_as_people_write_them() {
+        let utc = ColumnType::Timestamp(Unit::Microsecond, true);
+        let cases = [
+            (Value::Null, MILLIS, "NULL"),
+            (Value::Timestamp(1_704_067_200_000), MILLIS, "'2024-01-01 00:00:00'"),
+            (Value::Timestamp(-1), MILLIS, "'1969-12-31 23:59:59.999'"),
+            (Value::Timestamp(1), utc, "'1970-01-01 00:00:00.000001Z'"),
+            (Value::Date(19_723), ColumnType::Date, "'2024-01-01'"),
+            (Value::Decimal(-5), PRICE, "-0.05"),
+            (Value::Decimal(12_345), PRICE, "123.45"),
+            (Value::Decimal(7), ColumnType::Decimal(5, -2), "700"),
+            (Value::Float(f64::from(0.1_f32)), ColumnType::Float32, "0.1"),
+            (Value::Float(1e300), ColumnType::Float64, "1e300"),
+            (Value::Float(-f64::INFINITY), ColumnType::Float64, "'-Infinity'"),
+            (text("it's"), ColumnType::String, "'it''s'"),
+            (Value::Binary(vec![1, 171]), ColumnType::Binary, "X'01AB'"),
+        ];
+        for (value, column_type, expected) in cases {
+            assert_eq!(value.display(column_type), expected);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2048))]
+
+        #[test]
+        fn what_is_shown_parses_back(
+            (column_type, value) in column_type()
+                .prop_flat_map(|column_type| (Just(column_type), value(column_type))),
+        ) {
+            let shown = value.display(column_type);
+            if matches!(column_type, ColumnType::String | ColumnType::Binary) {
+                return Ok(());
+            }
+            let parsed = text(shown.trim_matches('\'')).coerce(column_type).unwrap();
+            match (&parsed, &value) {
+                (Value::Float(a), Value::Float(b)) if a.is_nan() && b.is_nan() => {}
+                _ => prop_assert_eq!(parsed, value),
+            }
+        }
+
+        #[test]
+        fn no_text_makes_parsing_panic(
+            literal in prop_oneof![
+                any::<String>(), "[-+]?[0-9]{0,60}[.]?[0-9]{0,60}(e[-+]?[0-9]{1,12})?",
+                "[-+]?[0-9]{0,13}-[0-9]{1,2}-[0-9é]{1,2}[ T]?[0-9:.+Z-]{0,20}",
+            ],
+            column_type in column_type(),
+        ) {
+            let _fitted = fit(&text(&literal), column_type);
+        }
+    }
 }

@@ -154,14 +154,35 @@ fn f32_rank(value: f64) -> i32 {
 
 fn f32_of_rank(rank: i32) -> f64 {
     let bits = if rank < 0 { rank ^ i32::MAX } else { rank };
-    f64::from(f32::from_bits(bits.cast_unsigned()))
+    widen(f32::from_bits(bits.cast_unsigned()))
 }
 
-/// The 32-bit float nearest to a 64-bit one.
+/// The 32-bit float nearest to a 64-bit one; of a NaN the sign and the first bits.
 #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is what it is for")]
 pub(crate) fn narrow(value: f64) -> f32 {
-    value as f32
+    if !value.is_nan() {
+        return value as f32;
+    }
+    let bits = value.to_bits();
+    let mantissa = ((bits >> MANTISSA_SHIFT) & 0x007F_FFFF) as u32;
+    // Without any bit it would be an infinity.
+    let mantissa = if mantissa == 0 { 1 << 22 } else { mantissa };
+    f32::from_bits(((bits >> 63) as u32) << 31 | 0x7F80_0000 | mantissa)
 }
+
+/// The same number as a 64-bit float. Arithmetic may change the bits of a NaN, this does not, so
+/// that a value goes through a column and comes back.
+pub(crate) fn widen(value: f32) -> f64 {
+    if !value.is_nan() {
+        return f64::from(value);
+    }
+    let bits = u64::from(value.to_bits());
+    let mantissa = (bits & 0x007F_FFFF) << MANTISSA_SHIFT;
+    f64::from_bits((bits >> 31) << 63 | 0x7FF0_0000_0000_0000 | mantissa)
+}
+
+/// A 64-bit float's mantissa has 52 bits, a 32-bit one's 23.
+const MANTISSA_SHIFT: u32 = 29;
 
 #[cfg(test)]
 mod tests {
@@ -184,6 +205,17 @@ mod tests {
             assert_eq!(successor(&low, column_type), Some(high.clone()));
             assert_eq!(predecessor(&high, column_type), Some(low));
         }
+    }
+
+    #[test]
+    fn every_32_bit_float_keeps_its_bits_and_its_order() {
+        let ranks = [i32::MIN, -0x7F80_0001, -0x7F80_0000, -1, 0, 0x7F7F_FFFF, 0x7F80_0000];
+        for rank in ranks.into_iter().chain(0x7FBF_FFF0..0x7FC0_0010) {
+            let (value, next) = (f32_of_rank(rank), f32_of_rank(rank + 1));
+            assert_eq!(f32_rank(value), rank);
+            assert_eq!(value.total_cmp(&next), std::cmp::Ordering::Less, "{rank:#x}");
+        }
+        assert!(narrow(f64::from_bits(0x7FF0_0000_0000_0001)).is_nan());
     }
 
     #[test]

@@ -93,13 +93,12 @@ impl Placement {
         match self {
             Self::Range => None,
             Self::Hash { columns } => hash_candidates(columns, schema, domains),
-            Self::Rules { rules, .. } => Some(
-                (0..=u16::MAX)
-                    .zip(rules)
-                    .filter(|(_, rule)| rule.may_match(schema, domains))
-                    .map(|(number, _)| number)
-                    .collect(),
-            ),
+            Self::Rules { rules, .. } => {
+                let domains = domains.typed(schema);
+                let numbered = (0..=u16::MAX).zip(rules);
+                let possible = numbered.filter(|(_, rule)| rule.may_match_typed(schema, &domains));
+                Some(possible.map(|(number, _)| number).collect())
+            }
         }
     }
 
@@ -176,6 +175,7 @@ fn hash_candidates(
     schema: &TableSchema,
     domains: &Domains,
 ) -> Option<Vec<u16>> {
+    let domains = domains.typed(schema);
     if domains.is_none() {
         return Some(Vec::new());
     }

@@ -9,7 +9,7 @@
 
 mod cover;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeSet;
 
@@ -115,12 +115,17 @@ impl Rule {
 
     /// Whether some row of the domains may satisfy it; false only if none can.
     pub fn may_match(&self, schema: &TableSchema, domains: &Domains) -> bool {
+        self.may_match_typed(schema, &domains.typed(schema))
+    }
+
+    /// [`Rule::may_match`] for domains that are of their columns' types already.
+    pub(crate) fn may_match_typed(&self, schema: &TableSchema, domains: &Domains) -> bool {
         let mut left = domains.clone();
         let mut choices = Vec::new();
         self.narrow(schema, &mut left, &mut choices);
         // Each choice on its own: two of them may exclude each other, which is not looked into.
-        !left.is_none()
-            && choices.iter().all(|rules| rules.iter().any(|rule| rule.may_match(schema, &left)))
+        let possible = |rules: &&[Self]| rules.iter().any(|r| r.may_match_typed(schema, &left));
+        !left.is_none() && choices.iter().all(possible)
     }
 
     /// Restricts domains by what must hold, and puts aside what leaves a choice.
@@ -137,12 +142,6 @@ impl Rule {
                     && let Ok(domain) = compared(column, *comparison, value)
                     && let Ok(domain) = domain.typed(column.column_type)
                 {
-                    let before = left.get(&column.storage_name);
-                    let before = before.map(|before| before.typed(column.column_type));
-                    // In the column's type, or they may not compare.
-                    if let Some(Ok(before)) = before {
-                        left.restrict(&column.storage_name, before);
-                    }
                     left.restrict(&column.storage_name, domain);
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! Rows never travel as `Value`s; they stay in Arrow columns. Order: NULL first,
 //! then by value; floats by total order (`-NaN < -inf < .. < inf < NaN`), strings
-//! and bytes by bytes. Two values compare only within one [`ColumnType`].
+//! and bytes by bytes. Two values compare only within one [`ColumnType`](crate::schema::ColumnType).
 
 use std::cmp::Ordering;
 use std::fmt;

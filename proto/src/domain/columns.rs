@@ -8,6 +8,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::Domain;
 use crate::error::Error;
+use crate::schema::TableSchema;
 
 /// A conjunction: each named column's value lies in its domain. A column that is not named may have
 /// any value. Names are storage names.
@@ -15,7 +16,8 @@ use crate::error::Error;
 pub struct Domains(BTreeMap<String, Domain>);
 
 impl Domains {
-    /// Leaves of a column only what the domain holds too.
+    /// Leaves of a column only what the domain holds too. Bounds of the column's own type are safest:
+    /// see [`crate::domain`].
     pub fn restrict(&mut self, column: &str, domain: Domain) {
         let domain = match self.0.get(column) {
             Some(before) => before.intersect(&domain),
@@ -53,6 +55,21 @@ impl Domains {
     pub fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let kept = self.0.iter().filter(|(column, _)| wanted(column));
         Self(kept.map(|(column, domain)| (column.clone(), domain.clone())).collect())
+    }
+
+    /// The same restrictions as values of the columns' types. Bounds that do not compare with a type,
+    /// and columns that the schema does not have, restrict nothing.
+    #[must_use]
+    pub fn typed(&self, schema: &TableSchema) -> Self {
+        let mut typed = Self::default();
+        for column in &schema.columns {
+            if let Some(domain) = self.0.get(&column.storage_name)
+                && let Ok(domain) = domain.typed(column.column_type)
+            {
+                typed.restrict(&column.storage_name, domain);
+            }
+        }
+        typed
     }
 
     /// Which rows satisfy all of them; `None` when every one does because nothing is restricted. A
