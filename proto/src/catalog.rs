@@ -27,7 +27,7 @@ pub struct Database {
 }
 
 /// A table, ready for use.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// Its id.
     pub id: TableId,

@@ -17,6 +17,8 @@
 mod cell;
 mod keys;
 mod ranges;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;

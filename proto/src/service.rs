@@ -221,7 +221,7 @@ pub trait DataNodes: Send + Sync {
 }
 
 /// A table to be made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NewTable {
     /// The database.
     pub database: String,
@@ -236,7 +236,7 @@ pub struct NewTable {
 }
 
 /// A change of a table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum TableChange {
     /// Adds columns (ids and storage names are given by meta). A tag is added to the key, before the
     /// time index, and is NULL in older rows.
@@ -269,7 +269,7 @@ pub enum TableChange {
 }
 
 /// A change of the catalog.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Ddl {
     /// CREATE DATABASE.
     CreateDatabase {

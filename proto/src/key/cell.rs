@@ -12,6 +12,7 @@
 //! | other string or bytes | 2, then blocks (four of 8 bytes, the rest of 32) padded with zeros, each followed by 255, or by the length of its content if it is the last |
 
 use crate::error::Error;
+use crate::neighbour::{narrow, widen};
 use crate::schema::ColumnType;
 use crate::value::Value;
 
@@ -26,28 +27,11 @@ const SMALL_BLOCKS: usize = 4;
 const SMALL_BLOCK_BYTES: usize = 8;
 const BLOCK_BYTES: usize = 32;
 
-/// Whether a value is of the very kind that columns of this type hold, and in range.
+/// Whether a value can be encoded as it is. A decimal of more digits than its column declares can:
+/// it is wrong, but it has a place among the others, and rows that have it need one too.
 pub(super) fn fits(value: &Value, column_type: ColumnType) -> bool {
-    match (column_type, value) {
-        (_, Value::Null)
-        | (ColumnType::Bool, Value::Bool(_))
-        | (ColumnType::Int64, Value::Int(_))
-        | (ColumnType::UInt64, Value::UInt(_))
-        | (ColumnType::Float64, Value::Float(_))
-        | (ColumnType::Decimal(..), Value::Decimal(_))
-        | (ColumnType::String, Value::String(_))
-        | (ColumnType::Binary, Value::Binary(_))
-        | (ColumnType::Date, Value::Date(_))
-        | (ColumnType::Timestamp(..), Value::Timestamp(_)) => true,
-        (ColumnType::Int8, Value::Int(v)) => i8::try_from(*v).is_ok(),
-        (ColumnType::Int16, Value::Int(v)) => i16::try_from(*v).is_ok(),
-        (ColumnType::Int32, Value::Int(v)) => i32::try_from(*v).is_ok(),
-        (ColumnType::UInt8, Value::UInt(v)) => u8::try_from(*v).is_ok(),
-        (ColumnType::UInt16, Value::UInt(v)) => u16::try_from(*v).is_ok(),
-        (ColumnType::UInt32, Value::UInt(v)) => u32::try_from(*v).is_ok(),
-        (ColumnType::Float32, Value::Float(v)) => single(*v).is_some(),
-        _ => false,
-    }
+    matches!((value, column_type), (Value::Null, _) | (Value::Decimal(_), ColumnType::Decimal(..)))
+        || value.is_of(column_type)
 }
 
 /// Appends a value that [`fits`] its type.
@@ -89,20 +73,10 @@ pub(super) fn encode(
         }
         (ColumnType::UInt64, Value::UInt(v)) => fixed(out, v.to_be_bytes(), false),
         (ColumnType::Float32, Value::Float(v)) => {
-            let bits = single(*v).ok_or_else(mismatch)?;
-            fixed(
-                out,
-                if bits >> 31 == 1 { bits ^ (u32::MAX >> 1) } else { bits }.to_be_bytes(),
-                true,
-            );
+            fixed(out, turned32(narrow(*v).to_bits()).to_be_bytes(), true);
         }
         (ColumnType::Float64, Value::Float(v)) => {
-            let bits = v.to_bits();
-            fixed(
-                out,
-                if bits >> 63 == 1 { bits ^ (u64::MAX >> 1) } else { bits }.to_be_bytes(),
-                true,
-            );
+            fixed(out, turned64(v.to_bits()).to_be_bytes(), true);
         }
         (ColumnType::Decimal(..), Value::Decimal(v)) => fixed(out, v.to_be_bytes(), true),
         (ColumnType::Date, Value::Date(v)) => fixed(out, v.to_be_bytes(), true),
@@ -138,13 +112,10 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
         ColumnType::UInt32 => uint(take_fixed(input, false)?.map(u32::from_be_bytes)),
         ColumnType::UInt64 => uint(take_fixed(input, false)?.map(u64::from_be_bytes)),
         ColumnType::Float32 => take_fixed(input, true)?.map_or(Value::Null, |bytes| {
-            let bits = u32::from_be_bytes(bytes);
-            Value::Float(double(if bits >> 31 == 1 { bits ^ (u32::MAX >> 1) } else { bits }))
+            Value::Float(widen(f32::from_bits(turned32(u32::from_be_bytes(bytes)))))
         }),
         ColumnType::Float64 => take_fixed(input, true)?.map_or(Value::Null, |bytes| {
-            let bits = u64::from_be_bytes(bytes);
-            let bits = if bits >> 63 == 1 { bits ^ (u64::MAX >> 1) } else { bits };
-            Value::Float(f64::from_bits(bits))
+            Value::Float(f64::from_bits(turned64(u64::from_be_bytes(bytes))))
         }),
         ColumnType::Decimal(..) => take_fixed(input, true)?
             .map_or(Value::Null, |bytes| Value::Decimal(i128::from_be_bytes(bytes))),
@@ -179,29 +150,15 @@ fn width(column_type: ColumnType) -> usize {
     }
 }
 
-/// The bits of a REAL that a double stands for; `None` when no REAL is equal to it. Bit by bit for
-/// NaN, because the conversion of its payload is up to the machine.
-fn single(value: f64) -> Option<u32> {
-    if value.is_nan() {
-        let bits = value.to_bits();
-        let payload = bits & ((1 << 52) - 1);
-        let sign = u32::try_from(bits >> 63).ok()?;
-        let payload = u32::try_from(payload >> 29).ok().filter(|_| payload % (1 << 29) == 0)?;
-        return Some((sign << 31) | (0xFF << 23) | payload);
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "compared with the original below")]
-    let narrow = value as f32;
-    (f64::from(narrow).to_bits() == value.to_bits()).then(|| narrow.to_bits())
+/// The bits of a float with all but the sign turned round if it is negative, so that they compare as
+/// a signed integer; its own inverse.
+fn turned32(bits: u32) -> u32 {
+    if bits >> 31 == 1 { bits ^ (u32::MAX >> 1) } else { bits }
 }
 
-/// The double that stands for a REAL; the inverse of [`single`].
-fn double(bits: u32) -> f64 {
-    let narrow = f32::from_bits(bits);
-    if !narrow.is_nan() {
-        return f64::from(narrow);
-    }
-    let payload = u64::from(bits & ((1 << 23) - 1)) << 29;
-    f64::from_bits((u64::from(bits >> 31) << 63) | (0x7FF << 52) | payload)
+/// The same for 64 bits.
+fn turned64(bits: u64) -> u64 {
+    if bits >> 63 == 1 { bits ^ (u64::MAX >> 1) } else { bits }
 }
 
 fn fixed<const N: usize>(out: &mut Vec<u8>, mut bytes: [u8; N], signed: bool) {

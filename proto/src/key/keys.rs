@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, BinaryArray, UInt32Array};
+use arrow::array::{Array, AsArray, BinaryArray, UInt32Array};
 use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::compute;
 
@@ -24,9 +24,15 @@ impl Keys {
         Self::new(BinaryArray::new(OffsetBuffer::new_empty(), Buffer::default(), None))
     }
 
-    /// Keys that are encoded already.
+    /// Keys that are encoded already. Panics when they outgrow one batch (2 GiB).
     pub fn from_encoded<T: AsRef<[u8]>>(keys: impl IntoIterator<Item = T>) -> Self {
-        Self::new(BinaryArray::from_iter_values(keys))
+        let mut bytes = Vec::new();
+        let lengths = keys.into_iter().map(|key| {
+            bytes.extend_from_slice(key.as_ref());
+            key.as_ref().len()
+        });
+        let offsets = OffsetBuffer::from_lengths(lengths.collect::<Vec<_>>());
+        Self::new(BinaryArray::new(offsets, Buffer::from_vec(bytes), None))
     }
 
     /// How many there are.
@@ -109,11 +115,7 @@ impl Keys {
     /// [`Error::Internal`] when there is no such row, or the keys outgrow one batch (2 GiB).
     pub fn take(&self, rows: &UInt32Array) -> Result<Self, Error> {
         let taken = compute::take(&self.0, rows, None).map_err(internal)?;
-        let taken = taken.as_any().downcast_ref::<BinaryArray>();
-        taken
-            .cloned()
-            .map(Self::new)
-            .ok_or_else(|| Error::Internal("taking keys of a batch gave another type".to_owned()))
+        Ok(Self::new(taken.as_binary().clone()))
     }
 
     /// The keys of a run of rows; the bytes stay shared. Panics when the run leaves the batch.
@@ -131,7 +133,12 @@ impl Keys {
         if i32::try_from(total).is_err() {
             return Err(Error::Internal(format!("{total} bytes of keys do not fit in one batch")));
         }
-        Ok(Self::new(BinaryArray::from_iter_values(parts.iter().flat_map(Self::iter))))
+        if parts.is_empty() {
+            return Ok(Self::empty());
+        }
+        let arrays: Vec<&dyn Array> = parts.iter().map(|part| &part.0 as &dyn Array).collect();
+        let joined = compute::concat(&arrays).map_err(internal)?;
+        Ok(Self::new(joined.as_binary().clone()))
     }
 
     /// Bytes of the keys themselves.

@@ -38,17 +38,31 @@ impl KeyCodec {
             };
             prefixes = candidates.iter().map(|number| number.to_be_bytes().to_vec()).collect();
         }
-        for (name, column_type) in self.key_columns().iter().zip(self.key_types()) {
-            let Some(domain) = domains.get(name).filter(|domain| !domain.is_all()) else { break };
-            if let Some(points) = point_cells(domain, *column_type, &prefixes) {
+        // What the domains leave of the key columns, up to the first that is left whole.
+        let restricted = self
+            .key_columns()
+            .iter()
+            .zip(self.key_types())
+            .map_while(|(name, column_type)| {
+                let domain = domains.get(name)?.typed(*column_type).ok()?;
+                (!domain.is_all()).then_some((domain, *column_type))
+            })
+            .collect::<Vec<_>>();
+        for (position, (domain, column_type)) in restricted.iter().enumerate() {
+            let room = (KEY_RANGES_MAX / prefixes.len().max(1)).max(1);
+            // Points lead on to the next column; for the last one its intervals are as good.
+            let points = match position + 1 < restricted.len() {
+                true => point_cells(domain, *column_type, room),
+                false => None,
+            };
+            if let Some(points) = points {
                 prefixes = prefixes
                     .iter()
                     .flat_map(|prefix| points.iter().map(move |point| join(prefix, point)))
                     .collect();
                 continue;
             }
-            let spans = spans(domain, *column_type);
-            let spans = widen(spans, (KEY_RANGES_MAX / prefixes.len().max(1)).max(1));
+            let spans = widen(spans(domain, *column_type), room);
             let ranges = prefixes
                 .iter()
                 .flat_map(|prefix| spans.iter().filter_map(move |span| under(prefix, span)))
@@ -60,29 +74,21 @@ impl KeyCodec {
     }
 }
 
-/// The cells of a domain that is a set of points, when there is room for them under all prefixes.
-fn point_cells(
-    domain: &Domain,
-    column_type: ColumnType,
-    prefixes: &[Vec<u8>],
-) -> Option<Vec<Vec<u8>>> {
-    let points = domain.as_points(KEY_RANGES_MAX / prefixes.len().max(1))?;
-    points.into_iter().map(|point| value_cell(point, column_type)).collect()
+/// The cells of a domain that is a set of at most so many values, NULL among them or not.
+fn point_cells(domain: &Domain, column_type: ColumnType, most: usize) -> Option<Vec<Vec<u8>>> {
+    let points = domain.points_of(column_type, most).ok()??;
+    points.iter().map(|point| value_cell(point, column_type)).collect()
 }
 
-/// A value's cell; `None` when it is not exactly a value of the column.
-fn value_cell(value: Value, column_type: ColumnType) -> Option<Vec<u8>> {
-    let value = match cell::fits(&value, column_type) {
-        true => value,
-        false => value.coerce(column_type).ok().filter(|value| cell::fits(value, column_type))?,
-    };
+/// The cell of a value of the column's type.
+fn value_cell(value: &Value, column_type: ColumnType) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    cell::encode(&mut out, column_type, &value).ok()?;
+    cell::encode(&mut out, column_type, value).ok()?;
     Some(out)
 }
 
-/// The ranges of cells that a domain leaves of one column. A limit that is not exactly a value of
-/// the column is left out, which widens the range.
+/// The ranges of cells that a domain leaves of one column. A limit without a cell is left out, which
+/// widens the range.
 fn spans(domain: &Domain, column_type: ColumnType) -> Vec<KeyRange> {
     // What begins with 0 is NULL, what begins with more is not.
     let values = Bytes::from_static(&[1]);
@@ -91,7 +97,7 @@ fn spans(domain: &Domain, column_type: ColumnType) -> Vec<KeyRange> {
         spans.push(KeyRange { start: Bytes::new(), end: Some(values.clone()) });
     }
     for interval in domain.intervals() {
-        let cell = |value: &Value| value_cell(value.clone(), column_type);
+        let cell = |value| value_cell(value, column_type);
         let start = match &interval.low {
             Limit::Included(value) => cell(value).map(Bytes::from),
             Limit::Excluded(value) => cell(value).and_then(|low| KeyCodec::successor(&low)),

@@ -326,3 +326,6 @@ fn corrupted(what: &str) -> Error {
 fn encoding(error: ArrowError) -> Error {
     Error::InvalidInput(format!("rows cannot be encoded: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,421 @@
+//! Every form there and back, and bytes that nobody wrote.
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+use crate::arbitrary;
+use crate::catalog::{Database, Table};
+use crate::id::{
+    ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId,
+};
+use crate::key::KeyCodec;
+use crate::placement::Placement;
+use crate::range::{Bound, TypedRange};
+use crate::route::PartitionMap;
+use crate::rule::{Comparison, Rule};
+use crate::samples;
+use crate::schema::{Column, MergeMode, Semantic, TableOptions, TableSchema};
+use crate::service::{Ddl, NewTable, PartitionSpec, RequestId, TableChange, WriteKind};
+use crate::value::Value;
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-zé\"]{0,6}"
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(s, ns)| Duration::new(s, ns))
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    arbitrary::column_type().prop_flat_map(samples::value)
+}
+
+fn column() -> impl Strategy<Value = Column> {
+    let semantic =
+        prop_oneof![Just(Semantic::Tag), Just(Semantic::Field), Just(Semantic::TimeIndex)];
+    let texts = (name(), name(), option::of(name()), option::of(name()), option::of(name()));
+    (any::<u32>(), texts, arbitrary::column_type(), any::<bool>(), semantic).prop_map(
+        |(
+            id,
+            (name, storage_name, default, generated, comment),
+            column_type,
+            nullable,
+            semantic,
+        )| {
+            Column {
+                id: ColumnId(id),
+                name,
+                storage_name,
+                column_type,
+                nullable,
+                semantic,
+                default,
+                generated,
+                comment,
+            }
+        },
+    )
+}
+
+fn options() -> impl Strategy<Value = TableOptions> {
+    let merge_mode = prop_oneof![Just(MergeMode::LastRow), Just(MergeMode::LastNonNull)];
+    let times = (option::of(duration()), option::of(duration()));
+    (any::<bool>(), merge_mode, times, option::of(name())).prop_map(
+        |(append_mode, merge_mode, (ttl, time_window), comment)| TableOptions {
+            append_mode,
+            merge_mode,
+            ttl,
+            time_window,
+            comment,
+        },
+    )
+}
+
+fn schema() -> impl Strategy<Value = TableSchema> {
+    let numbers = (any::<u32>(), vec(any::<u32>(), 0..3), any::<u32>(), any::<bool>());
+    (vec(column(), 0..4), options(), numbers).prop_map(
+        |(columns, options, (version, key, next_column, schema_on_write))| TableSchema {
+            version: SchemaVersion(version),
+            columns,
+            key: key.into_iter().map(ColumnId).collect(),
+            options,
+            next_column: ColumnId(next_column),
+            schema_on_write,
+        },
+    )
+}
+
+fn comparison() -> impl Strategy<Value = Comparison> {
+    proptest::sample::select(vec![
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Greater,
+        Comparison::GreaterOrEqual,
+    ])
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let leaf = (any::<u32>(), comparison(), any_value()).prop_map(|(column, comparison, value)| {
+        Rule::Compare { column: ColumnId(column), comparison, value }
+    });
+    leaf.prop_recursive(4, 16, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Rule::And),
+            vec(inner, 0..3).prop_map(Rule::Or)
+        ]
+    })
+}
+
+fn placement() -> impl Strategy<Value = Placement> {
+    let columns = || {
+        vec(any::<u32>(), 0..3).prop_map(|ids| ids.into_iter().map(ColumnId).collect::<Vec<_>>())
+    };
+    prop_oneof![
+        Just(Placement::Range),
+        columns().prop_map(|columns| Placement::Hash { columns }),
+        (columns(), vec(rule(), 0..3))
+            .prop_map(|(columns, rules)| Placement::Rules { columns, rules }),
+    ]
+}
+
+fn bound() -> impl Strategy<Value = Bound> {
+    (option::of(any::<u16>()), vec(any_value(), 0..4))
+        .prop_map(|(placement, key)| Bound { placement, key })
+}
+
+fn range() -> impl Strategy<Value = TypedRange> {
+    (bound(), bound()).prop_map(|(start, end)| TypedRange { start, end })
+}
+
+fn replicas() -> impl Strategy<Value = BTreeMap<ReplicaId, NodeId>> {
+    proptest::collection::btree_map(
+        any::<u64>().prop_map(ReplicaId),
+        any::<u64>().prop_map(NodeId),
+        0..4,
+    )
+}
+
+fn spec() -> impl Strategy<Value = PartitionSpec> {
+    let ids = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
+    (ids, replicas(), range(), placement(), schema()).prop_map(
+        |((partition, table, epoch, replica), members, range, placement, schema)| PartitionSpec {
+            partition: PartitionId(partition),
+            table: TableId(table),
+            epoch: Epoch(epoch),
+            replica: ReplicaId(replica),
+            members,
+            range,
+            placement,
+            schema: Arc::new(schema),
+        },
+    )
+}
+
+fn new_table() -> impl Strategy<Value = NewTable> {
+    (name(), name(), schema(), placement(), vec(bound(), 0..3)).prop_map(
+        |(database, name, schema, placement, cuts)| NewTable {
+            database,
+            name,
+            schema,
+            placement,
+            cuts,
+        },
+    )
+}
+
+fn change() -> impl Strategy<Value = TableChange> {
+    prop_oneof![
+        (vec(column(), 0..3), any::<bool>()).prop_map(|(columns, if_not_exists)| {
+            TableChange::AddColumns { columns, if_not_exists }
+        }),
+        name().prop_map(TableChange::DropColumn),
+        (name(), name()).prop_map(|(from, to)| TableChange::RenameColumn { from, to }),
+        (name(), option::of(name()))
+            .prop_map(|(column, default)| TableChange::SetDefault { column, default }),
+        options().prop_map(TableChange::SetOptions),
+        name().prop_map(TableChange::Rename),
+    ]
+}
+
+fn ddl() -> impl Strategy<Value = Ddl> {
+    prop_oneof![
+        (name(), any::<bool>(), option::of(duration())).prop_map(|(name, if_not_exists, ttl)| {
+            Ddl::CreateDatabase { name, if_not_exists, ttl }
+        }),
+        (name(), option::of(duration())).prop_map(|(name, ttl)| Ddl::AlterDatabase { name, ttl }),
+        (name(), any::<bool>()).prop_map(|(name, if_exists)| Ddl::DropDatabase { name, if_exists }),
+        (new_table(), any::<bool>()).prop_map(|(table, if_not_exists)| Ddl::CreateTable {
+            table: Box::new(table),
+            if_not_exists
+        }),
+        (name(), name(), any::<bool>()).prop_map(|(database, name, if_exists)| Ddl::DropTable {
+            database,
+            name,
+            if_exists
+        }),
+        (name(), name()).prop_map(|(database, name)| Ddl::TruncateTable { database, name }),
+        (name(), name(), change()).prop_map(|(database, name, change)| Ddl::AlterTable {
+            database,
+            name,
+            change
+        }),
+    ]
+}
+
+fn error() -> impl Strategy<Value = Error> {
+    let kind = proptest::sample::select(vec!["table", "database", "column", "partition"]);
+    let partition = any::<u64>().prop_map(PartitionId);
+    prop_oneof![
+        name().prop_map(Error::InvalidInput),
+        (kind.clone(), name()).prop_map(|(kind, name)| Error::NotFound { kind, name }),
+        (kind, name()).prop_map(|(kind, name)| Error::AlreadyExists { kind, name }),
+        name().prop_map(Error::Unsupported),
+        (partition.clone(), any::<u64>(), any::<u64>()).prop_map(
+            |(partition, requested, current)| Error::StaleRoute {
+                partition,
+                requested: Epoch(requested),
+                current: Epoch(current)
+            }
+        ),
+        any::<u32>().prop_map(|table| Error::StaleSchema { table: TableId(table) }),
+        (partition, option::of(any::<u64>().prop_map(NodeId)))
+            .prop_map(|(partition, leader)| Error::NotLeader { partition, leader }),
+        name().prop_map(Error::Overloaded),
+        name().prop_map(Error::DiskFull),
+        name().prop_map(Error::Unavailable),
+        name().prop_map(Error::Timeout),
+        Just(Error::Cancelled),
+        name().prop_map(Error::Corrupted),
+        name().prop_map(Error::Internal),
+    ]
+}
+
+fn request_id() -> impl Strategy<Value = RequestId> {
+    any::<(u64, u64)>().prop_map(|(client, sequence)| RequestId { client, sequence })
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
+    let part = (request_id(), kind, any::<u32>()).prop_map(|(id, kind, rows)| WritePart {
+        id,
+        kind,
+        rows,
+    });
+    let write = (any::<u64>(), vec(part, 0..4), vec(any::<u8>(), 0..20)).prop_map(
+        |(epoch, parts, rows)| WriteCommand { epoch: Epoch(epoch), parts, rows: rows.into() },
+    );
+    prop_oneof![
+        write.prop_map(Command::Write),
+        schema().prop_map(|schema| Command::Schema(Arc::new(schema))),
+        request_id().prop_map(Command::Truncate),
+    ]
+}
+
+fn database() -> impl Strategy<Value = Database> {
+    (any::<u32>(), name(), option::of(duration())).prop_map(|(id, name, ttl)| Database {
+        id: DatabaseId(id),
+        name,
+        ttl,
+    })
+}
+
+/// There and back; and cut short or changed anywhere, an error or another value, never a panic.
+fn round_trip<T: Wire + Debug + PartialEq>(
+    value: &T,
+    at: prop::sample::Index,
+    flip: u8,
+) -> Result<(), TestCaseError> {
+    let bytes = value.encode_wire();
+    prop_assert_eq!(&T::decode_wire(bytes.clone()).unwrap(), value);
+    if !bytes.is_empty() {
+        let at = at.index(bytes.len());
+        drop(T::decode_wire(bytes.slice(..at)));
+        let mut changed = bytes.to_vec();
+        changed[at] ^= flip;
+        drop(T::decode_wire(changed.into()));
+    }
+    Ok(())
+}
+
+macro_rules! round_trips {
+    ($($test:ident: $strategy:expr;)*) => {
+        proptest! {
+            $(
+                #[test]
+                fn $test(
+                    value in $strategy,
+                    at in any::<prop::sample::Index>(),
+                    flip in 1..=255_u8,
+                ) {
+                    round_trip(&value, at, flip)?;
+                }
+            )*
+        }
+    };
+}
+
+round_trips! {
+    values_survive: any_value();
+    column_types_survive: arbitrary::column_type();
+    columns_survive: column();
+    options_survive: options();
+    schemas_survive: schema();
+    rules_survive: rule();
+    placements_survive: placement();
+    bounds_survive: bound();
+    ranges_survive: range();
+    partition_specs_survive: spec();
+    databases_survive: database();
+    new_tables_survive: new_table();
+    table_changes_survive: change();
+    ddl_survives: ddl();
+    errors_survive: error();
+    commands_survive: command();
+}
+
+proptest! {
+    #[test]
+    fn tables_survive_with_their_routes(
+        (types, placed, mut rows) in samples::keyed_rows(any::<bool>(), 0..5),
+        members in replicas(),
+        at in any::<prop::sample::Index>(),
+        flip in 1..=255_u8,
+    ) {
+        let schema = samples::schema(&types);
+        let placement = samples::placement(placed);
+        let codec = KeyCodec::new(&schema, &placement).unwrap();
+        rows.sort_by_key(|row| codec.encode_bound(row).unwrap());
+        rows.dedup_by_key(|row| codec.encode_bound(row).unwrap());
+        let ids = (1..).map(PartitionId);
+        let map = PartitionMap::from_cuts(&codec, &rows, ids, Epoch(3)).unwrap();
+        let mut routes = map.routes().to_vec();
+        routes[0].leader = members.values().next().copied();
+        routes[0].replicas = members;
+        let table = Table {
+            id: TableId(7),
+            database: "public".to_owned(),
+            name: "t".to_owned(),
+            schema: Arc::new(schema),
+            placement,
+            partitions: Arc::new(PartitionMap::new(routes).unwrap()),
+        };
+        round_trip(&table, at, flip)?;
+    }
+
+    #[test]
+    fn garbage_never_panics(bytes in vec(any::<u8>(), 0..80)) {
+        let bytes = Bytes::from(bytes);
+        drop(Command::decode(bytes.clone()));
+        drop(Ddl::decode_wire(bytes.clone()));
+        drop(Table::decode_wire(bytes.clone()));
+        drop(PartitionSpec::decode_wire(bytes.clone()));
+        drop(Error::decode_wire(bytes));
+    }
+}
+
+#[test]
+fn a_missing_field_is_corruption_that_names_it() {
+    let message = |error: Error| error.to_string();
+    let error = TableSchema::from_wire(pb::TableSchema::default()).unwrap_err();
+    assert_eq!(message(error), "corrupted data: a message has no options that this version knows");
+    let error = Command::decode(Bytes::new()).unwrap_err();
+    assert_eq!(message(error), "corrupted data: a message has no command that this version knows");
+    let wide = pb::Bound { placement: Some(65536), key: Vec::new() };
+    let error = Bound::from_wire(wide).unwrap_err();
+    assert_eq!(
+        message(error),
+        "corrupted data: a message has placement 65536, which is out of range"
+    );
+}
+
+#[test]
+fn a_chain_of_operators_too_deep_to_walk_is_refused() {
+    use pb::rule_node::Kind;
+    let node = |kind| pb::RuleNode { kind: Some(kind) };
+    let mut nodes = vec![node(Kind::And(0))];
+    nodes.extend((0..1_000_000).map(|_| node(Kind::Or(1))));
+    assert!(matches!(Rule::from_wire(pb::Rule { nodes }), Err(Error::Corrupted(_))));
+    let two = vec![node(Kind::And(0)), node(Kind::And(0))];
+    assert!(matches!(Rule::from_wire(pb::Rule { nodes: two }), Err(Error::Corrupted(_))));
+    let short = vec![node(Kind::And(1))];
+    assert!(matches!(Rule::from_wire(pb::Rule { nodes: short }), Err(Error::Corrupted(_))));
+}
+
+#[test]
+fn rows_of_a_command_are_not_copied() {
+    let rows = Bytes::from(vec![7; 1000]);
+    let command = Command::Write(WriteCommand { epoch: Epoch(1), parts: Vec::new(), rows });
+    let bytes = command.encode();
+    let Command::Write(write) = Command::decode(bytes.clone()).unwrap() else {
+        panic!("a write stays a write")
+    };
+    let within = bytes.as_ptr_range();
+    assert!(within.contains(&write.rows.as_ptr()));
+}
+
+#[test]
+fn the_bytes_of_a_command_do_not_change_between_versions() {
+    let id = RequestId { client: 0x0102_0304_0506_0708, sequence: 300 };
+    let command = Command::Write(WriteCommand {
+        epoch: Epoch(5),
+        parts: vec![WritePart { id, kind: WriteKind::Delete, rows: 2 }],
+        rows: Bytes::from_static(b"rows"),
+    });
+    let expected = [
+        0x0a, 0x1c, 0x08, 0x05, 0x12, 0x12, 0x0a, 0x0c, 0x09, 8, 7, 6, 5, 4, 3, 2, 1, 0x10, 0xac,
+        0x02, 0x10, 0x02, 0x18, 0x02, 0x1a, 0x04, b'r', b'o', b'w', b's',
+    ];
+    assert_eq!(command.encode().as_ref(), expected);
+    let truncate = Command::Truncate(RequestId { client: 1, sequence: 1 });
+    assert_eq!(truncate.encode().as_ref(), [0x1a, 0x0b, 0x09, 1, 0, 0, 0, 0, 0, 0, 0, 0x10, 1]);
+}

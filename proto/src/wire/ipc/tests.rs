@@ -1,0 +1,194 @@
+//! Rows there and back, whatever they were cut from; and bytes that nobody wrote.
+
+use arrow::array::{DictionaryArray, Int64Array, StringArray, StringViewArray};
+use arrow::datatypes::Int32Type;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::arbitrary;
+use crate::array::array_of;
+use crate::samples;
+use crate::value::Value;
+
+/// A batch of a few columns of any types, perhaps a slice of a larger one.
+fn batch() -> impl Strategy<Value = RecordBatch> {
+    (vec(arbitrary::column_type(), 0..5), 0..40_usize).prop_flat_map(|(types, rows)| {
+        let columns: Vec<_> =
+            types.iter().map(|column_type| vec(samples::value(*column_type), rows)).collect();
+        (Just(types), columns, 0..=rows, 0..=rows).prop_map(move |(types, columns, a, b)| {
+            let fields: Vec<Field> = types
+                .iter()
+                .enumerate()
+                .map(|(i, t)| Field::new(format!("c{i}"), t.arrow(), true))
+                .collect();
+            let arrays =
+                types.iter().zip(&columns).map(|(t, values)| array_of(*t, values).unwrap());
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let schema = Arc::new(Schema::new(fields));
+            let whole = RecordBatch::try_new_with_options(schema, arrays.collect(), &options);
+            whole.unwrap().slice(a.min(b), a.abs_diff(b))
+        })
+    })
+}
+
+/// The bytes at an address that is `shift` beyond a multiple of 64.
+fn shifted(bytes: &[u8], shift: usize) -> Bytes {
+    let room = vec![0; bytes.len() + 128];
+    let start = room.as_ptr().align_offset(64) + shift;
+    let mut room = room;
+    room[start..start + bytes.len()].copy_from_slice(bytes);
+    Bytes::from(room).slice(start..start + bytes.len())
+}
+
+proptest! {
+    #[test]
+    fn rows_survive_at_any_address(batch in batch(), more in 0..3_usize, shift in 0..64_usize) {
+        let batches: Vec<RecordBatch> =
+            (0..=more).map(|i| batch.slice(0, batch.num_rows() / (i + 1))).collect();
+        let bytes = encode(&batches).unwrap();
+        prop_assert_eq!(&decode(shifted(&bytes, shift)).unwrap(), &batches);
+    }
+
+    #[test]
+    fn a_stream_cut_short_anywhere_is_corrupted(batch in batch(), at in any::<prop::sample::Index>()) {
+        let bytes = encode(&[batch]).unwrap();
+        let cut = bytes.slice(..at.index(bytes.len()));
+        prop_assert!(matches!(decode(cut), Err(Error::Corrupted(_))));
+    }
+
+    #[test]
+    fn changed_bytes_are_an_error_or_other_rows_but_never_a_panic(
+        batch in batch(),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = encode(&[batch]).unwrap().to_vec();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Ok(batches) = decode(bytes.into()) {
+            // Whatever they are, they can be used.
+            for batch in batches {
+                drop(format!("{:?}", batch.slice(0, batch.num_rows().min(50))));
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_never_panics(bytes in vec(any::<u8>(), 0..100)) {
+        prop_assert!(decode(bytes.into()).is_err());
+    }
+}
+
+/// Every byte of a small stream, set to the values that break lengths and offsets.
+#[test]
+fn no_single_byte_makes_decoding_panic() {
+    let columns: Vec<(String, ArrayRef)> = [
+        (ColumnType::Int64, Value::Int(5)),
+        (ColumnType::String, Value::String("longer than a view holds".to_owned())),
+        (ColumnType::Bool, Value::Null),
+        (ColumnType::Decimal(38, 2), Value::Decimal(7)),
+    ]
+    .into_iter()
+    .map(|(t, value)| (t.sql(), array_of(t, &[value]).unwrap()))
+    .collect();
+    let bytes = encode(&[RecordBatch::try_from_iter(columns).unwrap()]).unwrap();
+    for at in 0..bytes.len() {
+        for value in [0, 1, 2, 8, 16, 0x7F, 0x80, 0xFE, 0xFF] {
+            let mut changed = bytes.to_vec();
+            changed[at] = value;
+            if let Ok(batches) = decode(changed.into()) {
+                drop(format!("{batches:?}"));
+            }
+        }
+    }
+}
+
+fn strings(values: &[&str]) -> RecordBatch {
+    let column: ArrayRef = Arc::new(StringViewArray::from_iter_values(values));
+    RecordBatch::try_from_iter([("s", column)]).unwrap()
+}
+
+#[test]
+fn a_slice_of_strings_does_not_carry_the_others() {
+    let values: Vec<String> = (0..1000).map(|i| format!("a string of some length {i}")).collect();
+    let whole = strings(&values.iter().map(String::as_str).collect::<Vec<_>>());
+    let one = whole.slice(500, 1);
+    let bytes = encode(std::slice::from_ref(&one)).unwrap();
+    assert!(bytes.len() < 1000, "{}", bytes.len());
+    assert_eq!(decode(bytes).unwrap(), [one]);
+    // Views that share their bytes are not multiplied either.
+    let shared = arrow::compute::take_record_batch(
+        &strings(&[&values[0]]),
+        &arrow::array::UInt32Array::from(vec![0; 1000]),
+    )
+    .unwrap();
+    let bytes = encode(std::slice::from_ref(&shared)).unwrap();
+    assert!(bytes.len() < 1000 * 18, "{}", bytes.len());
+    assert_eq!(decode(bytes).unwrap(), [shared]);
+}
+
+#[test]
+fn long_strings_are_read_where_they_lie() {
+    let value = "x".repeat(100_000);
+    let bytes = shifted(&encode(&[strings(&[&value])]).unwrap(), 3);
+    let batches = decode(bytes.clone()).unwrap();
+    let views = batches[0].column(0).as_string_view();
+    let within = bytes.as_ptr_range();
+    assert!(within.contains(&views.value(0).as_ptr()));
+}
+
+#[test]
+fn numbers_are_read_where_they_lie_when_that_is_aligned() {
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
+    let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+    let bytes = shifted(&encode(&[batch]).unwrap(), 0);
+    let batches = decode(bytes.clone()).unwrap();
+    let values = batches[0].column(0).as_primitive::<arrow::datatypes::Int64Type>().values();
+    let within = bytes.as_ptr_range();
+    assert!(within.contains(&values.inner().as_ptr()));
+}
+
+#[test]
+fn other_layouts_arrive_as_the_one_of_their_type() {
+    let plain = StringArray::from(vec!["a", "b", "a"]);
+    let dictionary: DictionaryArray<Int32Type> = plain.iter().collect();
+    let batch = RecordBatch::try_from_iter([
+        ("p", Arc::new(plain) as ArrayRef),
+        ("d", Arc::new(dictionary) as ArrayRef),
+    ]);
+    let batches = decode(encode(&[batch.unwrap()]).unwrap()).unwrap();
+    for column in batches[0].columns() {
+        let values: Vec<_> = column.as_string_view().iter().flatten().collect();
+        assert_eq!(values, ["a", "b", "a"]);
+    }
+}
+
+#[test]
+fn what_is_not_rows_of_a_table_is_refused() {
+    assert!(matches!(encode(&[]), Err(Error::InvalidInput(_))));
+    let nulls: ArrayRef = Arc::new(arrow::array::NullArray::new(1));
+    let error = encode(&[RecordBatch::try_from_iter([("n", nulls)]).unwrap()]).unwrap_err();
+    assert_eq!(error.to_string(), "column \"n\" has type Null, which tables do not have");
+    let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let other = RecordBatch::try_from_iter([("s", other)]).unwrap();
+    assert!(matches!(encode(&[strings(&["a"]), other]), Err(Error::InvalidInput(_))));
+}
+
+/// One row of a typical table; the bound is what was measured plus a tenth.
+#[test]
+fn one_row_of_ten_columns_stays_small() {
+    let time = ColumnType::Timestamp(Unit::Millisecond, false);
+    let mut columns = vec![
+        ("ts", array_of(time, &[Value::Timestamp(1_700_000_000_000)]).unwrap()),
+        ("host", array_of(ColumnType::String, &[Value::String("host-17".to_owned())]).unwrap()),
+        ("region", array_of(ColumnType::String, &[Value::String("eu-west-1".to_owned())]).unwrap()),
+    ];
+    for name in ["user", "system", "idle", "nice", "iowait", "irq", "steal"] {
+        let float = ColumnType::Float64;
+        columns.push((name, array_of(float, &[Value::Float(0.5)]).unwrap()));
+    }
+    let bytes = encode(&[RecordBatch::try_from_iter(columns).unwrap()]).unwrap();
+    assert!(bytes.len() < 1400, "{}", bytes.len());
+}
