@@ -17,20 +17,9 @@ pub use node::{Datanode, NodeOptions};
 pub use partita_engine::EngineOptions;
 pub use requests::{REQUESTS_MAX, Requests};
 
-use partita_engine::EngineError;
 use partita_proto::error::Error;
 use partita_proto::id::PartitionId;
 use partita_raft::RaftError;
-
-/// What an engine error means to the one who asked.
-fn engine_error(error: EngineError) -> Error {
-    match error {
-        EngineError::DiskFull(message) => Error::DiskFull(message),
-        EngineError::Corrupted(message) => Error::Corrupted(message),
-        EngineError::InvalidInput(message) => Error::InvalidInput(message),
-        other => Error::Internal(other.to_string()),
-    }
-}
 
 /// What a replication error means to the one who asked.
 fn raft_error(partition: PartitionId, error: RaftError) -> Error {

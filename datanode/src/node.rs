@@ -18,9 +18,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
 use parking_lot::RwLock;
-use partita_engine::{EngineOptions, Partition, PartitionConfig};
+use partita_engine::{EngineOptions, LocalStore, Partition, PartitionConfig};
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::id::{GroupId, NodeId, PartitionId};
@@ -38,7 +37,7 @@ use tracing::{info, warn};
 use crate::machine::PartitionMachine;
 use crate::maintenance::{self, View};
 use crate::replica::Replica;
-use crate::{engine_error, raft_error};
+use crate::raft_error;
 
 /// Where partitions live below the node's directory.
 const PARTITIONS: &str = "partitions";
@@ -87,8 +86,7 @@ impl Datanode {
     ) -> Result<Arc<Self>, Error> {
         let root = options.dir.join(PARTITIONS);
         std::fs::create_dir_all(&root).map_err(|error| io_error(&root, &error))?;
-        let store = LocalFileSystem::new_with_prefix(&options.dir)
-            .map_err(|error| Error::Unavailable(error.to_string()))?;
+        let store = LocalStore::open(&root).map_err(|error| Error::Unavailable(error.to_string()))?;
         let node = Arc::new(Self {
             options,
             host,
@@ -136,7 +134,7 @@ impl Datanode {
                 Arc::clone(&self.clock),
             )
             .await
-            .map_err(engine_error)?;
+            .map_err(Error::from)?;
             let in_log = known.contains(&GroupId::from(partition));
             if !in_log && engine.durable_mark().is_some() {
                 return Err(Error::Corrupted(format!(
@@ -298,7 +296,7 @@ impl DataService for Datanode {
             Arc::clone(&self.clock),
         )
         .await
-        .map_err(engine_error)?;
+        .map_err(Error::from)?;
         if let Err(error) = self.start(engine, false).await {
             // Nobody was told that it exists: leave nothing behind.
             self.remove_files(partition)?;
@@ -363,7 +361,7 @@ impl Datanode {
 }
 
 fn root_of(partition: PartitionId) -> object_store::path::Path {
-    object_store::path::Path::from_iter([PARTITIONS.to_owned(), partition.to_string()])
+    object_store::path::Path::from(partition.to_string())
 }
 
 fn io_error(path: &std::path::Path, error: &std::io::Error) -> Error {

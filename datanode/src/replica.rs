@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use arrow::record_batch::RecordBatch;
 use partita_engine::{Partition, Scan};
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, PartitionId};
@@ -24,7 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::machine::PartitionMachine;
 use crate::writer::{QUEUE_MAX, Waiting, Writer};
-use crate::{engine_error, raft_error};
+use crate::raft_error;
 
 /// How long a request waits for a group that has no leader yet, as right after a start.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
@@ -41,7 +42,6 @@ pub(crate) struct Replica {
     requests: AtomicU64,
     scans: AtomicU64,
     rejected: AtomicU64,
-    rows_scanned: AtomicU64,
 }
 
 impl Replica {
@@ -71,7 +71,6 @@ impl Replica {
             requests: AtomicU64::new(0),
             scans: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
-            rows_scanned: AtomicU64::new(0),
         })
     }
 
@@ -89,6 +88,26 @@ impl Replica {
             return Ok(());
         }
         Err(Error::StaleRoute { partition: config.partition, requested, current: config.epoch })
+    }
+
+    /// Refuses rows of other types than the table's before they are in the log: what cannot be applied
+    /// stops the group.
+    fn check_columns(&self, rows: &RecordBatch) -> Result<(), Error> {
+        let config = self.partition.config();
+        for field in rows.schema_ref().fields() {
+            let column = config.schema.columns.iter().find(|c| c.storage_name == *field.name());
+            if let Some(column) = column
+                && column.column_type.arrow() != *field.data_type()
+            {
+                return Err(Error::InvalidInput(format!(
+                    "column \"{}\" is {}, the rows have {}",
+                    column.name,
+                    column.column_type.sql(),
+                    field.data_type()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the group has elected a leader, which right after a start takes a moment.
@@ -117,6 +136,7 @@ impl Replica {
 
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
         self.check_epoch(request.epoch)?;
+        self.check_columns(&request.rows)?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
@@ -152,7 +172,7 @@ impl Replica {
                 parallelism: request.parallelism,
                 range: None,
             })
-            .map_err(engine_error)?;
+            .map_err(Error::from)?;
         Ok(ScanReply { streams: scanned.streams, sorted: scanned.sorted, stats: scanned.stats })
     }
 
@@ -178,14 +198,14 @@ impl Replica {
     /// Writes everything applied until now to files and lets the log forget it.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
         self.machine.seal();
-        if self.partition.flush().await.map_err(engine_error)? {
+        if self.partition.flush().await.map_err(Error::from)? {
             self.group.flushed().await.map_err(|error| raft_error(self.id(), error))?;
         }
         Ok(())
     }
 
     pub(crate) async fn compact(&self, all: bool) -> Result<bool, Error> {
-        self.partition.compact(all).await.map_err(engine_error)
+        self.partition.compact(all).await.map_err(Error::from)
     }
 
     pub(crate) fn status(&self) -> ReplicaStatus {
@@ -207,7 +227,7 @@ impl Replica {
             bytes_written,
             writes: self.requests.load(Ordering::Relaxed),
             scans: self.scans.load(Ordering::Relaxed),
-            rows_scanned: self.rows_scanned.load(Ordering::Relaxed) + stats.rows_scanned,
+            rows_scanned: stats.rows_scanned,
             rejected: self.rejected.load(Ordering::Relaxed),
             applied: group.applied.unwrap_or(0),
             flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
