@@ -1,1 +1,45 @@
-//! Storage of one partition.
+//! Storage of one partition: a log-structured store of Arrow batches and Parquet files. It knows
+//! neither network nor Raft; the replicated log that its owner applies is its write-ahead log.
+//!
+//! ```text
+//!   apply ── run ── memtable ── (sealed) ── flush ─┐
+//!                      │                           ├─ rewrite ── writer ── sink ── store
+//!   files ─────────────┼────────── compaction ─────┘                 └─ manifest (what counts)
+//!                      │
+//!   scan ── plan ── source ── merge ── fold ──> rows
+//!             └─ reader ── footer (every byte checked)
+//! ```
+//!
+//! Terms: a *run* is a sorted batch in memory, or a set of files that were written together and share
+//! no key. A *version* of the partition is an immutable list of memtables and files; versions of a
+//! row are rows with one key, of which the *fold* makes one.
+
+mod compaction;
+mod error;
+mod file;
+mod flush;
+mod fold;
+mod footer;
+mod layout;
+mod manifest;
+mod memtable;
+mod merge;
+mod options;
+mod partition;
+mod plan;
+mod reader;
+mod rewrite;
+mod run;
+mod scan;
+mod sink;
+mod source;
+mod store;
+mod version;
+mod window;
+mod writer;
+
+pub use error::EngineError;
+pub use options::EngineOptions;
+pub use partition::{Partition, PartitionConfig, PartitionStats};
+pub use scan::{Scan, Scanned};
+pub use store::LocalStore;

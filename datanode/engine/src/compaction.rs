@@ -1,0 +1,359 @@
+//! Compaction and expiry: fewer files for the same rows, and no files for expired ones.
+//!
+//! What to merge is decided by [`pick`], a pure function of the files. It looks at one window at a
+//! time (files of windows that overlap count as one window, since a key's versions may be in both)
+//! and merges neighbouring runs of about one size into one of the next size.
+//!
+//! Invariants:
+//! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out
+//!   is between those that are merged;
+//! - deletes are dropped only by a pick that begins with the oldest run of its window: nothing older
+//!   is left that they would have to hide.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use partita_proto::domain::Domains;
+use partita_proto::range::KeyRange;
+
+use crate::error::{EngineError, Result};
+use crate::file::{FileEntry, FileId, FileMeta};
+use crate::footer::Counters;
+use crate::manifest::Edit;
+use crate::merge::Merge;
+use crate::options::EngineOptions;
+use crate::partition::Partition;
+use crate::reader::{FileReader, Read};
+use crate::rewrite::discard;
+use crate::source::file_input;
+use crate::version::Version;
+use crate::writer::Purpose;
+
+/// Runs up to this size are of one size.
+const SIZE_MIN: u64 = 4 * 1024 * 1024;
+
+/// Files to be merged into one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pick {
+    files: Vec<FileId>,
+    /// The window of the result.
+    window: Option<(i64, i64)>,
+    /// Whether nothing older is left in the window.
+    covering: bool,
+}
+
+/// A run of files in one window.
+#[derive(Clone, Debug, Default)]
+struct RunOfFiles {
+    files: Vec<FileId>,
+    bytes: u64,
+    has_op: bool,
+}
+
+/// Windows that overlap, and their runs, oldest first.
+#[derive(Clone, Debug)]
+struct Window {
+    window: Option<(i64, i64)>,
+    runs: Vec<RunOfFiles>,
+}
+
+impl Partition {
+    /// Whether there are files that should be merged, or deleted.
+    pub fn wants_compaction(&self) -> bool {
+        !self.garbage.lock().is_empty() || pick(&metas(&self.version()), &self.options).is_some()
+    }
+
+    /// Merges files where there are too many; with `all`, merges all files of each window into one
+    /// run (it may be several files, but they share no key) and carries out all deletes. Returns
+    /// whether anything was done. Readers and writers go on meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::DiskFull`] and [`EngineError::Corrupted`]: nothing was changed. Anything else:
+    /// stop the partition.
+    pub async fn compact(&self, all: bool) -> Result<bool> {
+        let _one_at_a_time = self.compacting.lock().await;
+        self.check_running()?;
+        let mut done = !self.garbage.lock().is_empty();
+        self.collect_garbage().await?;
+        loop {
+            let version = self.version();
+            let metas = metas(&version);
+            let picked = if all { pick_all(&metas) } else { pick(&metas, &self.options) };
+            drop(metas);
+            let Some(pick) = picked else { return Ok(done) };
+            if !self.merge_files(version, pick).await? {
+                return Ok(done);
+            }
+            done = true;
+            self.collect_garbage().await?;
+            if !all {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Merges picked files; false when they were truncated away meanwhile.
+    async fn merge_files(&self, version: Arc<Version>, pick: Pick) -> Result<bool> {
+        let mut written = Vec::new();
+        if let Err(error) = self.write_merged(&version, &pick, &mut written).await {
+            discard(&self.store, &self.root, &written).await;
+            return Err(error);
+        }
+        let removed = version.files.values().filter(|entry| pick.files.contains(&entry.meta().id));
+        let removed: Vec<_> = removed.map(|entry| Arc::clone(&entry.handle)).collect();
+        drop(version);
+        let mut manifest = self.manifest.lock().await;
+        let now = self.version();
+        if !pick.files.iter().all(|id| now.files.contains_key(id)) {
+            discard(&self.store, &self.root, &written).await;
+            return Ok(false);
+        }
+        drop(now);
+        let edit = Edit { added: written.clone(), removed: pick.files.clone(), ..Edit::default() };
+        self.record(&mut manifest, edit, &written).await?;
+        let added = self.handles(&written);
+        self.update(|now| now.replaced(&pick.files, added))?;
+        self.retire(&removed);
+        tracing::debug!(
+            partition = %self.root, merged = pick.files.len(), into = written.len(), "files merged"
+        );
+        Ok(true)
+    }
+
+    async fn write_merged(
+        &self,
+        version: &Version,
+        pick: &Pick,
+        written: &mut Vec<FileMeta>,
+    ) -> Result<()> {
+        let layout = &version.layout;
+        let mut files: Vec<FileEntry> =
+            pick.files.iter().filter_map(|id| version.files.get(id).cloned()).collect();
+        files.sort_by_key(|file| (file.meta().run, file.meta().id));
+        // The result is as old as the youngest that went into it.
+        let run = files.last().map(|file| file.meta().run);
+        let run = run.ok_or_else(|| EngineError::Internal("nothing to merge".to_owned()))?;
+        let with_op = files.iter().any(|file| file.meta().has_op);
+        let schema = layout.file_schema(with_op);
+        let mut alive = Domains::default();
+        if let Some((name, domain)) = layout.alive(self.clock.now_ms()) {
+            alive.restrict(name, domain);
+        }
+        let reader = FileReader {
+            store: Arc::clone(&self.store),
+            footers: Arc::clone(&self.footers),
+            counters: Counters::default(),
+        };
+        let ranges: Arc<[KeyRange]> = Arc::from([layout.range.clone()]);
+        let inputs = files.into_iter().map(|file| {
+            let read = Read {
+                schema: Arc::clone(&schema),
+                prune: alive.clone(),
+                filter: alive.clone(),
+                ranges: Arc::clone(&ranges),
+                groups: 0..file.row_groups(),
+            };
+            // Files may hold more than the partition's range: it is cut to it here.
+            let (first, last) = file.span();
+            let inside = layout.range.contains(first) && layout.range.contains(last);
+            let bounds = (!inside).then(|| layout.range.clone());
+            file_input(reader.clone(), file, read, Arc::clone(layout), bounds)
+        });
+        let merge = Merge::new(layout, Arc::clone(&schema), inputs.collect(), pick.covering);
+        let schema = layout.file_schema(with_op && !pick.covering);
+        let output = self.output(layout, Purpose::Compaction);
+        output.write(merge, schema, run, pick.window, written).await
+    }
+
+    /// Drops files all of whose rows are expired. (Scans leave expired rows out at once.) Returns
+    /// whether there were any.
+    ///
+    /// # Errors
+    /// As [`Partition::compact`].
+    pub async fn expire(&self) -> Result<bool> {
+        let _one_at_a_time = self.compacting.lock().await;
+        self.check_running()?;
+        self.collect_garbage().await?;
+        let mut manifest = self.manifest.lock().await;
+        let version = self.version();
+        let Some(oldest) = version.layout.oldest_tick(self.clock.now_ms()) else {
+            return Ok(false);
+        };
+        let expired = |file: &&FileEntry| file.meta().time.is_some_and(|(_, last)| last < oldest);
+        let removed = version.files.values().filter(expired);
+        let removed: Vec<_> = removed.map(|entry| Arc::clone(&entry.handle)).collect();
+        drop(version);
+        if removed.is_empty() {
+            return Ok(false);
+        }
+        let ids: Vec<FileId> = removed.iter().map(|handle| handle.meta.id).collect();
+        let edit = Edit { removed: ids.clone(), ..Edit::default() };
+        self.record(&mut manifest, edit, &[]).await?;
+        self.update(|now| now.replaced(&ids, Vec::new()))?;
+        drop(manifest);
+        self.retire(&removed);
+        tracing::info!(partition = %self.root, files = ids.len(), "expired files dropped");
+        drop(removed);
+        self.collect_garbage().await?;
+        Ok(true)
+    }
+}
+
+fn metas(version: &Version) -> Vec<&FileMeta> {
+    version.files.values().map(FileEntry::meta).collect()
+}
+
+/// The windows of files, in order.
+fn windows(files: &[&FileMeta]) -> Vec<Window> {
+    let mut files = files.to_vec();
+    files.sort_by_key(|file| file.window);
+    let mut windows: Vec<(Option<(i64, i64)>, BTreeMap<u64, RunOfFiles>)> = Vec::new();
+    for file in files {
+        let joins = windows.last().is_some_and(|(window, _)| match (window, file.window) {
+            (Some((_, end)), Some((start, _))) => start < *end,
+            // Without a time index there is one window.
+            _ => true,
+        });
+        if !joins {
+            windows.push((file.window, BTreeMap::new()));
+        }
+        let Some((window, runs)) = windows.last_mut() else { continue };
+        if let (Some((_, end)), Some((_, file_end))) = (window, file.window) {
+            *end = (*end).max(file_end);
+        }
+        let run = runs.entry(file.run).or_default();
+        run.files.push(file.id);
+        run.bytes += file.bytes;
+        run.has_op |= file.has_op;
+    }
+    let window = |(window, runs): (_, BTreeMap<_, _>)| Window {
+        window,
+        runs: runs.into_values().collect(),
+    };
+    windows.into_iter().map(window).collect()
+}
+
+/// What to merge when there is nothing special to be done.
+fn pick(files: &[&FileMeta], options: &EngineOptions) -> Option<Pick> {
+    windows(files).iter().find_map(|window| pick_in(window, options))
+}
+
+fn pick_in(window: &Window, options: &EngineOptions) -> Option<Pick> {
+    let runs_min = options.compaction_runs.max(2);
+    let size = |run: &RunOfFiles| run.bytes.max(SIZE_MIN).ilog2() / 2;
+    let sizes: std::collections::BTreeSet<u32> = window.runs.iter().map(size).collect();
+    for largest in sizes {
+        let mut from = 0;
+        while from < window.runs.len() {
+            let mut bytes = 0;
+            let mut to = from;
+            while let Some(run) = window.runs.get(to)
+                && size(run) <= largest
+                && bytes + run.bytes <= options.compaction_bytes_max
+            {
+                bytes += run.bytes;
+                to += 1;
+            }
+            if to - from >= runs_min {
+                return Some(window.pick(from, to));
+            }
+            from = to.max(from + 1);
+        }
+    }
+    None
+}
+
+/// What to merge so that each window has one run and no deletes.
+fn pick_all(files: &[&FileMeta]) -> Option<Pick> {
+    let windows = windows(files);
+    let due = |window: &&Window| window.runs.len() > 1 || window.runs.iter().any(|run| run.has_op);
+    windows.iter().find(due).map(|window| window.pick(0, window.runs.len()))
+}
+
+impl Window {
+    fn pick(&self, from: usize, to: usize) -> Pick {
+        let files = self.runs[from..to].iter().flat_map(|run| run.files.iter().copied());
+        Pick { files: files.collect(), window: self.window, covering: from == 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn file(id: u64, run: u64, mib: u64, window: Option<(i64, i64)>) -> FileMeta {
+        FileMeta {
+            id,
+            run,
+            bytes: mib * MIB,
+            rows: 1,
+            checksum: 0,
+            tail: 0,
+            tail_checksum: 0,
+            key: Vec::new(),
+            first: Default::default(),
+            last: Default::default(),
+            splits: Vec::new(),
+            time: window,
+            window,
+            seq: (run, run),
+            tombstones: 0,
+            has_op: false,
+        }
+    }
+
+    fn picked(files: &[FileMeta]) -> Option<(Vec<u64>, bool)> {
+        let files: Vec<&FileMeta> = files.iter().collect();
+        pick(&files, &EngineOptions::default()).map(|pick| (pick.files, pick.covering))
+    }
+
+    #[test]
+    fn four_runs_of_one_size_are_merged_and_three_are_not() {
+        let files: Vec<_> = (1..=4).map(|id| file(id, id, 10, None)).collect();
+        assert_eq!(picked(&files[..3]), None);
+        assert_eq!(picked(&files), Some((vec![1, 2, 3, 4], true)));
+    }
+
+    #[test]
+    fn young_small_runs_leave_the_old_large_one_alone_and_keep_its_deletes() {
+        let mut files = vec![file(1, 1, 1000, None)];
+        files.extend((2..=5).map(|id| file(id, id, 10, None)));
+        assert_eq!(picked(&files), Some((vec![2, 3, 4, 5], false)));
+    }
+
+    #[test]
+    fn only_neighbours_in_age_are_merged() {
+        let sizes = [10, 10, 900, 10, 10];
+        let files: Vec<_> = (1..).zip(sizes).map(|(id, mib)| file(id, id, mib, None)).collect();
+        assert_eq!(picked(&files), None);
+    }
+
+    #[test]
+    fn windows_are_merged_by_themselves_unless_they_overlap() {
+        let apart: Vec<_> = (0..4).map(|n| (n * 10, n * 10 + 10)).collect();
+        let files: Vec<_> =
+            (1..).zip(&apart).map(|(id, window)| file(id, id, 10, Some(*window))).collect();
+        assert_eq!(picked(&files), None);
+        let mut files = files;
+        files.push(file(9, 9, 10, Some((0, 40))));
+        assert_eq!(picked(&files), Some((vec![1, 2, 3, 4, 9], true)));
+    }
+
+    #[test]
+    fn a_pick_is_bounded_in_bytes() {
+        let files: Vec<_> = (1..=10).map(|id| file(id, id, 500, None)).collect();
+        let (files, _) = picked(&files).unwrap();
+        assert_eq!(files, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn all_leaves_one_run_and_no_deletes() {
+        let mut files = vec![file(1, 1, 10, None), file(2, 1, 10, None)];
+        let all = |files: &[FileMeta]| pick_all(&files.iter().collect::<Vec<_>>());
+        assert_eq!(all(&files), None);
+        files[0].has_op = true;
+        assert_eq!(all(&files).map(|pick| pick.files), Some(vec![1, 2]));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a table's schema means to its storage: names of internal columns, the key codec, the policy
+//! by which versions of a key merge, the time index. Made once for every schema version.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, UInt8Array, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use partita_proto::domain::{Domain, Domains};
+use partita_proto::key::{KeyCodec, PLACEMENT_COLUMN};
+use partita_proto::range::KeyRange;
+use partita_proto::rule::Comparison;
+use partita_proto::schema::{ColumnType, MergeMode, Unit};
+use partita_proto::service::PartitionSpec;
+use partita_proto::value::Value;
+
+use crate::error::{EngineError, Result};
+use crate::fold::{PUT, Policy};
+
+/// The log index that brought a row: UInt64, never NULL.
+pub(crate) const SEQ_COLUMN: &str = "__seq";
+/// What a row does, one of [`crate::fold`]'s operations: UInt8, never NULL. Left out where all rows put.
+pub(crate) const OP_COLUMN: &str = "__op";
+
+/// The time index.
+#[derive(Clone, Debug)]
+pub(crate) struct TimeColumn {
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+}
+
+/// A partition's configuration and what follows from it.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) config: Arc<PartitionSpec>,
+    pub(crate) codec: KeyCodec,
+    /// The keys that the partition owns.
+    pub(crate) range: KeyRange,
+    pub(crate) policy: Policy,
+    pub(crate) time: Option<TimeColumn>,
+    /// All stored columns but the internal ones at the end: the placement, if any, then the table's.
+    pub(crate) columns: SchemaRef,
+}
+
+impl Layout {
+    /// # Errors
+    /// When schema, placement and range do not fit together.
+    pub(crate) fn new(config: Arc<PartitionSpec>) -> Result<Self> {
+        let schema = &config.schema;
+        let codec = KeyCodec::new(schema, &config.placement)?;
+        let range = codec.range(&config.range)?;
+        let policy = match (schema.options.append_mode, schema.options.merge_mode) {
+            (true, _) => Policy::Append,
+            (false, MergeMode::LastRow) => Policy::LastRow,
+            (false, MergeMode::LastNonNull) => Policy::LastNonNull,
+        };
+        let time = schema.time_index().and_then(|column| match column.column_type {
+            ColumnType::Timestamp(unit, _) => {
+                Some(TimeColumn { name: column.storage_name.clone(), unit })
+            }
+            _ => None,
+        });
+        let placement =
+            codec.placed().then(|| Field::new(PLACEMENT_COLUMN, DataType::UInt16, true));
+        let fields = schema.columns.iter().map(partita_proto::schema::Column::storage_field);
+        let columns = Arc::new(Schema::new(placement.into_iter().chain(fields).collect::<Vec<_>>()));
+        Ok(Self { codec, range, policy, time, columns, config })
+    }
+
+    /// Whether a stored column belongs to the key: the placement does.
+    pub(crate) fn is_key(&self, name: &str) -> bool {
+        name == PLACEMENT_COLUMN || self.codec.key_columns().iter().any(|key| key == name)
+    }
+
+    /// Names of the columns that a key is encoded from.
+    pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
+        let placement = self.codec.placed().then_some(PLACEMENT_COLUMN);
+        placement.into_iter().chain(self.codec.key_columns().iter().map(String::as_str))
+    }
+
+    /// The field of a stored or internal column; `None` if there is no such column (any more).
+    pub(crate) fn field(&self, name: &str) -> Option<FieldRef> {
+        match name {
+            SEQ_COLUMN => Some(Arc::new(Field::new(SEQ_COLUMN, DataType::UInt64, false))),
+            OP_COLUMN => Some(Arc::new(Field::new(OP_COLUMN, DataType::UInt8, false))),
+            _ => {
+                let index = self.columns.index_of(name).ok()?;
+                Some(Arc::clone(&self.columns.fields()[index]))
+            }
+        }
+    }
+
+    /// The schema of files: all columns, then sequence, then (if wanted) operation.
+    pub(crate) fn file_schema(&self, with_op: bool) -> SchemaRef {
+        let internal = [Some(SEQ_COLUMN), with_op.then_some(OP_COLUMN)];
+        let internal = internal.into_iter().flatten().filter_map(|name| self.field(name));
+        let fields = self.columns.fields().iter().cloned().chain(internal);
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    /// What is left of the time index by the table's `ttl`, if it has one; to be applied exactly.
+    pub(crate) fn alive(&self, now_ms: i64) -> Option<(&str, Domain)> {
+        let time = self.time.as_ref()?;
+        let oldest = oldest(now_ms, self.config.schema.options.ttl?, time.unit);
+        Some((&time.name, Domain::compare(Comparison::GreaterOrEqual, Value::Timestamp(oldest))))
+    }
+
+    /// The oldest tick that is not expired.
+    pub(crate) fn oldest_tick(&self, now_ms: i64) -> Option<i64> {
+        Some(oldest(now_ms, self.config.schema.options.ttl?, self.time.as_ref()?.unit))
+    }
+
+    /// The part of the domains that may be applied before versions are merged.
+    pub(crate) fn key_domains(&self, domains: &Domains) -> Domains {
+        domains.only(|name| self.is_key(name))
+    }
+}
+
+fn oldest(now_ms: i64, ttl: Duration, unit: Unit) -> i64 {
+    let ttl_ms = i128::try_from(ttl.as_millis()).unwrap_or(i128::MAX);
+    let oldest_ms = i128::from(now_ms).saturating_sub(ttl_ms);
+    let ticks = oldest_ms.saturating_mul(i128::from(unit.per_second())).div_euclid(1000);
+    i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// The batch with exactly the fields of `schema`, found by name. A column that it does not have is
+/// NULL; a missing operation is a put.
+pub(crate) fn adapt(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch.clone());
+    }
+    let rows = batch.num_rows();
+    let columns = schema.fields().iter().map(|field| adapt_column(batch, field));
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+fn adapt_column(batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
+    let rows = batch.num_rows();
+    let Some(column) = batch.column_by_name(field.name()) else {
+        if field.name() == OP_COLUMN {
+            return Ok(Arc::new(UInt8Array::from_value(PUT, rows)));
+        }
+        return Ok(new_null_array(field.data_type(), rows));
+    };
+    if column.data_type() == field.data_type() {
+        return Ok(Arc::clone(column));
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(column, field.data_type(), &options).map_err(|error| {
+        EngineError::InvalidInput(format!(
+            "column \"{}\" has type {}, which is not {}: {error}",
+            field.name(),
+            column.data_type(),
+            field.data_type()
+        ))
+    })
+}

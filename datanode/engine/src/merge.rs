@@ -1,0 +1,456 @@
+//! Merges sorted batches of several sources into one sorted stream.
+//!
+//! Sources are given oldest first. Rows with one key come out in that order (append), or as the one
+//! row that they fold to. Within a source of a table that folds, no key comes twice.
+//!
+//! The merge does not go row by row where it need not: as long as one source is ahead of all others
+//! it takes whole slices of it, found by galloping. A source is opened when the merge reaches its
+//! first key, so that only sources that overlap are in memory.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt8Array};
+use arrow::compute::{concat, filter_record_batch, interleave};
+use arrow::datatypes::{SchemaRef, UInt8Type};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use partita_proto::key::Keys;
+
+use crate::error::Result;
+use crate::fold::{DELETE, PUT, Policy, fold};
+use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN};
+use crate::options::BATCH_ROWS;
+
+/// Slices shorter than this on average are gathered row by row.
+const SLICE_ROWS_MIN: usize = 16;
+
+/// Rows in key order, with their keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Sorted {
+    pub(crate) batch: RecordBatch,
+    pub(crate) keys: Keys,
+}
+
+impl Sorted {
+    /// A run of rows, without copying.
+    pub(crate) fn slice(&self, start: usize, end: usize) -> Self {
+        Self { batch: self.batch.slice(start, end - start), keys: self.keys.slice(start..end) }
+    }
+}
+
+/// Batches of one source, each sorted and not before the one ahead of it.
+pub(crate) type SortedStream = BoxStream<'static, Result<Sorted>>;
+
+/// One source.
+pub(crate) struct Input {
+    /// No key of the source is smaller.
+    pub(crate) first: Bytes,
+    pub(crate) batches: SortedStream,
+}
+
+/// Which rows of which batches come next, and what is folded into them.
+#[derive(Default)]
+pub(crate) struct Gather {
+    buffers: Vec<RecordBatch>,
+    segments: Vec<Segment>,
+    rows: usize,
+    patches: Vec<Patch>,
+    /// Rows whose operation is not that of the version they come from.
+    ops: Vec<(usize, u8)>,
+}
+
+struct Segment {
+    buffer: usize,
+    start: usize,
+    rows: usize,
+}
+
+/// A value that comes from an older version.
+struct Patch {
+    row: usize,
+    column: usize,
+    buffer: usize,
+    from: usize,
+}
+
+impl Gather {
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Adds a batch to take rows from; returns its number.
+    pub(crate) fn add(&mut self, batch: &RecordBatch) -> usize {
+        self.buffers.push(batch.clone());
+        self.buffers.len() - 1
+    }
+
+    /// Takes a run of rows.
+    pub(crate) fn take(&mut self, buffer: usize, start: usize, rows: usize) {
+        self.rows += rows;
+        if let Some(last) = self.segments.last_mut()
+            && last.buffer == buffer
+            && last.start + last.rows == start
+        {
+            last.rows += rows;
+            return;
+        }
+        self.segments.push(Segment { buffer, start, rows });
+    }
+
+    /// Takes the fold of the versions of one key, each given by buffer and row, oldest first.
+    pub(crate) fn take_folded(
+        &mut self,
+        policy: Policy,
+        versions: &[(usize, usize)],
+        fields: &[usize],
+        op_column: Option<usize>,
+    ) {
+        let Self { buffers, patches, .. } = self;
+        let op_of = |(buffer, row): (usize, usize)| match op_column {
+            Some(column) => buffers[buffer].column(column).as_primitive::<UInt8Type>().value(row),
+            None => PUT,
+        };
+        let ops: Vec<u8> = versions.iter().map(|version| op_of(*version)).collect();
+        let row = self.rows;
+        let op = fold(
+            policy,
+            &ops,
+            fields,
+            |version, field| {
+                let (buffer, row) = versions[version];
+                buffers[buffer].column(field).is_null(row)
+            },
+            |column, version| {
+                let (buffer, from) = versions[version];
+                patches.push(Patch { row, column, buffer, from });
+            },
+        );
+        let newest = versions.len() - 1;
+        if op != ops[newest] {
+            self.ops.push((row, op));
+        }
+        let (buffer, from) = versions[newest];
+        self.take(buffer, from, 1);
+    }
+
+    /// The rows, in batches of this schema (which is also that of all buffers).
+    pub(crate) fn finish(self, schema: &SchemaRef) -> Result<RecordBatch> {
+        let columns = (0..schema.fields().len()).map(|column| self.column(schema, column));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    }
+
+    fn column(&self, schema: &SchemaRef, column: usize) -> Result<ArrayRef> {
+        let patches = self.patches.iter().filter(|patch| patch.column == column);
+        let patched = patches.clone().next().is_some();
+        let slice = |segment: &Segment| {
+            self.buffers[segment.buffer].column(column).slice(segment.start, segment.rows)
+        };
+        let array = match self.segments.as_slice() {
+            [] => arrow::array::new_empty_array(schema.field(column).data_type()),
+            [segment] if !patched => slice(segment),
+            segments if !patched && self.rows >= segments.len() * SLICE_ROWS_MIN => {
+                let slices: Vec<ArrayRef> = segments.iter().map(slice).collect();
+                concat(&slices.iter().map(AsRef::as_ref).collect::<Vec<_>>())?
+            }
+            segments => {
+                let mut rows = Vec::with_capacity(self.rows);
+                for segment in segments {
+                    rows.extend((0..segment.rows).map(|row| (segment.buffer, segment.start + row)));
+                }
+                for patch in patches {
+                    rows[patch.row] = (patch.buffer, patch.from);
+                }
+                let arrays = self.buffers.iter().map(|batch| batch.column(column).as_ref());
+                interleave(&arrays.collect::<Vec<_>>(), &rows)?
+            }
+        };
+        if self.ops.is_empty() || schema.field(column).name() != OP_COLUMN {
+            return Ok(array);
+        }
+        let mut values = array.as_primitive::<UInt8Type>().values().to_vec();
+        for (row, op) in &self.ops {
+            values[*row] = *op;
+        }
+        Ok(Arc::new(UInt8Array::from(values)))
+    }
+}
+
+/// The columns of a schema that folding may take from older versions.
+pub(crate) fn field_columns(layout: &Layout, schema: &SchemaRef) -> Vec<usize> {
+    let is_field = |name: &str| !layout.is_key(name) && name != SEQ_COLUMN && name != OP_COLUMN;
+    let fields = schema.fields().iter().enumerate();
+    fields.filter(|(_, field)| is_field(field.name())).map(|(index, _)| index).collect()
+}
+
+/// Drops deleted keys and the column of operations, given that no older version is left anywhere.
+pub(crate) fn settle(batch: RecordBatch) -> Result<RecordBatch> {
+    let Ok(column) = batch.schema().index_of(OP_COLUMN) else { return Ok(batch) };
+    let ops = batch.column(column).as_primitive::<UInt8Type>();
+    let deleted = ops.values().contains(&DELETE);
+    let mut batch = if deleted {
+        let alive: BooleanArray = ops.values().iter().map(|op| Some(*op != DELETE)).collect();
+        filter_record_batch(&batch, &alive)?
+    } else {
+        batch
+    };
+    batch.remove_column(column);
+    Ok(batch)
+}
+
+/// Rows that came out of a merge, with the first and last of their keys.
+pub(crate) struct Merged {
+    pub(crate) batch: RecordBatch,
+    pub(crate) first: Bytes,
+    pub(crate) last: Bytes,
+}
+
+/// A source at a position.
+struct Cursor {
+    input: Input,
+    /// The batch it stands in; `None` before the first and when the next has to be fetched.
+    current: Option<Sorted>,
+    row: usize,
+    /// The batch's number in the gather, if rows of it were taken.
+    buffer: Option<usize>,
+}
+
+impl Cursor {
+    /// The next key, or less than that when the batch is still to be fetched.
+    fn key(&self) -> &[u8] {
+        match &self.current {
+            Some(sorted) => sorted.keys.get(self.row),
+            None => &self.input.first,
+        }
+    }
+
+    /// Fetches the next batch; false when there is none.
+    async fn fetch(&mut self) -> Result<bool> {
+        self.buffer = None;
+        self.row = 0;
+        loop {
+            let Some(sorted) = self.input.batches.next().await.transpose()? else {
+                return Ok(false);
+            };
+            if sorted.batch.num_rows() > 0 {
+                debug_assert!(sorted.keys.get(0) >= &self.input.first[..], "a source went back");
+                self.current = Some(sorted);
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Steps over rows that were taken.
+    fn advance(&mut self, rows: usize) {
+        self.row += rows;
+        if let Some(sorted) = &self.current
+            && self.row == sorted.keys.len()
+        {
+            // The next batch starts here or later; it is fetched when the merge gets here.
+            self.input.first = Bytes::copy_from_slice(sorted.keys.get(self.row - 1));
+            self.current = None;
+        }
+    }
+}
+
+/// A merge of sources.
+pub(crate) struct Merge {
+    schema: SchemaRef,
+    policy: Policy,
+    /// Whether no older version of any key is left out.
+    covering: bool,
+    fields: Vec<usize>,
+    op_column: Option<usize>,
+    cursors: Vec<Cursor>,
+    /// The cursors that are not at their end, by next key, then age.
+    order: Vec<usize>,
+}
+
+impl Merge {
+    /// Merges sources, oldest first, whose batches all have this schema. If they cover every version
+    /// of every key, deletes are carried out and the column of operations is left out.
+    pub(crate) fn new(
+        layout: &Layout,
+        schema: SchemaRef,
+        inputs: Vec<Input>,
+        covering: bool,
+    ) -> Self {
+        let fields = field_columns(layout, &schema);
+        let op_column = schema.index_of(OP_COLUMN).ok();
+        let cursors: Vec<_> = inputs
+            .into_iter()
+            .map(|input| Cursor { input, current: None, row: 0, buffer: None })
+            .collect();
+        let mut order: Vec<usize> = (0..cursors.len()).collect();
+        order.sort_by(|a, b| cursors[*a].key().cmp(cursors[*b].key()).then(a.cmp(b)));
+        Self { schema, policy: layout.policy, covering, fields, op_column, cursors, order }
+    }
+
+    /// The next rows; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Merged>> {
+        loop {
+            let mut gather = Gather::default();
+            for cursor in &mut self.cursors {
+                cursor.buffer = None;
+            }
+            let (mut first, mut last) = (None, Bytes::new());
+            while gather.rows() < BATCH_ROWS {
+                if !self.fetch_due().await? {
+                    break;
+                }
+                if first.is_none() {
+                    first = Some(Bytes::copy_from_slice(self.cursors[self.order[0]].key()));
+                }
+                last = self.step(&mut gather);
+            }
+            let Some(first) = first else { return Ok(None) };
+            let mut batch = gather.finish(&self.schema)?;
+            if self.covering {
+                batch = settle(batch)?;
+            }
+            if batch.num_rows() > 0 {
+                return Ok(Some(Merged { batch, first, last }));
+            }
+        }
+    }
+
+    /// Fetches batches until all cursors that may have the smallest key know theirs; false at the end.
+    async fn fetch_due(&mut self) -> Result<bool> {
+        loop {
+            let Some(smallest) = self.order.first().map(|first| self.cursors[*first].key()) else {
+                return Ok(false);
+            };
+            let due = self.order.iter().position(|cursor| {
+                let cursor = &self.cursors[*cursor];
+                cursor.current.is_none() || cursor.key() != smallest
+            });
+            let Some(position) = due else { return Ok(true) };
+            let cursor = self.order[position];
+            if self.cursors[cursor].current.is_some() {
+                return Ok(true);
+            }
+            if self.cursors[cursor].key() != smallest {
+                return Ok(true);
+            }
+            self.order.remove(position);
+            if self.cursors[cursor].fetch().await? {
+                self.insert(cursor);
+            }
+        }
+    }
+
+    /// Takes the rows with the smallest key, or all up to where the next cursor stands. Returns the
+    /// last key taken.
+    fn step(&mut self, gather: &mut Gather) -> Bytes {
+        let smallest = self.order[0];
+        let key = self.cursors[smallest].key();
+        let same = self.order[1..].iter().take_while(|c| self.cursors[**c].key() == key).count();
+        if same > 0 && self.policy.folds() {
+            let key = Bytes::copy_from_slice(key);
+            let members: Vec<usize> = self.order.drain(..=same).collect();
+            let versions: Vec<_> =
+                members.iter().map(|member| self.position(*member, gather)).collect();
+            gather.take_folded(self.policy, &versions, &self.fields, self.op_column);
+            for member in members {
+                self.cursors[member].advance(1);
+                self.insert(member);
+            }
+            return key;
+        }
+        let (buffer, start) = self.position(smallest, gather);
+        let room = BATCH_ROWS - gather.rows();
+        let cursor = &self.cursors[smallest];
+        let keys = cursor.current.as_ref().map_or_else(Keys::empty, |sorted| sorted.keys.clone());
+        let limit = keys.len().min(start.saturating_add(room));
+        // Equal keys of a younger source come after all of this one.
+        let end = match self.order.get(1) {
+            Some(next) => gallop(&keys, start, limit, self.cursors[*next].key(), same > 0),
+            None => limit,
+        };
+        gather.take(buffer, start, end - start);
+        let last = Bytes::copy_from_slice(keys.get(end - 1));
+        self.order.remove(0);
+        self.cursors[smallest].advance(end - start);
+        self.insert(smallest);
+        last
+    }
+
+    /// Where a cursor stands: the number of its batch in the gather, and the row.
+    fn position(&mut self, cursor: usize, gather: &mut Gather) -> (usize, usize) {
+        let cursor = &mut self.cursors[cursor];
+        let buffer = match (cursor.buffer, &cursor.current) {
+            (Some(buffer), _) => buffer,
+            (None, Some(sorted)) => gather.add(&sorted.batch),
+            (None, None) => unreachable!("a cursor is fetched before rows are taken from it"),
+        };
+        cursor.buffer = Some(buffer);
+        (buffer, cursor.row)
+    }
+
+    fn insert(&mut self, cursor: usize) {
+        let key = self.cursors[cursor].key();
+        let place = self.order.partition_point(|other| {
+            match self.cursors[*other].key().cmp(key) {
+                Ordering::Less => true,
+                Ordering::Equal => *other < cursor,
+                Ordering::Greater => false,
+            }
+        });
+        self.order.insert(place, cursor);
+    }
+}
+
+/// The first row behind `start` (which is taken for granted), up to `limit`, whose key is not below
+/// `bound` (or, `inclusive`, is above it).
+fn gallop(keys: &Keys, start: usize, limit: usize, bound: &[u8], inclusive: bool) -> usize {
+    let before = |row: usize| match keys.get(row).cmp(bound) {
+        Ordering::Less => true,
+        Ordering::Equal => inclusive,
+        Ordering::Greater => false,
+    };
+    let (mut low, mut step) = (start + 1, 1);
+    while low < limit && before((low + step - 1).min(limit - 1)) {
+        low = (low + step).min(limit);
+        step *= 2;
+    }
+    let mut high = (low + step).min(limit);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn galloping_finds_what_a_scan_finds(
+            mut values in prop::collection::vec(0_u8..20, 1..60),
+            start in any::<prop::sample::Index>(),
+            limit in any::<prop::sample::Index>(),
+            bound in 0_u8..22,
+            inclusive in any::<bool>(),
+        ) {
+            values.sort_unstable();
+            let keys = Keys::from_encoded(values.iter().map(|value| [*value]));
+            let start = start.index(values.len());
+            let limit = start + 1 + limit.index(values.len() - start);
+            let before = |value: u8| if inclusive { value <= bound } else { value < bound };
+            let expected = (start + 1..limit).find(|row| !before(values[*row])).unwrap_or(limit);
+            prop_assert_eq!(gallop(&keys, start, limit, &[bound], inclusive), expected);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What an owner of partitions may choose, and the constants that nobody needs to.
+
+use std::time::Duration;
+
+const MIB: u64 = 1024 * 1024;
+
+/// Options of a partition. Not stored: they may differ from one start to the next.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// A memtable of this size wants to be sealed. Default 64 MiB: large enough that a flush writes
+    /// files worth reading, small enough that a node holds many partitions.
+    pub memtable_bytes_max: u64,
+    /// A memtable that has had rows for this long wants to be flushed, so that a table that is seldom
+    /// written does not pin the log. Default 10 minutes.
+    pub flush_age: Duration,
+    /// A file is closed at the first new key behind this size. Default 256 MiB.
+    pub file_bytes_target: u64,
+    /// The most that one compaction reads, unless it is told to compact all. Default 2 GiB: bounds
+    /// how long it takes and how much space it needs on top.
+    pub compaction_bytes_max: u64,
+    /// So many sorted runs of about one size in one window are merged into one. Default 4.
+    pub compaction_runs: usize,
+    /// Bytes of decoded file footers that a partition keeps in memory. Default 32 MiB.
+    pub footer_bytes_max: u64,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            memtable_bytes_max: 64 * MIB,
+            flush_age: Duration::from_mins(10),
+            file_bytes_target: 256 * MIB,
+            compaction_bytes_max: 2048 * MIB,
+            compaction_runs: 4,
+            footer_bytes_max: 32 * MIB,
+        }
+    }
+}
+
+/// Rows of the batches that scans yield and that merging works on: large enough to amortise the
+/// work per batch, small enough for a batch's columns to stay in the CPU's cache.
+pub(crate) const BATCH_ROWS: usize = 8192;
+/// Rows of a row group: the unit of parallel reading, and what a reader buffers at once.
+pub(crate) const ROW_GROUP_ROWS: usize = 128 * 1024;
+/// Rows of a page: the least that a selective scan decodes.
+pub(crate) const PAGE_ROWS: usize = 8192;

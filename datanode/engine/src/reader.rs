@@ -1,0 +1,292 @@
+//! Reads rows of one file: row groups and pages that cannot hold wanted rows are left out by key
+//! range and statistics; predicates on key columns are evaluated before the other columns are decoded.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, SchemaRef, UInt64Type};
+use arrow::record_batch::RecordBatch;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use object_store::ObjectStore;
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::arrow::arrow_reader::{
+    ArrowPredicate, ArrowPredicateFn, RowFilter, RowSelection,
+};
+use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
+use parquet::file::metadata::ParquetMetaData;
+use partita_proto::domain::{Domain, Domains};
+use partita_proto::range::KeyRange;
+use partita_proto::value::Value;
+
+use crate::error::{EngineError, Result};
+use crate::file::FileEntry;
+use crate::footer::{BlockReader, Counters, Footer, Footers};
+use crate::layout::adapt;
+use crate::options::BATCH_ROWS;
+
+/// How files are reached.
+#[derive(Clone)]
+pub(crate) struct FileReader {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) footers: Arc<Footers>,
+    pub(crate) counters: Counters,
+}
+
+/// What to read of a file.
+#[derive(Clone)]
+pub(crate) struct Read {
+    /// The batches' schema; a column that the file does not have is NULL.
+    pub(crate) schema: SchemaRef,
+    /// Rows outside these need not be returned. Decides what is left out unread.
+    pub(crate) prune: Domains,
+    /// Rows outside these are not returned. Evaluated first.
+    pub(crate) filter: Domains,
+    /// Row groups outside these keys need not be read.
+    pub(crate) ranges: Arc<[KeyRange]>,
+    /// Which row groups.
+    pub(crate) groups: Range<usize>,
+}
+
+/// Batches of a file, in key order.
+pub(crate) type BatchStream = BoxStream<'static, Result<RecordBatch>>;
+
+impl FileReader {
+    /// Opens a file.
+    pub(crate) async fn open(&self, file: &FileEntry, read: Read) -> Result<BatchStream> {
+        let footer = self.footers.get(&self.store, &file.handle).await?;
+        let path = file.handle.path.clone();
+        let metadata = footer.metadata.metadata();
+        if metadata.num_row_groups() != file.row_groups() {
+            return Err(EngineError::Corrupted(format!(
+                "file {path} has {} row groups, the manifest says {}",
+                metadata.num_row_groups(),
+                file.row_groups()
+            )));
+        }
+        let mut columns = Vec::new();
+        for (name, domain) in read.prune.iter() {
+            columns.push(ColumnStatistics::new(&footer, name, domain)?);
+        }
+        let in_range = |group: &usize| {
+            read.ranges.iter().any(|range| file.group_overlaps(*group, range))
+        };
+        let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
+        let all = read.groups.clone();
+        let groups: Vec<usize> = all.clone().filter(in_range).filter(may_match).collect();
+        let stats = &self.counters.scan;
+        let pruned = (all.len() - groups.len()) as u64;
+        stats.row_groups_pruned.fetch_add(pruned, Ordering::Relaxed);
+        if groups.is_empty() {
+            if all == (0..file.row_groups()) {
+                stats.files_pruned.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(futures::stream::empty().boxed());
+        }
+        if all.start == 0 {
+            stats.files_read.fetch_add(1, Ordering::Relaxed);
+        }
+        let filters = filters(&footer, &read, &columns, &groups);
+        let selection = select_pages(metadata, &columns, &groups)?;
+        let reader = BlockReader {
+            store: Arc::clone(&self.store),
+            file: Arc::clone(&file.handle),
+            footer: Arc::clone(&footer),
+            counters: self.counters.clone(),
+        };
+        let builder =
+            ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer.metadata.clone());
+        let mask = projection(&footer, read.schema.fields().iter().map(|field| field.name()));
+        let mut builder =
+            builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(groups);
+        if let Some(selection) = selection {
+            builder = builder.with_row_selection(selection);
+        }
+        if !filters.is_empty() {
+            builder = builder.with_row_filter(RowFilter::new(filters));
+        }
+        let failed_path = path.clone();
+        let stream =
+            builder.build().map_err(|error| EngineError::reading(&failed_path, &error))?;
+        let counters = self.counters.clone();
+        let stream = stream.map_err(move |error| EngineError::reading(&path, &error));
+        Ok(stream
+            .and_then(move |batch| {
+                counters.rows(batch.num_rows());
+                futures::future::ready(adapt(&batch, &read.schema))
+            })
+            .boxed())
+    }
+}
+
+/// The columns of a file by name, those that it has.
+fn projection<'a>(footer: &Footer, names: impl Iterator<Item = &'a String>) -> ProjectionMask {
+    let schema = footer.metadata.schema();
+    // Columns are flat: a column's position is its leaf's.
+    let leaves = names.filter_map(|name| schema.index_of(name).ok());
+    ProjectionMask::leaves(footer.metadata.parquet_schema(), leaves)
+}
+
+/// Predicates on columns, for the domains that the statistics do not prove already.
+fn filters(
+    footer: &Footer,
+    read: &Read,
+    columns: &[ColumnStatistics<'_>],
+    groups: &[usize],
+) -> Vec<Box<dyn ArrowPredicate>> {
+    let mut filters: Vec<Box<dyn ArrowPredicate>> = Vec::new();
+    for (name, domain) in read.filter.iter() {
+        let known = columns.iter().find(|column| column.name == name);
+        if known.is_some_and(|column| groups.iter().all(|group| column.groups[*group].proven)) {
+            continue;
+        }
+        if footer.metadata.schema().index_of(name).is_err() {
+            // NULL in every row: nothing to decode. (If NULL is not wanted, no group was left.)
+            continue;
+        }
+        let domain = domain.clone();
+        let mask = projection(footer, std::iter::once(&name.to_owned()));
+        filters.push(Box::new(ArrowPredicateFn::new(mask, move |batch: RecordBatch| {
+            let mask = domain.mask(batch.column(0).as_ref());
+            mask.map_err(|error| {
+                arrow::error::ArrowError::ExternalError(Box::new(EngineError::from(error)))
+            })
+        })));
+    }
+    filters
+}
+
+/// What the statistics say of one column and its domain.
+struct ColumnStatistics<'a> {
+    name: String,
+    domain: &'a Domain,
+    groups: Vec<Verdict>,
+    /// `None` when the file does not have the column.
+    converter: Option<StatisticsConverter<'a>>,
+}
+
+#[derive(Clone, Copy)]
+struct Verdict {
+    /// Whether a row may be in the domain.
+    may_match: bool,
+    /// Whether every row is.
+    proven: bool,
+}
+
+impl<'a> ColumnStatistics<'a> {
+    fn new(footer: &'a Footer, name: &str, domain: &'a Domain) -> Result<Self> {
+        let metadata = footer.metadata.metadata();
+        let failed = |error| EngineError::reading(&name, &error);
+        let schema = footer.metadata.schema();
+        if schema.index_of(name).is_err() {
+            let verdict = Verdict { may_match: domain.allows_null(), proven: domain.allows_null() };
+            let groups = vec![verdict; metadata.num_row_groups()];
+            return Ok(Self { name: name.to_owned(), domain, groups, converter: None });
+        }
+        let converter =
+            StatisticsConverter::try_new(name, schema, footer.metadata.parquet_schema())
+                .map_err(failed)?;
+        let groups = metadata.row_groups();
+        let statistics = Statistics {
+            min: converter.row_group_mins(groups).map_err(failed)?,
+            max: converter.row_group_maxes(groups).map_err(failed)?,
+            nulls: converter.row_group_null_counts(groups).map(|nulls| Arc::new(nulls) as ArrayRef)
+                .map_err(failed)?,
+        };
+        let groups = groups.iter().enumerate().map(|(group, metadata)| {
+            let rows = u64::try_from(metadata.num_rows()).unwrap_or(u64::MAX);
+            statistics.judge(domain, group, rows)
+        });
+        let groups = groups.collect::<Result<_>>()?;
+        Ok(Self { name: name.to_owned(), domain, groups, converter: Some(converter) })
+    }
+}
+
+/// Statistics of row groups or pages.
+struct Statistics {
+    min: ArrayRef,
+    max: ArrayRef,
+    /// UInt64; NULL where unknown.
+    nulls: ArrayRef,
+}
+
+impl Statistics {
+    /// Judges one row group or page.
+    fn judge(&self, domain: &Domain, at: usize, rows: u64) -> Result<Verdict> {
+        let nulls = self.nulls.as_primitive::<UInt64Type>();
+        let nulls = nulls.is_valid(at).then(|| nulls.value(at));
+        if nulls == Some(rows) {
+            let held = domain.allows_null();
+            return Ok(Verdict { may_match: held, proven: held });
+        }
+        let bound = |array: &ArrayRef| -> Result<Option<Value>> {
+            let value = Value::from_array(array.as_ref(), at)?;
+            Ok((!value.is_null()).then_some(value))
+        };
+        let (min, max) = (bound(&self.min)?, bound(&self.max)?);
+        let may_match = domain.may_contain(min.as_ref(), max.as_ref(), nulls != Some(0));
+        let float = matches!(self.min.data_type(), DataType::Float32 | DataType::Float64);
+        // A NaN is in no statistics, so they prove nothing of floats.
+        let proven = !float
+            && min.is_some()
+            && max.is_some()
+            && (nulls == Some(0) || domain.allows_null())
+            && !domain.complement_not_null().may_contain(min.as_ref(), max.as_ref(), false);
+        Ok(Verdict { may_match, proven })
+    }
+}
+
+/// The rows of these row groups whose pages may hold wanted rows; `None` for all.
+fn select_pages(
+    metadata: &ParquetMetaData,
+    columns: &[ColumnStatistics<'_>],
+    groups: &[usize],
+) -> Result<Option<RowSelection>> {
+    let (Some(column_index), Some(offset_index)) = (metadata.column_index(), metadata.offset_index())
+    else {
+        return Ok(None);
+    };
+    let mut selection: Option<RowSelection> = None;
+    for column in columns {
+        let Some(converter) = &column.converter else { continue };
+        if groups.iter().all(|group| column.groups[*group].proven) {
+            continue;
+        }
+        let Some(leaf) = converter.parquet_column_index() else { continue };
+        let failed = |error| EngineError::reading(&column.name, &error);
+        let statistics = Statistics {
+            min: converter.data_page_mins(column_index, offset_index, groups).map_err(failed)?,
+            max: converter.data_page_maxes(column_index, offset_index, groups).map_err(failed)?,
+            nulls: converter
+                .data_page_null_counts(column_index, offset_index, groups)
+                .map(|nulls| Arc::new(nulls) as ArrayRef)
+                .map_err(failed)?,
+        };
+        let (mut wanted, mut page, mut before, mut total) = (Vec::new(), 0, 0, 0);
+        for group in groups {
+            let rows = usize::try_from(metadata.row_group(*group).num_rows()).unwrap_or_default();
+            let pages = offset_index[*group][leaf].page_locations();
+            let starts = pages.iter().map(|page| usize::try_from(page.first_row_index));
+            let starts: Vec<usize> = starts.map(|start| start.unwrap_or(rows)).collect();
+            for (number, start) in starts.iter().enumerate() {
+                let end = starts.get(number + 1).copied().unwrap_or(rows);
+                let verdict =
+                    statistics.judge(column.domain, page, end.saturating_sub(*start) as u64)?;
+                if verdict.may_match {
+                    wanted.push(before + start..before + end);
+                }
+                page += 1;
+            }
+            before += rows;
+            total = before;
+        }
+        let pages = RowSelection::from_consecutive_ranges(wanted.into_iter(), total);
+        selection = Some(match selection {
+            Some(selection) => selection.intersection(&pages),
+            None => pages,
+        });
+    }
+    Ok(selection)
+}

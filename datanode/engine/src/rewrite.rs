@@ -1,0 +1,100 @@
+//! Writes what comes out of a merge to files: the common half of flush and compaction.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+
+use crate::error::{EngineError, Result};
+use crate::file::{FileMeta, file_path};
+use crate::layout::Layout;
+use crate::manifest::{Manifest, delete};
+use crate::merge::{Merge, Merged};
+use crate::sink::{Sink, write_object};
+use crate::writer::{FileWriter, Purpose};
+
+/// Where and how files are written.
+pub(crate) struct Output<'a> {
+    pub(crate) store: &'a Arc<dyn ObjectStore>,
+    pub(crate) root: &'a Path,
+    /// Gives files their numbers.
+    pub(crate) manifest: &'a Mutex<Manifest>,
+    pub(crate) layout: &'a Arc<Layout>,
+    pub(crate) purpose: Purpose,
+    pub(crate) bytes_target: u64,
+}
+
+/// What is still to be written.
+struct Rest {
+    merge: Merge,
+    next: Option<Merged>,
+}
+
+impl Output<'_> {
+    /// Writes all rows as one run of files, whose number is `run`. Adds to `written` as it goes, so
+    /// that the caller can remove the files when this, or something later, fails.
+    pub(crate) async fn write(
+        &self,
+        merge: Merge,
+        schema: SchemaRef,
+        run: u64,
+        window: Option<(i64, i64)>,
+        written: &mut Vec<FileMeta>,
+    ) -> Result<()> {
+        let mut rest = Some(Rest { merge, next: None });
+        let fetched = tokio::task::spawn_blocking(move || {
+            let mut rest = rest.take();
+            if let Some(rest) = &mut rest {
+                rest.next = Handle::current().block_on(rest.merge.next())?;
+            }
+            Ok::<_, EngineError>(rest)
+        });
+        let mut rest = fetched.await.map_err(|error| EngineError::Internal(error.to_string()))??;
+        while let Some(now) = rest.take().filter(|rest| rest.next.is_some()) {
+            let id = self.manifest.lock().await.allocate();
+            let (layout, schema) = (Arc::clone(self.layout), Arc::clone(&schema));
+            let (purpose, bytes_target) = (self.purpose, self.bytes_target);
+            let encode = move |sink: Sink| {
+                let writer = FileWriter::new(schema, purpose, (id, run), window, sink)?;
+                now.write_file(&layout, writer, bytes_target)
+            };
+            let (meta, later) = write_object(self.store, &file_path(self.root, id), encode).await?;
+            written.push(meta);
+            rest = Some(later);
+        }
+        Ok(())
+    }
+}
+
+impl Rest {
+    /// Writes rows until the file is large enough. Runs where it may block.
+    fn write_file(
+        mut self,
+        layout: &Layout,
+        mut writer: FileWriter,
+        bytes_target: u64,
+    ) -> Result<(FileMeta, Self)> {
+        let runtime = Handle::current();
+        while let Some(merged) = self.next.take() {
+            writer.write(layout, &merged.batch, &merged.first, &merged.last)?;
+            self.next = runtime.block_on(self.merge.next())?;
+            if writer.bytes() >= bytes_target {
+                break;
+            }
+        }
+        Ok((writer.finish(layout)?, self))
+    }
+}
+
+/// Removes files that did not make it into the manifest. What cannot be removed now goes when the
+/// partition is opened next.
+pub(crate) async fn discard(store: &Arc<dyn ObjectStore>, root: &Path, files: &[FileMeta]) {
+    for file in files {
+        if let Err(error) = delete(store, &file_path(root, file.id)).await {
+            tracing::warn!(file = file.id, %error, "a file that is not needed stays until the next start");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! A sorted run: rows in memory, in key order, with their keys. What memtables are made of.
+//!
+//! Invariants:
+//! - rows are sorted by key, rows with one key from the oldest to the newest;
+//! - in a table that folds, no key comes twice;
+//! - the batch has the columns that its writes gave (never all columns of a wide table), then
+//!   `__seq`, then `__op` if any row does something other than put.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, UInt8Array, UInt32Array, UInt64Array};
+use arrow::compute::{concat_batches, max, min, take_record_batch};
+use arrow::datatypes::{DataType, Int64Type, Schema, UInt64Type};
+use arrow::record_batch::RecordBatch;
+use partita_proto::key::Keys;
+use partita_proto::range::KeyRange;
+use partita_proto::schema::ColumnType;
+use partita_proto::service::WriteKind;
+
+use crate::error::{EngineError, Result};
+use crate::fold::{DELETE, PUT};
+use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN, TimeColumn, adapt};
+use crate::merge::{Gather, Sorted, field_columns};
+
+/// Rows that keep more memory alive than this many times their own size are copied out of it.
+const WASTE_FACTOR_MAX: usize = 2;
+
+/// Rows in key order. Immutable.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) sorted: Sorted,
+    /// First and last value of the time index.
+    pub(crate) time: Option<(i64, i64)>,
+    /// Bytes of memory that it keeps alive.
+    pub(crate) bytes: u64,
+}
+
+impl Run {
+    /// The run of one write.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidInput`] when the rows do not fit the table.
+    pub(crate) fn of_write(
+        layout: &Layout,
+        index: u64,
+        kind: WriteKind,
+        rows: &RecordBatch,
+    ) -> Result<Self> {
+        let batch = stored_columns(layout, kind, rows)?;
+        let count = batch.num_rows();
+        let keys = layout.codec.encode(&batch)?;
+        let mut fields = batch.schema().fields().to_vec();
+        let mut columns = batch.columns().to_vec();
+        fields.extend(layout.field(SEQ_COLUMN));
+        columns.push(Arc::new(UInt64Array::from_value(index, count)));
+        if kind == WriteKind::Delete {
+            fields.extend(layout.field(OP_COLUMN));
+            columns.push(Arc::new(UInt8Array::from_value(DELETE, count)));
+        }
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
+        let sorted = sort(layout, Sorted { batch, keys })?;
+        let (first, last) = (sorted.keys.first(), sorted.keys.last());
+        for key in first.into_iter().chain(last) {
+            if !layout.range.contains(key) {
+                return Err(EngineError::InvalidInput(format!(
+                    "a row with key {:?} is outside of partition {}",
+                    layout.codec.decode(key)?,
+                    layout.config.partition
+                )));
+            }
+        }
+        Self::new(layout, sorted)
+    }
+
+    /// Runs, oldest first, as one.
+    pub(crate) fn merged(layout: &Layout, runs: &[Arc<Self>]) -> Result<Self> {
+        let mut names = BTreeMap::new();
+        for run in runs {
+            for field in run.sorted.batch.schema_ref().fields() {
+                names.insert(order_of(layout, field.name()), Arc::clone(field));
+            }
+        }
+        let schema = Arc::new(Schema::new(names.into_values().collect::<Vec<_>>()));
+        let batches = runs.iter().map(|run| adapt(&run.sorted.batch, &schema));
+        let batches = batches.collect::<Result<Vec<_>>>()?;
+        let keys: Vec<Keys> = runs.iter().map(|run| run.sorted.keys.clone()).collect();
+        let all = Sorted { batch: concat_batches(&schema, &batches)?, keys: Keys::concat(&keys)? };
+        Self::new(layout, sort(layout, all)?)
+    }
+
+    /// The same rows under a layout with another key codec (the order of rows is the same in both).
+    pub(crate) fn rekeyed(&self, layout: &Layout) -> Result<Self> {
+        let keys = layout.codec.encode(&self.sorted.batch)?;
+        debug_assert!(keys.is_sorted(), "adding a key column keeps the order of rows");
+        Self::new(layout, Sorted { batch: self.sorted.batch.clone(), keys })
+    }
+
+    fn new(layout: &Layout, mut sorted: Sorted) -> Result<Self> {
+        let own = own_bytes(&sorted.batch);
+        let mut kept = kept_bytes(&sorted.batch);
+        if kept > own.saturating_mul(WASTE_FACTOR_MAX) {
+            sorted.batch = copied(&sorted.batch)?;
+            kept = kept_bytes(&sorted.batch);
+        }
+        let time = match &layout.time {
+            Some(time) => span(&ticks(&sorted.batch, time)?),
+            None => None,
+        };
+        let bytes = (kept + sorted.keys.size_bytes()) as u64;
+        Ok(Self { sorted, time, bytes })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.sorted.batch.num_rows()
+    }
+
+    /// First and last key; a run is never empty.
+    pub(crate) fn span(&self) -> (&[u8], &[u8]) {
+        let keys = &self.sorted.keys;
+        (keys.first().unwrap_or_default(), keys.last().unwrap_or_default())
+    }
+
+    /// Whether it has the column of operations.
+    pub(crate) fn has_op(&self) -> bool {
+        self.sorted.batch.schema_ref().index_of(OP_COLUMN).is_ok()
+    }
+
+    /// The rows in any of some ranges, which are sorted and disjoint; without copying.
+    pub(crate) fn within(&self, ranges: &[KeyRange]) -> Vec<Sorted> {
+        let keys = &self.sorted.keys;
+        let row_of = |bound: &[u8]| keys.lower_bound(bound);
+        let mut slices: Vec<(usize, usize)> = Vec::new();
+        for range in ranges {
+            let start = row_of(&range.start);
+            let end = range.end.as_ref().map_or(keys.len(), |end| row_of(end));
+            match slices.last_mut() {
+                Some(last) if last.1 == start => last.1 = last.1.max(end),
+                _ if start < end => slices.push((start, end)),
+                _ => {}
+            }
+        }
+        slices.into_iter().map(|(start, end)| self.sorted.slice(start, end)).collect()
+    }
+}
+
+/// The ticks of a batch's time index.
+pub(crate) fn ticks(batch: &RecordBatch, time: &TimeColumn) -> Result<arrow::array::Int64Array> {
+    let column = batch.column_by_name(&time.name).ok_or_else(|| {
+        EngineError::InvalidInput(format!("rows have no time index \"{}\"", time.name))
+    })?;
+    let plain = arrow::compute::cast(column, &DataType::Int64)?;
+    Ok(plain.as_primitive::<Int64Type>().clone())
+}
+
+/// First and last.
+pub(crate) fn span(ticks: &arrow::array::Int64Array) -> Option<(i64, i64)> {
+    Some((min(ticks)?, max(ticks)?))
+}
+
+/// First and last log index of a batch.
+pub(crate) fn seq_span(batch: &RecordBatch) -> Option<(u64, u64)> {
+    let seq = batch.column_by_name(SEQ_COLUMN)?.as_primitive::<UInt64Type>();
+    Some((min(seq)?, max(seq)?))
+}
+
+/// The columns of a write that the table stores, in the table's order and types. Columns that the
+/// table does not have are those that it lost since the write was made.
+fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Result<RecordBatch> {
+    let schema = rows.schema();
+    let wanted = |name: &str| {
+        schema.index_of(name).is_ok() && (kind == WriteKind::Put || layout.is_key(name))
+    };
+    if kind == WriteKind::Delete && !layout.policy.folds() {
+        return Err(EngineError::Unsupported("DELETE from an append-mode table".to_owned()));
+    }
+    let fields: Vec<_> =
+        layout.columns.fields().iter().filter(|field| wanted(field.name())).cloned().collect();
+    for field in &fields {
+        let given = schema.field_with_name(field.name())?.data_type();
+        if given != field.data_type()
+            && ColumnType::from_arrow(given) != ColumnType::from_arrow(field.data_type())
+        {
+            return Err(EngineError::InvalidInput(format!(
+                "column \"{}\" has type {given}, expected {}",
+                field.name(),
+                field.data_type()
+            )));
+        }
+    }
+    if let Some(time) = &layout.time
+        && rows.column_by_name(&time.name).is_none_or(|column| column.null_count() > 0)
+    {
+        return Err(EngineError::InvalidInput(format!(
+            "a row has no value for its time index \"{}\"",
+            time.name
+        )));
+    }
+    adapt(rows, &Arc::new(Schema::new(fields)))
+}
+
+/// Sorts by key, keeping the order of equal keys, and folds these if the table does.
+fn sort(layout: &Layout, rows: Sorted) -> Result<Sorted> {
+    let mut sorted = rows;
+    if !sorted.keys.is_sorted() {
+        let order = sorted.keys.sort_indices();
+        sorted = Sorted {
+            batch: take_record_batch(&sorted.batch, &order)?,
+            keys: sorted.keys.take(&order)?,
+        };
+    }
+    let keys = &sorted.keys;
+    let repeats = (1..keys.len()).any(|row| keys.get(row - 1) == keys.get(row));
+    if !repeats || !layout.policy.folds() {
+        return Ok(sorted);
+    }
+    let schema = sorted.batch.schema();
+    let fields = field_columns(layout, &schema);
+    let op_column = schema.index_of(OP_COLUMN).ok();
+    let mut gather = Gather::default();
+    let buffer = gather.add(&sorted.batch);
+    let mut newest = Vec::new();
+    let mut start = 0;
+    while start < keys.len() {
+        let same = (start + 1..keys.len()).take_while(|row| keys.get(*row) == keys.get(start));
+        let end = start + 1 + same.count();
+        if end - start == 1 {
+            gather.take(buffer, start, 1);
+        } else {
+            let versions: Vec<_> = (start..end).map(|row| (buffer, row)).collect();
+            gather.take_folded(layout.policy, &versions, &fields, op_column);
+        }
+        newest.push(u32::try_from(end - 1).map_err(|_| too_many_rows())?);
+        start = end;
+    }
+    let folded_keys = keys.take(&UInt32Array::from(newest))?;
+    // Folding last_non_null over a delete gives a replace, which needs the column; the delete that
+    // it comes from has it.
+    Ok(Sorted { batch: gather.finish(&schema)?, keys: folded_keys })
+}
+
+/// Where a column stands in a batch: the table's order, then the internal columns.
+fn order_of<'a>(layout: &Layout, name: &'a str) -> (usize, &'a str) {
+    let place = match name {
+        SEQ_COLUMN => usize::MAX - 1,
+        OP_COLUMN => usize::MAX,
+        // A column that the table lost keeps its rows company until they are flushed.
+        name => layout.columns.index_of(name).unwrap_or(usize::MAX - 2),
+    };
+    (place, name)
+}
+
+/// Bytes that the rows of a batch need.
+pub(crate) fn own_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| column_bytes(column)).sum()
+}
+
+fn column_bytes(column: &ArrayRef) -> usize {
+    let beside: usize = match column.data_type() {
+        DataType::Utf8View => long_bytes(column.as_string_view().views()),
+        DataType::BinaryView => long_bytes(column.as_binary_view().views()),
+        _ => 0,
+    };
+    column.to_data().get_slice_memory_size().unwrap_or_default() + beside
+}
+
+/// Bytes that views hold beside themselves: all of a value longer than twelve bytes.
+fn long_bytes(views: &[u128]) -> usize {
+    // The low four bytes of a view are its length.
+    let lengths = views.iter().map(|view| (*view & u128::from(u32::MAX)) as usize);
+    lengths.filter(|length| *length > 12).sum()
+}
+
+/// Bytes of all allocations that a batch keeps alive, each counted once.
+fn kept_bytes(batch: &RecordBatch) -> usize {
+    let mut allocations: BTreeMap<usize, usize> = BTreeMap::new();
+    for column in batch.columns() {
+        let data = column.to_data();
+        let nulls = data.nulls().map(|nulls| nulls.inner().inner());
+        for buffer in data.buffers().iter().chain(nulls) {
+            let place = buffer.data_ptr().as_ptr() as usize;
+            // Memory that arrow did not allocate has no known capacity: it is what is seen of it.
+            let bytes = buffer.capacity().max(buffer.ptr_offset() + buffer.len());
+            let known = allocations.entry(place).or_default();
+            *known = bytes.max(*known);
+        }
+    }
+    allocations.into_values().sum()
+}
+
+/// The batch in memory of its own.
+fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
+    let rows = u32::try_from(batch.num_rows()).map_err(|_| too_many_rows())?;
+    let all = UInt32Array::from_iter_values(0..rows);
+    let batch = take_record_batch(batch, &all)?;
+    let columns = batch.columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => Arc::clone(column),
+    });
+    Ok(RecordBatch::try_new(batch.schema(), columns.collect())?)
+}
+
+fn too_many_rows() -> EngineError {
+    EngineError::InvalidInput("a batch has more than 2^32 rows".to_owned())
+}
+
+/// The operation of every row; `None` when all put.
+pub(crate) fn ops(batch: &RecordBatch) -> Option<&UInt8Array> {
+    batch.column_by_name(OP_COLUMN).map(|column| column.as_primitive())
+}
+
+/// Rows of a batch that delete.
+pub(crate) fn tombstones(batch: &RecordBatch) -> usize {
+    ops(batch).map_or(0, |ops| ops.values().iter().filter(|op| **op == DELETE).count())
+}
+
+/// Whether a batch needs its column of operations.
+pub(crate) fn needs_op(batch: &RecordBatch) -> bool {
+    ops(batch).is_some_and(|ops| ops.values().iter().any(|op| *op != PUT))
+}

@@ -1,0 +1,182 @@
+//! The way of bytes from an encoder to the store: checksummed on the way, handed over in parts, so
+//! that no more than a few parts of a file are ever in memory.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
+use tokio::sync::mpsc;
+
+use crate::error::{EngineError, Result};
+
+/// Bytes of a part. (S3 wants at least 5 MiB of every part but the last.)
+const PART_BYTES: usize = 8 * 1024 * 1024;
+/// Parts between encoder and store.
+const PARTS_WAITING: usize = 1;
+/// Bytes that one checksum covers.
+pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Where an encoder writes to.
+pub(crate) struct Sink {
+    parts: mpsc::Sender<Bytes>,
+    part: BytesMut,
+    sums: Sums,
+}
+
+/// Running checksums.
+#[derive(Default)]
+struct Sums {
+    length: u64,
+    whole: u32,
+    blocks: Vec<u32>,
+    block: u32,
+    block_bytes: usize,
+    /// Where the tail begins and its checksum, once it has begun.
+    tail: Option<(u64, u32)>,
+}
+
+/// What is known of a file when it has been written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u32,
+    pub(crate) tail: u64,
+    pub(crate) tail_checksum: u32,
+}
+
+impl Sums {
+    fn add(&mut self, mut bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        self.whole = crc32c::crc32c_append(self.whole, bytes);
+        if let Some((_, sum)) = &mut self.tail {
+            *sum = crc32c::crc32c_append(*sum, bytes);
+            return;
+        }
+        while !bytes.is_empty() {
+            let (now, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.block_bytes));
+            self.block = crc32c::crc32c_append(self.block, now);
+            self.block_bytes += now.len();
+            if self.block_bytes == BLOCK_BYTES {
+                self.end_block();
+            }
+            bytes = rest;
+        }
+    }
+
+    fn end_block(&mut self) {
+        self.blocks.push(std::mem::take(&mut self.block));
+        self.block_bytes = 0;
+    }
+}
+
+impl Sink {
+    /// Ends the part that is checked by blocks; the rest has one checksum. Returns the blocks'.
+    pub(crate) fn begin_tail(&mut self) -> Vec<u32> {
+        if self.sums.block_bytes > 0 {
+            self.sums.end_block();
+        }
+        self.sums.tail = Some((self.sums.length, 0));
+        std::mem::take(&mut self.sums.blocks)
+    }
+
+    /// Hands over what is left.
+    pub(crate) fn finish(mut self) -> io::Result<Written> {
+        self.send()?;
+        let Sums { length, whole, tail, .. } = self.sums;
+        let (tail, tail_checksum) = tail.unwrap_or((length, 0));
+        Ok(Written { bytes: length, checksum: whole, tail, tail_checksum })
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let part = self.part.split().freeze();
+        self.parts.blocking_send(part).map_err(|_| io::Error::other("the upload has ended"))
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sums.add(bytes);
+        self.part.extend_from_slice(bytes);
+        if self.part.len() >= PART_BYTES {
+            self.send()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes an object with what `encode` puts into the sink, on a thread that may block. The object is
+/// there, whole, when this answers, and is not there when it fails.
+pub(crate) async fn write_object<T: Send + 'static>(
+    store: &Arc<dyn ObjectStore>,
+    path: &Path,
+    encode: impl FnOnce(Sink) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (parts, mut received) = mpsc::channel(PARTS_WAITING);
+    let sink = Sink { parts, part: BytesMut::new(), sums: Sums::default() };
+    let encoding = tokio::task::spawn_blocking(move || encode(sink));
+    let mut upload: Option<Box<dyn MultipartUpload>> = None;
+    let uploaded = upload_parts(store, path, &mut received, &mut upload).await;
+    // If the store failed, the encoder finds the channel closed and ends.
+    drop(received);
+    let encoded = match encoding.await {
+        Ok(encoded) => encoded,
+        Err(error) => Err(EngineError::Internal(format!("encoding {path} ended: {error}"))),
+    };
+    let last = match (uploaded, encoded) {
+        (Ok(last), Ok(value)) => Ok((last, value)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    };
+    let finished = match (last, &mut upload) {
+        (Ok((None, value)), Some(upload)) => {
+            upload.complete().await.map(|_| value).map_err(|error| EngineError::store(path, &error))
+        }
+        (Ok((last, value)), None) => store
+            .put(path, last.unwrap_or_default().into())
+            .await
+            .map(|_| value)
+            .map_err(|error| EngineError::store(path, &error)),
+        (Ok((Some(_), _)), Some(_)) => {
+            Err(EngineError::Internal(format!("a part of {path} was kept back")))
+        }
+        (Err(error), _) => Err(error),
+    };
+    if finished.is_err()
+        && let Some(upload) = &mut upload
+        && let Err(error) = upload.abort().await
+    {
+        tracing::debug!(%path, %error, "an upload that failed was not aborted; it goes at the next start");
+    }
+    finished
+}
+
+/// Uploads parts as they come. One that is the only one is returned instead: it needs no upload in
+/// parts.
+async fn upload_parts(
+    store: &Arc<dyn ObjectStore>,
+    path: &Path,
+    received: &mut mpsc::Receiver<Bytes>,
+    upload: &mut Option<Box<dyn MultipartUpload>>,
+) -> Result<Option<Bytes>> {
+    let failed = |error| EngineError::store(path, &error);
+    let mut first = received.recv().await;
+    let mut next = received.recv().await;
+    while let Some(part) = next {
+        if upload.is_none() {
+            *upload = Some(store.put_multipart(path).await.map_err(failed)?);
+        }
+        if let Some(upload) = upload {
+            if let Some(first) = first.take() {
+                upload.put_part(first.into()).await.map_err(failed)?;
+            }
+            upload.put_part(part.into()).await.map_err(failed)?;
+        }
+        next = received.recv().await;
+    }
+    Ok(first)
+}

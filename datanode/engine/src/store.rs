@@ -1,0 +1,339 @@
+//! Files on the local disk that are there after a power cut.
+//!
+//! `object_store`'s own local store never syncs. [`LocalStore`] reads through it and writes by
+//! itself. An object is written beside its place under a temporary name, synced, renamed, and its
+//! directory synced: when a put has answered, the whole object is durable; before, none of it is
+//! there. What a crash leaves of temporary files is removed when the store is opened.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    UploadPart,
+};
+use tokio::task::spawn_blocking;
+
+/// What the store calls itself in errors.
+const NAME: &str = "LocalStore";
+
+/// An object store in a local directory whose puts are durable when they answer.
+#[derive(Debug)]
+pub struct LocalStore {
+    inner: LocalFileSystem,
+    next_temporary: AtomicU64,
+}
+
+impl LocalStore {
+    /// Opens the store in a directory that exists, and removes what a crash left half-written.
+    ///
+    /// # Errors
+    /// When the directory cannot be read or cleaned.
+    pub fn open(directory: &FsPath) -> Result<Self> {
+        remove_temporary_files(directory).map_err(|error| failed(directory, error))?;
+        let inner = LocalFileSystem::new_with_prefix(directory)?;
+        Ok(Self { inner, next_temporary: AtomicU64::new(0) })
+    }
+
+    /// The place of an object, and the name that it has until it is whole. The inner store's listing
+    /// leaves out names of this form.
+    fn places(&self, location: &Path) -> Result<(PathBuf, PathBuf)> {
+        let place = self.inner.path_to_filesystem(location)?;
+        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
+        let mut name = place.clone().into_os_string();
+        name.push(format!("#{number}"));
+        Ok((place, name.into()))
+    }
+}
+
+impl fmt::Display for LocalStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{NAME}({})", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for LocalStore {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        if matches!(options.mode, PutMode::Update(_)) || !options.attributes.is_empty() {
+            return Err(Error::NotImplemented {
+                operation: "a conditional put, or one with attributes".to_owned(),
+                implementer: NAME.to_owned(),
+            });
+        }
+        let (place, temporary) = self.places(location)?;
+        blocking(move || {
+            let staged = Staged::create(place, temporary)?;
+            let mut file = &staged.file;
+            payload.iter().try_for_each(|part| file.write_all(part))?;
+            staged.finish(matches!(options.mode, PutMode::Create))
+        })
+        .await?;
+        Ok(PutResult { e_tag: None, version: None })
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        if !options.attributes.is_empty() {
+            return Err(Error::NotImplemented {
+                operation: "an upload with attributes".to_owned(),
+                implementer: NAME.to_owned(),
+            });
+        }
+        let (place, temporary) = self.places(location)?;
+        let staged = blocking(move || Staged::create(place, temporary)).await?;
+        Ok(Box::new(LocalUpload { staged: Some(Arc::new(staged)), length: 0 }))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    /// Not durable when it answers: a copy is never the only one.
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+/// An upload in parts, which are written where they belong as they come.
+#[derive(Debug)]
+struct LocalUpload {
+    /// `None` once completed or aborted.
+    staged: Option<Arc<Staged>>,
+    length: u64,
+}
+
+#[async_trait]
+impl MultipartUpload for LocalUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let staged = self.staged.clone();
+        let mut offset = self.length;
+        self.length += data.content_length() as u64;
+        Box::pin(async move {
+            let staged = staged.ok_or_else(ended)?;
+            blocking(move || {
+                for part in &data {
+                    staged.file.write_all_at(part, offset)?;
+                    offset += part.len() as u64;
+                }
+                Ok(())
+            })
+            .await
+        })
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let staged = self.staged.take().ok_or_else(ended)?;
+        blocking(move || staged.finish(false)).await?;
+        Ok(PutResult { e_tag: None, version: None })
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        // The last owner removes the temporary file.
+        self.staged.take().map(drop).ok_or_else(ended)
+    }
+}
+
+/// A file that is being written under a temporary name, which goes away with it.
+#[derive(Debug)]
+struct Staged {
+    file: File,
+    place: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Staged {
+    fn create(place: PathBuf, temporary: PathBuf) -> io::Result<Self> {
+        create_directories(parent(&place)?)?;
+        let file = File::create(&temporary)?;
+        Ok(Self { file, place, temporary })
+    }
+
+    /// Makes the file whole and durable under its own name; with `fresh` only if there is none yet.
+    fn finish(&self, fresh: bool) -> io::Result<()> {
+        self.file.sync_all()?;
+        if fresh {
+            // A rename would replace what is there; the temporary name goes with `self`.
+            fs::hard_link(&self.temporary, &self.place)?;
+        } else {
+            fs::rename(&self.temporary, &self.place)?;
+        }
+        sync_directory(parent(&self.place)?)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.temporary)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(file = %self.temporary.display(), %error, "temporary file stays until the next start");
+        }
+    }
+}
+
+fn parent(path: &FsPath) -> io::Result<&FsPath> {
+    path.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", path.display())))
+}
+
+fn sync_directory(directory: &FsPath) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Creates a directory and those above it, each durable in the one that holds it.
+fn create_directories(directory: &FsPath) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let above = parent(directory)?;
+    create_directories(above)?;
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        result => result?,
+    }
+    sync_directory(above)
+}
+
+/// Whether a name is one of [`LocalStore::places`]'s.
+fn is_temporary(name: &str) -> bool {
+    name.rsplit_once('#')
+        .is_some_and(|(_, end)| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn remove_temporary_files(directory: &FsPath) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            remove_temporary_files(&path)?;
+        } else if entry.file_name().to_str().is_some_and(is_temporary) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs file work where it may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T> {
+    let result = spawn_blocking(work)
+        .await
+        .map_err(|error| Error::Generic { store: NAME, source: Box::new(error) })?;
+    result.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Error::AlreadyExists { path: String::new(), source: Box::new(error) }
+        }
+        _ => Error::Generic { store: NAME, source: Box::new(error) },
+    })
+}
+
+fn failed(path: &FsPath, error: io::Error) -> Error {
+    let error = io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    Error::Generic { store: NAME, source: Box::new(error) }
+}
+
+fn ended() -> Error {
+    Error::Generic { store: NAME, source: "the upload has ended".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt;
+    use object_store::ObjectStoreExt;
+
+    use super::*;
+
+    async fn names(store: &LocalStore) -> Vec<String> {
+        let listed: Vec<_> = store.list(None).try_collect().await.unwrap();
+        let mut names: Vec<_> = listed.into_iter().map(|meta| meta.location.to_string()).collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test]
+    async fn a_put_is_whole_and_replaces_unless_told_to_create() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path()).unwrap();
+        let place = Path::from("a/b/c");
+        store.put(&place, "one".into()).await.unwrap();
+        store.put(&place, "two".into()).await.unwrap();
+        let create = PutOptions::from(PutMode::Create);
+        let refused = store.put_opts(&place, "three".into(), create.clone()).await;
+        assert!(matches!(refused, Err(Error::AlreadyExists { .. })));
+        store.put_opts(&Path::from("a/d"), "four".into(), create).await.unwrap();
+        assert_eq!(store.get(&place).await.unwrap().bytes().await.unwrap(), "two");
+        assert_eq!(names(&store).await, ["a/b/c", "a/d"]);
+        assert_eq!(fs::read_dir(dir.path().join("a")).unwrap().count(), 2, "no temporary is left");
+    }
+
+    #[tokio::test]
+    async fn an_upload_appears_when_it_completes_and_never_when_it_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path()).unwrap();
+        let mut upload = store.put_multipart(&Path::from("x/whole")).await.unwrap();
+        upload.put_part("abc".into()).await.unwrap();
+        upload.put_part("def".into()).await.unwrap();
+        assert!(names(&store).await.is_empty());
+        upload.complete().await.unwrap();
+        let mut dropped = store.put_multipart(&Path::from("x/dropped")).await.unwrap();
+        dropped.put_part("abc".into()).await.unwrap();
+        drop(dropped);
+        assert_eq!(names(&store).await, ["x/whole"]);
+        assert_eq!(
+            store.get(&Path::from("x/whole")).await.unwrap().bytes().await.unwrap(),
+            "abcdef"
+        );
+        assert_eq!(fs::read_dir(dir.path().join("x")).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_a_crash_left_is_removed_at_open() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("p/files")).unwrap();
+        fs::write(dir.path().join("p/files/1.parquet#7"), "half").unwrap();
+        fs::write(dir.path().join("p/files/2.parquet"), "whole").unwrap();
+        let store = LocalStore::open(dir.path()).unwrap();
+        assert_eq!(names(&store).await, ["p/files/2.parquet"]);
+        assert!(!dir.path().join("p/files/1.parquet#7").exists());
+    }
+}

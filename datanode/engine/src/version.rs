@@ -1,0 +1,199 @@
+//! The state of a partition as an immutable value, and the functions from one to the next.
+//!
+//! Readers take the current version and keep it as long as they like; nothing in it changes. Each
+//! function here is one kind of change; [`crate::partition`] makes what has to be durable durable
+//! first, and then swaps the version.
+//!
+//! Invariants:
+//! - everything in files is older than everything in sealed memtables, which are oldest first and
+//!   older than the active one;
+//! - the durable position is not behind a row that is in no file, nor before one that is;
+//! - a file is in `files`, or, when a truncation hides it but the manifest still names it, in `doomed`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::file::{FileEntry, FileHandle, FileId};
+use crate::layout::Layout;
+use crate::manifest::Durable;
+use crate::memtable::{LogPosition, Memtable, Sealed};
+
+/// One state of a partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) active: Memtable,
+    /// Oldest first.
+    pub(crate) sealed: Vec<Arc<Sealed>>,
+    pub(crate) files: Arc<BTreeMap<FileId, FileEntry>>,
+    /// The last entry that was applied.
+    pub(crate) applied: LogPosition,
+    /// The index of the last entry when a memtable was last sealed.
+    pub(crate) sealed_index: u64,
+    pub(crate) seals: u64,
+    pub(crate) durable: Option<Durable>,
+    /// The width of time windows, once it has been chosen.
+    pub(crate) width: Option<i64>,
+    /// The index of the last truncation.
+    pub(crate) truncated: u64,
+    pub(crate) doomed: Vec<Doomed>,
+}
+
+/// A file that a truncation hides, until the manifest forgets it.
+#[derive(Clone, Debug)]
+pub(crate) struct Doomed {
+    /// The index of the truncation.
+    pub(crate) truncated: u64,
+    pub(crate) handle: Arc<FileHandle>,
+}
+
+/// What a flush brings.
+pub(crate) struct Flushed {
+    /// The memtables that were written, by number.
+    pub(crate) sealed: Vec<u64>,
+    pub(crate) files: Vec<Arc<FileHandle>>,
+    pub(crate) durable: Durable,
+    pub(crate) width: Option<i64>,
+}
+
+impl Version {
+    /// The state after opening.
+    pub(crate) fn opened(
+        layout: Arc<Layout>,
+        files: Vec<Arc<FileHandle>>,
+        durable: Option<Durable>,
+        width: Option<i64>,
+    ) -> Result<Self> {
+        let applied = durable.as_ref().map_or_else(LogPosition::default, |durable| LogPosition {
+            index: durable.index,
+            mark: durable.mark.clone(),
+        });
+        let sealed_index = applied.index;
+        Ok(Self {
+            files: entries(&layout, files)?,
+            layout,
+            active: Memtable::default(),
+            sealed: Vec::new(),
+            applied,
+            sealed_index,
+            seals: 0,
+            durable,
+            width,
+            truncated: 0,
+            doomed: Vec::new(),
+        })
+    }
+
+    /// An entry was applied.
+    pub(crate) fn applied(&self, position: LogPosition, active: Memtable) -> Self {
+        Self { applied: position, active, ..self.clone() }
+    }
+
+    /// The memtable takes no more rows.
+    pub(crate) fn sealed(&self, state: bytes::Bytes) -> Self {
+        let mut next = self.clone();
+        let memtable = std::mem::take(&mut next.active);
+        next.seals += 1;
+        next.sealed_index = next.applied.index;
+        next.sealed.push(Arc::new(Sealed {
+            number: next.seals,
+            memtable,
+            position: next.applied.clone(),
+            state,
+        }));
+        next
+    }
+
+    /// Files took the place of sealed memtables.
+    pub(crate) fn flushed(&self, flushed: Flushed) -> Result<Self> {
+        let mut next = self.clone();
+        next.sealed.retain(|sealed| !flushed.sealed.contains(&sealed.number));
+        if self.truncated > flushed.durable.index {
+            next.doom(flushed.files);
+        } else {
+            let files = Arc::make_mut(&mut next.files);
+            for handle in flushed.files {
+                files.insert(handle.meta.id, FileEntry::new(handle, &next.layout)?);
+            }
+            next.doomed.retain(|doomed| doomed.truncated > flushed.durable.index);
+        }
+        next.durable = Some(flushed.durable);
+        next.width = flushed.width.or(next.width);
+        Ok(next)
+    }
+
+    /// Files took the place of other files.
+    pub(crate) fn replaced(&self, removed: &[FileId], added: Vec<Arc<FileHandle>>) -> Result<Self> {
+        let mut next = self.clone();
+        let hidden = !removed.iter().all(|id| next.files.contains_key(id));
+        let files = Arc::make_mut(&mut next.files);
+        for id in removed {
+            files.remove(id);
+        }
+        next.doomed.retain(|doomed| !removed.contains(&doomed.handle.meta.id));
+        if hidden {
+            // A truncation came between: what was merged is gone, and so is what it was merged to.
+            next.doom(added);
+        } else {
+            for handle in added {
+                files.insert(handle.meta.id, FileEntry::new(handle, &next.layout)?);
+            }
+        }
+        Ok(next)
+    }
+
+    /// All rows are gone.
+    pub(crate) fn truncated(&self, position: LogPosition) -> Self {
+        let mut next = self.clone();
+        next.active = Memtable::default();
+        next.sealed.clear();
+        next.truncated = position.index;
+        next.applied = position;
+        let files = std::mem::take(&mut next.files);
+        next.doom(files.values().map(|entry| Arc::clone(&entry.handle)).collect());
+        next
+    }
+
+    /// The schema changed; `active` and `sealed` (by number) are the memtables under its layout.
+    pub(crate) fn reshaped(
+        &self,
+        position: LogPosition,
+        layout: Arc<Layout>,
+        active: Memtable,
+        sealed: &BTreeMap<u64, Arc<Sealed>>,
+    ) -> Result<Self> {
+        let handles = self.files.values().map(|entry| Arc::clone(&entry.handle)).collect();
+        let sealed = self.sealed.iter().filter_map(|old| sealed.get(&old.number).cloned());
+        Ok(Self {
+            files: entries(&layout, handles)?,
+            layout,
+            active,
+            sealed: sealed.collect(),
+            applied: position,
+            ..self.clone()
+        })
+    }
+
+    fn doom(&mut self, files: Vec<Arc<FileHandle>>) {
+        let truncated = self.truncated;
+        self.doomed.extend(files.into_iter().map(|handle| Doomed { truncated, handle }));
+    }
+
+    /// Bytes in memtables.
+    pub(crate) fn memtable_bytes(&self) -> u64 {
+        let sealed: u64 = self.sealed.iter().map(|sealed| sealed.memtable.bytes).sum();
+        sealed + self.active.bytes
+    }
+}
+
+fn entries(
+    layout: &Layout,
+    files: Vec<Arc<FileHandle>>,
+) -> Result<Arc<BTreeMap<FileId, FileEntry>>> {
+    let entries = files.into_iter().map(|handle| {
+        let id = handle.meta.id;
+        FileEntry::new(handle, layout).map(|entry| (id, entry))
+    });
+    Ok(Arc::new(entries.collect::<Result<_>>()?))
+}
