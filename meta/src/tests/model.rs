@@ -216,13 +216,14 @@ fn new_partitions_go_to_the_nodes_with_the_fewest() {
 /// belong into a test that reads them.
 #[test]
 fn entries_and_records_keep_their_form() {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let finish = Command::Finish { table: TableId(7), step: Step(300) };
-    assert_eq!(hex(&finish.encode()), "GOLDEN");
     let abort = Command::Abort { table: TableId(7), step: Step(300) };
-    assert_eq!(hex(&abort.encode()), "GOLDEN");
     let change = Command::Change { ddl: create(new_table("t")), nodes: vec![NodeId(1); 3] };
-    assert_eq!(hex(&change.encode()), "GOLDEN");
+    let mut forms = vec![
+        format!("finish {}", hex(&finish.encode())),
+        format!("abort {}", hex(&abort.encode())),
+        format!("change {}", hex(&change.encode())),
+    ];
     let mut world = World::new();
     world.done(create(new_table("t"))).unwrap();
     world.change(alter("t", add(vec![field("x")]))).unwrap();
@@ -232,9 +233,15 @@ fn entries_and_records_keep_their_form() {
         Edit::Table(world.table("t")),
         Edit::Partition(Arc::clone(world.state.partitions().nth(1).unwrap())),
     ];
-    let records: Vec<_> = record::changes(&edits)
-        .into_iter()
-        .map(|change| format!("{} {}", hex(&change.key), hex(&change.value.unwrap())))
-        .collect();
-    assert_eq!(records, ["GOLDEN", "GOLDEN", "GOLDEN", "GOLDEN"]);
+    forms.extend(
+        record::changes(&edits)
+            .into_iter()
+            .map(|change| format!("record {} {}", hex(&change.key), hex(&change.value.unwrap()))),
+    );
+    let forms = forms.join("\n") + "\n";
+    assert_eq!(forms, include_str!("forms.golden"), "got:\n{forms}");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
