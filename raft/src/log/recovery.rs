@@ -339,23 +339,7 @@ impl Recovery<'_> {
                 self.groups.remove(&group);
             }
             Record::Append { group, entry } => {
-                let index = entry.position.index;
-                if let Some(log) = self.groups.get_mut(&group)
-                    && (log.purged.is_none_or(|purged| purged.index < index))
-                {
-                    if log.first == log.end {
-                        log.first = index;
-                    } else if index != log.end {
-                        return Err(RaftError::Corrupted(format!(
-                            "entry {index} of group {group} at offset {} of {} does not follow entry {}",
-                            location.offset,
-                            self.disk.describe(&segment_name(location.segment)),
-                            log.end - 1
-                        )));
-                    }
-                    log.end = index + 1;
-                    log.entries.insert(index, (location, entry.position));
-                }
+                self.apply_append(group, entry.position, location)?
             }
             Record::Moved { group, entry } => {
                 if let Some(log) = self.groups.get_mut(&group)
@@ -392,6 +376,36 @@ impl Recovery<'_> {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn apply_append(
+        &mut self,
+        group: GroupId,
+        position: Position,
+        location: Location,
+    ) -> Result<(), RaftError> {
+        let Some(log) = self.groups.get_mut(&group) else { return Ok(()) };
+        let index = position.index;
+        if log.purged.is_some_and(|purged| index <= purged.index) {
+            return Ok(());
+        }
+        if log.end == 0 && log.purged.is_none() {
+            log.first = index;
+        } else if index > log.end {
+            // The checkpoint of this segment knew already that the entries before this one were truncated, and so
+            // will be this one. If they were lost instead, the next checkpoint tells.
+            return Ok(());
+        } else if index < log.end {
+            return Err(RaftError::Corrupted(format!(
+                "entry {index} of group {group} at offset {} of {} comes after entry {}",
+                location.offset,
+                self.disk.describe(&segment_name(location.segment)),
+                log.end - 1
+            )));
+        }
+        log.end = index + 1;
+        log.entries.insert(index, (location, position));
         Ok(())
     }
 

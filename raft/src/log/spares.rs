@@ -57,13 +57,16 @@ impl Spares {
         !self.state.lock().ready.is_empty()
     }
 
-    /// Takes a file; waits until one is ready.
-    pub(crate) fn take(&self) -> Result<String, RaftError> {
+    /// Gives a file the name `to`; waits until one is ready. The name is not synced yet.
+    pub(crate) fn take(&self, to: &str) -> Result<(), RaftError> {
         let mut state = self.state.lock();
         loop {
+            // Renamed under the lock, so that nobody gives the old name to another file in between.
             if let Some(name) = state.ready.pop() {
                 self.changed.notify_all();
-                return Ok(name);
+                return self.disk.rename(&name, to).map_err(|error| {
+                    RaftError::io(format!("rename {}", self.disk.describe(&name)), error)
+                });
             }
             if let Some(error) = &state.failed {
                 return Err(error.clone());
@@ -79,12 +82,12 @@ impl Spares {
 
     /// Gives a file that is no longer needed.
     pub(crate) fn give(&self, name: &str, number: u32) -> io::Result<()> {
-        if self.state.lock().ready.len() >= READY_MAX {
+        let mut state = self.state.lock();
+        if state.ready.len() >= READY_MAX {
             return self.disk.remove(name);
         }
         let spare = spare_name(number);
         self.disk.rename(name, &spare)?;
-        let mut state = self.state.lock();
         state.ready.push(spare);
         state.disk_full = None;
         self.changed.notify_all();
@@ -106,8 +109,6 @@ impl Spares {
     /// Keeps one file ready until stopped. Runs on a thread of its own.
     pub(crate) fn prepare(&self) {
         let mut state = self.state.lock();
-        // Numbers of spare files only serve to tell them apart.
-        let mut number = u32::MAX;
         loop {
             if state.stop || state.failed.is_some() {
                 return;
@@ -117,11 +118,10 @@ impl Spares {
                 continue;
             }
             drop(state);
-            let result = self.prepare_one(number);
+            let result = self.disk.create(&unfinished_name(), u64::from(self.segment_bytes));
             state = self.state.lock();
-            match result {
+            match result.and_then(|_| self.name_finished(&state.ready)) {
                 Ok(name) => {
-                    number -= 1;
                     state.ready.push(name);
                     if state.disk_full.take().is_some() {
                         tracing::info!("the log has space again");
@@ -151,26 +151,30 @@ impl Spares {
         }
     }
 
-    /// Prepares a file in the caller's thread.
-    pub(crate) fn prepare_first(&self) -> Result<String, RaftError> {
-        self.prepare_one(0).map_err(|error| {
+    /// Prepares a file in the caller's thread, under the name `to`.
+    pub(crate) fn prepare_as(&self, to: &str) -> Result<(), RaftError> {
+        let unfinished = unfinished_name();
+        let result = self
+            .disk
+            .create(&unfinished, u64::from(self.segment_bytes))
+            .and_then(|_| self.disk.rename(&unfinished, to));
+        result.map_err(|error| {
+            let what =
+                format!("prepare the {} bytes of {}", self.segment_bytes, self.disk.describe(to));
             if is_full(&error) {
-                RaftError::DiskFull(format!(
-                    "no space for the first {} bytes of {}: {error}",
-                    self.segment_bytes,
-                    self.disk.describe("")
-                ))
+                RaftError::DiskFull(format!("{what}: {error}"))
             } else {
-                RaftError::io("prepare the first segment of the log", error)
+                RaftError::io(what, error)
             }
         })
     }
 
-    fn prepare_one(&self, number: u32) -> io::Result<String> {
-        let unfinished = unfinished_name();
-        let name = spare_name(number);
-        self.disk.create(&unfinished, u64::from(self.segment_bytes))?;
-        self.disk.rename(&unfinished, &name)?;
+    /// Gives the file that was just prepared a name that no other has. Numbers of segments start low, so these start
+    /// high.
+    fn name_finished(&self, ready: &[String]) -> io::Result<String> {
+        let mut names = (0..=u32::MAX).rev().map(spare_name);
+        let name = names.find(|name| !ready.contains(name)).ok_or(io::ErrorKind::AlreadyExists)?;
+        self.disk.rename(&unfinished_name(), &name)?;
         Ok(name)
     }
 }

@@ -422,15 +422,14 @@ impl Writer {
 
 /// Puts a file in place as segment `number`. Its name is durable before anything says that the segment exists.
 fn begin(shared: &Shared, number: u32) -> Result<u32, RaftError> {
-    let spare = if shared.state.lock().segments.is_empty() && !shared.spares.is_ready() {
-        // The first segment of all: nobody prepares files yet.
-        shared.spares.prepare_first()?
-    } else {
-        shared.spares.take()?
-    };
     let name = segment_name(number);
     let failed = |error| RaftError::io(format!("begin {}", shared.disk.describe(&name)), error);
-    shared.disk.rename(&spare, &name).map_err(failed)?;
+    if shared.state.lock().segments.is_empty() && !shared.spares.is_ready() {
+        // The first segment of all: nobody prepares files yet.
+        shared.spares.prepare_as(&name)?;
+    } else {
+        shared.spares.take(&name)?;
+    }
     shared.disk.sync_names().map_err(failed)?;
     let file = shared.disk.open(&name).map_err(failed)?;
     shared
