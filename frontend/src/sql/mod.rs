@@ -1,6 +1,39 @@
-//! The SQL dialect: text in, [`statement::Statement`]s out, and the two ways of reading rows that
-//! need no planner.
+//! The SQL dialect: text in, [`Statement`]s out, and the two ways of reading rows that need no
+//! planner.
+//!
+//! ```text
+//!   text ── split ── parser ─┬─ sqlparser ───────────────────────── Query
+//!                            ├─ create_table, alter_table, ... ──── NewTable, TableChange
+//!                            └─ insert ── values ──┐
+//!   COPY's bytes ── copy ──────────────────────────┴─ column_builder ── RecordBatch
+//! ```
+//!
+//! Nothing here waits, touches the catalog or keeps state between statements.
 
+mod alter_table;
+pub mod bytes;
+mod column;
+mod column_builder;
+mod copy_statement;
+mod create_table;
+mod cursor;
+mod database;
+mod decimal;
+pub mod identifier;
+mod insert;
+pub mod literal;
+mod new_table;
+mod options;
+pub mod parser;
+mod rule;
+mod session;
+mod show_statement;
+mod split;
 pub mod statement;
+mod tokens;
+mod types;
+mod values;
 
+pub use parser::parse;
 pub use statement::Statement;
+pub use values::Target;

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::DataType;
-use datafusion::sql::parser::{ExplainStatementOptions, Statement as PlannerStatement};
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::Expr;
 use partita_proto::schema::{ColumnType, MergeMode, TableOptions};
 
@@ -163,9 +164,9 @@ impl fmt::Display for TableName {
     /// As the parser reads it back: quoted where folding or the grammar would change it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(database) = &self.database {
-            write!(f, "{}.", super::show::quote(database))?;
+            write!(f, "{}.", super::identifier::quote(database))?;
         }
-        f.write_str(&super::show::quote(&self.name))
+        f.write_str(&super::identifier::quote(&self.name))
     }
 }
 
@@ -377,8 +378,13 @@ pub struct CreateTable {
     pub primary_key: Option<Vec<String>>,
     /// The column named by TIME INDEX, wherever it stood.
     pub time_index: Option<String>,
-    /// How rows are placed, and where the key space is cut.
+    /// How rows are placed.
     pub partitioning: Partitioning,
+    /// Where the key space is cut from the beginning: ascending tuples of literals, the placement
+    /// first for tables that have one. Empty: as the partitioning says.
+    pub cuts: Vec<Vec<Expr>>,
+    /// Whether rows that bring unknown columns add them.
+    pub schema_on_write: bool,
     /// What WITH and ENGINE said.
     pub options: TableOptions,
     /// What was accepted but is not what its writer may expect.
@@ -405,12 +411,10 @@ pub struct ColumnDefinition {
 /// The PARTITION clause.
 #[derive(Clone, Debug)]
 pub enum Partitioning {
-    /// None, or `PARTITION BY RANGE (columns) [SPLIT AT ((value, ..), ..)]`.
+    /// None, or `PARTITION BY RANGE (columns)`.
     Range {
         /// The columns, which must be the key's first ones; empty without the clause.
         columns: Vec<String>,
-        /// Tuples of literals, ascending: where the key space is cut from the beginning.
-        cuts: Vec<Vec<Expr>>,
     },
     /// `PARTITION BY HASH (columns) PARTITIONS n`.
     Hash {
@@ -437,6 +441,8 @@ pub struct AlterTable {
     pub if_exists: bool,
     /// What changes, in order.
     pub changes: Vec<AlterChange>,
+    /// What was accepted but is not what its writer may expect.
+    pub notices: Vec<Notice>,
 }
 
 /// One change of ALTER TABLE.
@@ -469,8 +475,8 @@ pub enum AlterChange {
     SetDefault {
         /// The column.
         column: String,
-        /// SQL text; `None`: no default.
-        default: Option<String>,
+        /// The expression; `None`: no default.
+        default: Option<Expr>,
     },
     /// SET ('option' = 'value') and UNSET 'option'.
     SetOption(TableOption),

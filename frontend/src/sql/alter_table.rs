@@ -1,0 +1,343 @@
+//! ALTER TABLE: reading it, and what meta is told.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+use partita_proto::catalog::Table;
+use partita_proto::id::ColumnId;
+use partita_proto::schema::{Column, Semantic, TableSchema};
+use partita_proto::service::TableChange;
+
+use super::column::{columns_of, default_text};
+use super::options::{OptionPair, OptionValue};
+use super::statement::{AlterChange, AlterTable, ColumnDefinition, TableName, TableOption};
+use super::tokens::Tokens;
+use crate::error::SqlError;
+use crate::output::Notice;
+
+impl Tokens<'_> {
+    /// Takes what follows ALTER TABLE.
+    pub(super) fn alter_table(&mut self) -> Result<AlterTable, SqlError> {
+        let if_exists = self.if_exists();
+        self.take(&["only"]);
+        let table = self.table_name()?;
+        let mut notices = Vec::new();
+        let mut changes = Vec::new();
+        loop {
+            self.alter_change(&mut changes, &mut notices)?;
+            if !self.take_mark(&Token::Comma) || self.at_end() {
+                break;
+            }
+        }
+        self.expect_end()?;
+        Ok(AlterTable { table, if_exists, changes, notices })
+    }
+
+    fn alter_change(
+        &mut self,
+        changes: &mut Vec<AlterChange>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SqlError> {
+        if self.take(&["add"]) {
+            return self.add_columns(changes, notices);
+        }
+        if self.take(&["drop"]) {
+            self.take(&["column"]);
+            let if_exists = self.if_exists();
+            for what in ["constraint", "primary", "index"] {
+                if self.at(what) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
+                    return Err(
+                        self.unsupported(format!("DROP {}", what.to_ascii_uppercase()))
+                    );
+                }
+            }
+            let name = self.name("a column name")?;
+            let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
+            changes.push(AlterChange::DropColumn { name, if_exists });
+        } else if self.take(&["rename", "to"]) || self.take(&["rename", "as"]) {
+            changes.push(AlterChange::Rename(self.name("a table name")?));
+        } else if self.take(&["rename"]) {
+            // RENAME t: GreptimeDB's form without TO.
+            self.take(&["column"]);
+            let from = self.name("a name")?;
+            if self.take(&["to"]) {
+                let to = self.name("a column name")?;
+                changes.push(AlterChange::RenameColumn { from, to });
+            } else {
+                changes.push(AlterChange::Rename(from));
+            }
+        } else if self.take(&["alter"]) || self.take(&["modify"]) {
+            self.take(&["column"]);
+            self.alter_column(changes)?;
+        } else if self.take(&["set"]) {
+            let pairs = if matches!(self.peek().token, Token::LParen) {
+                self.options()?
+            } else {
+                // GreptimeDB's form without parentheses: SET 'ttl'='1d'.
+                let position = self.position();
+                if matches!(self.peek().token, Token::Word(_)) && !self.at_option() {
+                    return Err(self.unsupported(format!("SET {}", self.peek().token)));
+                }
+                let key = self.option_key()?;
+                self.expect_mark(&Token::Eq)?;
+                vec![OptionPair { key, value: self.option_value()?, position }]
+            };
+            for pair in &pairs {
+                match pair.table_option()? {
+                    Some(option) => changes.push(AlterChange::SetOption(option)),
+                    None => return Err(unalterable(pair)),
+                }
+            }
+        } else if self.take(&["unset"]) || self.take(&["reset"]) {
+            let keys = if matches!(self.peek().token, Token::LParen) {
+                self.list(|tokens| Ok((tokens.position(), tokens.option_key()?)))?
+            } else {
+                vec![(self.position(), self.option_key()?)]
+            };
+            for (position, key) in keys {
+                changes.push(AlterChange::SetOption(unset(key, position)?));
+            }
+        } else {
+            let what = self.peek().token.to_string().to_ascii_uppercase();
+            let known = ["REPARTITION", "SPLIT", "MERGE", "PARTITION", "OWNER", "ENABLE", "DISABLE",
+                "CLUSTER", "INHERIT", "VALIDATE", "ATTACH", "DETACH", "REPLICA"];
+            return Err(if known.contains(&what.as_str()) {
+                self.unsupported(format!("ALTER TABLE ... {what}"))
+            } else {
+                self.unexpected("ADD, DROP, RENAME, ALTER, SET or UNSET")
+            });
+        }
+        Ok(())
+    }
+
+    fn at_option(&self) -> bool {
+        matches!(self.peek_nth(1).token, Token::Eq | Token::Period)
+    }
+
+    /// Takes what follows ADD: one column, or several in parentheses.
+    fn add_columns(
+        &mut self,
+        changes: &mut Vec<AlterChange>,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(), SqlError> {
+        for what in ["constraint", "primary", "unique", "check", "foreign", "index"] {
+            if self.at(what) {
+                return Err(self.unsupported(format!("ALTER TABLE ADD {}", what.to_ascii_uppercase())));
+            }
+        }
+        self.take(&["column"]);
+        let columns = if matches!(self.peek().token, Token::LParen) {
+            self.list(|tokens| tokens.add_column(notices))?
+        } else {
+            vec![self.add_column(notices)?]
+        };
+        changes.extend(columns);
+        Ok(())
+    }
+
+    fn add_column(&mut self, notices: &mut Vec<Notice>) -> Result<AlterChange, SqlError> {
+        let if_not_exists = self.if_not_exists();
+        let position = self.position();
+        let clause = self.column_clause(notices)?;
+        let error = |error: SqlError| Err(error.with_position(position));
+        let column = clause.definition;
+        if clause.time_index {
+            return error(SqlError::unsupported("adding a TIME INDEX"));
+        }
+        if column.generated.is_some() {
+            return error(
+                SqlError::unsupported(format!("adding a generated column (\"{}\")", column.name))
+                    .with_detail("rows that exist would have no value in it"),
+            );
+        }
+        if column.nullable == Some(false) {
+            return error(
+                SqlError::unsupported(format!("adding a NOT NULL column (\"{}\")", column.name))
+                    .with_detail("rows that exist have no value in it")
+                    .with_hint("add it without NOT NULL"),
+            );
+        }
+        if column.default.is_some() {
+            notices.push(Notice::notice(format!(
+                "the default of column \"{}\" holds for new rows; in rows that exist it is NULL",
+                column.name
+            )));
+        }
+        let column = Box::new(column);
+        Ok(AlterChange::AddColumn { column, tag: clause.primary_key, if_not_exists })
+    }
+
+    /// Takes what follows ALTER COLUMN.
+    fn alter_column(&mut self, changes: &mut Vec<AlterChange>) -> Result<(), SqlError> {
+        let column = self.name("a column name")?;
+        if self.take(&["drop", "default"]) {
+            changes.push(AlterChange::SetDefault { column, default: None });
+            return Ok(());
+        }
+        if self.at("set") && self.at_nth(1, "default") {
+            self.next();
+            self.next();
+            let default = Some(self.expression()?).filter(|expression| {
+                !matches!(super::literal::literal(expression), Ok(Some(super::literal::Literal::Null)))
+            });
+            changes.push(AlterChange::SetDefault { column, default });
+            return Ok(());
+        }
+        for (words, what) in [
+            (&["set", "not", "null"][..], "ALTER COLUMN ... SET NOT NULL"),
+            (&["drop", "not", "null"], "ALTER COLUMN ... DROP NOT NULL"),
+            (&["type"], "ALTER COLUMN ... TYPE"),
+            (&["set", "data", "type"], "ALTER COLUMN ... SET DATA TYPE"),
+            (&["set", "inverted", "index"], "ALTER COLUMN ... SET INVERTED INDEX"),
+            (&["set", "skipping", "index"], "ALTER COLUMN ... SET SKIPPING INDEX"),
+            (&["set", "fulltext", "index"], "ALTER COLUMN ... SET FULLTEXT INDEX"),
+            (&["unset"], "ALTER COLUMN ... UNSET"),
+        ] {
+            if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word)) {
+                return Err(self.unsupported(what));
+            }
+        }
+        if matches!(self.peek().token, Token::Word(_)) && !self.at("set") && !self.at("drop") {
+            return Err(self.unsupported("changing a column's type"));
+        }
+        Err(self.unexpected("SET DEFAULT or DROP DEFAULT"))
+    }
+}
+
+fn unalterable(pair: &OptionPair) -> SqlError {
+    match pair.key.as_str() {
+        "time_index" | "primary_key" | "partition_by" | "partitions" | "partition_at_keys"
+        | "schema_on_write" => {
+            SqlError::unsupported(format!("changing option '{}' of a table", pair.key))
+                .with_position(pair.position)
+        }
+        key if key.starts_with("auto_partitioning_") => {
+            SqlError::unsupported(format!("option {}", key.to_ascii_uppercase()))
+                .with_position(pair.position)
+        }
+        _ => pair.unknown(),
+    }
+}
+
+fn unset(key: String, position: usize) -> Result<TableOption, SqlError> {
+    let pair = OptionPair { key, value: OptionValue::Null, position };
+    match pair.key.as_str() {
+        "append_mode" => Ok(TableOption::AppendMode(false)),
+        "merge_mode" => Ok(TableOption::MergeMode(partita_proto::schema::MergeMode::LastRow)),
+        _ => match pair.table_option()? {
+            Some(option) => Ok(option),
+            None => Err(unalterable(&pair)),
+        },
+    }
+}
+
+impl AlterTable {
+    /// What meta is told, in order, and what the writer is told besides. Nothing of it has been done
+    /// yet when this fails.
+    ///
+    /// # Errors
+    /// When a change does not fit the table as it is.
+    pub fn to_changes(&self, table: &Table) -> Result<(Vec<TableChange>, Vec<Notice>), SqlError> {
+        let mut notices = self.notices.clone();
+        let mut options = table.schema.options.clone();
+        let mut changes: Vec<TableChange> = Vec::new();
+        for change in &self.changes {
+            match change {
+                AlterChange::AddColumn { column, tag, if_not_exists } => {
+                    let column = added_column(column, *tag);
+                    // Neighbours with the same mind about existing columns go in one change.
+                    match changes.last_mut() {
+                        Some(TableChange::AddColumns { columns, if_not_exists: same })
+                            if same == if_not_exists =>
+                        {
+                            columns.push(column);
+                        }
+                        _ => changes.push(TableChange::AddColumns {
+                            columns: vec![column],
+                            if_not_exists: *if_not_exists,
+                        }),
+                    }
+                }
+                AlterChange::DropColumn { name, if_exists } => {
+                    if *if_exists && table.schema.column(name).is_none() {
+                        notices.push(Notice::notice(format!(
+                            "column \"{name}\" of relation \"{}\" does not exist, skipping",
+                            table.name
+                        )));
+                        continue;
+                    }
+                    known_column(table, name)?;
+                    check_unused(&table.schema, name, "drop")?;
+                    changes.push(TableChange::DropColumn(name.clone()));
+                }
+                AlterChange::RenameColumn { from, to } => {
+                    known_column(table, from)?;
+                    check_unused(&table.schema, from, "rename")?;
+                    changes
+                        .push(TableChange::RenameColumn { from: from.clone(), to: to.clone() });
+                }
+                AlterChange::SetDefault { column, default } => {
+                    let known = known_column(table, column)?;
+                    if known.generated.is_some() {
+                        return Err(SqlError::new(
+                            "42601",
+                            format!("column \"{column}\" is generated and cannot have a DEFAULT"),
+                        ));
+                    }
+                    let default = match default {
+                        Some(expression) => default_text(expression, column, known.column_type)?,
+                        None => None,
+                    };
+                    changes.push(TableChange::SetDefault { column: column.clone(), default });
+                }
+                AlterChange::SetOption(option) => {
+                    option.apply(&mut options);
+                    match changes.last_mut() {
+                        Some(TableChange::SetOptions(before)) => before.clone_from(&options),
+                        _ => changes.push(TableChange::SetOptions(options.clone())),
+                    }
+                }
+                AlterChange::Rename(name) => changes.push(TableChange::Rename(name.clone())),
+            }
+        }
+        Ok((changes, notices))
+    }
+}
+
+/// A column as meta takes it: ids and storage names are meta's to give.
+fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
+    Column {
+        id: ColumnId::default(),
+        name: definition.name.clone(),
+        storage_name: definition.name.clone(),
+        column_type: definition.column_type,
+        nullable: definition.nullable.unwrap_or(true),
+        semantic: if tag { Semantic::Tag } else { Semantic::Field },
+        default: definition.default.clone(),
+        generated: definition.generated.clone(),
+        comment: definition.comment.clone(),
+    }
+}
+
+fn known_column<'a>(table: &'a Table, name: &str) -> Result<&'a Column, SqlError> {
+    table.schema.column(name).ok_or_else(|| {
+        SqlError::undefined_column(name, TableName::bare(table.name.as_str()))
+    })
+}
+
+/// A generated column's expression is kept as text, by names.
+fn check_unused(schema: &TableSchema, name: &str, verb: &str) -> Result<(), SqlError> {
+    for column in &schema.columns {
+        if let Some(text) = &column.generated
+            && columns_of(text)?.iter().any(|used| used == name)
+        {
+            return Err(SqlError::new(
+                "2BP01",
+                format!(
+                    "cannot {verb} column \"{name}\" because generated column \"{}\" is computed \
+                     from it",
+                    column.name
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Bytes as text: PostgreSQL's two forms of `bytea`, and the digits of `X'..'`.
+
+use std::fmt::Write as _;
+
+/// The bytes that hexadecimal digits stand for; `None` for anything else, or half a byte.
+pub fn parse_hex(digits: &str) -> Option<Vec<u8>> {
+    let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|n| u8::try_from(n).ok());
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?)).collect()
+}
+
+/// The bytes that the text of a `bytea` stands for: `\xDEADBEEF`, or the text's own bytes with
+/// `\\` for a backslash and `\ooo` for any byte. `None` when a backslash begins anything else.
+pub fn parse_bytea(text: &str) -> Option<Vec<u8>> {
+    if let Some(digits) = text.strip_prefix("\\x") {
+        return parse_hex(digits);
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        match tail {
+            [b'\\', tail @ ..] => {
+                bytes.push(b'\\');
+                rest = tail;
+            }
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = tail;
+            }
+            _ => return None,
+        }
+    }
+    Some(bytes)
+}
+
+/// The hexadecimal form of a `bytea`, appended.
+pub fn write_bytea(bytes: &[u8], out: &mut String) {
+    out.push_str("\\x");
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_bytea_are_read() {
+        assert_eq!(parse_bytea("\\xDEad"), Some(vec![0xde, 0xad]));
+        assert_eq!(parse_bytea("\\x"), Some(vec![]));
+        assert_eq!(parse_bytea("\\xabc"), None);
+        assert_eq!(parse_bytea("\\xzz"), None);
+        assert_eq!(parse_bytea("a\\\\b\\001\\377"), Some(b"a\\b\x01\xff".to_vec()));
+        assert_eq!(parse_bytea("\\4"), None);
+        assert_eq!(parse_bytea("ü"), Some("ü".as_bytes().to_vec()));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut text = String::new();
+        write_bytea(&bytes, &mut text);
+        assert_eq!(parse_bytea(&text), Some(bytes));
+    }
+}

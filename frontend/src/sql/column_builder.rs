@@ -1,0 +1,595 @@
+//! Values of one column, appended one by one and made an Arrow array of the column's type.
+//!
+//! The scanner of VALUES and the decoders of COPY share it, so that a text means the same in both:
+//! what PostgreSQL takes for the type, and what a cast by Arrow gives.
+//!
+//! Invariants:
+//! - a value that does not fit is an error and appends nothing; there are no lossy conversions but the
+//!   ones SQL has: decimals round half away from zero, REAL rounds, timestamps drop finer digits;
+//! - moments are ticks since 1970 in UTC: an offset in the text is applied, none means UTC.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::timezone::Tz;
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, BooleanBuilder,
+    PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
+};
+use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
+use arrow::datatypes::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use datafusion::common::ScalarValue;
+use partita_proto::schema::{ColumnType, Unit};
+
+use super::bytes::parse_bytea;
+use super::decimal::{DecimalError, parse_decimal};
+use crate::error::{
+    DATATYPE_MISMATCH, INVALID_DATETIME, INVALID_TEXT, NUMERIC_OUT_OF_RANGE, SqlError,
+};
+
+/// Where texts without an offset are.
+static UTC: LazyLock<Tz> = LazyLock::new(|| "+00:00".parse().expect("an offset of zero parses"));
+
+/// SQLSTATE of a moment that the type cannot hold.
+pub(super) const DATETIME_OVERFLOW: &str = "22008";
+
+/// The values so far.
+pub(super) struct ColumnBuilder {
+    column_type: ColumnType,
+    values: Values,
+}
+
+enum Values {
+    Bool(BooleanBuilder),
+    Int8(PrimitiveBuilder<Int8Type>),
+    Int16(PrimitiveBuilder<Int16Type>),
+    Int32(PrimitiveBuilder<Int32Type>),
+    Int64(PrimitiveBuilder<Int64Type>),
+    UInt8(PrimitiveBuilder<UInt8Type>),
+    UInt16(PrimitiveBuilder<UInt16Type>),
+    UInt32(PrimitiveBuilder<UInt32Type>),
+    UInt64(PrimitiveBuilder<UInt64Type>),
+    Float32(PrimitiveBuilder<Float32Type>),
+    Float64(PrimitiveBuilder<Float64Type>),
+    Decimal(PrimitiveBuilder<Decimal128Type>),
+    String(StringViewBuilder),
+    Binary(BinaryViewBuilder),
+    Date(PrimitiveBuilder<Date32Type>),
+    /// Ticks; the unit is the column type's.
+    Timestamp(PrimitiveBuilder<Int64Type>),
+}
+
+/// Runs an expression with the builder of whatever type.
+macro_rules! each {
+    ($values:expr, $builder:ident => $body:expr) => {
+        match $values {
+            Values::Bool($builder) => $body,
+            Values::Int8($builder) => $body,
+            Values::Int16($builder) => $body,
+            Values::Int32($builder) => $body,
+            Values::Int64($builder) => $body,
+            Values::UInt8($builder) => $body,
+            Values::UInt16($builder) => $body,
+            Values::UInt32($builder) => $body,
+            Values::UInt64($builder) => $body,
+            Values::Float32($builder) => $body,
+            Values::Float64($builder) => $body,
+            Values::Decimal($builder) => $body,
+            Values::String($builder) => $body,
+            Values::Binary($builder) => $body,
+            Values::Date($builder) => $body,
+            Values::Timestamp($builder) => $body,
+        }
+    };
+}
+
+/// A number without a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Integer {
+    /// Its sign.
+    pub(super) negative: bool,
+    /// Without its sign.
+    pub(super) magnitude: u64,
+}
+
+impl Integer {
+    fn signed(self) -> i128 {
+        let magnitude = i128::from(self.magnitude);
+        if self.negative { -magnitude } else { magnitude }
+    }
+}
+
+impl From<i64> for Integer {
+    fn from(value: i64) -> Self {
+        Self { negative: value < 0, magnitude: value.unsigned_abs() }
+    }
+}
+
+impl ColumnBuilder {
+    pub(super) fn new(column_type: ColumnType) -> Self {
+        let values = match column_type {
+            ColumnType::Bool => Values::Bool(BooleanBuilder::new()),
+            ColumnType::Int8 => Values::Int8(PrimitiveBuilder::new()),
+            ColumnType::Int16 => Values::Int16(PrimitiveBuilder::new()),
+            ColumnType::Int32 => Values::Int32(PrimitiveBuilder::new()),
+            ColumnType::Int64 => Values::Int64(PrimitiveBuilder::new()),
+            ColumnType::UInt8 => Values::UInt8(PrimitiveBuilder::new()),
+            ColumnType::UInt16 => Values::UInt16(PrimitiveBuilder::new()),
+            ColumnType::UInt32 => Values::UInt32(PrimitiveBuilder::new()),
+            ColumnType::UInt64 => Values::UInt64(PrimitiveBuilder::new()),
+            ColumnType::Float32 => Values::Float32(PrimitiveBuilder::new()),
+            ColumnType::Float64 => Values::Float64(PrimitiveBuilder::new()),
+            ColumnType::Decimal(..) => Values::Decimal(PrimitiveBuilder::new()),
+            ColumnType::String => Values::String(StringViewBuilder::new()),
+            ColumnType::Binary => Values::Binary(BinaryViewBuilder::new()),
+            ColumnType::Date => Values::Date(PrimitiveBuilder::new()),
+            ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::new()),
+        };
+        Self { column_type, values }
+    }
+
+    pub(super) fn column_type(&self) -> ColumnType {
+        self.column_type
+    }
+
+    pub(super) fn append_null(&mut self) {
+        each!(&mut self.values, builder => builder.append_null());
+    }
+
+    pub(super) fn append_bool(&mut self, value: bool) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Bool(builder) => builder.append_value(value),
+            _ => return Err(self.mismatch("a boolean")),
+        }
+        Ok(())
+    }
+
+    /// A number without a fraction; to a timestamp it is ticks.
+    pub(super) fn append_integer(&mut self, value: Integer) -> Result<(), SqlError> {
+        fn push<T>(builder: &mut PrimitiveBuilder<T>, value: Integer) -> bool
+        where
+            T: ArrowPrimitiveType,
+            T::Native: TryFrom<i128>,
+        {
+            let fitted = T::Native::try_from(value.signed());
+            fitted.is_ok_and(|fitted| {
+                builder.append_value(fitted);
+                true
+            })
+        }
+        let fits = match &mut self.values {
+            Values::Int8(builder) => push(builder, value),
+            Values::Int16(builder) => push(builder, value),
+            Values::Int32(builder) => push(builder, value),
+            Values::Int64(builder) | Values::Timestamp(builder) => push(builder, value),
+            Values::UInt8(builder) => push(builder, value),
+            Values::UInt16(builder) => push(builder, value),
+            Values::UInt32(builder) => push(builder, value),
+            Values::UInt64(builder) => push(builder, value),
+            Values::Float64(builder) => {
+                // Rounds to the nearest, as a cast of the integer does; there is no minus zero.
+                let magnitude = value.magnitude as f64;
+                let negative = value.negative && value.magnitude != 0;
+                builder.append_value(if negative { -magnitude } else { magnitude });
+                true
+            }
+            Values::Float32(builder) => {
+                let magnitude = value.magnitude as f32;
+                let negative = value.negative && value.magnitude != 0;
+                builder.append_value(if negative { -magnitude } else { magnitude });
+                true
+            }
+            Values::Decimal(builder) => {
+                let ColumnType::Decimal(precision, scale) = self.column_type else {
+                    return Err(self.mismatch("a number"));
+                };
+                let ten = |power: u32| 10_i128.checked_pow(power);
+                let unscaled = u32::try_from(scale)
+                    .ok()
+                    .and_then(ten)
+                    .and_then(|factor| value.signed().checked_mul(factor))
+                    .filter(|unscaled| ten(precision.into()).is_some_and(|m| unscaled.abs() < m));
+                unscaled.is_some_and(|unscaled| {
+                    builder.append_value(unscaled);
+                    true
+                })
+            }
+            Values::Bool(_) | Values::String(_) | Values::Binary(_) | Values::Date(_) => {
+                return Err(self.mismatch("a number"));
+            }
+        };
+        if fits { Ok(()) } else { Err(self.out_of_range(value.signed())) }
+    }
+
+    /// A number as it is written in SQL: digits, perhaps a point, perhaps an exponent.
+    pub(super) fn append_number(&mut self, text: &str) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Float64(builder) => match text.parse::<f64>() {
+                Ok(value) if value.is_finite() => builder.append_value(value),
+                _ => return Err(self.out_of_range(text)),
+            },
+            // In two steps, as a plan's literal is a DOUBLE first.
+            Values::Float32(builder) => match text.parse::<f64>().map(narrow) {
+                Ok(value) if value.is_finite() => builder.append_value(value),
+                _ => return Err(self.out_of_range(text)),
+            },
+            Values::Decimal(builder) => match (parse_decimal(text, self.column_type), text) {
+                (Ok(value), _) => builder.append_value(value),
+                (Err(_), text) => return Err(self.out_of_range(text)),
+            },
+            _ => return Err(self.out_of_range(text)),
+        }
+        Ok(())
+    }
+
+    /// A moment in ticks of the column's unit.
+    pub(super) fn append_ticks(&mut self, ticks: i64) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Timestamp(builder) => builder.append_value(ticks),
+            _ => return Err(self.mismatch("a timestamp")),
+        }
+        Ok(())
+    }
+
+    /// A day since 1970-01-01.
+    pub(super) fn append_day(&mut self, day: i32) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Date(builder) => builder.append_value(day),
+            _ => return Err(self.mismatch("a date")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn append_float(&mut self, value: f64) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Float64(builder) => builder.append_value(value),
+            Values::Float32(builder) => {
+                let narrowed = narrow(value);
+                if narrowed.is_infinite() && value.is_finite() {
+                    return Err(self.out_of_range(value));
+                }
+                builder.append_value(narrowed);
+            }
+            _ => return Err(self.mismatch("a floating point number")),
+        }
+        Ok(())
+    }
+
+    /// Unscaled, at the column's scale.
+    pub(super) fn append_decimal(&mut self, value: i128) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Decimal(builder) => builder.append_value(value),
+            _ => return Err(self.mismatch("a decimal number")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn append_bytes(&mut self, bytes: &[u8]) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::Binary(builder) => builder
+                .try_append_value(bytes)
+                .map_err(|error| SqlError::new("54000", error.to_string()))?,
+            _ => return Err(self.mismatch("bytes")),
+        }
+        Ok(())
+    }
+
+    /// Text, read as the column's type is written. `ticks` says whether a bare number is a moment.
+    pub(super) fn append_text(&mut self, text: &str, ticks: bool) -> Result<(), SqlError> {
+        match &mut self.values {
+            Values::String(builder) => builder
+                .try_append_value(text)
+                .map_err(|error| SqlError::new("54000", error.to_string()))?,
+            Values::Float64(builder) => match parse_float::<f64>(text) {
+                Some(value) if value.is_finite() || names_infinity(text) => {
+                    builder.append_value(value);
+                }
+                Some(_) => return Err(self.out_of_range(text)),
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Float32(builder) => match parse_float::<f32>(text) {
+                Some(value) if value.is_finite() || names_infinity(text) => {
+                    builder.append_value(value);
+                }
+                Some(_) => return Err(self.out_of_range(text)),
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Bool(builder) => match parse_bool(text) {
+                Some(value) => builder.append_value(value),
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Decimal(builder) => match parse_decimal(text, self.column_type) {
+                Ok(value) => builder.append_value(value),
+                Err(DecimalError::OutOfRange) => return Err(self.out_of_range(text)),
+                Err(DecimalError::Syntax) => return Err(self.invalid_text(text)),
+            },
+            Values::Binary(builder) => match parse_bytea(text) {
+                Some(bytes) => builder
+                    .try_append_value(bytes)
+                    .map_err(|error| SqlError::new("54000", error.to_string()))?,
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Date(builder) => match parse_date(text) {
+                Some(day) => builder.append_value(day),
+                None => return Err(self.invalid_text(text)),
+            },
+            Values::Timestamp(_) => return self.append_moment(text, ticks),
+            _ => match parse_integer(text) {
+                Ok(value) => return self.append_integer(value),
+                Err(NotInteger::TooLarge) => return Err(self.out_of_range(text)),
+                Err(NotInteger::Syntax) => return Err(self.invalid_text(text)),
+            },
+        }
+        Ok(())
+    }
+
+    fn append_moment(&mut self, text: &str, ticks: bool) -> Result<(), SqlError> {
+        let ColumnType::Timestamp(unit, _) = self.column_type else {
+            return Err(self.mismatch("a timestamp"));
+        };
+        if ticks && let Ok(value) = parse_integer(text) {
+            return self.append_integer(value);
+        }
+        match parse_moment(text, unit) {
+            Some(Some(value)) => self.append_ticks(value),
+            Some(None) => Err(SqlError::new(
+                DATETIME_OVERFLOW,
+                format!("timestamp out of range for {}: \"{text}\"", self.column_type.sql()),
+            )),
+            None => Err(self.invalid_text(text)),
+        }
+    }
+
+    /// A parameter's value.
+    pub(super) fn append_scalar(&mut self, value: &ScalarValue) -> Result<(), SqlError> {
+        if value.is_null() {
+            self.append_null();
+            return Ok(());
+        }
+        let integer = |value: i64| Integer::from(value);
+        match value {
+            ScalarValue::Boolean(Some(v)) if self.column_type == ColumnType::Bool => {
+                return self.append_bool(*v);
+            }
+            ScalarValue::Int8(Some(v)) if self.takes_integers() => {
+                return self.append_integer(integer((*v).into()));
+            }
+            ScalarValue::Int16(Some(v)) if self.takes_integers() => {
+                return self.append_integer(integer((*v).into()));
+            }
+            ScalarValue::Int32(Some(v)) if self.takes_integers() => {
+                return self.append_integer(integer((*v).into()));
+            }
+            ScalarValue::Int64(Some(v)) if self.takes_integers() => {
+                return self.append_integer(integer(*v));
+            }
+            ScalarValue::UInt64(Some(v)) if self.takes_integers() => {
+                return self.append_integer(Integer { negative: false, magnitude: *v });
+            }
+            ScalarValue::Float64(Some(v)) if self.takes_floats() => return self.append_float(*v),
+            ScalarValue::Float32(Some(v)) if self.takes_floats() => {
+                return self.append_float((*v).into());
+            }
+            ScalarValue::Utf8(Some(text))
+            | ScalarValue::LargeUtf8(Some(text))
+            | ScalarValue::Utf8View(Some(text)) => return self.append_text(text, false),
+            ScalarValue::Binary(Some(bytes))
+            | ScalarValue::LargeBinary(Some(bytes))
+            | ScalarValue::BinaryView(Some(bytes))
+                if self.column_type == ColumnType::Binary =>
+            {
+                return self.append_bytes(bytes);
+            }
+            _ => {}
+        }
+        if let (Some((ticks, from)), ColumnType::Timestamp(to, _)) =
+            (timestamp_of(value), self.column_type)
+        {
+            return match rescale(ticks.into(), from, to) {
+                Some(ticks) => self.append_ticks(ticks),
+                None => Err(SqlError::new(
+                    DATETIME_OVERFLOW,
+                    format!("timestamp out of range for {}: {value}", self.column_type.sql()),
+                )),
+            };
+        }
+        let cast = value.cast_to(&self.column_type.arrow())?;
+        self.append_array(cast.to_array()?.as_ref())
+    }
+
+    /// The values of an array of the column's own type.
+    fn append_array(&mut self, array: &dyn Array) -> Result<(), SqlError> {
+        if array.data_type() != &self.column_type.arrow() {
+            return Err(self.mismatch(&array.data_type().to_string()));
+        }
+        match &mut self.values {
+            Values::Bool(builder) => builder.append_array(array.as_boolean()),
+            Values::Int8(builder) => builder.append_array(array.as_primitive()),
+            Values::Int16(builder) => builder.append_array(array.as_primitive()),
+            Values::Int32(builder) => builder.append_array(array.as_primitive()),
+            Values::Int64(builder) => builder.append_array(array.as_primitive()),
+            Values::UInt8(builder) => builder.append_array(array.as_primitive()),
+            Values::UInt16(builder) => builder.append_array(array.as_primitive()),
+            Values::UInt32(builder) => builder.append_array(array.as_primitive()),
+            Values::UInt64(builder) => builder.append_array(array.as_primitive()),
+            Values::Float32(builder) => builder.append_array(array.as_primitive()),
+            Values::Float64(builder) => builder.append_array(array.as_primitive()),
+            Values::Date(builder) => builder.append_array(array.as_primitive()),
+            Values::Decimal(builder) => {
+                builder.extend(array.as_primitive::<Decimal128Type>().iter());
+            }
+            Values::String(builder) => builder.extend(array.as_string_view().iter()),
+            Values::Binary(builder) => builder.extend(array.as_binary_view().iter()),
+            Values::Timestamp(builder) => {
+                let ticks = arrow::compute::cast(array, &arrow::datatypes::DataType::Int64)?;
+                builder.append_array(ticks.as_primitive());
+            }
+        }
+        Ok(())
+    }
+
+    fn takes_integers(&self) -> bool {
+        !matches!(
+            self.column_type,
+            ColumnType::Bool | ColumnType::String | ColumnType::Binary | ColumnType::Date
+        )
+    }
+
+    fn takes_floats(&self) -> bool {
+        matches!(self.column_type, ColumnType::Float32 | ColumnType::Float64)
+    }
+
+    /// The array of all values, of the column's type; the builder is empty again.
+    pub(super) fn finish(&mut self) -> Result<ArrayRef, SqlError> {
+        Ok(match (&mut self.values, self.column_type) {
+            (Values::Decimal(builder), ColumnType::Decimal(precision, scale)) => {
+                Arc::new(builder.finish().with_precision_and_scale(precision, scale)?)
+            }
+            (Values::Timestamp(builder), ColumnType::Timestamp(unit, zoned)) => {
+                timestamps(&builder.finish(), unit, zoned)
+            }
+            (values, _) => each!(values, builder => Arc::new(builder.finish())),
+        })
+    }
+
+    fn mismatch(&self, found: &str) -> SqlError {
+        SqlError::new(
+            DATATYPE_MISMATCH,
+            format!("the column is of type {} but the value is {found}", self.column_type.sql()),
+        )
+    }
+
+    fn out_of_range(&self, value: impl std::fmt::Display) -> SqlError {
+        SqlError::new(
+            NUMERIC_OUT_OF_RANGE,
+            format!("value \"{value}\" is out of range for type {}", self.column_type.sql()),
+        )
+    }
+
+    fn invalid_text(&self, text: &str) -> SqlError {
+        let sqlstate = match self.column_type {
+            ColumnType::Date | ColumnType::Timestamp(..) => INVALID_DATETIME,
+            _ => INVALID_TEXT,
+        };
+        // Long texts are cut: the message goes to logs.
+        let shown: String = text.chars().take(100).collect();
+        let more = if shown.len() < text.len() { "..." } else { "" };
+        SqlError::new(
+            sqlstate,
+            format!("invalid input syntax for type {}: \"{shown}{more}\"", self.column_type.sql()),
+        )
+    }
+}
+
+fn timestamps(ticks: &PrimitiveArray<Int64Type>, unit: Unit, zoned: bool) -> ArrayRef {
+    let zone = zoned.then(|| Arc::<str>::from("UTC"));
+    match unit {
+        Unit::Second => {
+            Arc::new(ticks.reinterpret_cast::<TimestampSecondType>().with_timezone_opt(zone))
+        }
+        Unit::Millisecond => {
+            Arc::new(ticks.reinterpret_cast::<TimestampMillisecondType>().with_timezone_opt(zone))
+        }
+        Unit::Microsecond => {
+            Arc::new(ticks.reinterpret_cast::<TimestampMicrosecondType>().with_timezone_opt(zone))
+        }
+        Unit::Nanosecond => {
+            Arc::new(ticks.reinterpret_cast::<TimestampNanosecondType>().with_timezone_opt(zone))
+        }
+    }
+}
+
+fn timestamp_of(value: &ScalarValue) -> Option<(i64, Unit)> {
+    match value {
+        ScalarValue::TimestampSecond(Some(ticks), _) => Some((*ticks, Unit::Second)),
+        ScalarValue::TimestampMillisecond(Some(ticks), _) => Some((*ticks, Unit::Millisecond)),
+        ScalarValue::TimestampMicrosecond(Some(ticks), _) => Some((*ticks, Unit::Microsecond)),
+        ScalarValue::TimestampNanosecond(Some(ticks), _) => Some((*ticks, Unit::Nanosecond)),
+        _ => None,
+    }
+}
+
+/// Ticks in another unit, towards the past when digits are dropped; `None` when they do not fit.
+pub(super) fn rescale(ticks: i128, from: Unit, to: Unit) -> Option<i64> {
+    let scaled = ticks.checked_mul(to.per_second().into())?.div_euclid(from.per_second().into());
+    i64::try_from(scaled).ok()
+}
+
+/// The ticks of a moment in text; the inner `None` when the unit cannot count them.
+fn parse_moment(text: &str, unit: Unit) -> Option<Option<i64>> {
+    let text = text.trim_ascii();
+    // Arrow cuts the text at byte positions.
+    if !text.is_ascii() {
+        return None;
+    }
+    let moment = string_to_datetime(&*UTC, text).ok()?;
+    let nanos = i128::from(moment.timestamp()) * 1_000_000_000
+        + i128::from(moment.timestamp_subsec_nanos());
+    Some(rescale(nanos, Unit::Nanosecond, unit))
+}
+
+fn parse_date(text: &str) -> Option<i32> {
+    let text = text.trim_ascii();
+    if text.is_ascii() { Date32Type::parse(text) } else { None }
+}
+
+fn parse_float<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.trim_ascii().parse().ok()
+}
+
+/// Whether an infinite float is what the text says, and not what is left of too many digits.
+fn names_infinity(text: &str) -> bool {
+    text.bytes().all(|byte| !byte.is_ascii_digit())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is what REAL does")]
+fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+fn parse_bool(text: &str) -> Option<bool> {
+    let text = text.trim_ascii();
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is(&["t", "true", "tr", "tru", "y", "ye", "yes", "on", "1"]) {
+        Some(true)
+    } else if is(&["f", "false", "fa", "fal", "fals", "n", "no", "of", "off", "0"]) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// Why a text is no [`Integer`].
+enum NotInteger {
+    /// It has more digits than any type.
+    TooLarge,
+    /// It is not digits after a sign.
+    Syntax,
+}
+
+fn parse_integer(text: &str) -> Result<Integer, NotInteger> {
+    let bytes = text.trim_ascii().as_bytes();
+    let (negative, digits) = match bytes {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return Err(NotInteger::Syntax);
+    }
+    let mut magnitude = 0_u64;
+    let mut overflow = false;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(NotInteger::Syntax);
+        }
+        let next = magnitude.checked_mul(10).and_then(|m| m.checked_add(digit.into()));
+        overflow |= next.is_none();
+        magnitude = next.unwrap_or(u64::MAX);
+    }
+    if overflow { Err(NotInteger::TooLarge) } else { Ok(Integer { negative, magnitude }) }
+}

@@ -1,0 +1,357 @@
+//! COPY ... FROM STDIN and COPY ... TO STDOUT, with PostgreSQL's options in both spellings: the list
+//! in parentheses, and the words without that psql's `\copy` and old clients send.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::identifier::{quote, quote_list};
+use super::parser::parse_query;
+use super::statement::{
+    CopyColumns, CopyFormat, CopyFrom, CopyHeader, CopyOptions, CopyTo, Statement, TableName,
+};
+use super::tokens::Tokens;
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+
+/// Options as given; what is not given depends on the format, which may come last.
+#[derive(Default)]
+struct Given {
+    format: Option<CopyFormat>,
+    delimiter: Option<String>,
+    null: Option<String>,
+    header: Option<CopyHeader>,
+    quote: Option<String>,
+    escape: Option<String>,
+    force_null: Option<CopyColumns>,
+    force_not_null: Option<CopyColumns>,
+    force_quote: Option<CopyColumns>,
+}
+
+impl Tokens<'_> {
+    /// Takes COPY and what is copied.
+    pub(super) fn copy(&mut self) -> Result<Statement, SqlError> {
+        self.expect("copy")?;
+        let mut given = Given::default();
+        if self.at("database") && matches!(self.peek_nth(1).token, Token::Word(_)) {
+            return Err(self.unsupported("COPY DATABASE"));
+        }
+        if matches!(self.peek_nth(1).token, Token::Word(_)) && self.take(&["binary"]) {
+            given.format = Some(CopyFormat::Binary);
+        }
+        if matches!(self.peek().token, Token::LParen) {
+            return self.copy_query(given);
+        }
+        let table = self.table_name()?;
+        let columns = if matches!(self.peek().token, Token::LParen) {
+            Some(self.columns()?)
+        } else {
+            None
+        };
+        if self.take(&["from"]) {
+            if !self.take(&["stdin"]) && !self.take(&["stdout"]) {
+                return Err(self.not_a_stream("COPY FROM a file or program"));
+            }
+            let (format, options) = self.copy_options(given)?;
+            if options.force_quote != CopyColumns::None {
+                return Err(SqlError::unsupported("FORCE_QUOTE with COPY FROM"));
+            }
+            if self.at("where") {
+                return Err(self.unsupported("COPY FROM ... WHERE"));
+            }
+            return Ok(Statement::CopyFrom(CopyFrom { table, columns, format, options }));
+        }
+        self.expect("to")?;
+        if !self.take(&["stdout"]) && !self.take(&["stdin"]) {
+            return Err(self.not_a_stream("COPY TO a file or program"));
+        }
+        let (format, options) = self.copy_options(given)?;
+        self.copy_to(&select(&table, columns.as_deref()), 0, format, options)
+    }
+
+    /// Takes (query) TO STDOUT.
+    fn copy_query(&mut self, given: Given) -> Result<Statement, SqlError> {
+        self.expect_mark(&Token::LParen)?;
+        let (position, offset) = (self.position(), self.offset());
+        self.query()?;
+        let end = self.offset();
+        self.expect_mark(&Token::RParen)?;
+        self.expect("to")?;
+        if !self.take(&["stdout"]) && !self.take(&["stdin"]) {
+            return Err(self.not_a_stream("COPY TO a file or program"));
+        }
+        let (format, options) = self.copy_options(given)?;
+        let text = self.text[offset..end].to_owned();
+        self.copy_to(&text, position - 1, format, options)
+    }
+
+    fn copy_to(
+        &self,
+        text: &str,
+        start: usize,
+        format: CopyFormat,
+        options: CopyOptions,
+    ) -> Result<Statement, SqlError> {
+        if options.header == CopyHeader::Match {
+            return Err(SqlError::unsupported("HEADER MATCH with COPY TO"));
+        }
+        if options.force_null != CopyColumns::None || options.force_not_null != CopyColumns::None {
+            return Err(SqlError::unsupported("FORCE_NULL and FORCE_NOT_NULL with COPY TO"));
+        }
+        Ok(Statement::CopyTo(CopyTo { query: parse_query(text, start)?, format, options }))
+    }
+
+    fn not_a_stream(&self, what: &str) -> SqlError {
+        self.unsupported(what).with_hint("use STDIN or STDOUT; psql's \\copy reads and writes files")
+    }
+
+    /// Takes [WITH] and options in either spelling.
+    fn copy_options(&mut self, mut given: Given) -> Result<(CopyFormat, CopyOptions), SqlError> {
+        let position = self.position();
+        self.take(&["with"]);
+        if matches!(self.peek().token, Token::LParen) {
+            self.list(|tokens| tokens.copy_option(&mut given))?;
+        } else {
+            while self.old_copy_option(&mut given)? {}
+        }
+        given.check().map_err(|error| error.with_position(position))
+    }
+
+    /// Takes one option of the list in parentheses.
+    fn copy_option(&mut self, given: &mut Given) -> Result<(), SqlError> {
+        let position = self.position();
+        let name = self.name("an option")?;
+        let twice = match name.as_str() {
+            "format" => given.format.replace(self.copy_format()?).is_some(),
+            "delimiter" => given.delimiter.replace(self.string()?).is_some(),
+            "null" => given.null.replace(self.string()?).is_some(),
+            "quote" => given.quote.replace(self.string()?).is_some(),
+            "escape" => given.escape.replace(self.string()?).is_some(),
+            "header" => given.header.replace(self.copy_header()?).is_some(),
+            "force_quote" => given.force_quote.replace(self.copy_columns()?).is_some(),
+            "force_null" => given.force_null.replace(self.copy_columns()?).is_some(),
+            "force_not_null" => given.force_not_null.replace(self.copy_columns()?).is_some(),
+            "encoding" => {
+                self.encoding()?;
+                false
+            }
+            "on_error" => {
+                let value = self.word_or_string()?;
+                if !value.eq_ignore_ascii_case("stop") {
+                    return Err(SqlError::unsupported(format!("ON_ERROR {value}"))
+                        .with_position(position));
+                }
+                false
+            }
+            "freeze" | "default" | "log_verbosity" | "reject_limit" => {
+                return Err(SqlError::unsupported(format!(
+                    "option {} of COPY",
+                    name.to_ascii_uppercase()
+                ))
+                .with_position(position));
+            }
+            _ => {
+                return Err(SqlError::syntax(format!("option \"{name}\" of COPY not recognized"))
+                    .with_position(position));
+            }
+        };
+        if twice {
+            return Err(SqlError::syntax("conflicting or redundant options")
+                .with_position(position));
+        }
+        Ok(())
+    }
+
+    /// Takes one option of the old spelling; false when none comes next.
+    fn old_copy_option(&mut self, given: &mut Given) -> Result<bool, SqlError> {
+        if self.take(&["binary"]) {
+            given.format = Some(CopyFormat::Binary);
+        } else if self.take(&["csv"]) {
+            given.format = Some(CopyFormat::Csv);
+        } else if self.take(&["header"]) {
+            given.header = Some(CopyHeader::Skip);
+        } else if self.take(&["delimiter"]) || self.take(&["delimiters"]) {
+            self.take(&["as"]);
+            given.delimiter = Some(self.string()?);
+        } else if self.take(&["null"]) {
+            self.take(&["as"]);
+            given.null = Some(self.string()?);
+        } else if self.take(&["quote"]) {
+            self.take(&["as"]);
+            given.quote = Some(self.string()?);
+        } else if self.take(&["escape"]) {
+            self.take(&["as"]);
+            given.escape = Some(self.string()?);
+        } else if self.take(&["force", "quote"]) {
+            given.force_quote = Some(self.old_copy_columns()?);
+        } else if self.take(&["force", "not", "null"]) {
+            given.force_not_null = Some(self.old_copy_columns()?);
+        } else if self.take(&["force", "null"]) {
+            given.force_null = Some(self.old_copy_columns()?);
+        } else if self.take(&["encoding"]) {
+            self.encoding()?;
+        } else if self.at("freeze") {
+            return Err(self.unsupported("option FREEZE of COPY"));
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn copy_format(&mut self) -> Result<CopyFormat, SqlError> {
+        let position = self.position();
+        match self.word_or_string()?.to_ascii_lowercase().as_str() {
+            "text" => Ok(CopyFormat::Text),
+            "csv" => Ok(CopyFormat::Csv),
+            "binary" => Ok(CopyFormat::Binary),
+            other => Err(SqlError::new(
+                INVALID_PARAMETER_VALUE,
+                format!("COPY format \"{other}\" not recognized"),
+            )
+            .with_position(position)),
+        }
+    }
+
+    fn copy_header(&mut self) -> Result<CopyHeader, SqlError> {
+        if matches!(self.peek().token, Token::Comma | Token::RParen) {
+            return Ok(CopyHeader::Skip);
+        }
+        let position = self.position();
+        match self.word_or_string()?.to_ascii_lowercase().as_str() {
+            "true" | "on" | "1" => Ok(CopyHeader::Skip),
+            "false" | "off" | "0" => Ok(CopyHeader::None),
+            "match" => Ok(CopyHeader::Match),
+            _ => Err(SqlError::syntax("HEADER takes a boolean or MATCH").with_position(position)),
+        }
+    }
+
+    fn copy_columns(&mut self) -> Result<CopyColumns, SqlError> {
+        if self.take_mark(&Token::Mul) {
+            return Ok(CopyColumns::All);
+        }
+        self.columns().map(CopyColumns::Some)
+    }
+
+    fn old_copy_columns(&mut self) -> Result<CopyColumns, SqlError> {
+        if self.take_mark(&Token::Mul) {
+            return Ok(CopyColumns::All);
+        }
+        let mut columns = vec![self.name("a column name")?];
+        while self.take_mark(&Token::Comma) {
+            columns.push(self.name("a column name")?);
+        }
+        Ok(CopyColumns::Some(columns))
+    }
+
+    fn encoding(&mut self) -> Result<(), SqlError> {
+        let position = self.position();
+        let encoding = self.word_or_string()?;
+        if ["utf8", "utf-8", "unicode"].iter().any(|known| encoding.eq_ignore_ascii_case(known)) {
+            return Ok(());
+        }
+        Err(SqlError::unsupported(format!("encoding \"{encoding}\"")).with_position(position))
+    }
+
+    fn word_or_string(&mut self) -> Result<String, SqlError> {
+        if let Ok(text) = self.string() {
+            return Ok(text);
+        }
+        let value = match &self.peek().token {
+            Token::Word(word) => word.value.clone(),
+            Token::Number(number, _) => number.clone(),
+            _ => return Err(self.unexpected("a value")),
+        };
+        self.next();
+        Ok(value)
+    }
+}
+
+impl Given {
+    /// The options with everything that was not given, if they go together.
+    fn check(self) -> Result<(CopyFormat, CopyOptions), SqlError> {
+        let format = self.format.unwrap_or_default();
+        let csv = format == CopyFormat::Csv;
+        let not_csv = [
+            (self.quote.is_some(), "QUOTE"),
+            (self.escape.is_some(), "ESCAPE"),
+            (self.force_null.is_some(), "FORCE_NULL"),
+            (self.force_not_null.is_some(), "FORCE_NOT_NULL"),
+            (self.force_quote.is_some(), "FORCE_QUOTE"),
+        ];
+        if let Some((_, what)) = not_csv.iter().find(|(given, _)| *given && !csv) {
+            return Err(SqlError::new(FEATURE, format!("COPY {what} requires CSV mode")));
+        }
+        if format == CopyFormat::Binary {
+            let not_binary = [
+                (self.delimiter.is_some(), "DELIMITER"),
+                (self.null.is_some(), "NULL"),
+                (self.header.is_some_and(|header| header != CopyHeader::None), "HEADER"),
+            ];
+            if let Some((_, what)) = not_binary.iter().find(|(given, _)| *given) {
+                return Err(SqlError::syntax(format!("cannot specify {what} in BINARY mode")));
+            }
+        }
+        let mut options = CopyOptions::new(format);
+        if let Some(delimiter) = self.delimiter {
+            options.delimiter = one_byte(&delimiter, "delimiter")?;
+        }
+        if let Some(quote) = self.quote {
+            options.quote = one_byte(&quote, "quote")?;
+            options.escape = options.quote;
+        }
+        if let Some(escape) = self.escape {
+            options.escape = one_byte(&escape, "escape")?;
+        }
+        if let Some(null) = self.null {
+            options.null = null;
+        }
+        options.header = self.header.unwrap_or(CopyHeader::None);
+        options.force_null = self.force_null.unwrap_or(CopyColumns::None);
+        options.force_not_null = self.force_not_null.unwrap_or(CopyColumns::None);
+        options.force_quote = self.force_quote.unwrap_or(CopyColumns::None);
+        if options.null.contains(['\n', '\r']) {
+            return Err(invalid("COPY null representation cannot use newline or carriage return"));
+        }
+        if format != CopyFormat::Binary && options.null.as_bytes().contains(&options.delimiter) {
+            return Err(invalid("COPY delimiter character must not appear in the NULL specification"));
+        }
+        if csv && options.delimiter == options.quote {
+            return Err(invalid("COPY delimiter and quote must be different"));
+        }
+        if csv && options.null.as_bytes().contains(&options.quote) {
+            return Err(invalid("CSV quote character must not appear in the NULL specification"));
+        }
+        if !csv && (options.delimiter.is_ascii_lowercase() || options.delimiter.is_ascii_digit()
+            || matches!(options.delimiter, b'\\' | b'.'))
+        {
+            return Err(invalid("COPY delimiter cannot be a lower-case letter, digit, dot or backslash"));
+        }
+        Ok((format, options))
+    }
+}
+
+/// PostgreSQL's SQLSTATE for options of another format.
+const FEATURE: &str = crate::error::FEATURE_NOT_SUPPORTED;
+
+fn invalid(message: &str) -> SqlError {
+    SqlError::new(INVALID_PARAMETER_VALUE, message)
+}
+
+fn one_byte(text: &str, what: &str) -> Result<u8, SqlError> {
+    match text.as_bytes() {
+        [b'\n' | b'\r', ..] => {
+            Err(invalid(&format!("COPY {what} cannot be newline or carriage return")))
+        }
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err(SqlError::new(FEATURE, format!("COPY {what} must be a single one-byte character"))),
+    }
+}
+
+/// The query that COPY table TO copies.
+fn select(table: &TableName, columns: Option<&[String]>) -> String {
+    let list = match columns {
+        None => "*".to_owned(),
+        Some(columns) => quote_list(columns.iter().map(String::as_str)),
+    };
+    match &table.database {
+        Some(database) => format!("SELECT {list} FROM {}.{}", quote(database), quote(&table.name)),
+        None => format!("SELECT {list} FROM {}", quote(&table.name)),
+    }
+}

@@ -1,0 +1,208 @@
+//! Databases and tables as wholes: CREATE, ALTER and DROP DATABASE, DROP TABLE, TRUNCATE, USE.
+
+use std::time::Duration;
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::options::{OptionPair, OptionValue};
+use super::statement::{
+    AlterDatabase, CreateDatabase, DropDatabase, DropTable, Statement,
+};
+use super::tokens::Tokens;
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+
+/// Objects that exist elsewhere, after CREATE, ALTER or DROP.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("aggregate", "AGGREGATE"),
+    ("cast", "CAST"),
+    ("collation", "COLLATION"),
+    ("connector", "CONNECTOR"),
+    ("domain", "DOMAIN"),
+    ("event", "EVENT"),
+    ("extension", "EXTENSION"),
+    ("external", "EXTERNAL TABLE"),
+    ("flow", "FLOW"),
+    ("foreign", "FOREIGN TABLE"),
+    ("function", "FUNCTION"),
+    ("global", "GLOBAL TEMPORARY TABLE"),
+    ("group", "GROUP"),
+    ("index", "INDEX"),
+    ("language", "LANGUAGE"),
+    ("local", "LOCAL TEMPORARY TABLE"),
+    ("macro", "MACRO"),
+    ("materialized", "MATERIALIZED VIEW"),
+    ("operator", "OPERATOR"),
+    ("owned", "OWNED"),
+    ("pipeline", "PIPELINE"),
+    ("policy", "POLICY"),
+    ("procedure", "PROCEDURE"),
+    ("publication", "PUBLICATION"),
+    ("role", "ROLE"),
+    ("rule", "RULE"),
+    ("secret", "SECRET"),
+    ("sequence", "SEQUENCE"),
+    ("server", "SERVER"),
+    ("stream", "STREAM"),
+    ("subscription", "SUBSCRIPTION"),
+    ("system", "SYSTEM"),
+    ("tablespace", "TABLESPACE"),
+    ("temp", "TEMPORARY TABLE"),
+    ("temporary", "TEMPORARY TABLE"),
+    ("trigger", "TRIGGER"),
+    ("type", "TYPE"),
+    ("unbounded", "UNBOUNDED TABLE"),
+    ("unique", "UNIQUE INDEX"),
+    ("unlogged", "UNLOGGED TABLE"),
+    ("user", "USER"),
+    ("view", "VIEW"),
+    ("virtual", "VIRTUAL TABLE"),
+];
+
+impl Tokens<'_> {
+    /// Takes CREATE and what is created.
+    pub(super) fn create(&mut self) -> Result<Statement, SqlError> {
+        self.expect("create")?;
+        if self.take(&["table"]) {
+            return Ok(Statement::CreateTable(Box::new(self.create_table()?)));
+        }
+        if self.take(&["database"]) || self.take(&["schema"]) {
+            let if_not_exists = self.if_not_exists();
+            let name = self.name("a database's name")?;
+            if self.at("authorization") {
+                return Err(self.unsupported("CREATE SCHEMA ... AUTHORIZATION"));
+            }
+            let ttl = if self.take(&["with"]) {
+                let pairs = self.options()?;
+                ttl_of(&pairs)?.unwrap_or_default()
+            } else {
+                None
+            };
+            return Ok(Statement::CreateDatabase(CreateDatabase { name, if_not_exists, ttl }));
+        }
+        if self.at("or") && self.at_nth(1, "replace") {
+            return Err(self.unsupported("CREATE OR REPLACE"));
+        }
+        Err(self.foreign_object("CREATE", "TABLE or DATABASE"))
+    }
+
+    /// Takes ALTER and what is altered.
+    pub(super) fn alter(&mut self) -> Result<Statement, SqlError> {
+        self.expect("alter")?;
+        if self.take(&["table"]) {
+            return self.alter_table().map(Statement::AlterTable);
+        }
+        if !self.take(&["database"]) && !self.take(&["schema"]) {
+            return Err(self.foreign_object("ALTER", "TABLE or DATABASE"));
+        }
+        let name = self.name("a database's name")?;
+        if self.at("rename") || self.at("owner") {
+            let what = self.peek().token.to_string().to_ascii_uppercase();
+            return Err(self.unsupported(format!("ALTER DATABASE ... {what}")));
+        }
+        let position = self.position();
+        let unset = self.take(&["unset"]) || self.take(&["reset"]);
+        if !unset {
+            self.expect("set")?;
+        }
+        let listed = matches!(self.peek().token, Token::LParen);
+        let pairs = match (unset, listed) {
+            (false, true) => self.options()?,
+            (false, false) => {
+                let key = self.option_key()?;
+                self.expect_mark(&Token::Eq)?;
+                vec![OptionPair { key, value: self.option_value()?, position }]
+            }
+            (true, true) => self.list(|tokens| {
+                let position = tokens.position();
+                Ok(OptionPair { key: tokens.option_key()?, value: OptionValue::Null, position })
+            })?,
+            (true, false) => {
+                vec![OptionPair { key: self.option_key()?, value: OptionValue::Null, position }]
+            }
+        };
+        match ttl_of(&pairs)? {
+            Some(ttl) => Ok(Statement::AlterDatabase(AlterDatabase { name, ttl })),
+            None => Err(SqlError::syntax("expected an option to set").with_position(position)),
+        }
+    }
+
+    /// Takes DROP and what is dropped.
+    pub(super) fn drop(&mut self) -> Result<Statement, SqlError> {
+        self.expect("drop")?;
+        if self.take(&["table"]) {
+            let if_exists = self.if_exists();
+            let mut tables = vec![self.table_name()?];
+            while self.take_mark(&Token::Comma) {
+                tables.push(self.table_name()?);
+            }
+            let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
+            return Ok(Statement::DropTable(DropTable { tables, if_exists }));
+        }
+        if self.take(&["database"]) || self.take(&["schema"]) {
+            let if_exists = self.if_exists();
+            let name = self.name("a database's name")?;
+            if self.at("restrict") {
+                return Err(self
+                    .unsupported("DROP ... RESTRICT")
+                    .with_hint("a database is dropped with all its tables"));
+            }
+            self.take(&["cascade"]);
+            return Ok(Statement::DropDatabase(DropDatabase { name, if_exists }));
+        }
+        Err(self.foreign_object("DROP", "TABLE or DATABASE"))
+    }
+
+    /// Takes TRUNCATE [TABLE] and tables.
+    pub(super) fn truncate(&mut self) -> Result<Statement, SqlError> {
+        self.expect("truncate")?;
+        self.take(&["table"]);
+        self.take(&["only"]);
+        let mut tables = vec![self.table_name()?];
+        while self.take_mark(&Token::Comma) {
+            tables.push(self.table_name()?);
+        }
+        if self.at("file") {
+            return Err(self.unsupported("TRUNCATE ... FILE RANGE"));
+        }
+        let _ = self.take(&["restart", "identity"]) || self.take(&["continue", "identity"]);
+        let _ = self.take(&["cascade"]) || self.take(&["restrict"]);
+        Ok(Statement::Truncate(tables))
+    }
+
+    /// Takes USE [DATABASE] name.
+    pub(super) fn use_database(&mut self) -> Result<Statement, SqlError> {
+        self.expect("use")?;
+        if matches!(self.peek_nth(1).token, Token::Word(_)) {
+            let _ = self.take(&["database"]) || self.take(&["schema"]);
+        }
+        let name = match self.string() {
+            Ok(name) => name,
+            Err(_) => self.name("a database's name")?,
+        };
+        Ok(Statement::Use(name))
+    }
+
+    fn foreign_object(&self, verb: &str, known: &str) -> SqlError {
+        match UNSUPPORTED.iter().find(|(word, _)| self.at(word)) {
+            Some((_, what)) => self.unsupported(format!("{verb} {what}")),
+            None => self.unexpected(known),
+        }
+    }
+}
+
+/// The `ttl` among a database's options; `None` without one.
+fn ttl_of(pairs: &[OptionPair]) -> Result<Option<Option<Duration>>, SqlError> {
+    let mut ttl = None;
+    for pair in pairs {
+        if pair.key != "ttl" {
+            return Err(SqlError::new(
+                INVALID_PARAMETER_VALUE,
+                format!("unrecognized database option key: '{}'", pair.key),
+            )
+            .with_position(pair.position)
+            .with_hint("a database has the option ttl"));
+        }
+        ttl = Some(pair.ttl()?);
+    }
+    Ok(ttl)
+}

@@ -1,0 +1,319 @@
+//! `WITH (key = value, ...)`: reading the list, and what the options of tables and databases mean.
+//!
+//! Keys are words with dots or strings (`ttl`, 'compaction.twcs.time_window'), values are strings,
+//! numbers or words. Every clause of CREATE TABLE may be written as an option too, for tools that know
+//! standard DDL only. A key that means nothing is an error that names it.
+
+use std::time::Duration;
+
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use partita_proto::schema::{MergeMode, TableOptions};
+
+use super::identifier::fold;
+use super::statement::TableOption;
+use super::tokens::{Tokens, word_name};
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+
+const SECOND: u64 = 1;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// As in PostgreSQL's intervals, a month has 30 days and a year 365 (and a quarter, to GreptimeDB).
+const MONTH: u64 = 30 * DAY;
+const YEAR: u64 = 365 * DAY;
+
+/// One `key = value`.
+#[derive(Clone, Debug)]
+pub(super) struct OptionPair {
+    /// The key, folded.
+    pub(super) key: String,
+    /// Its value.
+    pub(super) value: OptionValue,
+    /// Where the key stands.
+    pub(super) position: usize,
+}
+
+/// The value of an option.
+#[derive(Clone, Debug)]
+pub(super) enum OptionValue {
+    /// NULL.
+    Null,
+    /// A string, a number or a word, as text.
+    Text(String),
+    /// `((1, 'a'), (2, 'b'))`.
+    Tuples(Vec<Vec<Expr>>),
+}
+
+impl OptionPair {
+    /// The error of a value that the key does not take.
+    pub(super) fn wrong(&self, expected: &str) -> SqlError {
+        let found = match &self.value {
+            OptionValue::Null => "NULL".to_owned(),
+            OptionValue::Text(text) => format!("'{text}'"),
+            OptionValue::Tuples(_) => "a list".to_owned(),
+        };
+        SqlError::new(
+            INVALID_PARAMETER_VALUE,
+            format!("option '{}' takes {expected}, not {found}", self.key),
+        )
+        .with_position(self.position)
+    }
+
+    /// The error of a key that means nothing.
+    pub(super) fn unknown(&self) -> SqlError {
+        SqlError::new(
+            INVALID_PARAMETER_VALUE,
+            format!("unrecognized table option key: '{}'", self.key),
+        )
+        .with_position(self.position)
+        .with_hint(
+            "options are append_mode, merge_mode, ttl, time_window, comment, schema_on_write, \
+             time_index, primary_key, partition_by and partitions",
+        )
+    }
+
+    /// The value as text.
+    pub(super) fn text(&self) -> Result<&str, SqlError> {
+        match &self.value {
+            OptionValue::Text(text) => Ok(text),
+            _ => Err(self.wrong("a string")),
+        }
+    }
+
+    /// The value as a boolean.
+    pub(super) fn bool(&self) -> Result<bool, SqlError> {
+        match self.text().map(fold).as_deref() {
+            Ok("true" | "on" | "yes" | "1") => Ok(true),
+            Ok("false" | "off" | "no" | "0") => Ok(false),
+            _ => Err(self.wrong("'true' or 'false'")),
+        }
+    }
+
+    /// The value as a number.
+    pub(super) fn number(&self) -> Result<u64, SqlError> {
+        self.text()?.trim().parse().map_err(|_| self.wrong("a whole number"))
+    }
+
+    /// The value as names between commas, folded unless quoted.
+    pub(super) fn names(&self) -> Result<Vec<String>, SqlError> {
+        let text = format!("({})", self.text()?);
+        let wrong = |_| self.wrong("names of columns between commas");
+        let mut tokens = Tokens::new(&text, 0).map_err(wrong)?;
+        let names = tokens.columns().map_err(wrong)?;
+        tokens.expect_end().map_err(wrong)?;
+        Ok(names)
+    }
+
+    /// The value as a time to live; `None`: for ever.
+    pub(super) fn ttl(&self) -> Result<Option<Duration>, SqlError> {
+        let text = match &self.value {
+            OptionValue::Null => return Ok(None),
+            _ => self.text()?.trim(),
+        };
+        match fold(text).as_str() {
+            "" | "forever" | "none" | "null" => Ok(None),
+            "instant" => Err(SqlError::unsupported("the ttl 'instant'").with_position(self.position)),
+            text => match parse_duration(text) {
+                Some(duration) => Ok(Some(duration).filter(|duration| !duration.is_zero())),
+                None => Err(self.wrong("a time such as '7d', '12h', '90 days' or 'forever'")),
+            },
+        }
+    }
+
+    /// The value as a width of time windows; `None`: chosen from the data.
+    pub(super) fn time_window(&self) -> Result<Option<Duration>, SqlError> {
+        let text = match &self.value {
+            OptionValue::Null => return Ok(None),
+            _ => self.text()?.trim(),
+        };
+        if text.is_empty() || text == "auto" {
+            return Ok(None);
+        }
+        match parse_duration(&fold(text)) {
+            Some(window) if !window.is_zero() => Ok(Some(window)),
+            _ => Err(self.wrong("a time such as '1d', '2h' or '30m'")),
+        }
+    }
+
+    /// The option of a table that may change later; `None` when the key is none of them.
+    pub(super) fn table_option(&self) -> Result<Option<TableOption>, SqlError> {
+        Ok(Some(match self.key.as_str() {
+            "ttl" => TableOption::Ttl(self.ttl()?),
+            "time_window" | "compaction.twcs.time_window" => {
+                TableOption::TimeWindow(self.time_window()?)
+            }
+            "comment" => TableOption::Comment(match &self.value {
+                OptionValue::Null => None,
+                _ => Some(self.text()?.to_owned()).filter(|text| !text.is_empty()),
+            }),
+            "append_mode" => TableOption::AppendMode(self.bool()?),
+            "merge_mode" => TableOption::MergeMode(match fold(self.text()?).as_str() {
+                "last_row" => MergeMode::LastRow,
+                "last_non_null" => MergeMode::LastNonNull,
+                _ => return Err(self.wrong("'last_row' or 'last_non_null'")),
+            }),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl TableOption {
+    /// Puts it among a table's options.
+    pub(super) fn apply(&self, options: &mut TableOptions) {
+        match self {
+            Self::Ttl(ttl) => options.ttl = *ttl,
+            Self::TimeWindow(window) => options.time_window = *window,
+            Self::Comment(comment) => options.comment.clone_from(comment),
+            Self::AppendMode(append) => options.append_mode = *append,
+            Self::MergeMode(mode) => options.merge_mode = *mode,
+        }
+    }
+}
+
+impl Tokens<'_> {
+    /// Takes `(key = value, ...)`; the equals sign may be left out, as PostgreSQL does.
+    pub(super) fn options(&mut self) -> Result<Vec<OptionPair>, SqlError> {
+        let pairs = self.list(|tokens| {
+            let position = tokens.position();
+            let key = tokens.option_key()?;
+            tokens.take_mark(&Token::Eq);
+            let value = tokens.option_value()?;
+            Ok(OptionPair { key, value, position })
+        })?;
+        for (at, pair) in pairs.iter().enumerate() {
+            if pairs[..at].iter().any(|before| before.key == pair.key) {
+                return Err(SqlError::syntax(format!("option '{}' is given twice", pair.key))
+                    .with_position(pair.position));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// Takes a key: a string, or words with dots.
+    pub(super) fn option_key(&mut self) -> Result<String, SqlError> {
+        if let Ok(key) = self.string() {
+            return Ok(fold(&key));
+        }
+        let mut key = self.name("an option")?;
+        while self.take_mark(&Token::Period) {
+            key.push('.');
+            key.push_str(&self.name("the rest of an option's name")?);
+        }
+        Ok(fold(&key))
+    }
+
+    pub(super) fn option_value(&mut self) -> Result<OptionValue, SqlError> {
+        if self.take(&["null"]) {
+            return Ok(OptionValue::Null);
+        }
+        if let Ok(text) = self.string() {
+            return Ok(OptionValue::Text(text));
+        }
+        let sign = if self.take_mark(&Token::Minus) { "-" } else { "" };
+        let text = match &self.peek().token {
+            Token::Number(number, _) => format!("{sign}{number}"),
+            Token::Word(word) if sign.is_empty() => word_name(word),
+            Token::LParen if sign.is_empty() => return Ok(OptionValue::Tuples(self.tuples()?)),
+            _ => return Err(self.unexpected("a value")),
+        };
+        self.next();
+        Ok(OptionValue::Text(text))
+    }
+
+    /// Takes `((1, 'a'), (2, 'b'))`, or `(1, 2)` for tuples of one.
+    pub(super) fn tuples(&mut self) -> Result<Vec<Vec<Expr>>, SqlError> {
+        self.list(|tokens| {
+            if matches!(tokens.peek().token, Token::LParen) {
+                tokens.list(Self::expression)
+            } else {
+                Ok(vec![tokens.expression()?])
+            }
+        })
+    }
+}
+
+/// A length of time: `7d`, `1h30m`, `90 days`, `'500ms'`.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        rest = rest[digits..].trim_start();
+        let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
+        let part = match &rest[..letters] {
+            "ns" | "nsec" => Duration::from_nanos(number),
+            "us" | "usec" => Duration::from_micros(number),
+            "ms" | "msec" | "millis" => Duration::from_millis(number),
+            unit => Duration::from_secs(number.checked_mul(match unit {
+                "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
+                "m" | "min" | "mins" | "minute" | "minutes" => MINUTE,
+                "h" | "hr" | "hrs" | "hour" | "hours" => HOUR,
+                "d" | "day" | "days" => DAY,
+                "w" | "week" | "weeks" => 7 * DAY,
+                "month" | "months" => MONTH,
+                "y" | "year" | "years" => YEAR,
+                _ => return None,
+            })?),
+        };
+        total = total.checked_add(part)?;
+        rest = rest[letters..].trim_start();
+    }
+    Some(total)
+}
+
+/// A length of time as [`parse_duration`] reads it back: in the largest unit that divides it.
+pub(super) fn format_duration(duration: Duration) -> String {
+    let nanos = duration.subsec_nanos();
+    let seconds = duration.as_secs();
+    if nanos != 0 {
+        let (number, unit) = match nanos {
+            n if n % 1_000_000 == 0 => (n / 1_000_000, "ms"),
+            n if n % 1_000 == 0 => (n / 1_000, "us"),
+            n => (n, "ns"),
+        };
+        return if seconds == 0 {
+            format!("{number}{unit}")
+        } else {
+            format!("{seconds}s{number}{unit}")
+        };
+    }
+    let (unit, name) = [(DAY, "d"), (HOUR, "h"), (MINUTE, "m")]
+        .into_iter()
+        .find(|(unit, _)| seconds != 0 && seconds.is_multiple_of(*unit))
+        .unwrap_or((SECOND, "s"));
+    format!("{}{name}", seconds / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn durations_are_read_in_the_ways_people_write_them() {
+        let seconds = |text| parse_duration(text).map(|duration| duration.as_secs());
+        assert_eq!(seconds("7d"), Some(604_800));
+        assert_eq!(seconds("1h30m"), Some(5_400));
+        assert_eq!(seconds("1 h 30 m"), Some(5_400));
+        assert_eq!(seconds("90 days"), Some(7_776_000));
+        assert_eq!(seconds("2w"), Some(1_209_600));
+        assert_eq!(seconds("0s"), Some(0));
+        for wrong in ["", "7", "d", "7x", "-1d", "99999999999999999999d", "18446744073709551615y"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn durations_round_trip(seconds: u64, nanos in 0u32..1_000_000_000) {
+            let duration = Duration::new(seconds, nanos);
+            prop_assert_eq!(parse_duration(&format_duration(duration)), Some(duration));
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! From text to statements.
+//!
+//! The first word decides: INSERT and its kin are cut up by [`super::insert`] without a tokenizer,
+//! queries go to sqlparser, and everything else is read here and in the files beside, word by word.
+//! What this version does not do is refused by name (0A000), what nobody does is a syntax error
+//! (42601), both with a position.
+
+use std::sync::Arc;
+
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::sql::parser::Statement as PlannerStatement;
+use datafusion::sql::sqlparser::ast::{self, SetExpr};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::split::{Piece, split, trim_start};
+use super::statement::{Admin, Delete, Explain, Query, Statement};
+use super::tokens::Tokens;
+use crate::error::SqlError;
+
+/// Statements of others, and what to do here instead.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("analyze", ""),
+    ("attach", ""),
+    ("call", ""),
+    ("checkpoint", "ADMIN flush_table('t') writes a table's memtables to files"),
+    ("cluster", ""),
+    ("comment", "WITH ('comment' = '..') and COMMENT '..' in CREATE TABLE keep comments"),
+    ("do", ""),
+    ("grant", ""),
+    ("import", ""),
+    ("install", ""),
+    ("kill", "cancel a statement from its client"),
+    ("listen", ""),
+    ("load", ""),
+    ("lock", ""),
+    ("merge", "INSERT replaces the row of the same key"),
+    ("notify", ""),
+    ("optimize", "ADMIN compact_table('t') merges a table's files"),
+    ("pragma", ""),
+    ("reassign", ""),
+    ("refresh", ""),
+    ("reindex", ""),
+    ("revoke", ""),
+    ("security", ""),
+    ("tql", ""),
+    ("unlisten", ""),
+    ("unload", ""),
+    ("unlock", ""),
+    ("update", "INSERT the row again: it replaces the one of the same key"),
+    ("vacuum", "ADMIN compact_table('t') merges a table's files"),
+];
+
+/// Reads the statements of a text.
+///
+/// # Errors
+/// The first that is wrong, with its position in the whole text.
+pub fn parse(sql: &str) -> Result<Vec<Statement>, SqlError> {
+    let pieces = split(sql);
+    let only = pieces.len() == 1;
+    let mut statements = Vec::with_capacity(pieces.len());
+    let mut counted = (0, 0);
+    for Piece { text, start } in pieces {
+        let (text, blank) = trim_start(text);
+        if text.is_empty() {
+            continue;
+        }
+        // Positions are in characters.
+        let start = start + blank;
+        counted = (start, counted.1 + sql[counted.0..start].chars().count());
+        statements.push(parse_one(text.trim_end(), counted.1)?);
+    }
+    if statements.is_empty() && only {
+        statements.push(Statement::Empty);
+    }
+    Ok(statements)
+}
+
+/// Reads one statement that begins after so many characters of what the client sent.
+pub(super) fn parse_one(text: &str, start: usize) -> Result<Statement, SqlError> {
+    if let Some(insert) = super::insert::parse(text, start)? {
+        return Ok(Statement::Insert(insert));
+    }
+    let mut tokens = Tokens::new(text, start)?;
+    let statement = tokens.statement()?;
+    tokens.expect_end()?;
+    Ok(statement)
+}
+
+/// A query, and nothing but a query.
+pub(super) fn parse_query(text: &str, start: usize) -> Result<Query, SqlError> {
+    let mut tokens = Tokens::new(text, start)?;
+    let query = tokens.query()?;
+    tokens.expect_end()?;
+    Ok(query)
+}
+
+impl Tokens<'_> {
+    /// Takes a statement.
+    fn statement(&mut self) -> Result<Statement, SqlError> {
+        let first = match &self.peek().token {
+            Token::LParen => return self.query().map(Statement::Query),
+            Token::EOF => return Ok(Statement::Empty),
+            Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
+            _ => return Err(self.unexpected("a statement")),
+        };
+        if let Some((word, hint)) = UNSUPPORTED.iter().find(|(word, _)| *word == first) {
+            let error = self.unsupported(word.to_ascii_uppercase());
+            return Err(if hint.is_empty() { error } else { error.with_hint(*hint) });
+        }
+        match first.as_str() {
+            "select" | "with" | "values" | "table" => self.query().map(Statement::Query),
+            "explain" => self.explain().map(Statement::Explain),
+            "delete" => self.delete().map(Statement::Delete),
+            "copy" => self.copy(),
+            "create" => self.create(),
+            "alter" => self.alter(),
+            "drop" => self.drop(),
+            "truncate" => self.truncate(),
+            "use" => self.use_database(),
+            "show" => self.show().map(Statement::Show),
+            "desc" | "describe" => self.describe(),
+            "set" => self.set(),
+            "reset" => self.reset(),
+            "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint"
+            | "release" => self.transaction(),
+            "prepare" => self.prepare(),
+            "execute" => self.execute(),
+            "deallocate" => self.deallocate(),
+            "declare" => self.declare(),
+            "fetch" | "move" => self.fetch(),
+            "close" => self.close(),
+            "discard" => self.discard(),
+            "admin" => self.admin(),
+            _ => Err(self.unexpected("a statement")),
+        }
+    }
+
+    /// Takes a query to the end of the text.
+    pub(super) fn query(&mut self) -> Result<Query, SqlError> {
+        let position = self.position();
+        let offset = self.offset();
+        let query = self.inner.parse_query().map_err(|error| self.foreign(error))?;
+        let end = self.offset();
+        check_query(&query).map_err(|error| error.with_position(position))?;
+        Ok(Query {
+            text: Arc::from(self.text[offset..end].trim_end()),
+            statement: PlannerStatement::Statement(Box::new(ast::Statement::Query(query))),
+        })
+    }
+
+    /// Takes EXPLAIN and what it explains.
+    fn explain(&mut self) -> Result<Explain, SqlError> {
+        self.expect("explain")?;
+        let begins_query =
+            |n| self.at_nth(n, "select") || self.at_nth(n, "with") || self.at_nth(n, "values");
+        let listed = matches!(self.peek().token, Token::LParen)
+            && !begins_query(1)
+            && !matches!(self.peek_nth(1).token, Token::LParen);
+        let options = if listed {
+            let position = self.position();
+            let raw = self.inner.parse_utility_options().map_err(|error| self.foreign(error))?;
+            ExplainStatementOptions::from_utility_options(&raw).map_err(|error| {
+                SqlError::syntax(error.strip_backtrace()).with_position(position)
+            })?
+        } else {
+            let mut options = ExplainStatementOptions::default();
+            loop {
+                if self.take(&["analyze"]) || self.take(&["analyse"]) {
+                    options.analyze = true;
+                } else if self.take(&["verbose"]) {
+                    options.verbose = true;
+                } else if self.take(&["format"]) {
+                    let error = self.unexpected("INDENT, TREE, PGJSON or GRAPHVIZ");
+                    let format = match self.string() {
+                        Ok(format) => format,
+                        Err(_) => self.name("a format")?,
+                    };
+                    options.format = Some(format.parse().map_err(|_| error)?);
+                } else {
+                    break options;
+                }
+            }
+        };
+        let position = self.position();
+        let offset = self.offset();
+        let text = &self.text[offset..];
+        // Positions inside count from the whole text too: the first character is 1.
+        let statement = parse_one(text, position - 1)?;
+        if !matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Delete(_)) {
+            return Err(SqlError::unsupported(format!("EXPLAIN {}", statement.tag()))
+                .with_position(position));
+        }
+        self.skip_all();
+        Ok(Explain { text: Arc::from(self.text), options, statement: Box::new(statement) })
+    }
+
+    /// Takes DELETE FROM table [AS alias] [WHERE predicate].
+    fn delete(&mut self) -> Result<Delete, SqlError> {
+        self.expect("delete")?;
+        self.expect("from")?;
+        self.take(&["only"]);
+        let table = self.table_name()?;
+        let alias = if self.take(&["as"])
+            || (matches!(self.peek().token, Token::Word(_))
+                && !["where", "using", "returning", "order", "limit"]
+                    .iter()
+                    .any(|word| self.at(word)))
+        {
+            Some(self.name("an alias")?)
+        } else {
+            None
+        };
+        if self.at("using") {
+            return Err(self
+                .unsupported("DELETE ... USING")
+                .with_hint("use WHERE ... IN (SELECT ...)"));
+        }
+        let predicate = if self.take(&["where"]) {
+            if self.take(&["current", "of"]) {
+                return Err(self.unsupported("WHERE CURRENT OF"));
+            }
+            Some(self.expression()?)
+        } else {
+            None
+        };
+        for (word, what) in [
+            ("returning", "DELETE ... RETURNING"),
+            ("limit", "DELETE ... LIMIT"),
+            ("order", "DELETE ... ORDER BY"),
+        ] {
+            if self.at(word) {
+                return Err(self.unsupported(what));
+            }
+        }
+        Ok(Delete { text: Arc::from(self.text), table, alias, predicate })
+    }
+
+    /// Takes ADMIN function('table').
+    fn admin(&mut self) -> Result<Statement, SqlError> {
+        self.expect("admin")?;
+        let unknown = self.unsupported(format!("ADMIN {}", self.peek().token));
+        let function = self.name("a function")?;
+        let names = self.list(Self::string)?;
+        let table = match names.as_slice() {
+            [name] => {
+                let mut name = Tokens::new(name, 0)?;
+                let table = name.table_name()?;
+                name.expect_end()?;
+                table
+            }
+            _ => {
+                return Err(SqlError::syntax(format!("{function} takes the name of one table")));
+            }
+        };
+        match function.as_str() {
+            "flush_table" => Ok(Statement::Admin(Admin::FlushTable(table))),
+            "compact_table" => Ok(Statement::Admin(Admin::CompactTable(table))),
+            _ => Err(unknown.with_hint("there are flush_table and compact_table")),
+        }
+    }
+
+    /// Takes all that is left.
+    pub(super) fn skip_all(&mut self) {
+        while !self.at_end() {
+            self.inner.advance_token();
+        }
+    }
+}
+
+/// Refuses what is a query by its first word only.
+fn check_query(query: &ast::Query) -> Result<(), SqlError> {
+    if !query.locks.is_empty() {
+        return Err(SqlError::unsupported("SELECT ... FOR UPDATE or FOR SHARE"));
+    }
+    let mut bodies = vec![query.body.as_ref()];
+    for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+        check_query(&cte.query)?;
+    }
+    while let Some(body) = bodies.pop() {
+        match body {
+            SetExpr::Select(select) if select.into.is_some() => {
+                return Err(SqlError::unsupported("SELECT ... INTO")
+                    .with_hint("use INSERT INTO ... SELECT"));
+            }
+            SetExpr::Query(inner) => check_query(inner)?,
+            SetExpr::SetOperation { left, right, .. } => bodies.extend([left, right].map(|b| &**b)),
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
+                return Err(SqlError::unsupported("a statement that writes inside of a query"));
+            }
+            SetExpr::Select(_) | SetExpr::Values(_) | SetExpr::Table(_) => {}
+        }
+    }
+    Ok(())
+}
+
+impl Explain {
+    /// A query with this EXPLAIN around it, as DataFusion plans it: the one explained, or the one
+    /// that finds the rows of an INSERT or a DELETE.
+    pub fn planned(&self, query: &Query) -> PlannerStatement {
+        PlannerStatement::Explain(datafusion::sql::parser::ExplainStatement {
+            options: self.options.clone(),
+            statement: Box::new(query.statement.clone()),
+        })
+    }
+}

@@ -1,0 +1,326 @@
+//! Statements about the session: SET and RESET, transactions, prepared statements, cursors, DISCARD.
+
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::parser::parse_one;
+use super::statement::{
+    Declare, Discard, Execute, Fetch, PrepareStatement, Set, SetValue, Statement, Transaction,
+};
+use super::tokens::Tokens;
+use crate::error::SqlError;
+
+impl Tokens<'_> {
+    /// Takes SET and what is set.
+    pub(super) fn set(&mut self) -> Result<Statement, SqlError> {
+        self.expect("set")?;
+        if self.take(&["session", "characteristics", "as", "transaction"])
+            || (self.at("transaction") && matches!(self.peek_nth(1).token, Token::Word(_)))
+        {
+            self.take(&["transaction"]);
+            self.transaction_modes()?;
+            return Ok(Statement::Transaction(Transaction::Characteristics));
+        }
+        for (words, what) in [
+            (&["session", "authorization"][..], "SET SESSION AUTHORIZATION"),
+            (&["role"], "SET ROLE"),
+            (&["constraints"], "SET CONSTRAINTS"),
+            (&["global"], "SET GLOBAL"),
+            (&["xml", "option"], "SET XML OPTION"),
+        ] {
+            let next = &self.peek_nth(words.len()).token;
+            if words.iter().enumerate().all(|(n, word)| self.at_nth(n, word))
+                && !matches!(next, Token::Eq | Token::Period)
+            {
+                return Err(self.unsupported(what));
+            }
+        }
+        let mut local = false;
+        if matches!(self.peek_nth(1).token, Token::Word(_)) {
+            local = self.take(&["local"]);
+            self.take(&["session"]);
+        }
+        if self.take(&["time", "zone"]) {
+            if self.at("interval") {
+                return Err(self.unsupported("SET TIME ZONE INTERVAL"));
+            }
+            let value = if self.take(&["local"]) { SetValue::Default } else { self.set_value("timezone")? };
+            return Ok(set("timezone", value, local));
+        }
+        if self.at("names") && !matches!(self.peek_nth(1).token, Token::Eq) {
+            self.next();
+            let value = self.set_value("client_encoding")?;
+            if self.at("collate") {
+                return Err(self.unsupported("SET NAMES ... COLLATE"));
+            }
+            return Ok(set("client_encoding", value, local));
+        }
+        let name = self.setting()?;
+        if !self.take_mark(&Token::Eq) && !self.take(&["to"]) {
+            return Err(self.unexpected("TO or \"=\""));
+        }
+        let value = self.set_value(&name)?;
+        Ok(set(&name, value, local))
+    }
+
+    /// Takes RESET and what is reset.
+    pub(super) fn reset(&mut self) -> Result<Statement, SqlError> {
+        self.expect("reset")?;
+        if self.take(&["all"]) {
+            return Ok(Statement::ResetAll);
+        }
+        if self.at("role") || (self.at("session") && self.at_nth(1, "authorization")) {
+            return Err(self.unsupported("RESET ROLE"));
+        }
+        let name = if self.take(&["time", "zone"]) { "timezone".to_owned() } else { self.setting()? };
+        Ok(set(&name, SetValue::Default, false))
+    }
+
+    /// Takes a setting's name.
+    pub(super) fn setting(&mut self) -> Result<String, SqlError> {
+        let mut name = self.name("a setting")?;
+        while self.take_mark(&Token::Period) {
+            name.push('.');
+            name.push_str(&self.name("the rest of a setting's name")?);
+        }
+        Ok(name.to_lowercase())
+    }
+
+    fn set_value(&mut self, name: &str) -> Result<SetValue, SqlError> {
+        if self.take(&["default"]) {
+            return Ok(SetValue::Default);
+        }
+        let mut values = Vec::new();
+        loop {
+            values.push(self.set_item(name)?);
+            if !self.take_mark(&Token::Comma) {
+                return Ok(SetValue::Values(values));
+            }
+        }
+    }
+
+    fn set_item(&mut self, name: &str) -> Result<String, SqlError> {
+        if let Ok(text) = self.string() {
+            return Ok(text);
+        }
+        // Names of databases fold like names; other words keep their case (`ISO`, `UTC`).
+        if name == "search_path" {
+            return self.name("a database's name");
+        }
+        let sign = if self.take_mark(&Token::Minus) {
+            "-"
+        } else {
+            self.take_mark(&Token::Plus);
+            ""
+        };
+        let value = match &self.peek().token {
+            Token::Number(number, _) => format!("{sign}{number}"),
+            Token::Word(word) if sign.is_empty() => word.value.clone(),
+            _ => return Err(self.unexpected("a value")),
+        };
+        self.next();
+        Ok(value)
+    }
+
+    /// Takes a statement about transactions.
+    pub(super) fn transaction(&mut self) -> Result<Statement, SqlError> {
+        let transaction = if self.take(&["begin"]) {
+            let _ = self.take(&["transaction"]) || self.take(&["work"]);
+            self.transaction_modes()?;
+            Transaction::Begin
+        } else if self.take(&["start"]) {
+            self.expect("transaction")?;
+            self.transaction_modes()?;
+            Transaction::Begin
+        } else if self.take(&["commit"]) || self.take(&["end"]) {
+            if self.at("prepared") {
+                return Err(self.unsupported("COMMIT PREPARED"));
+            }
+            self.chain()?;
+            Transaction::Commit
+        } else if self.take(&["rollback"]) || self.take(&["abort"]) {
+            if self.at("prepared") {
+                return Err(self.unsupported("ROLLBACK PREPARED"));
+            }
+            self.chain()?;
+            if self.take(&["to"]) {
+                if matches!(self.peek_nth(1).token, Token::Word(_)) {
+                    self.take(&["savepoint"]);
+                }
+                Transaction::RollbackTo(self.name("a savepoint")?)
+            } else {
+                Transaction::Rollback
+            }
+        } else if self.take(&["savepoint"]) {
+            Transaction::Savepoint(self.name("a savepoint")?)
+        } else {
+            self.expect("release")?;
+            if matches!(self.peek_nth(1).token, Token::Word(_)) {
+                self.take(&["savepoint"]);
+            }
+            Transaction::Release(self.name("a savepoint")?)
+        };
+        Ok(Statement::Transaction(transaction))
+    }
+
+    /// Takes [WORK | TRANSACTION] [AND NO CHAIN].
+    fn chain(&mut self) -> Result<(), SqlError> {
+        let _ = self.take(&["work"]) || self.take(&["transaction"]);
+        if self.at("and") && self.at_nth(1, "chain") {
+            return Err(self.unsupported("AND CHAIN"));
+        }
+        self.take(&["and", "no", "chain"]);
+        Ok(())
+    }
+
+    fn transaction_modes(&mut self) -> Result<(), SqlError> {
+        const MODES: &[&[&str]] = &[
+            &["isolation", "level", "serializable"],
+            &["isolation", "level", "repeatable", "read"],
+            &["isolation", "level", "read", "committed"],
+            &["isolation", "level", "read", "uncommitted"],
+            &["read", "write"],
+            &["read", "only"],
+            &["not", "deferrable"],
+            &["deferrable"],
+        ];
+        while MODES.iter().any(|mode| self.take(mode)) {
+            self.take_mark(&Token::Comma);
+        }
+        Ok(())
+    }
+
+    /// Takes PREPARE name [(type, ..)] AS statement.
+    pub(super) fn prepare(&mut self) -> Result<Statement, SqlError> {
+        self.expect("prepare")?;
+        if self.at("transaction") && !self.at_nth(1, "as") {
+            return Err(self.unsupported("PREPARE TRANSACTION"));
+        }
+        let name = self.name("a statement's name")?;
+        let types = if matches!(self.peek().token, Token::LParen) {
+            self.list(|tokens| {
+                let mut notices = Vec::new();
+                Ok(tokens.column_type(&mut notices)?.arrow())
+            })?
+        } else {
+            Vec::<DataType>::new()
+        };
+        self.expect("as")?;
+        let position = self.position();
+        let statement = parse_one(&self.text[self.offset()..], position - 1)?;
+        if !matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Delete(_)) {
+            return Err(self.unsupported(format!("PREPARE ... AS {}", statement.tag())));
+        }
+        self.skip_all();
+        Ok(Statement::Prepare(PrepareStatement { name, types, statement: Box::new(statement) }))
+    }
+
+    /// Takes EXECUTE name [(literal, ..)].
+    pub(super) fn execute(&mut self) -> Result<Statement, SqlError> {
+        self.expect("execute")?;
+        if self.at("immediate") {
+            return Err(self.unsupported("EXECUTE IMMEDIATE"));
+        }
+        let name = self.name("a statement's name")?;
+        let parameters = if matches!(self.peek().token, Token::LParen) {
+            self.list(Self::expression)?
+        } else {
+            Vec::new()
+        };
+        Ok(Statement::Execute(Execute { name, parameters }))
+    }
+
+    /// Takes DEALLOCATE [PREPARE] {name | ALL}.
+    pub(super) fn deallocate(&mut self) -> Result<Statement, SqlError> {
+        self.expect("deallocate")?;
+        if matches!(self.peek_nth(1).token, Token::Word(_)) {
+            self.take(&["prepare"]);
+        }
+        if self.take(&["all"]) {
+            return Ok(Statement::Deallocate(None));
+        }
+        Ok(Statement::Deallocate(Some(self.name("a statement's name")?)))
+    }
+
+    /// Takes DECLARE name [INSENSITIVE] [NO SCROLL] CURSOR [WITH HOLD] FOR query.
+    pub(super) fn declare(&mut self) -> Result<Statement, SqlError> {
+        self.expect("declare")?;
+        let name = self.name("a cursor's name")?;
+        loop {
+            if self.at("binary") {
+                return Err(self.unsupported("a BINARY cursor"));
+            }
+            if self.at("scroll") {
+                return Err(self.unsupported("a SCROLL cursor"));
+            }
+            if !self.take(&["insensitive"]) && !self.take(&["asensitive"]) && !self.take(&["no", "scroll"])
+            {
+                break;
+            }
+        }
+        self.expect("cursor")?;
+        let hold = self.take(&["with", "hold"]);
+        self.take(&["without", "hold"]);
+        self.expect("for")?;
+        let query = self.query()?;
+        Ok(Statement::Declare(Declare { name, hold, query }))
+    }
+
+    /// Takes FETCH or MOVE [direction] [FROM | IN] name.
+    pub(super) fn fetch(&mut self) -> Result<Statement, SqlError> {
+        let only_move = self.take(&["move"]);
+        if !only_move {
+            self.expect("fetch")?;
+        }
+        for direction in ["prior", "first", "last", "absolute", "relative", "backward"] {
+            if self.at(direction) && !matches!(self.peek_nth(1).token, Token::EOF) {
+                return Err(self.unsupported(format!("FETCH {}", direction.to_ascii_uppercase())));
+            }
+        }
+        if matches!(self.peek().token, Token::Minus) {
+            return Err(self.unsupported("FETCH backward"));
+        }
+        let more = !matches!(self.peek_nth(1).token, Token::EOF);
+        let forward = more && self.take(&["forward"]);
+        let count = if matches!(self.peek().token, Token::Number(..)) {
+            Some(self.unsigned("a number of rows")?)
+        } else if more && self.take(&["all"]) {
+            None
+        } else {
+            if more && !forward {
+                self.take(&["next"]);
+            }
+            Some(1)
+        };
+        let _ = self.take(&["from"]) || self.take(&["in"]);
+        let name = self.name("a cursor's name")?;
+        Ok(Statement::Fetch(Fetch { name, count, only_move }))
+    }
+
+    /// Takes CLOSE {name | ALL}.
+    pub(super) fn close(&mut self) -> Result<Statement, SqlError> {
+        self.expect("close")?;
+        if self.take(&["all"]) {
+            return Ok(Statement::Close(None));
+        }
+        Ok(Statement::Close(Some(self.name("a cursor's name")?)))
+    }
+
+    /// Takes DISCARD {ALL | PLANS | TEMPORARY | SEQUENCES}.
+    pub(super) fn discard(&mut self) -> Result<Statement, SqlError> {
+        self.expect("discard")?;
+        let discard = match self.name("ALL, PLANS, TEMPORARY or SEQUENCES")?.as_str() {
+            "all" => Discard::All,
+            "plans" => Discard::Plans,
+            "temp" | "temporary" | "sequences" => Discard::Temporary,
+            other => {
+                return Err(SqlError::syntax(format!("there is nothing to discard called {other}")));
+            }
+        };
+        Ok(Statement::Discard(discard))
+    }
+}
+
+fn set(name: &str, value: SetValue, local: bool) -> Statement {
+    Statement::Set(Set { name: name.to_owned(), value, local })
+}

@@ -1,0 +1,127 @@
+//! SHOW and DESCRIBE.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::statement::{Show, Statement, TableName};
+use super::tokens::Tokens;
+use crate::error::SqlError;
+
+/// What SHOW shows elsewhere.
+const UNSUPPORTED: &[&str] = &[
+    "charset", "collation", "engines", "events", "flows", "functions", "grants", "index",
+    "indexes", "keys", "plugins", "procedure", "processlist", "series", "status", "triggers",
+    "views", "warnings",
+];
+
+impl Tokens<'_> {
+    /// Takes DESCRIBE [TABLE] table.
+    pub(super) fn describe(&mut self) -> Result<Statement, SqlError> {
+        self.next();
+        if matches!(self.peek_nth(1).token, Token::Word(_)) {
+            self.take(&["table"]);
+        }
+        if ["select", "with", "values"].iter().any(|word| self.at(word)) {
+            return Err(self.unsupported("DESCRIBE of a query").with_hint("use EXPLAIN"));
+        }
+        Ok(Statement::Describe(self.table_name()?))
+    }
+
+    /// Takes SHOW and what is shown.
+    pub(super) fn show(&mut self) -> Result<Show, SqlError> {
+        self.expect("show")?;
+        let full = matches!(self.peek_nth(1).token, Token::Word(_)) && self.take(&["full"]);
+        if self.take(&["databases"]) || self.take(&["schemas"]) {
+            return Ok(Show::Databases { like: self.like()? });
+        }
+        if self.take(&["tables"]) {
+            let database = self.database()?;
+            return Ok(Show::Tables { database, like: self.like()?, full });
+        }
+        if self.take(&["create", "table"]) {
+            return Ok(Show::CreateTable(self.table_name()?));
+        }
+        if self.at("create") {
+            return Err(self.unsupported("SHOW CREATE of anything but a table"));
+        }
+        if self.take(&["columns"]) || self.take(&["fields"]) {
+            if !self.take(&["from"]) {
+                self.expect("in")?;
+            }
+            let mut table = self.table_name()?;
+            if let Some(database) = self.database()? {
+                table.database = Some(database);
+            }
+            if self.at("like") || self.at("where") {
+                return Err(self.unsupported("a filter of SHOW COLUMNS"));
+            }
+            return Ok(Show::Columns(table));
+        }
+        if self.take(&["partitions"]) {
+            let _ = self.take(&["from"]) || self.take(&["in"]);
+            return Ok(Show::Partitions(self.table_name()?));
+        }
+        if self.take(&["tag", "keys"]) {
+            return Ok(Show::TagKeys(self.optional_table()?));
+        }
+        if self.take(&["field", "keys"]) {
+            return Ok(Show::FieldKeys(self.optional_table()?));
+        }
+        if self.take(&["measurements"]) {
+            let database = if self.take(&["on"]) {
+                Some(self.name("a database's name")?)
+            } else {
+                self.database()?
+            };
+            return Ok(Show::Measurements { database });
+        }
+        if self.take(&["time", "zone"]) {
+            return Ok(Show::Variable("timezone".to_owned()));
+        }
+        if self.take(&["transaction", "isolation", "level"]) {
+            return Ok(Show::Variable("transaction_isolation".to_owned()));
+        }
+        if self.take(&["session", "authorization"]) {
+            return Ok(Show::Variable("session_authorization".to_owned()));
+        }
+        if self.take(&["all"]) {
+            return Ok(Show::All);
+        }
+        if let Some(word) = UNSUPPORTED.iter().find(|word| self.at(word)) {
+            return Err(self.unsupported(format!("SHOW {}", word.to_ascii_uppercase())));
+        }
+        Ok(Show::Variable(self.setting()?))
+    }
+
+    /// Takes [FROM | IN database].
+    fn database(&mut self) -> Result<Option<String>, SqlError> {
+        if self.take(&["from"]) || self.take(&["in"]) {
+            return Ok(Some(self.name("a database's name")?));
+        }
+        Ok(None)
+    }
+
+    /// Takes [LIKE 'pattern'].
+    fn like(&mut self) -> Result<Option<String>, SqlError> {
+        if self.take(&["like"]) {
+            return Ok(Some(self.string()?));
+        }
+        if self.at("where") {
+            return Err(self.unsupported("SHOW ... WHERE").with_hint("query information_schema"));
+        }
+        Ok(None)
+    }
+
+    /// Takes [ON database] [FROM table].
+    fn optional_table(&mut self) -> Result<Option<TableName>, SqlError> {
+        let database = if self.take(&["on"]) { Some(self.name("a database's name")?) } else { None };
+        if !self.take(&["from"]) && !self.take(&["in"]) {
+            return match database {
+                None => Ok(None),
+                Some(_) => Err(self.unexpected("FROM and a table")),
+            };
+        }
+        let mut table = self.table_name()?;
+        table.database = table.database.or(database);
+        Ok(Some(table))
+    }
+}

@@ -1,0 +1,240 @@
+//! The names of column types: GreptimeDB's, PostgreSQL's, MySQL's and YDB's, as far as they mean
+//! something that a column can hold.
+//!
+//! Where two of them disagree: `INT8` is PostgreSQL's (eight bytes), `FLOAT` without a number is
+//! double precision (losing half of somebody's digits is worse than storing four bytes more), and
+//! `TIMESTAMP` without a number has milliseconds.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+use partita_proto::schema::{ColumnType, Unit};
+
+use super::tokens::Tokens;
+use crate::error::{SqlError, UNDEFINED_OBJECT};
+use crate::output::Notice;
+
+/// Digits and scale of a DECIMAL that says neither.
+const DECIMAL_DEFAULT: (u8, i8) = (38, 10);
+/// Digits that a DECIMAL may have.
+const DECIMAL_PRECISION_MAX: u64 = 38;
+
+/// Types that exist elsewhere and not here, and what to use.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("json", "STRING"),
+    ("json2", "STRING"),
+    ("jsonb", "STRING"),
+    ("xml", "STRING"),
+    ("uuid", "STRING"),
+    ("inet", "STRING"),
+    ("enum", "STRING"),
+    ("interval", "BIGINT"),
+    ("time", "BIGINT"),
+    ("timetz", "BIGINT"),
+    ("year", "SMALLINT"),
+    ("money", "DECIMAL"),
+    ("bit", "BINARY"),
+    ("serial", "BIGINT and a DEFAULT, or the time index"),
+    ("bigserial", "BIGINT and a DEFAULT, or the time index"),
+    ("smallserial", "SMALLINT and a DEFAULT, or the time index"),
+    ("vector", "BINARY"),
+    ("array", "one column for each member, or one row"),
+    ("struct", "one column for each member"),
+    ("map", "one column for each member"),
+];
+
+impl Tokens<'_> {
+    /// Takes a column type. What it says and this version does not keep goes to `notices`.
+    pub(super) fn column_type(
+        &mut self,
+        notices: &mut Vec<Notice>,
+    ) -> Result<ColumnType, SqlError> {
+        let name = match &self.peek().token {
+            Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
+            _ => return Err(self.unexpected("a type")),
+        };
+        if let Some((_, instead)) = UNSUPPORTED.iter().find(|(known, _)| *known == name) {
+            let error = self.unsupported(format!("type {}", name.to_ascii_uppercase()));
+            return Err(error.with_hint(format!("use {instead}")));
+        }
+        let unknown = self.located(SqlError::new(
+            UNDEFINED_OBJECT,
+            format!("type \"{name}\" does not exist"),
+        ));
+        self.next();
+        let column_type = if let Some(integer) = integer(&name) {
+            self.integer_modifiers(integer)?
+        } else {
+            match name.as_str() {
+                "bool" | "boolean" => ColumnType::Bool,
+                "real" | "float4" | "float32" => ColumnType::Float32,
+                "float8" | "float64" => ColumnType::Float64,
+                "float" => match self.modifier()? {
+                    Some(digits) if digits <= 24 => ColumnType::Float32,
+                    _ => ColumnType::Float64,
+                },
+                "double" => {
+                    self.take(&["precision"]);
+                    ColumnType::Float64
+                }
+                "decimal" | "numeric" | "dec" => self.decimal()?,
+                "string" | "text" | "utf8" | "tinytext" | "mediumtext" | "longtext" => {
+                    ColumnType::String
+                }
+                "varchar" | "char" | "character" | "bpchar" | "nvarchar" | "nchar" => {
+                    self.take(&["varying"]);
+                    self.string_length(&name, notices)?
+                }
+                "binary" | "varbinary" | "bytea" | "bytes" | "blob" | "tinyblob" | "mediumblob"
+                | "longblob" => {
+                    if let Some(length) = self.modifier()? {
+                        notices.push(length_notice(&name, length));
+                    }
+                    ColumnType::Binary
+                }
+                "date" | "date32" => ColumnType::Date,
+                _ => match moment(&name) {
+                    Some(moment) => self.timestamp_modifiers(moment)?,
+                    None => return Err(unknown),
+                },
+            }
+        };
+        if matches!(self.peek().token, Token::LBracket) || self.at("array") {
+            return Err(self
+                .unsupported("an array as a column")
+                .with_hint("use one column for each member, or one row"));
+        }
+        Ok(column_type)
+    }
+
+    /// Takes `(n)`.
+    fn modifier(&mut self) -> Result<Option<u64>, SqlError> {
+        if !self.take_mark(&Token::LParen) {
+            return Ok(None);
+        }
+        let number = self.unsigned("a number")?;
+        self.expect_mark(&Token::RParen)?;
+        Ok(Some(number))
+    }
+
+    /// Takes a display width, which means nothing, and UNSIGNED, which does.
+    fn integer_modifiers(&mut self, integer: ColumnType) -> Result<ColumnType, SqlError> {
+        self.modifier()?;
+        if self.take(&["unsigned"]) {
+            return Ok(match integer {
+                ColumnType::Int8 => ColumnType::UInt8,
+                ColumnType::Int16 => ColumnType::UInt16,
+                ColumnType::Int32 => ColumnType::UInt32,
+                ColumnType::Int64 => ColumnType::UInt64,
+                unsigned => unsigned,
+            });
+        }
+        self.take(&["signed"]);
+        Ok(integer)
+    }
+
+    fn decimal(&mut self) -> Result<ColumnType, SqlError> {
+        if !self.take_mark(&Token::LParen) {
+            return Ok(ColumnType::Decimal(DECIMAL_DEFAULT.0, DECIMAL_DEFAULT.1));
+        }
+        let wrong = self.located(SqlError::new(
+            "22023",
+            format!("DECIMAL takes 1 to {DECIMAL_PRECISION_MAX} digits and a scale up to them"),
+        ));
+        let precision = self.unsigned("a number of digits")?;
+        let scale =
+            if self.take_mark(&Token::Comma) { self.unsigned("a scale")? } else { 0 };
+        self.expect_mark(&Token::RParen)?;
+        if !(1..=DECIMAL_PRECISION_MAX).contains(&precision) || scale > precision {
+            return Err(wrong);
+        }
+        match (u8::try_from(precision), i8::try_from(scale)) {
+            (Ok(precision), Ok(scale)) => Ok(ColumnType::Decimal(precision, scale)),
+            _ => Err(wrong),
+        }
+    }
+
+    fn string_length(
+        &mut self,
+        name: &str,
+        notices: &mut Vec<Notice>,
+    ) -> Result<ColumnType, SqlError> {
+        if let Some(length) = self.modifier()? {
+            notices.push(length_notice(name, length));
+        }
+        Ok(ColumnType::String)
+    }
+
+    /// Takes `(digits)` and WITH or WITHOUT TIME ZONE.
+    fn timestamp_modifiers(&mut self, moment: Moment) -> Result<ColumnType, SqlError> {
+        let Moment { mut unit, mut zoned, adjustable } = moment;
+        if matches!(self.peek().token, Token::LParen) {
+            let wrong = self.unsupported("a TIMESTAMP of other than 0, 3, 6 or 9 digits");
+            if !adjustable {
+                return Err(self.unexpected("no digits after a type that says its unit"));
+            }
+            unit = Some(match self.modifier()? {
+                Some(0) => Unit::Second,
+                Some(3) => Unit::Millisecond,
+                Some(6) => Unit::Microsecond,
+                Some(9) => Unit::Nanosecond,
+                _ => return Err(wrong),
+            });
+        }
+        if self.take(&["with", "time", "zone"]) {
+            zoned = true;
+        } else if self.take(&["without", "time", "zone"]) && zoned {
+            return Err(self.unexpected("no WITHOUT TIME ZONE after a type with one"));
+        }
+        let default = if zoned { Unit::Microsecond } else { Unit::Millisecond };
+        Ok(ColumnType::Timestamp(unit.unwrap_or(default), zoned))
+    }
+}
+
+fn length_notice(name: &str, length: u64) -> Notice {
+    Notice::notice(format!(
+        "the length of {}({length}) is not enforced",
+        name.to_ascii_uppercase()
+    ))
+}
+
+/// The integer type of a name.
+fn integer(name: &str) -> Option<ColumnType> {
+    Some(match name {
+        "tinyint" => ColumnType::Int8,
+        "smallint" | "int2" | "int16" => ColumnType::Int16,
+        "int" | "integer" | "int4" | "int32" | "mediumint" => ColumnType::Int32,
+        "bigint" | "int8" | "int64" => ColumnType::Int64,
+        "uint8" | "utinyint" => ColumnType::UInt8,
+        "uint16" | "usmallint" => ColumnType::UInt16,
+        "uint32" | "uint" => ColumnType::UInt32,
+        "uint64" | "ubigint" => ColumnType::UInt64,
+        _ => return None,
+    })
+}
+
+/// What a timestamp type's name says.
+struct Moment {
+    /// Its unit, when the name says one.
+    unit: Option<Unit>,
+    /// Whether it has a time zone.
+    zoned: bool,
+    /// Whether digits may follow.
+    adjustable: bool,
+}
+
+/// The timestamp type of a name.
+fn moment(name: &str) -> Option<Moment> {
+    let fixed = |unit| Some(Moment { unit: Some(unit), zoned: false, adjustable: false });
+    match name {
+        "timestamp" => Some(Moment { unit: None, zoned: false, adjustable: true }),
+        "timestamptz" => Some(Moment { unit: None, zoned: true, adjustable: true }),
+        // MySQL's and GreptimeDB's; microseconds unless it says otherwise.
+        "datetime" => {
+            Some(Moment { unit: Some(Unit::Microsecond), zoned: false, adjustable: true })
+        }
+        "timestamp_s" | "timestamp_sec" | "timestampsecond" => fixed(Unit::Second),
+        "timestamp_ms" | "timestampmillisecond" => fixed(Unit::Millisecond),
+        "timestamp_us" | "timestampmicrosecond" => fixed(Unit::Microsecond),
+        "timestamp_ns" | "timestampnanosecond" => fixed(Unit::Nanosecond),
+        _ => None,
+    }
+}
