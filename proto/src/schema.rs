@@ -167,9 +167,7 @@ impl ColumnType {
             | DataType::BinaryView
             | DataType::FixedSizeBinary(_) => Self::Binary,
             DataType::Date32 | DataType::Date64 => Self::Date,
-            DataType::Timestamp(unit, zone) => {
-                Self::Timestamp(Unit::from(*unit), zone.is_some())
-            }
+            DataType::Timestamp(unit, zone) => Self::Timestamp(Unit::from(*unit), zone.is_some()),
             DataType::Dictionary(_, values) => return Self::from_arrow(values),
             _ => return None,
         })
@@ -446,9 +444,7 @@ pub fn validate_name(kind: &str, name: &str) -> Result<(), Error> {
         )));
     }
     if name.chars().any(char::is_control) {
-        return Err(Error::InvalidInput(format!(
-            "{kind} name {name:?} holds a control character"
-        )));
+        return Err(Error::InvalidInput(format!("{kind} name {name:?} holds a control character")));
     }
     Ok(())
 }
