@@ -11,6 +11,8 @@ pub mod maintenance;
 mod node;
 mod replica;
 mod requests;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use node::{Datanode, NodeOptions};

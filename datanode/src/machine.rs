@@ -67,16 +67,15 @@ impl PartitionMachine {
         (self.rows_written.load(Ordering::Relaxed), self.bytes_written.load(Ordering::Relaxed))
     }
 
-    fn apply_one(&self, requests: &mut Requests, entry: Committed) -> Result<Bytes, MachineError> {
-        let (index, mark) = (entry.index, entry.mark);
-        let Some(payload) = entry.payload else {
-            // Membership and blank entries: only the mark moves.
-            self.partition.apply(index, mark.to_bytes(), &[]).map_err(failed)?;
-            return Ok(Bytes::new());
-        };
+    fn apply_command(
+        &self,
+        requests: &mut Requests,
+        index: u64,
+        mark: Mark,
+        payload: Bytes,
+    ) -> Result<Bytes, MachineError> {
         let bytes = payload.len() as u64;
-        let command =
-            Command::decode(payload).map_err(|error| MachineError(error.to_string()))?;
+        let command = Command::decode(payload).map_err(|error| MachineError(error.to_string()))?;
         match command {
             Command::Write(write) => self.apply_write(requests, index, mark, write, bytes),
             Command::Schema(schema) => {
@@ -144,7 +143,20 @@ impl Machine for PartitionMachine {
         let mut requests = self.requests.lock();
         let mut replies = Vec::with_capacity(entries.len());
         for entry in entries {
-            replies.push(self.apply_one(&mut requests, entry)?);
+            match entry.payload {
+                Some(payload) => replies.push(self.apply_command(
+                    &mut requests,
+                    entry.index,
+                    entry.mark,
+                    payload,
+                )?),
+                // Membership and blank entries: only the mark moves.
+                None => {
+                    self.partition
+                        .apply(entry.index, entry.mark.to_bytes(), &[])
+                        .map_err(failed)?;
+                }
+            }
             if self.partition.wants_seal() {
                 self.partition.seal(|| requests.encode());
             }
@@ -169,7 +181,9 @@ impl Rows {
         let mut taken = Vec::with_capacity(1);
         while rows > 0 {
             let Some(batch) = self.batches.pop_front() else {
-                return Err(MachineError("a write command has fewer rows than its parts say".to_owned()));
+                return Err(MachineError(
+                    "a write command has fewer rows than its parts say".to_owned(),
+                ));
             };
             if batch.num_rows() <= rows {
                 rows -= batch.num_rows();
@@ -185,7 +199,9 @@ impl Rows {
 
     fn finish(&self) -> Result<(), MachineError> {
         if self.batches.iter().any(|batch| batch.num_rows() > 0) {
-            return Err(MachineError("a write command has more rows than its parts say".to_owned()));
+            return Err(MachineError(
+                "a write command has more rows than its parts say".to_owned(),
+            ));
         }
         Ok(())
     }

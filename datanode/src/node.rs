@@ -36,8 +36,8 @@ use tracing::{info, warn};
 
 use crate::machine::PartitionMachine;
 use crate::maintenance::{self, View};
-use crate::replica::Replica;
 use crate::raft_error;
+use crate::replica::Replica;
 
 /// Where partitions live below the node's directory.
 const PARTITIONS: &str = "partitions";
@@ -86,7 +86,8 @@ impl Datanode {
     ) -> Result<Arc<Self>, Error> {
         let root = options.dir.join(PARTITIONS);
         std::fs::create_dir_all(&root).map_err(|error| io_error(&root, &error))?;
-        let store = LocalStore::open(&root).map_err(|error| Error::Unavailable(error.to_string()))?;
+        let store =
+            LocalStore::open(&root).map_err(|error| Error::Unavailable(error.to_string()))?;
         let node = Arc::new(Self {
             options,
             host,

@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::machine::PartitionMachine;
-use crate::writer::{QUEUE_MAX, Waiting, Writer};
 use crate::raft_error;
+use crate::writer::{QUEUE_MAX, Waiting, Writer};
 
 /// How long a request waits for a group that has no leader yet, as right after a start.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
