@@ -353,20 +353,26 @@ impl Log {
         end: u64,
         bytes_max: u64,
     ) -> Result<Vec<LogEntry>, RaftError> {
-        let planned = self.shared.state.lock().index.plan(group, start, end, bytes_max)?;
-        if planned.iter().all(|item| matches!(item, Planned::Cached(_))) {
-            return Ok(planned
-                .into_iter()
-                .filter_map(|item| match item {
+        loop {
+            let planned = self.shared.state.lock().index.plan(group, start, end, bytes_max)?;
+            if planned.iter().all(|item| matches!(item, Planned::Cached(_))) {
+                let cached = planned.into_iter().filter_map(|item| match item {
                     Planned::Cached(entry) => Some(entry),
                     Planned::Stored { .. } => None,
-                })
-                .collect());
+                });
+                return Ok(cached.collect());
+            }
+            let shared = Arc::clone(&self.shared);
+            let fetched = tokio::task::spawn_blocking(move || shared.fetch(group, planned))
+                .await
+                .map_err(|error| {
+                    RaftError::Unavailable(format!("reading the log was interrupted: {error}"))
+                })??;
+            if let Some(entries) = fetched {
+                return Ok(entries);
+            }
+            // The entries were moved, purged or truncated in the meantime, which takes a sync: this cannot spin.
         }
-        let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || shared.fetch(group, planned)).await.map_err(
-            |error| RaftError::Unavailable(format!("reading the log was interrupted: {error}")),
-        )?
     }
 
     /// Writes what is queued, stops the threads and lets go of the directory.
@@ -395,8 +401,12 @@ fn closed() -> RaftError {
 }
 
 impl Shared {
-    /// Reads what is planned from the disk. Blocks.
-    fn fetch(&self, group: GroupId, planned: Vec<Planned>) -> Result<Vec<LogEntry>, RaftError> {
+    /// Reads what is planned from the disk; `None` if some of it is not there any more. Blocks.
+    fn fetch(
+        &self,
+        group: GroupId,
+        planned: Vec<Planned>,
+    ) -> Result<Option<Vec<LogEntry>>, RaftError> {
         let mut entries = Vec::with_capacity(planned.len());
         let mut at = 0;
         while at < planned.len() {
@@ -408,34 +418,36 @@ impl Shared {
                 Planned::Stored { .. } => {
                     let run = adjacent(&planned[at..]);
                     at += run.len();
-                    self.fetch_run(group, &run, &mut entries)?;
+                    if !self.fetch_run(group, &run, &mut entries)? {
+                        return Ok(None);
+                    }
                 }
             }
         }
-        Ok(entries)
+        Ok(Some(entries))
     }
 
-    /// Reads entries that lie next to each other with one read.
+    /// Reads entries that lie next to each other with one read; `false` if one is not there any more.
     fn fetch_run(
         &self,
         group: GroupId,
         run: &[(u64, Location)],
         out: &mut Vec<LogEntry>,
-    ) -> Result<(), RaftError> {
-        let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { return Ok(()) };
+    ) -> Result<bool, RaftError> {
+        let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else {
+            return Ok(true);
+        };
         let name = recovery::segment_name(first.segment);
         let file: Option<Arc<dyn DiskFile>> =
             self.state.lock().segments.get(&first.segment).map(|segment| Arc::clone(&segment.file));
+        let Some(file) = file else { return Ok(false) };
         let mut data = vec![0; (last.offset + last.bytes - first.offset) as usize];
-        if let Some(file) = &file {
-            file.read(&mut data, u64::from(first.offset)).map_err(|error| {
-                RaftError::io(format!("read {}", self.disk.describe(&name)), error)
-            })?;
-        }
+        file.read(&mut data, u64::from(first.offset))
+            .map_err(|error| RaftError::io(format!("read {}", self.disk.describe(&name)), error))?;
         let data = Bytes::from(data);
         for (index, location) in run {
-            let decoded =
-                record::decode(&data, (location.offset - first.offset) as usize, location.segment);
+            let offset = (location.offset - first.offset) as usize;
+            let decoded = record::decode(&data, offset, location.segment);
             match decoded.map(|decoded| decoded.record) {
                 Some(
                     Record::Append { group: found, entry } | Record::Moved { group: found, entry },
@@ -443,23 +455,19 @@ impl Shared {
                     out.push(entry);
                 }
                 _ => {
-                    // The segment may have been given up since the read was planned, and only then is this no damage.
-                    let still = self.state.lock().index.is_at(group, *index, *location);
-                    return Err(if still {
-                        RaftError::Corrupted(format!(
+                    // The segment may have been given up since the read was planned; only then is this no damage.
+                    if self.state.lock().index.is_at(group, *index, *location) {
+                        return Err(RaftError::Corrupted(format!(
                             "{} at offset {} does not hold entry {index} of group {group} any more",
                             self.disk.describe(&name),
                             location.offset
-                        ))
-                    } else {
-                        RaftError::Unavailable(format!(
-                            "entry {index} of group {group} was given up while being read"
-                        ))
-                    });
+                        )));
+                    }
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

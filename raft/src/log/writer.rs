@@ -393,12 +393,8 @@ impl Writer {
         }
         for (group, index, from) in entries {
             let planned = vec![Planned::Stored { index, location: from }];
-            let read = match self.shared.fetch(group, planned) {
-                Ok(read) => read,
-                // Given up meanwhile: all the better.
-                Err(RaftError::Unavailable(_)) => continue,
-                Err(error) => return Err(error),
-            };
+            // Given up meanwhile: all the better.
+            let Some(read) = self.shared.fetch(group, planned)? else { continue };
             for entry in read {
                 let to = self.put(&Record::Moved { group, entry })?;
                 self.landings.push(Landing { group, index, origin: Origin::Copy(from), to });
