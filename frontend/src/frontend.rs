@@ -4,25 +4,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::record_batch::RecordBatch;
-use partita_proto::catalog::{Catalog, Table};
+use datafusion::common::ScalarValue;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use partita_proto::catalog::{Catalog, DEFAULT_DATABASE};
 use partita_proto::id::NodeId;
 use partita_proto::service::{DataNodes, Ddl, MetaService};
-use tokio::sync::watch;
 
+use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
+use crate::functions;
+use crate::metrics::FrontendMetrics;
+use crate::query_log::QueryLog;
+use crate::router::Router;
 use crate::session::{Session, SessionOptions};
 
 /// Memory that queries may use together before they spill or fail.
 const QUERY_MEMORY_BYTES: usize = 1 << 30;
 /// Bytes that queries may spill to disk together.
 const SPILL_BYTES_MAX: u64 = 16 << 30;
-/// How long a write is tried before it fails.
+/// How long a request to a node is tried before it fails.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of rows on their way to the nodes; more wait.
 const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
 /// Statements that the query log remembers.
 const QUERY_LOG_LEN: usize = 1_000;
+/// Queries that an error about memory names.
+const CONSUMERS_NAMED: usize = 3;
 
 /// How a frontend runs.
 #[derive(Clone, Debug)]
@@ -33,7 +44,7 @@ pub struct FrontendOptions {
     pub query_memory_bytes: usize,
     /// How long a statement may run unless its session says otherwise; `None`: for ever.
     pub statement_timeout: Option<Duration>,
-    /// How long a write is tried before it fails.
+    /// How long a request to a node is tried before it fails.
     pub write_timeout: Duration,
     /// Where queries spill; `None`: they fail instead.
     pub spill_dir: Option<PathBuf>,
@@ -67,22 +78,42 @@ impl Default for FrontendOptions {
 pub struct Frontend {
     options: FrontendOptions,
     meta: Arc<dyn MetaService>,
-    nodes: Arc<dyn DataNodes>,
-    catalog: watch::Receiver<Arc<Catalog>>,
+    router: Arc<Router>,
+    /// Functions and no catalog: what the expressions of tables are made with.
+    state: Arc<SessionState>,
+    /// What sessions begin with.
+    context: SessionContext,
+    query_log: Arc<QueryLog>,
+    metrics: Arc<FrontendMetrics>,
 }
 
 impl Frontend {
     /// A frontend over a catalog's keeper and the nodes that hold the rows.
     ///
     /// # Errors
-    /// When the options contradict each other, or the spill directory cannot be used.
+    /// When the spill directory cannot be used.
     pub fn new(
         options: FrontendOptions,
         meta: Arc<dyn MetaService>,
         nodes: Arc<dyn DataNodes>,
     ) -> Result<Arc<Self>, SqlError> {
-        let catalog = meta.catalog();
-        Ok(Arc::new(Self { options, meta, nodes, catalog }))
+        let metrics = Arc::new(FrontendMetrics::default());
+        let query_log = Arc::new(QueryLog::new(options.query_log_len));
+        let router = Arc::new(Router::new(
+            nodes,
+            meta.catalog(),
+            options.in_flight_bytes_max,
+            options.write_timeout,
+            Arc::clone(&metrics),
+        ));
+        let runtime = runtime(&options)?;
+        let state = Arc::new(state(&options, Arc::clone(&runtime)));
+        let context = SessionContext::new_with_state(self::state(&options, runtime));
+        let sources =
+            Sources { router: Arc::clone(&router), query_log: Arc::clone(&query_log) };
+        let databases = Databases::new(sources, Arc::clone(&state));
+        context.register_catalog(CATALOG, Arc::new(databases));
+        Ok(Arc::new(Self { options, meta, router, state, context, query_log, metrics }))
     }
 
     /// A session of a client.
@@ -92,12 +123,36 @@ impl Frontend {
 
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.borrow())
+        self.router.catalog()
     }
 
     /// How it runs.
     pub fn options(&self) -> &FrontendOptions {
         &self.options
+    }
+
+    /// DataFusion's context that every session begins with: what a door adds to it before the first
+    /// session (functions, a schema such as `pg_catalog`), all sessions have.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// The last statements.
+    pub fn query_log(&self) -> &QueryLog {
+        &self.query_log
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> Arc<FrontendMetrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    pub(crate) fn router(&self) -> &Arc<Router> {
+        &self.router
+    }
+
+    pub(crate) fn state(&self) -> &Arc<SessionState> {
+        &self.state
     }
 
     /// Changes the catalog; when it answers, [`Frontend::catalog`] shows the change. Returns whether
@@ -106,30 +161,58 @@ impl Frontend {
     /// # Errors
     /// What the catalog's keeper says.
     pub async fn change(&self, ddl: Ddl) -> Result<bool, SqlError> {
+        if let Ddl::CreateDatabase { name, .. } = &ddl {
+            check_database_name(name)?;
+        }
         Ok(self.meta.change(ddl).await?)
     }
+}
 
-    /// Writes rows. Columns are found by SQL name; any subset of them, of types that can be cast to
-    /// theirs. Fills in defaults and generated columns, checks NOT NULL, places, cuts, sends and
-    /// retries. Returns the number of rows.
-    ///
-    /// # Errors
-    /// When a row is not one of the table, or it could not be written within the write timeout.
-    pub async fn ingest(&self, table: &Arc<Table>, rows: RecordBatch) -> Result<u64, SqlError> {
-        let _unused = (table, rows, &self.nodes);
-        Err(SqlError::unsupported("ingest"))
-    }
+fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
+    let consumers = std::num::NonZeroUsize::new(CONSUMERS_NAMED)
+        .ok_or_else(|| SqlError::internal("no consumer is named"))?;
+    let pool = TrackConsumersPool::new(FairSpillPool::new(options.query_memory_bytes), consumers);
+    let mode = match &options.spill_dir {
+        Some(directory) => {
+            std::fs::create_dir_all(directory).map_err(|error| {
+                SqlError::new(
+                    "58030",
+                    format!("the spill directory {} cannot be made: {error}", directory.display()),
+                )
+            })?;
+            DiskManagerMode::Directories(vec![directory.clone()])
+        }
+        None => DiskManagerMode::Disabled,
+    };
+    let disk = DiskManagerBuilder::default()
+        .with_mode(mode)
+        .with_max_temp_directory_size(options.spill_bytes_max);
+    Ok(RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(pool))
+        .with_disk_manager_builder(disk)
+        .build_arc()?)
+}
 
-    /// Deletes rows by key: `keys` has the key columns by SQL name. Returns the number of keys.
-    ///
-    /// # Errors
-    /// When the table is in append mode, or the keys could not be deleted within the write timeout.
-    pub async fn ingest_delete(
-        &self,
-        table: &Arc<Table>,
-        keys: RecordBatch,
-    ) -> Result<u64, SqlError> {
-        let _unused = (table, keys);
-        Err(SqlError::unsupported("DELETE"))
+fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
+    let config = SessionConfig::new()
+        .with_default_catalog_and_schema(CATALOG, DEFAULT_DATABASE)
+        .with_create_default_catalog_and_schema(false)
+        // Ours has more columns and tables.
+        .with_information_schema(false)
+        .with_target_partitions(options.query_parallelism.max(1))
+        .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
+        .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
+    let mut state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .build();
+    for function in functions::shared() {
+        // Registering over a function of DataFusion's (`version`) replaces it.
+        let _replaced = datafusion::execution::FunctionRegistry::register_udf(
+            &mut state,
+            Arc::new(function),
+        );
     }
+    state
 }

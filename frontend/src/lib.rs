@@ -13,19 +13,31 @@
 
 #![recursion_limit = "256"]
 
+pub mod catalog;
 pub mod error;
+pub mod functions;
+pub mod metrics;
 pub mod output;
+pub mod query_log;
 pub mod sql;
 
+mod execute;
 mod frontend;
+mod information;
+mod ingest;
+mod predicate;
+mod router;
+mod scan;
 mod session;
+mod settings;
+mod system;
+mod table;
+mod virtual_table;
 
 pub use error::SqlError;
 pub use frontend::{Frontend, FrontendOptions};
+pub use metrics::FrontendMetrics;
 pub use output::{CopyIn, CopyOut, Notice, Output, RowStream, Severity};
+pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use sql::Statement;
-
-mod catalog {
-    pub(crate) const CATALOG: &str = "partita";
-}

@@ -1,16 +1,33 @@
-//! A session: one client's settings, prepared statements and running statement.
+//! A session: one client's settings, prepared statements, cursors and running statement.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
-use partita_proto::catalog::DEFAULT_DATABASE;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use partita_proto::catalog::{DEFAULT_DATABASE, Table};
+use tokio_util::sync::CancellationToken;
 
+use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
+use crate::execute::cursor::Cursor;
+use crate::execute::{Executed, observe};
 use crate::frontend::Frontend;
+use crate::functions;
 use crate::output::Output;
-use crate::sql::Statement;
+use crate::settings::Settings;
+use crate::sql::statement::{Statement, TableName};
+use crate::sql::parser;
+
+/// Statements that one session may prepare by SQL.
+const PREPARED_MAX: usize = 1_000;
 
 /// Who opens a session, and where.
 #[derive(Clone, Debug)]
@@ -41,6 +58,8 @@ pub struct Prepared {
     pub parameter_types: Vec<DataType>,
     /// The columns of its rows; `None` when it gives none.
     pub schema: Option<SchemaRef>,
+    /// The plan of a query, and the version of the catalog that it was made with.
+    pub(crate) plan: Mutex<Option<(u64, String, Arc<LogicalPlan>)>>,
 }
 
 /// One client's session. Statements of one session run one after another; [`Session::cancel`] may be
@@ -48,16 +67,41 @@ pub struct Prepared {
 pub struct Session {
     frontend: Arc<Frontend>,
     context: SessionContext,
-    database: parking_lot::Mutex<String>,
+    user: String,
+    database: Mutex<String>,
+    pub(crate) settings: Mutex<Settings>,
+    running: Mutex<CancellationToken>,
+    in_transaction: AtomicBool,
+    prepared: Mutex<HashMap<String, Arc<Prepared>>>,
+    pub(crate) cursors: Mutex<BTreeMap<String, Cursor>>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.frontend.metrics().sessions_closed.add(1);
+    }
 }
 
 impl Session {
     pub(crate) fn new(frontend: Arc<Frontend>, options: SessionOptions) -> Arc<Self> {
-        Arc::new(Self {
+        let SessionOptions { database, user, application } = options;
+        let state = SessionStateBuilder::new_from_existing(frontend.context().state()).build();
+        let context = SessionContext::new_with_state(state);
+        let timeout = frontend.options().statement_timeout;
+        frontend.metrics().sessions_opened.add(1);
+        let session = Self {
+            context,
+            settings: Mutex::new(Settings::new(timeout, &user, &application)),
+            user,
+            database: Mutex::new(String::new()),
+            running: Mutex::new(CancellationToken::new()),
+            in_transaction: AtomicBool::new(false),
+            prepared: Mutex::new(HashMap::new()),
+            cursors: Mutex::new(BTreeMap::new()),
             frontend,
-            context: SessionContext::new(),
-            database: parking_lot::Mutex::new(options.database),
-        })
+        };
+        session.enter(&database);
+        Arc::new(session)
     }
 
     /// The frontend.
@@ -65,13 +109,17 @@ impl Session {
         &self.frontend
     }
 
+    /// The user's name.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
     /// Splits text into statements.
     ///
     /// # Errors
     /// When the text is not SQL of this dialect; nothing of it was run.
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>, SqlError> {
-        let _unused = sql;
-        Err(SqlError::unsupported("parsing"))
+        parser::parse(sql)
     }
 
     /// Runs one statement.
@@ -79,18 +127,39 @@ impl Session {
     /// # Errors
     /// When it fails; what a failed write did is in the error.
     pub async fn run(&self, statement: &Statement) -> Result<Output, SqlError> {
-        Err(SqlError::unsupported(statement.tag()))
+        self.guarded(statement, Box::pin(self.dispatch(statement))).await
     }
 
-    /// Parses text and runs its statements one after another; the first that fails ends it. Only the
-    /// last statement's rows may be left to stream; those of earlier ones are collected.
+    /// Runs a statement's work until it is done, cancelled or out of time, and observes its rows to
+    /// their end.
+    async fn guarded(
+        &self,
+        statement: &Statement,
+        work: impl Future<Output = Result<Executed, SqlError>> + Send,
+    ) -> Result<Output, SqlError> {
+        let started = Instant::now();
+        let token = CancellationToken::new();
+        *self.running.lock() = token.clone();
+        let deadline =
+            self.settings.lock().statement_timeout().map(|timeout| started + timeout);
+        let limits = observe::Limits { token, deadline };
+        let result = limits.apply(work).await;
+        let observer = observe::Observer::new(self, statement, started);
+        observer.observe(result, limits)
+    }
+
+    /// Parses text and runs its statements one after another; the first that fails ends it. Rows of
+    /// all statements but the last are collected, so that each has run to its end before the next.
     ///
     /// # Errors
     /// The parser's or the first failing statement's.
     pub async fn execute(&self, sql: &str) -> Result<Vec<Output>, SqlError> {
-        let mut outputs = Vec::new();
-        for statement in self.parse(sql)? {
-            outputs.push(self.run(&statement).await?);
+        let statements = self.parse(sql)?;
+        let mut outputs = Vec::with_capacity(statements.len());
+        for (number, statement) in statements.iter().enumerate() {
+            let output = self.run(statement).await?;
+            let last = number + 1 == statements.len();
+            outputs.push(if last { output } else { collected(output).await? });
         }
         Ok(outputs)
     }
@@ -104,8 +173,11 @@ impl Session {
         statement: Statement,
         parameter_types: &[Option<DataType>],
     ) -> Result<Arc<Prepared>, SqlError> {
-        let _unused = parameter_types;
-        Err(SqlError::unsupported(statement.tag()))
+        let prepared = Box::pin(self.prepare_statement(statement, parameter_types)).await;
+        if let Err(error) = &prepared {
+            self.frontend.metrics().failed(&error.sqlstate);
+        }
+        prepared.map(Arc::new)
     }
 
     /// Runs a prepared statement with values for its parameters.
@@ -117,33 +189,48 @@ impl Session {
         prepared: &Prepared,
         parameters: Vec<ScalarValue>,
     ) -> Result<Output, SqlError> {
-        let _unused = parameters;
-        Err(SqlError::unsupported(prepared.statement.tag()))
+        let work = Box::pin(self.dispatch_prepared(prepared, parameters));
+        self.guarded(&prepared.statement, work).await
     }
 
     /// Runs a prepared statement once for each row of values; rows of an INSERT are joined into one
-    /// write.
+    /// write, which has one output.
     ///
     /// # Errors
-    /// As [`Session::run_prepared`]; what ran before the failing row has taken effect.
+    /// As [`Session::run_prepared`]; what ran before the failing row has taken effect, but of an
+    /// INSERT nothing unless the error says so.
     pub async fn run_prepared_many(
         &self,
         prepared: &Prepared,
         rows: Vec<Vec<ScalarValue>>,
     ) -> Result<Vec<Output>, SqlError> {
+        if let Statement::Insert(insert) = &prepared.statement {
+            let work = Box::pin(self.insert_many(insert, prepared, rows));
+            return Ok(vec![self.guarded(&prepared.statement, work).await?]);
+        }
         let mut outputs = Vec::with_capacity(rows.len());
         for parameters in rows {
-            outputs.push(self.run_prepared(prepared, parameters).await?);
+            let output = self.run_prepared(prepared, parameters).await?;
+            outputs.push(collected(output).await?);
         }
         Ok(outputs)
     }
 
-    /// Ends the running statement with SQLSTATE 57014.
-    pub fn cancel(&self) {}
+    /// Ends the running statement, and the stream of its rows, with SQLSTATE 57014.
+    pub fn cancel(&self) {
+        self.running.lock().cancel();
+    }
 
     /// DataFusion's context of the session, for what a door adds to it (`pg_catalog`).
     pub fn context(&self) -> SessionContext {
         self.context.clone()
+    }
+
+    /// The state that one statement is planned with.
+    pub(crate) fn statement_state(&self) -> SessionState {
+        let mut state = self.context.state();
+        state.mark_start_execution();
+        state
     }
 
     /// The database that bare table names are in.
@@ -156,11 +243,27 @@ impl Session {
     /// # Errors
     /// When there is no such database.
     pub fn set_database(&self, name: &str) -> Result<(), SqlError> {
-        if !self.frontend.catalog().databases.contains_key(name) {
+        let exists = self.frontend.catalog().databases.contains_key(name)
+            || [SYSTEM, INFORMATION].contains(&name);
+        if !exists {
             return Err(SqlError::undefined_database(name));
         }
-        name.clone_into(&mut self.database.lock());
+        self.enter(name);
         Ok(())
+    }
+
+    /// Makes a database the session's, in its plans and functions too.
+    fn enter(&self, name: &str) {
+        name.clone_into(&mut self.database.lock());
+        let state = self.context.state_ref();
+        let mut state = state.write();
+        name.clone_into(&mut state.config_mut().options_mut().catalog.default_schema);
+        for function in functions::of_session(name, &self.user) {
+            let _replaced = datafusion::execution::FunctionRegistry::register_udf(
+                &mut *state,
+                Arc::new(function),
+            );
+        }
     }
 
     /// The value of a setting, as SHOW says it.
@@ -168,6 +271,83 @@ impl Session {
     /// # Errors
     /// When there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String, SqlError> {
-        Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\"")))
+        self.show_setting(name)
+    }
+
+    /// Whether BEGIN came and no COMMIT or ROLLBACK yet.
+    pub fn in_transaction(&self) -> bool {
+        self.in_transaction.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_in_transaction(&self, is: bool) {
+        self.in_transaction.store(is, Ordering::Relaxed);
+    }
+
+    /// A table by the name that a statement gives it.
+    pub(crate) fn table(&self, name: &TableName) -> Result<Arc<Table>, SqlError> {
+        let database = self.database();
+        let catalog = self.frontend.catalog();
+        let database = name.database_or(&database);
+        if let Some(table) = catalog.table(database, &name.name) {
+            return Ok(Arc::clone(table));
+        }
+        if [SYSTEM, INFORMATION].contains(&database) {
+            return Err(SqlError::new(
+                "42809",
+                format!("\"{database}.{}\" is not a table that rows are stored in", name.name),
+            ));
+        }
+        Err(SqlError::undefined_table(match &name.database {
+            Some(database) => format!("{database}.{}", name.name),
+            None => name.name.clone(),
+        }))
+    }
+
+    pub(crate) fn keep_prepared(&self, name: &str, prepared: Arc<Prepared>) -> Result<(), SqlError> {
+        let mut all = self.prepared.lock();
+        if all.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new("42P05", message));
+        }
+        if all.len() >= PREPARED_MAX {
+            return Err(SqlError::new(
+                "54000",
+                format!("a session may have {PREPARED_MAX} prepared statements"),
+            )
+            .with_hint("DEALLOCATE those that are not needed"));
+        }
+        all.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    pub(crate) fn prepared(&self, name: &str) -> Result<Arc<Prepared>, SqlError> {
+        self.prepared.lock().get(name).map(Arc::clone).ok_or_else(|| {
+            SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))
+        })
+    }
+
+    pub(crate) fn forget_prepared(&self, name: Option<&str>) -> Result<(), SqlError> {
+        let Some(name) = name else {
+            self.prepared.lock().clear();
+            return Ok(());
+        };
+        self.prepared(name)?;
+        self.prepared.lock().remove(name);
+        Ok(())
+    }
+}
+
+/// The same output with its rows in memory.
+async fn collected(output: Output) -> Result<Output, SqlError> {
+    match output {
+        Output::Rows { schema, mut stream } => {
+            let mut batches = Vec::new();
+            while let Some(batch) = stream.next().await {
+                batches.push(batch?);
+            }
+            let stream = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
+            Ok(Output::Rows { schema, stream })
+        }
+        other => Ok(other),
     }
 }

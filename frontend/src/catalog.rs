@@ -1,0 +1,156 @@
+//! The catalog as DataFusion sees it: databases are its schemas, always as they are now.
+//!
+//! Beside the databases there are `sys` (what the frontend and the nodes know of themselves) and
+//! `information_schema`; a door may add more (`pg_catalog`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use parking_lot::RwLock;
+
+use crate::error::SqlError;
+use crate::information;
+use crate::query_log::QueryLog;
+use crate::router::Router;
+use crate::system;
+use crate::table::PartitionedTable;
+use crate::virtual_table::VirtualTable;
+
+/// The name of the one catalog.
+pub const CATALOG: &str = "partita";
+/// What the frontend and the nodes know of themselves.
+pub const SYSTEM: &str = "sys";
+/// What SQL's standard says there is.
+pub const INFORMATION: &str = "information_schema";
+/// What PostgreSQL's clients look into; a door provides it.
+const POSTGRES: &str = "pg_catalog";
+
+/// Refuses to create what would be hidden by one of ours.
+pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
+    if [SYSTEM, INFORMATION, POSTGRES].contains(&name) {
+        return Err(SqlError::new("42939", format!("the name \"{name}\" is reserved")));
+    }
+    Ok(())
+}
+
+/// What the tables of `sys` and `information_schema` are made from.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) router: Arc<Router>,
+    pub(crate) query_log: Arc<QueryLog>,
+}
+
+/// All databases.
+pub(crate) struct Databases {
+    sources: Sources,
+    /// For the expressions of tables: functions and no catalog.
+    state: Arc<SessionState>,
+    fixed: RwLock<BTreeMap<String, Arc<dyn SchemaProvider>>>,
+}
+
+impl fmt::Debug for Databases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Databases")
+    }
+}
+
+impl Databases {
+    pub(crate) fn new(sources: Sources, state: Arc<SessionState>) -> Self {
+        let mut fixed: BTreeMap<String, Arc<dyn SchemaProvider>> = BTreeMap::new();
+        fixed.insert(SYSTEM.to_owned(), Arc::new(Fixed(system::tables(&sources))));
+        fixed.insert(INFORMATION.to_owned(), Arc::new(Fixed(information::tables(&sources))));
+        Self { sources, state, fixed: RwLock::new(fixed) }
+    }
+}
+
+impl CatalogProvider for Databases {
+    fn schema_names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.sources.router.catalog().databases.keys().cloned().collect();
+        names.extend(self.fixed.read().keys().cloned());
+        names
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if let Some(fixed) = self.fixed.read().get(name) {
+            return Some(Arc::clone(fixed));
+        }
+        self.sources.router.catalog().databases.contains_key(name).then(|| {
+            Arc::new(Tables {
+                database: name.to_owned(),
+                router: Arc::clone(&self.sources.router),
+                state: Arc::clone(&self.state),
+            }) as Arc<dyn SchemaProvider>
+        })
+    }
+
+    fn register_schema(
+        &self,
+        name: &str,
+        schema: Arc<dyn SchemaProvider>,
+    ) -> Result<Option<Arc<dyn SchemaProvider>>> {
+        Ok(self.fixed.write().insert(name.to_owned(), schema))
+    }
+}
+
+/// The tables of one database.
+struct Tables {
+    database: String,
+    router: Arc<Router>,
+    state: Arc<SessionState>,
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tables({})", self.database)
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        let catalog = self.router.catalog();
+        catalog.tables.get(&self.database).map(|t| t.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let catalog = self.router.catalog();
+        Ok(catalog.table(&self.database, name).map(|table| {
+            let (router, state) = (Arc::clone(&self.router), Arc::clone(&self.state));
+            Arc::new(PartitionedTable::new(Arc::clone(table), router, state)) as Arc<dyn TableProvider>
+        }))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.router.catalog().table(&self.database, name).is_some()
+    }
+}
+
+/// Tables that are always there.
+struct Fixed(BTreeMap<&'static str, Arc<VirtualTable>>);
+
+impl fmt::Debug for Fixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.keys()).finish()
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Fixed {
+    fn table_names(&self) -> Vec<String> {
+        self.0.keys().map(|name| (*name).to_owned()).collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        Ok(self.0.get(name).map(|table| Arc::clone(table) as Arc<dyn TableProvider>))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+}

@@ -1,0 +1,166 @@
+//! Runs statements: which part of the frontend does what.
+
+pub(crate) mod cursor;
+mod delete;
+mod define;
+mod insert;
+pub(crate) mod observe;
+mod prepare;
+mod query;
+mod set;
+mod show;
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use futures::future::try_join_all;
+use partita_proto::service::DataService;
+
+use crate::error::SqlError;
+use crate::output::{CopyIn, CopyOut, Output};
+use crate::scan::Usage;
+use crate::session::Session;
+use crate::sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction};
+
+/// A statement that began: its output, and where what it costs can be read.
+pub(crate) struct Executed {
+    pub(crate) output: Output,
+    pub(crate) plan: Option<Arc<dyn ExecutionPlan>>,
+    /// What a write cost.
+    pub(crate) usage: Usage,
+}
+
+impl From<Output> for Executed {
+    fn from(output: Output) -> Self {
+        Self { output, plan: None, usage: Usage::default() }
+    }
+}
+
+impl Session {
+    /// Runs one statement without parameters.
+    pub(crate) async fn dispatch(&self, statement: &Statement) -> Result<Executed, SqlError> {
+        let tag = statement.tag();
+        let output = match statement {
+            Statement::Query(query) => return self.query(query).await,
+            Statement::Explain(explain) => return self.explain(explain).await,
+            Statement::Insert(insert) => return self.insert(insert, None).await,
+            Statement::Delete(delete) => return self.delete(delete, None).await,
+            Statement::CopyFrom(copy) => self.copy_from(copy)?,
+            Statement::CopyTo(copy) => {
+                let executed = self.query(&copy.query).await?;
+                let Output::Rows { schema, stream } = executed.output else {
+                    return Err(SqlError::internal("a query without rows"));
+                };
+                let (format, options) = (copy.format, copy.options.clone());
+                let output = Output::CopyOut(CopyOut { schema, stream, format, options });
+                return Ok(Executed { output, ..executed });
+            }
+            Statement::CreateDatabase(create) => self.create_database(create).await?,
+            Statement::AlterDatabase(alter) => self.alter_database(alter).await?,
+            Statement::DropDatabase(drop) => self.drop_database(drop).await?,
+            Statement::CreateTable(create) => self.create_table(create).await?,
+            Statement::AlterTable(alter) => self.alter_table(alter).await?,
+            Statement::DropTable(drop) => self.drop_table(drop).await?,
+            Statement::Truncate(tables) => self.truncate(tables).await?,
+            Statement::Use(name) => {
+                self.set_database(name)?;
+                Output::done(tag)
+            }
+            Statement::Show(show) => self.show(show)?,
+            Statement::Describe(table) => self.describe(table)?,
+            Statement::Set(set) => self.set(set)?,
+            Statement::ResetAll => self.reset_all()?,
+            Statement::Transaction(transaction) => self.transaction(transaction, tag)?,
+            Statement::Prepare(prepare) => self.prepare_by_name(prepare).await?,
+            Statement::Execute(execute) => return Box::pin(self.execute_by_name(execute)).await,
+            Statement::Deallocate(name) => {
+                self.forget_prepared(name.as_deref())?;
+                Output::done(tag)
+            }
+            Statement::Declare(declare) => self.declare(declare).await?,
+            Statement::Fetch(fetch) => self.fetch(fetch).await?,
+            Statement::Close(name) => self.close(name.as_deref(), tag)?,
+            Statement::Discard(what) => self.discard(*what, tag)?,
+            Statement::Admin(admin) => self.admin(admin).await?,
+            Statement::Empty => Output::done(tag),
+        };
+        Ok(output.into())
+    }
+
+    fn copy_from(&self, copy: &CopyFrom) -> Result<Output, SqlError> {
+        let table = self.table(&copy.table)?;
+        let columns = insert::target_columns(&table, copy.columns.as_deref())?
+            .into_iter()
+            .map(|column| column.name.clone())
+            .collect();
+        let (format, options) = (copy.format, copy.options.clone());
+        Ok(Output::CopyIn(CopyIn { table, columns, format, options }))
+    }
+
+    /// Statements are atomic per partition with and without transactions; the words are accepted for
+    /// the clients that say them.
+    fn transaction(
+        &self,
+        transaction: &Transaction,
+        tag: &'static str,
+    ) -> Result<Output, SqlError> {
+        match transaction {
+            Transaction::Begin => self.set_in_transaction(true),
+            Transaction::Commit | Transaction::Rollback => {
+                self.set_in_transaction(false);
+                self.end_local_settings()?;
+                self.close_transient_cursors();
+            }
+            Transaction::Savepoint(_) | Transaction::Release(_) | Transaction::Characteristics => {}
+            Transaction::RollbackTo(_) => {
+                return Err(SqlError::unsupported("ROLLBACK TO SAVEPOINT"));
+            }
+        }
+        Ok(Output::done(tag))
+    }
+
+    fn discard(&self, what: Discard, tag: &'static str) -> Result<Output, SqlError> {
+        match what {
+            Discard::All => {
+                if self.in_transaction() {
+                    return Err(SqlError::new(
+                        "25001",
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
+                }
+                self.forget_prepared(None)?;
+                self.close(None, tag)?;
+                self.reset_all()?;
+            }
+            Discard::Plans | Discard::Temporary => {}
+        }
+        Ok(Output::done(tag))
+    }
+
+    async fn admin(&self, admin: &Admin) -> Result<Output, SqlError> {
+        let (name, flush) = match admin {
+            Admin::FlushTable(name) => (name, true),
+            Admin::CompactTable(name) => (name, false),
+        };
+        let table = self.table(name)?;
+        let router = self.frontend().router();
+        let mut asked = Vec::new();
+        for route in table.partitions.routes() {
+            for node in route.replicas.values().chain(&route.leader) {
+                asked.push((route.partition, *node));
+            }
+        }
+        asked.sort_unstable();
+        asked.dedup();
+        let work = asked.into_iter().map(|(partition, node)| async move {
+            let service: Arc<dyn DataService> = router.nodes().node(node)?;
+            if flush {
+                service.flush_partition(partition).await
+            } else {
+                service.compact_partition(partition).await
+            }
+        });
+        try_join_all(work).await?;
+        Ok(Output::done("ADMIN"))
+    }
+}

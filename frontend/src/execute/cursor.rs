@@ -1,0 +1,155 @@
+//! Cursors: DECLARE starts a query, FETCH takes some of its rows.
+//!
+//! A cursor holds its query's stream, not its rows. It is taken out of the session while a FETCH
+//! reads it and put back at the FETCH's end, so it is never read twice at a time.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use futures::StreamExt;
+use parking_lot::Mutex;
+
+use crate::error::SqlError;
+use crate::output::{Output, RowStream};
+use crate::session::Session;
+use crate::sql::statement::{Declare, Fetch};
+use super::query::Source;
+
+/// Cursors that one session may have open.
+const CURSORS_MAX: usize = 64;
+
+/// An open cursor.
+pub(crate) struct Cursor {
+    schema: SchemaRef,
+    /// Whether it outlives its transaction.
+    hold: bool,
+    rows: Arc<Mutex<Option<Rows>>>,
+}
+
+impl Cursor {
+    /// The columns of its rows.
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+/// What a cursor has not given yet.
+struct Rows {
+    /// The rest of a batch.
+    rest: Option<RecordBatch>,
+    stream: RowStream,
+}
+
+impl Session {
+    pub(super) async fn declare(&self, declare: &Declare) -> Result<Output, SqlError> {
+        if !declare.hold && !self.in_transaction() {
+            let message = "DECLARE CURSOR can only be used in transaction blocks";
+            return Err(SqlError::new("25P01", message).with_hint("use DECLARE ... WITH HOLD"));
+        }
+        {
+            let cursors = self.cursors.lock();
+            if cursors.contains_key(&declare.name) {
+                let message = format!("cursor \"{}\" already exists", declare.name);
+                return Err(SqlError::new("42P03", message));
+            }
+            if cursors.len() >= CURSORS_MAX {
+                let message = format!("a session may have {CURSORS_MAX} open cursors");
+                return Err(SqlError::new("54000", message));
+            }
+        }
+        let running = self.start(&Source::Statement(&declare.query.statement), None).await?;
+        let cursor = Cursor {
+            schema: running.schema,
+            hold: declare.hold,
+            rows: Arc::new(Mutex::new(Some(Rows { rest: None, stream: running.stream }))),
+        };
+        self.cursors.lock().insert(declare.name.clone(), cursor);
+        Ok(Output::done("DECLARE CURSOR"))
+    }
+
+    pub(super) async fn fetch(&self, fetch: &Fetch) -> Result<Output, SqlError> {
+        let (schema, slot) = {
+            let cursors = self.cursors.lock();
+            let cursor = cursors.get(&fetch.name).ok_or_else(|| no_cursor(&fetch.name))?;
+            (Arc::clone(&cursor.schema), Arc::clone(&cursor.rows))
+        };
+        let Some(rows) = slot.lock().take() else {
+            return Err(SqlError::new(
+                "55006",
+                format!("cursor \"{}\" is being read, or its last FETCH was cut short", fetch.name),
+            ));
+        };
+        let taken = take(rows, slot, fetch.count.unwrap_or(u64::MAX));
+        if !fetch.only_move {
+            return Ok(Output::Rows { schema, stream: Box::pin(taken) });
+        }
+        let mut taken = Box::pin(taken);
+        let mut moved = 0;
+        while let Some(batch) = taken.next().await {
+            moved += batch?.num_rows() as u64;
+        }
+        Ok(Output::affected("MOVE", moved))
+    }
+
+    pub(super) fn close(&self, name: Option<&str>, tag: &'static str) -> Result<Output, SqlError> {
+        let mut cursors = self.cursors.lock();
+        match name {
+            None => cursors.clear(),
+            Some(name) => {
+                cursors.remove(name).ok_or_else(|| no_cursor(name))?;
+            }
+        }
+        Ok(Output::done(tag))
+    }
+
+    /// Closes the cursors that end with their transaction.
+    pub(super) fn close_transient_cursors(&self) {
+        self.cursors.lock().retain(|_, cursor| cursor.hold);
+    }
+}
+
+fn no_cursor(name: &str) -> SqlError {
+    SqlError::new("34000", format!("cursor \"{name}\" does not exist"))
+}
+
+/// At most so many rows; what is left goes back to the slot.
+fn take(
+    rows: Rows,
+    slot: Arc<Mutex<Option<Rows>>>,
+    count: u64,
+) -> impl futures::Stream<Item = Result<RecordBatch, SqlError>> + Send {
+    struct Taking {
+        rows: Option<Rows>,
+        slot: Arc<Mutex<Option<Rows>>>,
+        left: u64,
+    }
+    // Also when the FETCH is dropped before its end: the rows it did not read are still there.
+    impl Drop for Taking {
+        fn drop(&mut self) {
+            if let Some(rows) = self.rows.take() {
+                *self.slot.lock() = Some(rows);
+            }
+        }
+    }
+    let taking = Taking { rows: Some(rows), slot, left: count };
+    futures::stream::try_unfold(taking, |mut taking| async move {
+        if taking.left == 0 {
+            return Ok(None);
+        }
+        let Some(rows) = taking.rows.as_mut() else { return Ok(None) };
+        let batch = match rows.rest.take() {
+            Some(rest) => rest,
+            None => match rows.stream.next().await.transpose()? {
+                Some(batch) => batch,
+                None => return Ok(None),
+            },
+        };
+        let wanted = usize::try_from(taking.left).unwrap_or(usize::MAX).min(batch.num_rows());
+        if wanted < batch.num_rows() {
+            rows.rest = Some(batch.slice(wanted, batch.num_rows() - wanted));
+        }
+        taking.left -= wanted as u64;
+        Ok(Some((batch.slice(0, wanted), taking)))
+    })
+}

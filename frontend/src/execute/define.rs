@@ -1,0 +1,143 @@
+//! DDL: what statements say of databases and tables, as changes for meta.
+
+use partita_proto::service::{Ddl, TableChange};
+
+use crate::error::SqlError;
+use crate::ingest::expression::{DefaultValue, Generated};
+use crate::output::{Notice, Output};
+use crate::session::Session;
+use crate::sql::statement::{
+    AlterDatabase, AlterTable, CreateDatabase, CreateTable, DropDatabase, DropTable, TableName,
+};
+
+impl Session {
+    pub(super) async fn create_database(&self, create: &CreateDatabase) -> Result<Output, SqlError> {
+        let CreateDatabase { name, if_not_exists, ttl } = create.clone();
+        let ddl = Ddl::CreateDatabase { name: name.clone(), if_not_exists, ttl };
+        let changed = self.frontend().change(ddl).await?;
+        Ok(exists_already(changed, "CREATE DATABASE", &format!("database \"{name}\"")))
+    }
+
+    pub(super) async fn alter_database(&self, alter: &AlterDatabase) -> Result<Output, SqlError> {
+        let AlterDatabase { name, ttl } = alter.clone();
+        self.frontend().change(Ddl::AlterDatabase { name, ttl }).await?;
+        Ok(Output::done("ALTER DATABASE"))
+    }
+
+    pub(super) async fn drop_database(&self, drop: &DropDatabase) -> Result<Output, SqlError> {
+        let DropDatabase { name, if_exists } = drop.clone();
+        let ddl = Ddl::DropDatabase { name: name.clone(), if_exists };
+        let changed = self.frontend().change(ddl).await?;
+        Ok(not_there(changed, "DROP DATABASE", &format!("database \"{name}\"")))
+    }
+
+    pub(super) async fn create_table(&self, create: &CreateTable) -> Result<Output, SqlError> {
+        let (table, notices) = create.to_new_table(&self.database())?;
+        let state = self.frontend().state();
+        for (position, column) in table.schema.columns.iter().enumerate() {
+            DefaultValue::new(state, column)?;
+            Generated::new(state, &table.schema, position)?;
+        }
+        let name = table.name.clone();
+        let ddl =
+            Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
+        let changed = self.frontend().change(ddl).await?;
+        if !changed {
+            return Ok(exists_already(false, "CREATE TABLE", &format!("relation \"{name}\"")));
+        }
+        Ok(Output::done_with("CREATE TABLE", notices))
+    }
+
+    pub(super) async fn alter_table(&self, alter: &AlterTable) -> Result<Output, SqlError> {
+        let table = match self.table(&alter.table) {
+            Err(error) if alter.if_exists && error.sqlstate == crate::error::UNDEFINED_TABLE => {
+                return Ok(not_there(false, "ALTER TABLE", &format!("relation \"{}\"", alter.table.name)));
+            }
+            found => found?,
+        };
+        let (changes, notices) = alter.to_changes(&table)?;
+        let state = self.frontend().state();
+        for change in &changes {
+            match change {
+                TableChange::AddColumns { columns, .. } => {
+                    let mut schema = table.schema.as_ref().clone();
+                    let first = schema.columns.len();
+                    schema.columns.extend(columns.iter().cloned());
+                    for position in first..schema.columns.len() {
+                        DefaultValue::new(state, &schema.columns[position])?;
+                        Generated::new(state, &schema, position)?;
+                    }
+                }
+                TableChange::SetDefault { column, default: Some(default) } => {
+                    if let Some(column) = table.schema.column(column) {
+                        let mut column = column.clone();
+                        column.default = Some(default.clone());
+                        DefaultValue::new(state, &column)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let database = table.database.clone();
+        let mut name = table.name.clone();
+        for change in changes {
+            let renamed = match &change {
+                TableChange::Rename(to) => Some(to.clone()),
+                _ => None,
+            };
+            let ddl = Ddl::AlterTable { database: database.clone(), name: name.clone(), change };
+            self.frontend().change(ddl).await?;
+            if let Some(to) = renamed {
+                name = to;
+            }
+        }
+        Ok(Output::done_with("ALTER TABLE", notices))
+    }
+
+    pub(super) async fn drop_table(&self, drop: &DropTable) -> Result<Output, SqlError> {
+        let mut notices = Vec::new();
+        if !drop.if_exists {
+            // None is dropped when one of them does not exist.
+            for table in &drop.tables {
+                self.table(table)?;
+            }
+        }
+        for table in &drop.tables {
+            let (database, name) = self.named(table);
+            let ddl = Ddl::DropTable { database, name: name.clone(), if_exists: drop.if_exists };
+            if !self.frontend().change(ddl).await? {
+                notices.push(skipping(&format!("table \"{name}\""), "does not exist"));
+            }
+        }
+        Ok(Output::done_with("DROP TABLE", notices))
+    }
+
+    pub(super) async fn truncate(&self, tables: &[TableName]) -> Result<Output, SqlError> {
+        for table in tables {
+            self.table(table)?;
+        }
+        for table in tables {
+            let (database, name) = self.named(table);
+            self.frontend().change(Ddl::TruncateTable { database, name }).await?;
+        }
+        Ok(Output::done("TRUNCATE TABLE"))
+    }
+
+    fn named(&self, table: &TableName) -> (String, String) {
+        (table.database_or(&self.database()).to_owned(), table.name.clone())
+    }
+}
+
+fn skipping(what: &str, why: &str) -> Notice {
+    Notice::notice(format!("{what} {why}, skipping"))
+}
+
+fn exists_already(changed: bool, tag: &str, what: &str) -> Output {
+    let notices = if changed { Vec::new() } else { vec![skipping(what, "already exists")] };
+    Output::done_with(tag, notices)
+}
+
+fn not_there(changed: bool, tag: &str, what: &str) -> Output {
+    let notices = if changed { Vec::new() } else { vec![skipping(what, "does not exist")] };
+    Output::done_with(tag, notices)
+}

@@ -1,0 +1,183 @@
+//! INSERT: literals are scanned straight into columns; everything else is a query whose rows stream
+//! into the table.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatchOptions;
+use arrow::compute::concat_batches;
+use arrow::datatypes::Schema;
+use arrow::record_batch::RecordBatch;
+use datafusion::common::ScalarValue;
+use futures::StreamExt;
+use partita_proto::catalog::Table;
+use partita_proto::schema::Column;
+
+use super::Executed;
+use super::delete::after;
+use super::query::Source;
+use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
+use crate::ingest::expression::now_ns;
+use crate::ingest::size::batch_bytes;
+use crate::output::Output;
+use crate::scan::Usage;
+use crate::session::{Prepared, Session};
+use crate::sql::statement::{Insert, InsertSource, Query};
+
+/// Rows of a query that are joined into one write: enough to be worth a round trip.
+const ROWS_JOINED: usize = 64 << 10;
+/// Bytes of them.
+const BYTES_JOINED: usize = 4 << 20;
+
+/// The columns that an INSERT or COPY without a list brings: all but the generated ones, in the
+/// table's order; with a list, those named.
+pub(super) fn target_columns<'a>(
+    table: &'a Table,
+    names: Option<&[String]>,
+) -> Result<Vec<&'a Column>, SqlError> {
+    let Some(names) = names else {
+        return Ok(table.schema.columns.iter().filter(|c| c.generated.is_none()).collect());
+    };
+    let mut columns: Vec<&Column> = Vec::with_capacity(names.len());
+    for name in names {
+        let column = table
+            .schema
+            .column(name)
+            .ok_or_else(|| SqlError::undefined_column(name, &table.name))?;
+        if columns.iter().any(|other| other.id == column.id) {
+            let message = format!("column \"{name}\" specified more than once");
+            return Err(SqlError::new(DUPLICATE_COLUMN, message));
+        }
+        if column.generated.is_some() {
+            return Err(SqlError::new(
+                GENERATED_ALWAYS,
+                format!("cannot insert a value into column \"{name}\""),
+            )
+            .with_detail(format!("column \"{name}\" is a generated column")));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
+}
+
+impl Session {
+    pub(super) async fn insert(
+        &self,
+        insert: &Insert,
+        parameters: Option<&[ScalarValue]>,
+    ) -> Result<Executed, SqlError> {
+        let table = self.table(&insert.table)?;
+        let target = insert.target(&table.schema)?;
+        if let Some(rows) = insert.scan(&target, now_ns()?, parameters)? {
+            return self.insert_rows(&table, rows).await;
+        }
+        if let Some(query) = insert.values_query(&target)? {
+            return self.insert_query(&table, &target.columns, false, &query, parameters).await;
+        }
+        let InsertSource::Query(query) = &insert.source else {
+            return Err(SqlError::internal("an INSERT without rows"));
+        };
+        let columns = target_columns(&table, insert.columns.as_deref())?;
+        self.insert_query(&table, &columns, target.listed, query, parameters).await
+    }
+
+    async fn insert_rows(&self, table: &Arc<Table>, rows: RecordBatch) -> Result<Executed, SqlError> {
+        let (count, usage) = self.frontend().ingest_counted(table, rows).await?;
+        Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
+    }
+
+    /// One INSERT with many rows of parameters, joined into one write.
+    pub(crate) async fn insert_many(
+        &self,
+        insert: &Insert,
+        prepared: &Prepared,
+        rows: Vec<Vec<ScalarValue>>,
+    ) -> Result<Executed, SqlError> {
+        for parameters in &rows {
+            super::prepare::check_count(prepared, parameters)?;
+        }
+        let table = self.table(&insert.table)?;
+        let target = insert.target(&table.schema)?;
+        let sets = rows.iter().map(Vec::as_slice);
+        if let Some(joined) = insert.scan_many(&target, now_ns()?, sets)? {
+            return self.insert_rows(&table, joined).await;
+        }
+        // Not literals: each runs by itself.
+        let mut count = 0;
+        for parameters in &rows {
+            let executed = self.insert(insert, Some(parameters)).await;
+            let executed = executed.map_err(|error| after(error, count, "inserted"))?;
+            if let Output::Done { rows: Some(rows), .. } = executed.output {
+                count += rows;
+            }
+        }
+        Ok(Output::affected("INSERT 0", count).into())
+    }
+
+    /// Streams the rows of a query into a table. If it reads the same table, it reads it as it was
+    /// before the first row was inserted. Columns that were not listed may be missing at the end.
+    async fn insert_query(
+        &self,
+        table: &Arc<Table>,
+        columns: &[&Column],
+        listed: bool,
+        query: &Query,
+        parameters: Option<&[ScalarValue]>,
+    ) -> Result<Executed, SqlError> {
+        let source = match parameters {
+            Some(parameters) => Source::WithParameters(&query.statement, parameters),
+            None => Source::Statement(&query.statement),
+        };
+        let mut running = self.start(&source, Some(table)).await?;
+        let given = running.schema.fields().len();
+        if given > columns.len() {
+            let message = "INSERT has more expressions than target columns";
+            return Err(SqlError::new(SYNTAX_ERROR, message));
+        }
+        if listed && given < columns.len() {
+            let message = "INSERT has more target columns than expressions";
+            return Err(SqlError::new(SYNTAX_ERROR, message));
+        }
+        let fields: Vec<_> = running
+            .schema
+            .fields()
+            .iter()
+            .zip(columns)
+            .map(|(field, column)| field.as_ref().clone().with_name(&column.name).with_nullable(true))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let mut count = 0;
+        let mut waiting: Vec<RecordBatch> = Vec::new();
+        let (mut rows, mut bytes) = (0, 0);
+        loop {
+            let next = running.stream.next().await.transpose();
+            let next = next.map_err(|error| after(error, count, "inserted"))?;
+            let ended = next.is_none();
+            if let Some(batch) = next {
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                rows += batch.num_rows();
+                bytes += batch_bytes(&batch);
+                let columns = batch.columns().to_vec();
+                waiting.push(RecordBatch::try_new_with_options(
+                    Arc::clone(&schema),
+                    columns,
+                    &options,
+                )?);
+            }
+            if rows > 0 && (ended || rows >= ROWS_JOINED || bytes >= BYTES_JOINED) {
+                let joined = concat_batches(&schema, &waiting)?;
+                waiting.clear();
+                (rows, bytes) = (0, 0);
+                let written = self.frontend().ingest(table, joined).await;
+                count += written.map_err(|error| after(error, count, "inserted"))?;
+            }
+            if ended {
+                break;
+            }
+        }
+        Ok(Executed {
+            output: Output::affected("INSERT 0", count),
+            plan: Some(running.plan),
+            usage: Usage::default(),
+        })
+    }
+}

@@ -1,0 +1,235 @@
+//! Watches over a running statement: ends it when it is cancelled or out of time, and writes down
+//! what it cost when its last row is read, or its stream dropped.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use arrow::record_batch::RecordBatch;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::{Stream, StreamExt};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::Executed;
+use crate::error::SqlError;
+use crate::frontend::Frontend;
+use crate::output::{CopyOut, Output, RowStream};
+use crate::query_log::QueryLogEntry;
+use crate::scan::Usage;
+use crate::session::Session;
+use crate::sql::Statement;
+
+/// When a statement ends, done or not.
+#[derive(Clone)]
+pub(crate) struct Limits {
+    pub(crate) token: CancellationToken,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Limits {
+    /// The error of the limit that was hit; waits for ever if there is none.
+    async fn hit(&self) -> SqlError {
+        let late = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.token.cancelled() => SqlError::canceled(),
+            () = late => SqlError::statement_timeout(),
+        }
+    }
+
+    /// Runs work until it is done or a limit is hit. Rows on their way may take effect even so.
+    pub(crate) async fn apply<T>(
+        &self,
+        work: impl Future<Output = Result<T, SqlError>>,
+    ) -> Result<T, SqlError> {
+        tokio::select! {
+            biased;
+            error = self.hit() => Err(error),
+            result = work => result,
+        }
+    }
+}
+
+/// Writes down what a statement cost.
+pub(crate) struct Observer {
+    frontend: Arc<Frontend>,
+    kind: &'static str,
+    /// Not kept for statements that are not worth a line.
+    text: Option<String>,
+    database: String,
+    user: String,
+    started: Instant,
+    plan: Option<Arc<dyn ExecutionPlan>>,
+    usage: Usage,
+    rows: u64,
+    written: bool,
+}
+
+impl Observer {
+    pub(crate) fn new(session: &Session, statement: &Statement, started: Instant) -> Self {
+        Self {
+            frontend: Arc::clone(session.frontend()),
+            kind: statement.tag(),
+            text: statement.text().map(short),
+            database: session.database(),
+            user: session.user().to_owned(),
+            started,
+            plan: None,
+            usage: Usage::default(),
+            rows: 0,
+            written: false,
+        }
+    }
+
+    /// Writes down what is done, and watches what is not.
+    pub(crate) fn observe(
+        mut self,
+        result: Result<Executed, SqlError>,
+        limits: Limits,
+    ) -> Result<Output, SqlError> {
+        let executed = match result {
+            Ok(executed) => executed,
+            Err(error) => {
+                self.write(Some(&error));
+                return Err(error);
+            }
+        };
+        self.plan = executed.plan;
+        self.usage = executed.usage;
+        Ok(match executed.output {
+            Output::Rows { schema, stream } => {
+                Output::Rows { schema, stream: self.watch(stream, limits) }
+            }
+            Output::CopyOut(copy) => {
+                let stream = self.watch(copy.stream, limits);
+                Output::CopyOut(CopyOut { stream, ..copy })
+            }
+            Output::Done { tag, rows, notices } => {
+                self.rows = rows.unwrap_or(0);
+                self.write(None);
+                Output::Done { tag, rows, notices }
+            }
+            // The rows have yet to come, by way of ingest.
+            Output::CopyIn(copy) => Output::CopyIn(copy),
+        })
+    }
+
+    fn watch(self, stream: RowStream, limits: Limits) -> RowStream {
+        let cancelled = Box::pin(limits.token.clone().cancelled_owned());
+        let late = limits.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
+        Box::pin(Watched { stream: Some(stream), cancelled, late, observer: self })
+    }
+
+    fn write(&mut self, error: Option<&SqlError>) {
+        if std::mem::replace(&mut self.written, true) {
+            return;
+        }
+        let took = self.started.elapsed();
+        let metrics = self.frontend.metrics();
+        metrics.took(self.kind, took);
+        if let Some(error) = error {
+            metrics.failed(&error.sqlstate);
+        }
+        let scanned = self.plan.as_ref().map(Usage::of).unwrap_or_default();
+        metrics.rows_scanned.add(scanned.rows_scanned);
+        metrics.bytes_scanned.add(scanned.bytes_scanned);
+        if scanned.scans > 0 {
+            metrics.rows_returned.add(self.rows);
+            if scanned.fast_path() {
+                metrics.single_partition_queries.add(1);
+            } else {
+                metrics.multi_partition_queries.add(1);
+            }
+        }
+        let Some(text) = self.text.take() else { return };
+        let mut usage = self.usage;
+        usage.add(&scanned);
+        self.frontend.query_log().add(QueryLogEntry {
+            started_ms: started_ms(took),
+            database: std::mem::take(&mut self.database),
+            user: std::mem::take(&mut self.user),
+            kind: self.kind,
+            text,
+            partitions_total: usage.partitions_total,
+            partitions_touched: usage.partitions_touched,
+            rows_scanned: usage.rows_scanned,
+            bytes_scanned: usage.bytes_scanned,
+            files_read: usage.files_read,
+            files_pruned: usage.files_pruned,
+            fast_path: usage.fast_path(),
+            index_used: None,
+            milliseconds: took.as_secs_f64() * 1e3,
+            rows: self.rows,
+            error: error.map(|error| format!("{}: {}", error.sqlstate, error.message)),
+        });
+    }
+}
+
+/// The log cuts texts anyway; a bulk INSERT is not copied whole for it.
+fn short(text: &str) -> String {
+    text[..text.floor_char_boundary(crate::query_log::TEXT_BYTES_MAX)].to_owned()
+}
+
+/// When something that took so long began, in milliseconds since 1970.
+fn started_ms(took: Duration) -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.saturating_sub(took).as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Drop for Observer {
+    /// A stream that was dropped before its end is written down as it was then.
+    fn drop(&mut self) {
+        if self.plan.is_some() {
+            self.write(None);
+        }
+    }
+}
+
+/// A statement's rows under its limits.
+struct Watched {
+    /// Gone after the end.
+    stream: Option<RowStream>,
+    cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    late: Option<Pin<Box<tokio::time::Sleep>>>,
+    observer: Observer,
+}
+
+impl Watched {
+    fn end(&mut self, error: Option<SqlError>) -> Poll<Option<Result<RecordBatch, SqlError>>> {
+        // Whatever runs for it ends now, not when the client lets go of the stream.
+        self.stream = None;
+        self.observer.write(error.as_ref());
+        Poll::Ready(error.map(Err))
+    }
+}
+
+impl Stream for Watched {
+    type Item = Result<RecordBatch, SqlError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.stream.is_none() {
+            return Poll::Ready(None);
+        }
+        if self.cancelled.as_mut().poll(context).is_ready() {
+            return self.end(Some(SqlError::canceled()));
+        }
+        if self.late.as_mut().is_some_and(|late| late.as_mut().poll(context).is_ready()) {
+            return self.end(Some(SqlError::statement_timeout()));
+        }
+        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+        match stream.poll_next_unpin(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => self.end(None),
+            Poll::Ready(Some(Err(error))) => self.end(Some(error)),
+            Poll::Ready(Some(Ok(batch))) => {
+                self.observer.rows += batch.num_rows() as u64;
+                Poll::Ready(Some(Ok(batch)))
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Prepared statements: planned once (queries) or never (INSERT ... VALUES), run with parameters.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::parser::Statement as PlannerStatement;
+use parking_lot::Mutex;
+
+use super::Executed;
+use super::query::{Source, plan};
+use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
+use crate::output::Output;
+use crate::session::{Prepared, Session};
+use crate::sql::literal;
+use crate::sql::statement::{
+    Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
+};
+
+impl Session {
+    pub(crate) async fn prepare_statement(
+        &self,
+        statement: Statement,
+        declared: &[Option<DataType>],
+    ) -> Result<Prepared, SqlError> {
+        let version = self.frontend().catalog().version;
+        let mut cached = None;
+        let (types, schema) = match &statement {
+            Statement::Query(query) => {
+                let logical = plan(&self.statement_state(), query.statement.clone()).await?;
+                let types = types_of(&logical, declared)?;
+                let schema = result_schema(&logical);
+                cached = Some((version, self.database(), Arc::new(logical)));
+                (types, Some(schema))
+            }
+            Statement::Insert(insert) => (self.insert_types(insert, declared).await?, None),
+            Statement::Delete(delete) => {
+                let query = self.delete_query(delete)?;
+                (self.types_in(query.statement, declared).await?, None)
+            }
+            Statement::Explain(explain) => self.explain_types(explain, declared).await?,
+            Statement::Show(show) => (Vec::new(), Some(self.show_schema(show)?)),
+            Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
+            Statement::Fetch(fetch) if !fetch.only_move => {
+                (Vec::new(), self.cursors.lock().get(&fetch.name).map(super::cursor::Cursor::schema))
+            }
+            Statement::Execute(execute) => {
+                (Vec::new(), self.prepared(&execute.name)?.schema.as_ref().map(Arc::clone))
+            }
+            _ => (Vec::new(), None),
+        };
+        Ok(Prepared { statement, parameter_types: types, schema, plan: Mutex::new(cached) })
+    }
+
+    async fn types_in(
+        &self,
+        statement: PlannerStatement,
+        declared: &[Option<DataType>],
+    ) -> Result<Vec<DataType>, SqlError> {
+        types_of(&plan(&self.statement_state(), statement).await?, declared)
+    }
+
+    async fn insert_types(
+        &self,
+        insert: &Insert,
+        declared: &[Option<DataType>],
+    ) -> Result<Vec<DataType>, SqlError> {
+        let table = self.table(&insert.table)?;
+        let target = insert.target(&table.schema)?;
+        if let Some(types) = insert.parameter_types(&target)? {
+            let inferred = types.into_iter().enumerate().collect();
+            return joined(inferred, declared);
+        }
+        let query = match insert.values_query(&target)? {
+            Some(query) => query,
+            None => match &insert.source {
+                InsertSource::Query(query) => query.as_ref().clone(),
+                _ => return Ok(Vec::new()),
+            },
+        };
+        self.types_in(query.statement, declared).await
+    }
+
+    async fn explain_types(
+        &self,
+        explain: &Explain,
+        declared: &[Option<DataType>],
+    ) -> Result<(Vec<DataType>, Option<SchemaRef>), SqlError> {
+        let Some(statement) = self.explained(explain)? else {
+            let shown = self.explain(explain).await?;
+            return Ok((Vec::new(), rows_of(&shown.output)));
+        };
+        let logical = plan(&self.statement_state(), statement).await?;
+        Ok((types_of(&logical, declared)?, Some(result_schema(&logical))))
+    }
+
+    fn show_schema(&self, show: &Show) -> Result<SchemaRef, SqlError> {
+        rows_of(&self.show(show)?).ok_or_else(|| SqlError::internal("SHOW without rows"))
+    }
+
+    /// Runs a prepared statement.
+    pub(crate) async fn dispatch_prepared(
+        &self,
+        prepared: &Prepared,
+        parameters: Vec<ScalarValue>,
+    ) -> Result<Executed, SqlError> {
+        check_count(prepared, &parameters)?;
+        let some = || (!parameters.is_empty()).then_some(parameters.as_slice());
+        match &prepared.statement {
+            Statement::Query(_) => {
+                Ok(self.start(&Source::Prepared(prepared, &parameters), None).await?.into())
+            }
+            Statement::Explain(_) if !parameters.is_empty() => {
+                Ok(self.start(&Source::Prepared(prepared, &parameters), None).await?.into())
+            }
+            Statement::Insert(insert) => self.insert(insert, some()).await,
+            Statement::Delete(delete) => self.delete(delete, some()).await,
+            other => self.dispatch(other).await,
+        }
+    }
+
+    pub(super) async fn prepare_by_name(
+        &self,
+        prepare: &PrepareStatement,
+    ) -> Result<Output, SqlError> {
+        let declared: Vec<_> = prepare.types.iter().cloned().map(Some).collect();
+        let statement = prepare.statement.as_ref().clone();
+        let prepared = Box::pin(self.prepare_statement(statement, &declared)).await?;
+        self.keep_prepared(&prepare.name, Arc::new(prepared))?;
+        Ok(Output::done("PREPARE"))
+    }
+
+    pub(super) async fn execute_by_name(&self, execute: &Execute) -> Result<Executed, SqlError> {
+        let prepared = self.prepared(&execute.name)?;
+        let parameters = execute
+            .parameters
+            .iter()
+            .enumerate()
+            .map(|(at, expression)| {
+                let value = literal::scalar(expression)?;
+                match prepared.parameter_types.get(at) {
+                    Some(data_type) => Ok(value.cast_to(data_type)?),
+                    None => Ok(value),
+                }
+            })
+            .collect::<Result<Vec<_>, SqlError>>()?;
+        Box::pin(self.dispatch_prepared(&prepared, parameters)).await
+    }
+}
+
+pub(super) fn check_count(prepared: &Prepared, given: &[ScalarValue]) -> Result<(), SqlError> {
+    let wanted = prepared.parameter_types.len();
+    if given.len() == wanted {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        "08P01",
+        format!("{} parameters were given, but the statement has {wanted}", given.len()),
+    ))
+}
+
+fn rows_of(output: &Output) -> Option<SchemaRef> {
+    match output {
+        Output::Rows { schema, .. } => Some(Arc::clone(schema)),
+        _ => None,
+    }
+}
+
+/// The columns that a plan's rows will have.
+fn result_schema(logical: &LogicalPlan) -> SchemaRef {
+    let schema: &Schema = logical.schema().as_arrow();
+    Arc::new(schema.clone())
+}
+
+/// The types of a plan's parameters: as the client declared them, else as the plan needs them.
+fn types_of(
+    logical: &LogicalPlan,
+    declared: &[Option<DataType>],
+) -> Result<Vec<DataType>, SqlError> {
+    let mut inferred: HashMap<usize, Option<DataType>> = HashMap::new();
+    for (name, data_type) in logical.get_parameter_types()? {
+        inferred.insert(position(&name)?, data_type);
+    }
+    // LIMIT and OFFSET take parameters whose type the plan does not tell.
+    logical.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expression in [&limit.fetch, &limit.skip].into_iter().flatten() {
+                expression.apply(|expr| {
+                    if let Expr::Placeholder(placeholder) = expr
+                        && let Ok(at) = position(&placeholder.id)
+                    {
+                        inferred.entry(at).or_insert(None).get_or_insert(DataType::Int64);
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    joined(inferred, declared)
+}
+
+/// `$3` is at 2.
+fn position(name: &str) -> Result<usize, SqlError> {
+    let number: Option<usize> = name.strip_prefix('$').and_then(|number| number.parse().ok());
+    match number {
+        Some(number) if (1..=usize::from(u16::MAX)).contains(&number) => Ok(number - 1),
+        _ => Err(SqlError::new(
+            FEATURE_NOT_SUPPORTED,
+            format!("parameter {name} is not supported; parameters are $1, $2 and so on"),
+        )),
+    }
+}
+
+fn joined(
+    mut inferred: HashMap<usize, Option<DataType>>,
+    declared: &[Option<DataType>],
+) -> Result<Vec<DataType>, SqlError> {
+    let count = inferred.keys().map(|at| at + 1).max().unwrap_or(0).max(declared.len());
+    (0..count)
+        .map(|at| {
+            let declared = declared.get(at).cloned().flatten();
+            let inferred = inferred.remove(&at).flatten();
+            match declared.or(inferred) {
+                Some(DataType::Null) | None => Ok(DataType::Utf8View),
+                Some(data_type) => Ok(data_type),
+            }
+        })
+        .collect()
+}

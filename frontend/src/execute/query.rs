@@ -1,0 +1,244 @@
+//! Queries: planned by DataFusion, run over the partitions, planned again when the partitions moved
+//! under the plan before its first row.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, StringViewArray};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::ParamValues;
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::sql::parser::Statement as PlannerStatement;
+use futures::{StreamExt, TryStreamExt};
+use partita_proto::catalog::Table;
+use tokio::time::Instant;
+
+use super::Executed;
+use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
+use crate::output::{Output, RowStream};
+use crate::scan::{Usage, pin_scans};
+use crate::session::{Prepared, Session};
+use crate::sql::statement::{Explain, InsertSource, Query, Statement};
+
+/// How often a statement is planned before partitions that keep moving fail it.
+const PLANS_MAX: u32 = 3;
+/// How long to wait for news of where they went.
+const NEWS: Duration = Duration::from_millis(500);
+/// "The routes changed": another plan may succeed.
+const STALE: &str = "40001";
+
+/// What a plan is made from, each time anew.
+pub(super) enum Source<'a> {
+    /// A syntax tree.
+    Statement(&'a PlannerStatement),
+    /// A syntax tree and values for its parameters.
+    WithParameters(&'a PlannerStatement, &'a [ScalarValue]),
+    /// A prepared query and values for its parameters.
+    Prepared(&'a Prepared, &'a [ScalarValue]),
+}
+
+/// A query that runs.
+pub(super) struct Running {
+    pub(super) plan: Arc<dyn ExecutionPlan>,
+    pub(super) schema: arrow::datatypes::SchemaRef,
+    pub(super) stream: RowStream,
+}
+
+impl Session {
+    pub(super) async fn query(&self, query: &Query) -> Result<Executed, SqlError> {
+        let running = self.start(&Source::Statement(&query.statement), None).await?;
+        Ok(running.into())
+    }
+
+    /// Plans and starts a query; waits for its first rows, so that most errors are here. Scans of
+    /// `pinned` are all opened before.
+    pub(super) async fn start(
+        &self,
+        source: &Source<'_>,
+        pinned: Option<&Table>,
+    ) -> Result<Running, SqlError> {
+        let router = self.frontend().router();
+        let mut plans = 1;
+        loop {
+            let version = router.catalog().version;
+            match self.start_once(source, pinned).await {
+                Err(error) if error.sqlstate == STALE && plans < PLANS_MAX => {
+                    plans += 1;
+                    router.newer_catalog(version, Instant::now() + NEWS).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn start_once(
+        &self,
+        source: &Source<'_>,
+        pinned: Option<&Table>,
+    ) -> Result<Running, SqlError> {
+        let state = self.statement_state();
+        let logical = match source {
+            Source::Statement(statement) => plan(&state, (*statement).clone()).await?,
+            Source::WithParameters(statement, parameters) => {
+                let logical = plan(&state, (*statement).clone()).await?;
+                with_parameters(logical, parameters)?
+            }
+            Source::Prepared(prepared, parameters) => {
+                let logical = self.cached_plan(&state, prepared).await?;
+                with_parameters(logical.as_ref().clone(), parameters)?
+            }
+        };
+        let physical = state.create_physical_plan(&logical).await?;
+        if let Some(table) = pinned {
+            pin_scans(&physical, table).await?;
+        }
+        let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
+        let schema = rows.schema();
+        let mut rows = rows.map_err(SqlError::from);
+        let first = rows.next().await.transpose()?;
+        let stream = futures::stream::iter(first.map(Ok)).chain(rows);
+        Ok(Running { plan: physical, schema, stream: Box::pin(stream) })
+    }
+
+    /// The logical plan of a prepared query: the one it has, as long as the catalog and the session's
+    /// database are those it was made with.
+    async fn cached_plan(
+        &self,
+        state: &SessionState,
+        prepared: &Prepared,
+    ) -> Result<Arc<LogicalPlan>, SqlError> {
+        let version = self.frontend().catalog().version;
+        let database = self.database();
+        if let Some((of, within, plan)) = prepared.plan.lock().as_ref()
+            && *of == version
+            && *within == database
+        {
+            return Ok(Arc::clone(plan));
+        }
+        let statement = match &prepared.statement {
+            Statement::Query(query) => query.statement.clone(),
+            Statement::Explain(explain) => self.explained(explain)?.ok_or_else(|| {
+                SqlError::unsupported("a parameter in EXPLAIN of INSERT ... VALUES")
+            })?,
+            other => return Err(SqlError::internal(format!("{} has no plan", other.tag()))),
+        };
+        let logical = Arc::new(plan(state, statement).await?);
+        *prepared.plan.lock() = Some((version, database, Arc::clone(&logical)));
+        Ok(logical)
+    }
+
+    pub(super) async fn explain(&self, explain: &Explain) -> Result<Executed, SqlError> {
+        match self.explained(explain)? {
+            Some(statement) => Ok(self.start(&Source::Statement(&statement), None).await?.into()),
+            None => self.explain_values(explain),
+        }
+    }
+
+    /// EXPLAIN around the query of a statement; `None` when it has none.
+    pub(super) fn explained(&self, explain: &Explain) -> Result<Option<PlannerStatement>, SqlError> {
+        let writes = match explain.statement.as_ref() {
+            Statement::Query(query) => return Ok(Some(explain.planned(query))),
+            Statement::Insert(insert) => match &insert.source {
+                InsertSource::Query(query) => Some((explain.planned(query), "INSERT")),
+                InsertSource::Values(_) | InsertSource::Default => None,
+            },
+            Statement::Delete(delete) => {
+                let query = self.delete_query(delete)?;
+                Some((explain.planned(&query), "DELETE"))
+            }
+            other => return Err(SqlError::unsupported(format!("EXPLAIN of {}", other.tag()))),
+        };
+        match writes {
+            Some((_, verb)) if explain.options.analyze => {
+                Err(SqlError::unsupported(format!("EXPLAIN ANALYZE of {verb}"))
+                    .with_hint("it would write; EXPLAIN without ANALYZE shows how its rows are found"))
+            }
+            Some((statement, _)) => Ok(Some(statement)),
+            None => Ok(None),
+        }
+    }
+
+    fn explain_values(&self, explain: &Explain) -> Result<Executed, SqlError> {
+        let Statement::Insert(insert) = explain.statement.as_ref() else {
+            return Err(SqlError::internal("a statement without a plan"));
+        };
+        let table = self.table(&insert.table)?;
+        let partitions = table.partitions.routes().len();
+        let placement = table
+            .placement
+            .to_sql(&table.schema, partitions)
+            .unwrap_or_else(|| "by key range".to_owned());
+        let text = format!(
+            "Ingest: table={}.{}, partitions={partitions}, placement={placement}\n  Values: scanned \
+             into columns, not planned",
+            table.database, table.name
+        );
+        let column = |text: &str| -> ArrayRef { Arc::new(StringViewArray::from(vec![text])) };
+        let batch =
+            RecordBatch::try_from_iter([("plan_type", column("ingest")), ("plan", column(&text))])?;
+        Ok(Output::batch(batch).into())
+    }
+}
+
+impl From<Running> for Executed {
+    fn from(running: Running) -> Self {
+        Self {
+            output: Output::Rows { schema: running.schema, stream: running.stream },
+            plan: Some(running.plan),
+            usage: Usage::default(),
+        }
+    }
+}
+
+/// Plans a query, and nothing but a query.
+pub(super) async fn plan(
+    state: &SessionState,
+    statement: PlannerStatement,
+) -> Result<LogicalPlan, SqlError> {
+    let logical = Box::pin(state.statement_to_plan(statement)).await?;
+    check(&logical)?;
+    Ok(logical)
+}
+
+pub(super) fn with_parameters(
+    logical: LogicalPlan,
+    parameters: &[ScalarValue],
+) -> Result<LogicalPlan, SqlError> {
+    if parameters.is_empty() {
+        return Ok(logical);
+    }
+    Ok(logical.replace_params_with_values(&ParamValues::from(parameters.to_vec()))?)
+}
+
+/// DataFusion's planner knows statements that read and write files of the server, change its
+/// settings or define things in its own catalog. None of them is ours.
+fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
+    let mut refused = None;
+    logical.apply_with_subqueries(|node| {
+        refused = match node {
+            LogicalPlan::Ddl(ddl) => Some(match ddl {
+                DdlStatement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE".to_owned(),
+                DdlStatement::CreateFunction(_) => "CREATE FUNCTION".to_owned(),
+                DdlStatement::CreateView(_) => "CREATE VIEW".to_owned(),
+                DdlStatement::CreateMemoryTable(_) => "CREATE TABLE AS".to_owned(),
+                DdlStatement::CreateIndex(_) => "CREATE INDEX".to_owned(),
+                other => other.name().to_owned(),
+            }),
+            LogicalPlan::Copy(_) => Some("COPY to a file of the server".to_owned()),
+            LogicalPlan::Dml(dml) => Some(format!("{} here", dml.op.name())),
+            LogicalPlan::Statement(statement) => Some(statement.name().to_owned()),
+            _ => None,
+        };
+        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    match refused {
+        Some(what) => {
+            Err(SqlError::new(FEATURE_NOT_SUPPORTED, format!("{what} is not supported")))
+        }
+        None => Ok(()),
+    }
+}

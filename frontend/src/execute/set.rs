@@ -1,0 +1,145 @@
+//! SET, RESET and SHOW of settings, and what they do to the session's plans.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use datafusion::common::config::ConfigOptions;
+use partita_proto::catalog::DEFAULT_DATABASE;
+
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
+use crate::output::{Notice, Output};
+use crate::session::Session;
+use crate::sql::statement::{Set, SetValue};
+
+/// DataFusion's settings that a session may change: how it plans and runs, not what it sees.
+const PLANNER_PREFIXES: &[&str] =
+    &["datafusion.execution.", "datafusion.optimizer.", "datafusion.explain."];
+
+impl Session {
+    pub(super) fn set(&self, set: &Set) -> Result<Output, SqlError> {
+        let tag = if set.value == SetValue::Default { "RESET" } else { "SET" };
+        let value = match &set.value {
+            SetValue::Default => None,
+            SetValue::Values(values) => Some(values.join(", ")),
+        };
+        if set.name.starts_with("datafusion.") {
+            self.set_planner(&set.name, value.as_deref())?;
+            return Ok(Output::done(tag));
+        }
+        if set.name == "search_path" || set.name == "schema" {
+            self.set_search_path(&set.value)?;
+            return Ok(Output::done(tag));
+        }
+        if set.name == "timezone" {
+            self.set_timezone(value.as_deref())?;
+        }
+        self.settings.lock().set(&set.name, value.as_deref(), set.local)?;
+        let notices = if set.local && !self.in_transaction() {
+            vec![Notice::warning("SET LOCAL can only be used in transaction blocks")]
+        } else {
+            Vec::new()
+        };
+        Ok(Output::done_with(tag, notices))
+    }
+
+    /// The first database of the path that exists.
+    fn set_search_path(&self, value: &SetValue) -> Result<(), SqlError> {
+        let SetValue::Values(names) = value else { return self.set_database(DEFAULT_DATABASE) };
+        let catalog = self.frontend().catalog();
+        let found = names.iter().map(|name| name.trim()).find(|name| catalog.databases.contains_key(*name));
+        match (found, names.first()) {
+            (Some(name), _) => self.set_database(name),
+            (None, Some(name)) => Err(SqlError::undefined_database(name)),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn set_timezone(&self, zone: Option<&str>) -> Result<(), SqlError> {
+        let zone = zone.unwrap_or("UTC");
+        let utc = ["utc", "gmt", "z", "default", "local", "etc/utc"];
+        let zone = if utc.contains(&zone.to_ascii_lowercase().as_str()) { "UTC" } else { zone };
+        arrow::array::timezone::Tz::from_str(zone).map_err(|_| {
+            SqlError::new(
+                INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"TimeZone\": \"{zone}\""),
+            )
+        })?;
+        self.configure("datafusion.execution.time_zone", zone)
+    }
+
+    fn set_planner(&self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
+        if !PLANNER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            return Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed")));
+        }
+        match value {
+            Some(value) => self.configure(name, value),
+            None => {
+                let defaults = self.frontend().context().state();
+                let entries = defaults.config_options().entries();
+                let entry = entries.into_iter().find(|entry| entry.key == name).ok_or_else(|| {
+                    SqlError::new(
+                        UNDEFINED_OBJECT,
+                        format!("unrecognized configuration parameter \"{name}\""),
+                    )
+                })?;
+                match entry.value {
+                    Some(value) => self.configure(name, &value),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn configure(&self, name: &str, value: &str) -> Result<(), SqlError> {
+        let context = self.context();
+        let state = context.state_ref();
+        let mut state = state.write();
+        let mut changed: ConfigOptions = state.config_options().as_ref().clone();
+        changed.set(name, value).map_err(|error| {
+            SqlError::new(INVALID_PARAMETER_VALUE, SqlError::from(error).message)
+        })?;
+        *state.config_mut().options_mut() = changed;
+        Ok(())
+    }
+
+    pub(super) fn reset_all(&self) -> Result<Output, SqlError> {
+        self.settings.lock().reset();
+        self.set_timezone(None)?;
+        self.set_database(DEFAULT_DATABASE)?;
+        Ok(Output::done("RESET"))
+    }
+
+    /// Undoes SET LOCAL at the end of a transaction.
+    pub(super) fn end_local_settings(&self) -> Result<(), SqlError> {
+        let changed = self.settings.lock().end_transaction();
+        if changed.iter().any(|name| name == "timezone") {
+            let zone = self.settings.lock().get("timezone")?;
+            self.set_timezone(Some(&zone))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn show_setting(&self, name: &str) -> Result<String, SqlError> {
+        if name == "search_path" || name == "schema" {
+            return Ok(self.database());
+        }
+        if name.starts_with("datafusion.") {
+            let state = self.context().state();
+            let entries = state.config_options().entries();
+            let entry = entries.into_iter().find(|entry| entry.key == name);
+            return entry.and_then(|entry| entry.value).ok_or_else(|| {
+                SqlError::new(
+                    UNDEFINED_OBJECT,
+                    format!("unrecognized configuration parameter \"{name}\""),
+                )
+            });
+        }
+        self.settings.lock().get(name)
+    }
+
+    pub(super) fn all_settings(&self) -> BTreeMap<String, String> {
+        let mut all = self.settings.lock().all();
+        all.insert("search_path".to_owned(), self.database());
+        all
+    }
+}

@@ -1,0 +1,190 @@
+//! SHOW and DESCRIBE: what there is, as small tables of text.
+
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, StringArray};
+use arrow::compute::kernels::comparison::like;
+use partita_proto::catalog::Table;
+use partita_proto::schema::{Column, Semantic};
+
+use crate::catalog::{INFORMATION, SYSTEM};
+use crate::error::SqlError;
+use crate::information::semantic;
+use crate::output::Output;
+use crate::session::Session;
+fn create_table_sql(table: &Table) -> String { table.name.clone() }
+use crate::sql::statement::{Show, TableName};
+use crate::system::bound_text;
+
+impl Session {
+    pub(super) fn show(&self, show: &Show) -> Result<Output, SqlError> {
+        match show {
+            Show::Databases { like } => {
+                let catalog = self.frontend().catalog();
+                let mut names: Vec<String> = catalog.databases.keys().cloned().collect();
+                names.extend([INFORMATION, SYSTEM].map(str::to_owned));
+                names.sort_unstable();
+                one_column("Database", matching(names, like.as_deref())?)
+            }
+            Show::Tables { database, like, full } => {
+                self.show_tables(database.as_deref(), like.as_deref(), *full)
+            }
+            Show::CreateTable(name) => {
+                let table = self.table(name)?;
+                let row = vec![Some(table.name.clone()), Some(create_table_sql(&table))];
+                Output::text(&["Table", "Create Table"], &[row])
+            }
+            Show::Columns(name) => {
+                let table = self.table(name)?;
+                let row = |column: &Column| {
+                    vec![
+                        Some(column.name.clone()),
+                        Some(column.column_type.sql()),
+                        Some(yes_or_no(column.nullable)),
+                        Some(key_word(&table, column)),
+                        shown_default(column),
+                    ]
+                };
+                let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
+                Output::text(&["Field", "Type", "Null", "Key", "Default"], &rows)
+            }
+            Show::Partitions(name) => self.show_partitions(name),
+            Show::TagKeys(table) => self.show_keys(table.as_ref(), "tagKey", |column| {
+                column.semantic == Semantic::Tag
+            }),
+            Show::FieldKeys(table) => self.show_keys(table.as_ref(), "fieldKey", |column| {
+                column.semantic == Semantic::Field
+            }),
+            Show::Measurements { database } => {
+                one_column("name", self.table_names(database.as_deref())?)
+            }
+            Show::Variable(name) => {
+                let value = self.show_setting(name)?;
+                Output::text(&[name], &[vec![Some(value)]])
+            }
+            Show::All => {
+                let all = self.all_settings();
+                let rows: Vec<_> =
+                    all.into_iter().map(|(name, value)| vec![Some(name), Some(value)]).collect();
+                Output::text(&["name", "setting"], &rows)
+            }
+        }
+    }
+
+    fn table_names(&self, database: Option<&str>) -> Result<Vec<String>, SqlError> {
+        let of_session = self.database();
+        let database = database.unwrap_or(&of_session);
+        let catalog = self.frontend().catalog();
+        if !catalog.databases.contains_key(database) {
+            let fixed = self.frontend().context().catalog(crate::catalog::CATALOG);
+            let schema = fixed.and_then(|catalog| catalog.schema(database));
+            return match schema {
+                Some(schema) => Ok(schema.table_names()),
+                None => Err(SqlError::undefined_database(database)),
+            };
+        }
+        Ok(catalog.tables.get(database).map(|t| t.keys().cloned().collect()).unwrap_or_default())
+    }
+
+    fn show_tables(
+        &self,
+        database: Option<&str>,
+        pattern: Option<&str>,
+        full: bool,
+    ) -> Result<Output, SqlError> {
+        let names = matching(self.table_names(database)?, pattern)?;
+        if !full {
+            return one_column("Tables", names);
+        }
+        let rows: Vec<_> =
+            names.into_iter().map(|name| vec![Some(name), Some("BASE TABLE".to_owned())]).collect();
+        Output::text(&["Tables", "Table_type"], &rows)
+    }
+
+    fn show_partitions(&self, name: &TableName) -> Result<Output, SqlError> {
+        let table = self.table(name)?;
+        let row = |route: &partita_proto::route::Route| {
+            let leader = crate::router::leader_of(route);
+            vec![
+                Some(route.partition.to_string()),
+                leader.map(|node| node.to_string()),
+                Some(route.epoch.to_string()),
+                bound_text(&table, &route.range.start),
+                bound_text(&table, &route.range.end),
+            ]
+        };
+        let rows: Vec<_> = table.partitions.routes().iter().map(row).collect();
+        Output::text(&["partition", "node", "epoch", "start_key", "end_key"], &rows)
+    }
+
+    fn show_keys(
+        &self,
+        table: Option<&TableName>,
+        heading: &str,
+        wanted: impl Fn(&Column) -> bool,
+    ) -> Result<Output, SqlError> {
+        let tables: Vec<Arc<Table>> = match table {
+            Some(name) => vec![self.table(name)?],
+            None => {
+                let catalog = self.frontend().catalog();
+                let tables = catalog.tables.get(&self.database());
+                tables.map(|tables| tables.values().map(Arc::clone).collect()).unwrap_or_default()
+            }
+        };
+        let mut rows = Vec::new();
+        for table in tables {
+            for column in table.schema.columns.iter().filter(|column| wanted(column)) {
+                rows.push(vec![
+                    Some(table.name.clone()),
+                    Some(column.name.clone()),
+                    Some(column.column_type.sql()),
+                ]);
+            }
+        }
+        Output::text(&["measurement", heading, "type"], &rows)
+    }
+
+    pub(super) fn describe(&self, name: &TableName) -> Result<Output, SqlError> {
+        let table = self.table(name)?;
+        let row = |column: &Column| {
+            vec![
+                Some(column.name.clone()),
+                Some(column.column_type.sql()),
+                Some(key_word(&table, column)),
+                Some(yes_or_no(column.nullable)),
+                shown_default(column),
+                Some(semantic(column).to_owned()),
+            ]
+        };
+        let rows: Vec<_> = table.schema.columns.iter().map(row).collect();
+        Output::text(&["Column", "Type", "Key", "Null", "Default", "Semantic Type"], &rows)
+    }
+}
+
+fn one_column(heading: &str, names: Vec<String>) -> Result<Output, SqlError> {
+    let rows: Vec<_> = names.into_iter().map(|name| vec![Some(name)]).collect();
+    Output::text(&[heading], &rows)
+}
+
+fn yes_or_no(yes: bool) -> String {
+    (if yes { "YES" } else { "NO" }).to_owned()
+}
+
+fn key_word(table: &Table, column: &Column) -> String {
+    (if table.schema.is_key(column.id) { "PRI" } else { "" }).to_owned()
+}
+
+fn shown_default(column: &Column) -> Option<String> {
+    match &column.generated {
+        Some(expression) => Some(format!("GENERATED ALWAYS AS ({expression}) STORED")),
+        None => column.default.clone(),
+    }
+}
+
+fn matching(names: Vec<String>, pattern: Option<&str>) -> Result<Vec<String>, SqlError> {
+    let Some(pattern) = pattern else { return Ok(names) };
+    let texts = StringArray::from(names.iter().map(String::as_str).collect::<Vec<_>>());
+    let matches: BooleanArray = like(&texts, &StringArray::new_scalar(pattern))?;
+    let kept = names.into_iter().zip(&matches).filter(|(_, matches)| *matches == Some(true));
+    Ok(kept.map(|(name, _)| name).collect())
+}

@@ -1,0 +1,258 @@
+//! `information_schema`: what SQL's standard says there is, with the semantic type of columns and
+//! the partitions added.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::schema::{Column, ColumnType, Semantic};
+
+use crate::catalog::{CATALOG, INFORMATION, SYSTEM, Sources};
+use crate::error::SqlError;
+use crate::system::bound_text;
+use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
+
+const SCHEMATA: &[(&str, Kind)] = &[
+    ("catalog_name", Kind::Text),
+    ("schema_name", Kind::Text),
+    ("schema_owner", Kind::Text),
+    ("default_character_set_name", Kind::Text),
+];
+
+const TABLES: &[(&str, Kind)] = &[
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("table_type", Kind::Text),
+    ("table_id", Kind::Count),
+    ("table_comment", Kind::Text),
+];
+
+const COLUMNS: &[(&str, Kind)] = &[
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("column_name", Kind::Text),
+    ("ordinal_position", Kind::Number),
+    ("column_default", Kind::Text),
+    ("is_nullable", Kind::Text),
+    ("data_type", Kind::Text),
+    ("numeric_precision", Kind::Number),
+    ("numeric_scale", Kind::Number),
+    ("datetime_precision", Kind::Number),
+    ("arrow_type", Kind::Text),
+    ("semantic_type", Kind::Text),
+    ("is_generated", Kind::Text),
+    ("generation_expression", Kind::Text),
+    ("column_comment", Kind::Text),
+];
+
+const KEY_COLUMN_USAGE: &[(&str, Kind)] = &[
+    ("constraint_catalog", Kind::Text),
+    ("constraint_schema", Kind::Text),
+    ("constraint_name", Kind::Text),
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("column_name", Kind::Text),
+    ("ordinal_position", Kind::Number),
+];
+
+const TABLE_CONSTRAINTS: &[(&str, Kind)] = &[
+    ("constraint_catalog", Kind::Text),
+    ("constraint_schema", Kind::Text),
+    ("constraint_name", Kind::Text),
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("constraint_type", Kind::Text),
+];
+
+const PARTITIONS: &[(&str, Kind)] = &[
+    ("table_catalog", Kind::Text),
+    ("table_schema", Kind::Text),
+    ("table_name", Kind::Text),
+    ("partition_name", Kind::Text),
+    ("partition_ordinal_position", Kind::Number),
+    ("partition_method", Kind::Text),
+    ("partition_expression", Kind::Text),
+    ("partition_description", Kind::Text),
+    ("partition_id", Kind::Count),
+];
+
+/// The name of a table's key, as PostgreSQL would name it.
+pub(crate) fn key_name(table: &Table) -> String {
+    format!("{}_pkey", table.name)
+}
+
+/// What `DESCRIBE` calls a column's semantic type.
+pub(crate) fn semantic(column: &Column) -> &'static str {
+    match column.semantic {
+        Semantic::Tag => "TAG",
+        Semantic::Field => "FIELD",
+        Semantic::TimeIndex => "TIMESTAMP",
+    }
+}
+
+/// The tables of `information_schema`.
+pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
+    let of = |columns: &'static [(&'static str, Kind)],
+              rows: fn(&Catalog) -> Vec<Vec<Cell>>|
+     -> Arc<VirtualTable> {
+        let router = Arc::clone(&sources.router);
+        let table_schema = schema(columns);
+        VirtualTable::new(schema(columns), move || {
+            let (router, table_schema) = (Arc::clone(&router), Arc::clone(&table_schema));
+            async move { make(&table_schema, rows(&router.catalog())) }
+        })
+    };
+    BTreeMap::from([
+        ("schemata", of(SCHEMATA, schemata)),
+        ("tables", of(TABLES, table_rows)),
+        ("views", of(TABLES, |_| Vec::new())),
+        ("columns", of(COLUMNS, columns)),
+        ("key_column_usage", of(KEY_COLUMN_USAGE, key_column_usage)),
+        ("table_constraints", of(TABLE_CONSTRAINTS, table_constraints)),
+        ("partitions", of(PARTITIONS, partitions)),
+    ])
+}
+
+fn make(
+    table_schema: &arrow::datatypes::SchemaRef,
+    rows: Vec<Vec<Cell>>,
+) -> Result<RecordBatch, SqlError> {
+    batch(table_schema, rows)
+}
+
+fn all_tables(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
+    catalog.tables.values().flat_map(BTreeMap::values)
+}
+
+/// The first cells of most rows: the catalog, the database and the table.
+fn names(table: &Table) -> Vec<Cell> {
+    vec![CATALOG.into(), table.database.as_str().into(), table.name.as_str().into()]
+}
+
+fn schemata(catalog: &Catalog) -> Vec<Vec<Cell>> {
+    let names = catalog.databases.keys().map(String::as_str).chain([INFORMATION, SYSTEM]);
+    names
+        .map(|name| vec![CATALOG.into(), name.into(), "partita".into(), "UTF8".into()])
+        .collect()
+}
+
+fn table_rows(catalog: &Catalog) -> Vec<Vec<Cell>> {
+    let row = |table: &Arc<Table>| {
+        let mut row = names(table);
+        row.push("BASE TABLE".into());
+        row.push(u64::from(table.id.0).into());
+        row.push(table.schema.options.comment.clone().into());
+        row
+    };
+    all_tables(catalog).map(row).collect()
+}
+
+fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for table in all_tables(catalog) {
+        for (position, column) in (1_i64..).zip(&table.schema.columns) {
+            let (precision, scale) = match column.column_type {
+                ColumnType::Decimal(precision, scale) => {
+                    (Some(i64::from(precision)), Some(i64::from(scale)))
+                }
+                _ => (None, None),
+            };
+            let digits = match column.column_type {
+                ColumnType::Timestamp(unit, _) => Some(i64::from(unit.digits())),
+                _ => None,
+            };
+            let mut row = names(table);
+            row.extend([
+                column.name.as_str().into(),
+                position.into(),
+                column.default.clone().into(),
+                yes_or_no(column.nullable).into(),
+                column.column_type.sql().into(),
+                precision.into(),
+                scale.into(),
+                digits.into(),
+                column.column_type.arrow().to_string().into(),
+                semantic(column).into(),
+                (if column.generated.is_some() { "ALWAYS" } else { "NEVER" }).into(),
+                column.generated.clone().into(),
+                column.comment.clone().into(),
+            ]);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn yes_or_no(yes: bool) -> &'static str {
+    if yes { "YES" } else { "NO" }
+}
+
+fn key_column_usage(catalog: &Catalog) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for table in all_tables(catalog).filter(|table| has_key(table)) {
+        for (position, column) in (1_i64..).zip(table.schema.key_columns()) {
+            let mut row: Vec<Cell> =
+                vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()];
+            row.extend(names(table));
+            row.extend([column.name.as_str().into(), position.into()]);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn table_constraints(catalog: &Catalog) -> Vec<Vec<Cell>> {
+    let row = |table: &Arc<Table>| {
+        let mut row: Vec<Cell> =
+            vec![CATALOG.into(), table.database.as_str().into(), key_name(table).into()];
+        row.extend(names(table));
+        row.push("PRIMARY KEY".into());
+        row
+    };
+    all_tables(catalog).filter(|table| has_key(table)).map(row).collect()
+}
+
+/// Rows in append mode may share a key, so it is no constraint.
+fn has_key(table: &Table) -> bool {
+    !table.schema.options.append_mode && !table.schema.key.is_empty()
+}
+
+fn partitions(catalog: &Catalog) -> Vec<Vec<Cell>> {
+    use partita_proto::placement::Placement;
+    let mut rows = Vec::new();
+    for table in all_tables(catalog) {
+        let (method, expressions): (&str, Vec<String>) = match &table.placement {
+            Placement::Range => ("RANGE", Vec::new()),
+            Placement::Hash { .. } => ("HASH", Vec::new()),
+            Placement::Rules { rules, .. } => {
+                ("EXPRESSION", rules.iter().map(|rule| rule.to_sql(&table.schema)).collect())
+            }
+        };
+        for (position, route) in (1_i64..).zip(table.partitions.routes()) {
+            let rule = route.range.start.placement.map_or(0, usize::from);
+            let start = bound_text(table, &route.range.start);
+            let end = bound_text(table, &route.range.end);
+            let range = format!(
+                "[{}, {})",
+                start.as_deref().unwrap_or("-inf"),
+                end.as_deref().unwrap_or("+inf")
+            );
+            let mut row = names(table);
+            row.extend([
+                format!("p{}", position - 1).into(),
+                position.into(),
+                method.into(),
+                expressions.get(rule).cloned().into(),
+                range.into(),
+                route.partition.0.into(),
+            ]);
+            rows.push(row);
+        }
+    }
+    rows
+}

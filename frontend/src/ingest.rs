@@ -1,0 +1,93 @@
+//! Rows in: completes columns that a door brings and hands them to the router.
+//!
+//! This is the only way into a table. `INSERT`, `COPY`, line protocol and Flight all end here with
+//! Arrow columns under SQL names; no row is looked at as a row.
+
+pub(crate) mod cast;
+pub(crate) mod expression;
+pub(crate) mod plan;
+pub(crate) mod size;
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use partita_proto::catalog::Table;
+use partita_proto::service::WriteKind;
+
+use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
+use crate::frontend::Frontend;
+use crate::scan::Usage;
+
+impl Frontend {
+    /// Writes rows. Columns are found by SQL name; any subset of them, of types that can be cast to
+    /// theirs. Fills in defaults and generated columns, checks NOT NULL, places, cuts, sends and
+    /// retries. Returns the number of rows.
+    ///
+    /// # Errors
+    /// When a row is not one of the table, or it could not be written within the write timeout.
+    pub async fn ingest(&self, table: &Arc<Table>, rows: RecordBatch) -> Result<u64, SqlError> {
+        Ok(self.ingest_counted(table, rows).await?.0)
+    }
+
+    /// Writes rows; returns their number, and how many partitions took them.
+    pub(crate) async fn ingest_counted(
+        &self,
+        table: &Arc<Table>,
+        rows: RecordBatch,
+    ) -> Result<(u64, Usage), SqlError> {
+        let (table, plan) = self.table_plan(table)?;
+        let completed = plan.complete(&rows)?;
+        let count = rows.num_rows() as u64;
+        drop(rows);
+        let write = self.router().write(self.state(), &table, &plan, WriteKind::Put, completed);
+        let partitions_touched = Box::pin(write).await?;
+        self.router().metrics().rows_written.add(count);
+        let partitions_total = table.partitions.routes().len() as u64;
+        Ok((count, Usage { partitions_total, partitions_touched, ..Usage::default() }))
+    }
+
+    /// Deletes rows by key: `keys` has the key columns by SQL name. Returns the number of keys.
+    ///
+    /// # Errors
+    /// When the table is in append mode, or the keys could not be deleted within the write timeout.
+    pub async fn ingest_delete(
+        &self,
+        table: &Arc<Table>,
+        keys: RecordBatch,
+    ) -> Result<u64, SqlError> {
+        let (table, plan) = self.table_plan(table)?;
+        check_delete(&table)?;
+        let completed = plan.complete_keys(&keys)?;
+        let count = keys.num_rows() as u64;
+        drop(keys);
+        let write = self.router().write(self.state(), &table, &plan, WriteKind::Delete, completed);
+        Box::pin(write).await?;
+        self.router().metrics().rows_deleted.add(count);
+        Ok(count)
+    }
+
+    /// The table as it is now, and how its rows are completed.
+    fn table_plan(
+        &self,
+        table: &Arc<Table>,
+    ) -> Result<(Arc<Table>, Arc<plan::TablePlan>), SqlError> {
+        let table = self
+            .router()
+            .newest(table)
+            .ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        let plan = self.router().plan(self.state(), &table)?;
+        Ok((table, plan))
+    }
+}
+
+/// Rows of a table in append mode have no identity by which they could be deleted.
+pub(crate) fn check_delete(table: &Table) -> Result<(), SqlError> {
+    if table.schema.options.append_mode {
+        return Err(SqlError::new(
+            FEATURE_NOT_SUPPORTED,
+            format!("DELETE is not supported on append-mode table \"{}\"", table.name),
+        )
+        .with_hint("set a 'ttl' to let old rows go, or TRUNCATE the table"));
+    }
+    Ok(())
+}

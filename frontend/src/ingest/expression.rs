@@ -1,0 +1,224 @@
+//! Defaults and generated columns: SQL text of the schema, made ready to compute columns with.
+//!
+//! Invariants:
+//! - a generated column depends on nothing but ordinary columns of its row, so that the same row
+//!   always gets the same key;
+//! - a default depends on no column.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arrow::array::{ArrayRef, RecordBatchOptions, new_null_array};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{ColumnarValue, Expr, Volatility};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use partita_proto::schema::{Column, TableSchema};
+
+use super::cast::assign;
+use crate::error::SqlError;
+
+/// "The expression is not one that a generated column may have."
+const INVALID_OBJECT_DEFINITION: &str = "42P17";
+
+/// What a column is when a row does not give it.
+#[derive(Clone, Debug)]
+pub(crate) enum DefaultValue {
+    /// The same value always; NULL without DEFAULT.
+    Constant(ScalarValue),
+    /// The time of the statement.
+    Now,
+    /// Anything else, computed anew for every batch.
+    Expression(Expr),
+}
+
+impl DefaultValue {
+    /// Reads a column's DEFAULT.
+    pub(crate) fn new(state: &SessionState, column: &Column) -> Result<Self, SqlError> {
+        let data_type = column.column_type.arrow();
+        let Some(text) = &column.default else {
+            return Ok(Self::Constant(ScalarValue::try_from(&data_type)?));
+        };
+        let named = |error: SqlError| SqlError {
+            message: format!("default of column \"{}\": {}", column.name, error.message),
+            ..error
+        };
+        let read = || -> Result<Self, SqlError> {
+            let expression = state.create_logical_expr(text, &DFSchema::empty())?;
+            if is_now(&expression) && column.column_type.is_timestamp() {
+                return Ok(Self::Now);
+            }
+            if volatility(&expression)? != Volatility::Immutable {
+                // Found out now whether it fits, not with the first row.
+                evaluate_default(state, &expression, column, 1)?;
+                return Ok(Self::Expression(expression));
+            }
+            let value = evaluate_default(state, &expression, column, 1)?;
+            Ok(Self::Constant(ScalarValue::try_from_array(&value, 0)?))
+        };
+        read().map_err(named)
+    }
+
+    /// Whether it is NULL.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self, Self::Constant(value) if value.is_null())
+    }
+
+    /// A column of it.
+    pub(crate) fn array(
+        &self,
+        state: &SessionState,
+        column: &Column,
+        rows: usize,
+    ) -> Result<ArrayRef, SqlError> {
+        match self {
+            Self::Constant(value) if value.is_null() => {
+                Ok(new_null_array(&column.column_type.arrow(), rows))
+            }
+            Self::Constant(value) => Ok(value.to_array_of_size(rows)?),
+            Self::Now => {
+                let now = now_ns()?;
+                let now = ScalarValue::TimestampNanosecond(Some(now), None);
+                let now = assign(&now.to_array()?, column)?;
+                Ok(ScalarValue::try_from_array(&now, 0)?.to_array_of_size(rows)?)
+            }
+            Self::Expression(expression) => evaluate_default(state, expression, column, rows),
+        }
+    }
+}
+
+/// Nanoseconds since 1970-01-01T00:00:00Z.
+pub(crate) fn now_ns() -> Result<i64, SqlError> {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_nanos()).ok())
+        .ok_or_else(|| SqlError::internal("the clock is outside the years 1970 to 2262"))
+}
+
+/// `now()` and its other names, perhaps behind a cast to a timestamp.
+fn is_now(expression: &Expr) -> bool {
+    match expression {
+        Expr::Alias(alias) => is_now(&alias.expr),
+        Expr::Cast(cast) => {
+            matches!(cast.field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _))
+                && is_now(&cast.expr)
+        }
+        Expr::ScalarFunction(function) => function.func.name() == "now",
+        _ => false,
+    }
+}
+
+fn volatility(expression: &Expr) -> Result<Volatility, SqlError> {
+    let mut worst = Volatility::Immutable;
+    expression.apply(|expr| {
+        if let Expr::ScalarFunction(function) = expr {
+            worst = match (worst, function.func.signature().volatility) {
+                (Volatility::Volatile, _) | (_, Volatility::Volatile) => Volatility::Volatile,
+                (Volatility::Stable, _) | (_, Volatility::Stable) => Volatility::Stable,
+                _ => Volatility::Immutable,
+            };
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(worst)
+}
+
+fn evaluate_default(
+    state: &SessionState,
+    expression: &Expr,
+    column: &Column,
+    rows: usize,
+) -> Result<ArrayRef, SqlError> {
+    let physical = compile(state, expression.clone(), &DFSchema::empty())?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let empty = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+    let value = physical.evaluate(&empty)?;
+    let array = match value {
+        ColumnarValue::Array(array) => array,
+        ColumnarValue::Scalar(value) => value.to_array_of_size(rows)?,
+    };
+    assign(&array, column)
+}
+
+/// Coerces, simplifies (which is what gives `now()` its value) and compiles an expression.
+fn compile(
+    state: &SessionState,
+    expression: Expr,
+    schema: &DFSchema,
+) -> Result<Arc<dyn PhysicalExpr>, SqlError> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_current_time()
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let expression = simplifier.coerce(expression, schema)?;
+    let expression = simplifier.simplify(expression)?;
+    Ok(state.create_physical_expr(expression, schema)?)
+}
+
+/// An expression over a table's columns that always computes another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Generated {
+    /// The position of the column that it computes.
+    pub(crate) column: usize,
+    /// The positions of the columns that it reads, ascending.
+    pub(crate) inputs: Vec<usize>,
+    expression: Arc<dyn PhysicalExpr>,
+}
+
+impl Generated {
+    /// Reads a column's GENERATED ALWAYS AS; `None` for a column without.
+    pub(crate) fn new(
+        state: &SessionState,
+        schema: &TableSchema,
+        position: usize,
+    ) -> Result<Option<Self>, SqlError> {
+        let Some(column) = schema.columns.get(position) else { return Ok(None) };
+        let Some(text) = &column.generated else { return Ok(None) };
+        let invalid = |message: String| SqlError::new(INVALID_OBJECT_DEFINITION, message);
+        let read = || -> Result<Self, SqlError> {
+            let arrow = schema.arrow();
+            let columns = DFSchema::try_from(arrow)?;
+            let expression = state.create_logical_expr(text, &columns)?;
+            if volatility(&expression)? != Volatility::Immutable {
+                return Err(invalid("generation expression is not immutable".to_owned()));
+            }
+            let expression = compile(state, expression, &columns)?;
+            let mut inputs: Vec<usize> =
+                collect_columns(&expression).into_iter().map(|column| column.index()).collect();
+            inputs.sort_unstable();
+            for input in &inputs {
+                let input = &schema.columns[*input];
+                if input.generated.is_some() {
+                    return Err(invalid(format!(
+                        "it reads column \"{}\", which is generated itself",
+                        input.name
+                    )));
+                }
+            }
+            // Found out now whether the types fit, not with the first row.
+            let rows = RecordBatch::new_empty(schema.arrow());
+            assign(&expression.evaluate(&rows)?.into_array(0)?, column)?;
+            Ok(Self { column: position, inputs, expression })
+        };
+        read().map(Some).map_err(|error| SqlError {
+            message: format!("generated column \"{}\": {}", column.name, error.message),
+            ..error
+        })
+    }
+
+    /// Computes the column. `rows` has all columns of the table by SQL name and position; those
+    /// that the expression does not read may be NULL.
+    pub(crate) fn array(&self, schema: &TableSchema, rows: &RecordBatch) -> Result<ArrayRef, SqlError> {
+        let value = self.expression.evaluate(rows)?.into_array(rows.num_rows())?;
+        assign(&value, &schema.columns[self.column])
+    }
+}

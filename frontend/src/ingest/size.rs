@@ -1,0 +1,128 @@
+//! How large rows are: bounds of rows, keys and requests are checked by this.
+//!
+//! Sizes are of the values, not of the buffers that happen to hold them: a slice of a large batch
+//! counts for what it shows.
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
+use arrow::datatypes::DataType;
+use arrow::record_batch::RecordBatch;
+
+/// The bytes of all values of a batch, roughly.
+pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| array_bytes(column)).sum()
+}
+
+/// The bytes of all values of an array, roughly.
+fn array_bytes(array: &ArrayRef) -> usize {
+    let validity = array.len() / 8;
+    let values = match array.data_type() {
+        DataType::Utf8View => view_bytes(array.as_string_view().views()),
+        DataType::BinaryView => view_bytes(array.as_binary_view().views()),
+        DataType::Boolean => array.len() / 8,
+        DataType::Null => 0,
+        other => match other.primitive_width() {
+            Some(width) => width * array.len(),
+            None => array.to_data().get_slice_memory_size().unwrap_or(0),
+        },
+    };
+    validity + values
+}
+
+/// A view's length is its lower half's lower half.
+fn view_length(view: u128) -> usize {
+    (view & u128::from(u32::MAX)) as usize
+}
+
+fn view_bytes(views: &[u128]) -> usize {
+    views.iter().map(|view| 16 + view_length(*view)).sum()
+}
+
+/// The length of every text or byte string of a column; `None` for columns of fixed width.
+fn lengths(array: &ArrayRef) -> Option<Vec<usize>> {
+    let views = match array.data_type() {
+        DataType::Utf8View => StringViewArray::views(array.as_string_view()),
+        DataType::BinaryView => BinaryViewArray::views(array.as_binary_view()),
+        _ => return None,
+    };
+    Some(views.iter().map(|view| view_length(*view)).collect())
+}
+
+/// The first row larger than `max` bytes, and its size.
+pub(crate) fn oversized_row(batch: &RecordBatch, max: usize) -> Option<(usize, usize)> {
+    // No row is larger than all of them: nearly every batch ends here.
+    if batch_bytes(batch) <= max {
+        return None;
+    }
+    let mut sizes = vec![0_usize; batch.num_rows()];
+    for column in batch.columns() {
+        match lengths(column) {
+            Some(lengths) => {
+                sizes.iter_mut().zip(lengths).for_each(|(size, length)| *size += length);
+            }
+            None => {
+                let width = column.data_type().primitive_width().unwrap_or(1);
+                sizes.iter_mut().for_each(|size| *size += width);
+            }
+        }
+    }
+    sizes.into_iter().enumerate().find(|(_, size)| *size > max)
+}
+
+/// How many values of a column are longer than `max` bytes.
+pub(crate) fn longer_than(array: &ArrayRef, max: usize) -> u64 {
+    lengths(array).map_or(0, |lengths| lengths.iter().filter(|length| **length > max).count() as u64)
+}
+
+/// Cuts a batch into slices of at most `max` bytes, or one row where that alone is larger.
+pub(crate) fn slices(batch: RecordBatch, max: usize) -> Vec<RecordBatch> {
+    let mut done = Vec::new();
+    let mut stack = vec![batch];
+    while let Some(batch) = stack.pop() {
+        let rows = batch.num_rows();
+        if rows <= 1 || batch_bytes(&batch) <= max {
+            done.push(batch);
+            continue;
+        }
+        let half = rows / 2;
+        stack.push(batch.slice(half, rows - half));
+        stack.push(batch.slice(0, half));
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Int64Array;
+
+    use super::*;
+
+    fn batch(lengths: &[usize]) -> RecordBatch {
+        let texts: StringViewArray = lengths.iter().map(|length| Some("x".repeat(*length))).collect();
+        let numbers = Int64Array::from_iter_values(0..lengths.len() as i64);
+        RecordBatch::try_from_iter([
+            ("t", Arc::new(texts) as ArrayRef),
+            ("n", Arc::new(numbers) as ArrayRef),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn slices_keep_every_row_in_order_and_stay_below_the_bound() {
+        let whole = batch(&[10, 2000, 30, 5000, 1, 1, 1]);
+        let slices = slices(whole.clone(), 3000);
+        assert!(slices.iter().all(|slice| slice.num_rows() == 1 || batch_bytes(slice) <= 3000));
+        let joined = arrow::compute::concat_batches(&whole.schema(), &slices).unwrap();
+        assert_eq!(joined, whole);
+    }
+
+    #[test]
+    fn the_oversized_row_is_found() {
+        let whole = batch(&[10, 2000, 30, 5000]);
+        assert_eq!(oversized_row(&whole, 4000), Some((3, 5008)));
+        assert_eq!(oversized_row(&whole, 10_000), None);
+        assert_eq!(longer_than(whole.column(0), 1999), 2);
+        assert_eq!(longer_than(whole.column(1), 0), 0);
+    }
+}

@@ -1,0 +1,525 @@
+//! Sends rows to the leaders of their partitions.
+//!
+//! ```text
+//!   completed rows ── place ── encode keys ── cut ──┬─ part ── leader
+//!                                                   └─ part ── leader
+//! ```
+//!
+//! Invariants:
+//! - every row is sent to exactly one partition of the map in use;
+//! - a part has one [`RequestId`] for ever: however often and wherever it is sent again, it takes
+//!   effect once. A part that is cut again, because its partition was split, keeps it too: both
+//!   halves of a split remember what the whole had done;
+//! - the bytes on their way are bounded, those beyond wait; so is the time that a write is tried.
+//!
+//! A write of several partitions is not atomic: when some parts fail, the error says which.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, RecordBatchOptions, UInt16Array};
+use arrow::compute::take_record_batch;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::record_batch::RecordBatch;
+use datafusion::execution::SessionState;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use partita_proto::Error;
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::id::{NodeId, PartitionId, TableId};
+use partita_proto::key::{Keys, PLACEMENT_COLUMN};
+use partita_proto::route::{Cut, Route};
+use partita_proto::service::{DataNodes, DataService, RequestId, WriteKind, WriteRequest};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
+use crate::ingest::plan::{Completed, TablePlan, TablePlans};
+use crate::ingest::size::{batch_bytes, slices};
+use crate::metrics::FrontendMetrics;
+
+/// The longest encoded key.
+pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
+/// Rows of one request; more are sent as several, each of which takes effect whole. Half of it is
+/// what the log syncs at once.
+const REQUEST_BYTES_MAX: usize = 8 << 20;
+/// The unit in which bytes on their way are counted.
+const PERMIT_BYTES: usize = 1 << 10;
+/// Parts of one write that are on their way at the same time.
+const PARTS_MAX: usize = 64;
+/// The first pause before a part is sent again; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// How often a part follows a hint to another leader before it pauses.
+const HOPS_MAX: u32 = 3;
+
+/// Finds the leaders of partitions, and follows them when they move.
+pub(crate) struct Router {
+    nodes: Arc<dyn DataNodes>,
+    catalog: watch::Receiver<Arc<Catalog>>,
+    client: u64,
+    sequence: AtomicU64,
+    in_flight: Semaphore,
+    in_flight_max: u32,
+    timeout: Duration,
+    metrics: Arc<FrontendMetrics>,
+    plans: TablePlans,
+}
+
+/// Rows of one partition, under one identity.
+struct Part {
+    table: Arc<Table>,
+    route: Route,
+    id: RequestId,
+    kind: WriteKind,
+    rows: RecordBatch,
+}
+
+/// What became of one attempt.
+enum Attempt {
+    Done,
+    /// The route or the schema is an old one: look up the new one, cut again.
+    Stale(Error),
+}
+
+impl Router {
+    pub(crate) fn new(
+        nodes: Arc<dyn DataNodes>,
+        catalog: watch::Receiver<Arc<Catalog>>,
+        in_flight_bytes_max: usize,
+        timeout: Duration,
+        metrics: Arc<FrontendMetrics>,
+    ) -> Self {
+        let permits = (in_flight_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        let in_flight_max = u32::try_from(permits).unwrap_or(u32::MAX);
+        Self {
+            nodes,
+            catalog,
+            // Random keys are what the standard library's hashers are made with.
+            client: RandomState::new().build_hasher().finish(),
+            sequence: AtomicU64::new(1),
+            in_flight: Semaphore::new(in_flight_max as usize),
+            in_flight_max,
+            timeout,
+            metrics,
+            plans: TablePlans::default(),
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> &Arc<dyn DataNodes> {
+        &self.nodes
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<FrontendMetrics> {
+        &self.metrics
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// How rows of a table are completed.
+    pub(crate) fn plan(
+        &self,
+        state: &Arc<SessionState>,
+        table: &Table,
+    ) -> Result<Arc<TablePlan>, SqlError> {
+        self.plans.get(state, &self.catalog.borrow(), table)
+    }
+
+    /// A table as it is now; `None` when it is gone.
+    pub(crate) fn newest(&self, table: &Table) -> Option<Arc<Table>> {
+        newest_in(&self.catalog.borrow(), table)
+    }
+
+    /// Sends rows to where they belong, and waits until all have taken effect. Returns how many
+    /// partitions took them.
+    pub(crate) async fn write(
+        &self,
+        state: &Arc<SessionState>,
+        table: &Arc<Table>,
+        plan: &Arc<TablePlan>,
+        kind: WriteKind,
+        completed: Completed,
+    ) -> Result<u64, SqlError> {
+        let deadline = Instant::now() + self.timeout;
+        if completed.rows.num_rows() == 0 {
+            return Ok(0);
+        }
+        let bytes = batch_bytes(&completed.rows);
+        let permits = u32::try_from(bytes / PERMIT_BYTES + 1).unwrap_or(u32::MAX);
+        let _permit = tokio::time::timeout_at(
+            deadline,
+            self.in_flight.acquire_many(permits.min(self.in_flight_max)),
+        )
+        .await
+        .map_err(|_| Error::Overloaded(format!(
+            "the frontend has {} KiB of rows on their way, its limit",
+            self.in_flight_max
+        )))?
+        .map_err(|_| Error::Unavailable("the frontend is stopping".to_owned()))?;
+        self.metrics.long_keys.add(completed.long_keys);
+        let parts = self.cut(table, plan, kind, completed.rows, None)?;
+        // Slices of one partition are neighbours.
+        let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
+        touched.dedup();
+        if touched.len() == 1 {
+            self.metrics.single_partition_writes.add(1);
+        } else {
+            self.metrics.multi_partition_writes.add(1);
+        }
+        let outcome = self.send_all(state, parts, deadline).await;
+        match &outcome {
+            Ok(()) => self.metrics.bytes_written.add(bytes as u64),
+            Err(_) => self.metrics.write_failures.add(1),
+        }
+        outcome.map(|()| touched.len() as u64)
+    }
+
+    /// Places rows, encodes their keys and cuts them by the table's partitions. Parts get `id`, or
+    /// new ones.
+    fn cut(
+        &self,
+        table: &Arc<Table>,
+        plan: &Arc<TablePlan>,
+        kind: WriteKind,
+        rows: RecordBatch,
+        id: Option<RequestId>,
+    ) -> Result<Vec<Part>, SqlError> {
+        let rows = place(table, rows)?;
+        let keys = plan.codec.encode(&rows)?;
+        check_keys(&keys, &table.name)?;
+        let routes = table.partitions.routes();
+        let part = |position: usize, rows: RecordBatch| Part {
+            table: Arc::clone(table),
+            route: routes[position].clone(),
+            id: id.unwrap_or_else(|| self.next_id()),
+            kind,
+            rows,
+        };
+        let cut = match table.partitions.cut(&keys) {
+            Cut::One(position) => vec![(position, rows)],
+            Cut::Many(positions) => positions
+                .into_iter()
+                .map(|(position, indices)| Ok((position, take_record_batch(&rows, &indices)?)))
+                .collect::<Result<Vec<_>, SqlError>>()?,
+        };
+        let mut parts = Vec::with_capacity(cut.len());
+        for (position, rows) in cut {
+            if id.is_some() {
+                // It was below the bound when it got its identity.
+                parts.push(part(position, rows));
+                continue;
+            }
+            parts.extend(slices(rows, REQUEST_BYTES_MAX).into_iter().map(|rows| part(position, rows)));
+        }
+        Ok(parts)
+    }
+
+    fn next_id(&self) -> RequestId {
+        RequestId {
+            client: self.client,
+            sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    async fn send_all(
+        &self,
+        state: &Arc<SessionState>,
+        mut parts: Vec<Part>,
+        deadline: Instant,
+    ) -> Result<(), SqlError> {
+        if parts.len() == 1
+            && let Some(part) = parts.pop()
+        {
+            return self.send(state, part, deadline).await.map_err(|(_, error)| error);
+        }
+        let total = parts.len();
+        // Slices of one partition go one after another, so that the last version of a key is last.
+        let mut groups: Vec<Vec<Part>> = Vec::new();
+        for part in parts {
+            match groups.last_mut() {
+                Some(group) if group[0].route.partition == part.route.partition => group.push(part),
+                _ => groups.push(vec![part]),
+            }
+        }
+        let mut waiting = groups.into_iter();
+        let mut running = FuturesUnordered::new();
+        let mut failed: Vec<(PartitionId, SqlError)> = Vec::new();
+        let mut lost = 0;
+        loop {
+            while running.len() < PARTS_MAX
+                && let Some(group) = waiting.next()
+            {
+                running.push(self.send_group(state, group, deadline));
+            }
+            match running.next().await {
+                Some(Ok(())) => {}
+                Some(Err((partition, error, parts))) => {
+                    failed.push((partition, error));
+                    lost += parts;
+                }
+                None => break,
+            }
+        }
+        let Some((_, first)) = failed.first() else { return Ok(()) };
+        let mut error = first.clone();
+        failed.sort_by_key(|(partition, _)| *partition);
+        let list: Vec<_> =
+            failed.iter().map(|(partition, error)| format!("partition {partition}: {error}")).collect();
+        if lost < total {
+            error.message = format!(
+                "the write took effect in {} of its {total} parts only: {}",
+                total - lost,
+                error.message
+            );
+        }
+        error.detail = Some(list.join("; "));
+        Err(error)
+    }
+
+    /// Sends the parts of one partition in order. The error says how many had no effect.
+    async fn send_group(
+        &self,
+        state: &Arc<SessionState>,
+        group: Vec<Part>,
+        deadline: Instant,
+    ) -> Result<(), (PartitionId, SqlError, usize)> {
+        let total = group.len();
+        for (done, part) in group.into_iter().enumerate() {
+            let sent = self.send(state, part, deadline).await;
+            sent.map_err(|(partition, error)| (partition, error, total - done))?;
+        }
+        Ok(())
+    }
+
+    /// Sends one part until it has taken effect, wherever its partition goes.
+    async fn send(
+        &self,
+        state: &Arc<SessionState>,
+        part: Part,
+        deadline: Instant,
+    ) -> Result<(), (PartitionId, SqlError)> {
+        let first = part.route.partition;
+        let mut parts = vec![part];
+        while let Some(part) = parts.pop() {
+            let partition = part.route.partition;
+            let version = self.catalog.borrow().version;
+            match self.attempt(&part, deadline).await.map_err(|error| (partition, error))? {
+                Attempt::Done => {}
+                Attempt::Stale(cause) => {
+                    self.metrics.write_retries.add(1);
+                    self.newer_catalog(version, deadline).await;
+                    if Instant::now() >= deadline {
+                        return Err((partition, timed_out(&part, &cause)));
+                    }
+                    let again = self.cut_again(state, part).map_err(|error| (first, error))?;
+                    parts.extend(again);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts a part by the newest routes and completes it for the newest schema.
+    fn cut_again(&self, state: &Arc<SessionState>, part: Part) -> Result<Vec<Part>, SqlError> {
+        let table =
+            self.newest(&part.table).ok_or_else(|| SqlError::undefined_table(&part.table.name))?;
+        let plan = self.plan(state, &table)?;
+        let rows = if table.schema.version == part.table.schema.version {
+            without_placement(part.rows)?
+        } else {
+            let keys = part.kind == WriteKind::Delete;
+            plan.complete_again(&part.rows, keys)?.rows
+        };
+        self.cut(&table, &plan, part.kind, rows, Some(part.id))
+    }
+
+    /// Sends a part to its partition's leader, again and again, until it has taken effect, or its
+    /// route turns out to be an old one, or time is up.
+    async fn attempt(&self, part: &Part, deadline: Instant) -> Result<Attempt, SqlError> {
+        let mut node = leader_of(&part.route);
+        let mut pause = PAUSE_MIN;
+        let mut hops = 0;
+        loop {
+            let request = WriteRequest {
+                partition: part.route.partition,
+                epoch: part.route.epoch,
+                id: part.id,
+                kind: part.kind,
+                rows: part.rows.clone(),
+            };
+            let error = match self.send_once(node, request, deadline).await {
+                Ok(()) => return Ok(Attempt::Done),
+                Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
+                    return Ok(Attempt::Stale(error));
+                }
+                // A partition that is gone was split, merged or moved, or its table dropped.
+                Err(error @ Error::NotFound { kind: "partition", .. }) => {
+                    return Ok(Attempt::Stale(error));
+                }
+                Err(error) => error,
+            };
+            // A full disk does not empty itself within a write's patience.
+            if !error.is_retryable() || matches!(error, Error::DiskFull(_)) {
+                return Err(named(part, error.into()));
+            }
+            if Instant::now() + pause >= deadline {
+                return Err(timed_out(part, &error));
+            }
+            self.metrics.write_retries.add(1);
+            let hint = match &error {
+                Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => Some(*leader),
+                _ => None,
+            };
+            if let Some(leader) = hint
+                && hops < HOPS_MAX
+            {
+                hops += 1;
+                node = Some(leader);
+                continue;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            hops = 0;
+            node = self.next_node(part, node, &error);
+        }
+    }
+
+    /// Whom to ask after a pause: the leader that the newest catalog names, or, when that is the one
+    /// who just said no, the next replica.
+    fn next_node(&self, part: &Part, asked: Option<NodeId>, error: &Error) -> Option<NodeId> {
+        let newest = self.newest(&part.table);
+        let route = newest.as_ref().and_then(|table| table.partitions.route(part.route.partition));
+        let route = route.unwrap_or(&part.route);
+        let leader = leader_of(route);
+        let elsewhere = matches!(error, Error::NotLeader { .. } | Error::Unavailable(_));
+        if !elsewhere || leader != asked {
+            return leader;
+        }
+        let nodes: Vec<NodeId> = route.replicas.values().copied().collect();
+        let at = nodes.iter().position(|node| Some(*node) == asked);
+        at.and_then(|at| nodes.get((at + 1) % nodes.len()).copied()).or(leader)
+    }
+
+    async fn send_once(
+        &self,
+        node: Option<NodeId>,
+        request: WriteRequest,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let service = self.service(node, request.partition)?;
+        match tokio::time::timeout_at(deadline, service.write(request)).await {
+            Ok(reply) => reply.map(|_| ()),
+            Err(_) => Err(Error::Timeout("no answer from the partition's leader".to_owned())),
+        }
+    }
+
+    fn service(
+        &self,
+        node: Option<NodeId>,
+        partition: PartitionId,
+    ) -> Result<Arc<dyn DataService>, Error> {
+        let node = node.ok_or_else(|| {
+            Error::Unavailable(format!("no node is known to hold partition {partition}"))
+        })?;
+        self.nodes.node(node)
+    }
+
+    /// Waits until the catalog is newer than a version, for at most [`PAUSE_MAX`]: the change may
+    /// have come in between.
+    pub(crate) async fn newer_catalog(&self, version: u64, deadline: Instant) {
+        let mut catalog = self.catalog.clone();
+        let until = deadline.min(Instant::now() + PAUSE_MAX);
+        let newer = catalog.wait_for(|catalog| catalog.version > version);
+        // Too late or not at all, the caller looks at the catalog anyway.
+        let _waited = tokio::time::timeout_at(until, newer).await.is_ok();
+    }
+}
+
+/// The node to ask: the leader if one is known, else any replica, which will name it.
+pub(crate) fn leader_of(route: &Route) -> Option<NodeId> {
+    route.leader.or_else(|| route.replicas.values().next().copied())
+}
+
+/// A table as it is in a catalog; `None` when it is gone.
+pub(crate) fn newest_in(catalog: &Catalog, table: &Table) -> Option<Arc<Table>> {
+    let of_name = catalog.table(&table.database, &table.name);
+    let same = of_name.filter(|found| found.id == table.id);
+    same.or_else(|| by_id(catalog, table.id)).map(Arc::clone)
+}
+
+fn by_id(catalog: &Catalog, id: TableId) -> Option<&Arc<Table>> {
+    catalog.table_by_id(id)
+}
+
+fn named(part: &Part, error: SqlError) -> SqlError {
+    let context = format!("table \"{}\", partition {}", part.table.name, part.route.partition);
+    let detail = match error.detail {
+        Some(detail) => format!("{context}: {detail}"),
+        None => context,
+    };
+    SqlError { detail: Some(detail), ..error }
+}
+
+fn timed_out(part: &Part, last: &Error) -> SqlError {
+    let error = SqlError::from(last.clone());
+    let message = format!("the write did not succeed in time; the last try said: {}", error.message);
+    let hint = match last {
+        Error::Timeout(_) => "it may or may not have taken effect",
+        _ => "send it again",
+    };
+    named(part, SqlError { message, retryable: true, ..error }.with_hint(hint))
+}
+
+/// Adds the placement, for tables that have one.
+fn place(table: &Table, rows: RecordBatch) -> Result<RecordBatch, SqlError> {
+    let Some(placements) = table.placement.place(&table.schema, &rows)? else { return Ok(rows) };
+    Ok(with_placement(&rows, placements)?)
+}
+
+fn with_placement(rows: &RecordBatch, placements: UInt16Array) -> Result<RecordBatch, SqlError> {
+    let mut fields = Vec::with_capacity(rows.num_columns() + 1);
+    fields.push(Arc::new(Field::new(PLACEMENT_COLUMN, DataType::UInt16, false)));
+    fields.extend(rows.schema_ref().fields().iter().map(Arc::clone));
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(fields.len());
+    columns.push(Arc::new(placements));
+    columns.extend(rows.columns().iter().map(Arc::clone));
+    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+}
+
+fn without_placement(rows: RecordBatch) -> Result<RecordBatch, SqlError> {
+    let Ok(position) = rows.schema_ref().index_of(PLACEMENT_COLUMN) else { return Ok(rows) };
+    let kept: Vec<usize> = (0..rows.num_columns()).filter(|at| *at != position).collect();
+    let count = rows.num_rows();
+    let schema = rows.schema_ref().project(&kept)?;
+    let columns = kept.iter().map(|at| Arc::clone(rows.column(*at))).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    Ok(RecordBatch::try_new_with_options(Arc::new(schema), columns, &options)?)
+}
+
+fn check_keys(keys: &Keys, table: &str) -> Result<(), SqlError> {
+    if keys.size_bytes() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    match keys.iter().position(|key| key.len() > KEY_BYTES_MAX) {
+        None => Ok(()),
+        Some(row) => Err(SqlError::new(
+            PROGRAM_LIMIT_EXCEEDED,
+            format!(
+                "the key of row {} of relation \"{table}\" is {} bytes long, which exceeds the limit \
+                 of {KEY_BYTES_MAX} bytes",
+                row + 1,
+                keys.get(row).len()
+            ),
+        )),
+    }
+}

@@ -1,0 +1,222 @@
+//! `sys`: what the frontend and the nodes know of themselves.
+//!
+//! `sys.partitions` joins the catalog's map with what the leaders say; a node that does not answer
+//! leaves its partitions' numbers NULL rather than failing the query.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::record_batch::RecordBatch;
+use partita_proto::catalog::Table;
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::range::Bound;
+use partita_proto::route::Route;
+use partita_proto::service::ReplicaStatus;
+
+use crate::catalog::Sources;
+use crate::error::SqlError;
+use crate::query_log::QueryLog;
+use crate::router::Router;
+use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
+
+/// How long a node may take to say how its replicas are.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The columns of `sys.partitions`.
+const PARTITIONS: &[(&str, Kind)] = &[
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("partition", Kind::Count),
+    ("node", Kind::Count),
+    ("leader", Kind::Flag),
+    ("epoch", Kind::Count),
+    ("start_key", Kind::Text),
+    ("end_key", Kind::Text),
+    ("rows", Kind::Count),
+    ("bytes", Kind::Count),
+    ("memtable_bytes", Kind::Count),
+    ("files", Kind::Count),
+    ("row_writes", Kind::Count),
+    ("write_bytes", Kind::Count),
+    ("writes", Kind::Count),
+    ("range_reads", Kind::Count),
+    ("range_read_rows", Kind::Count),
+    ("rejected_overload", Kind::Count),
+    ("applied_index", Kind::Count),
+    ("flushed_index", Kind::Count),
+    ("failure", Kind::Text),
+];
+
+/// The columns of `sys.tables`.
+const TABLES: &[(&str, Kind)] = &[
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("table_id", Kind::Count),
+    ("schema_version", Kind::Count),
+    ("partitions", Kind::Count),
+    ("placement", Kind::Text),
+    ("append_mode", Kind::Flag),
+    ("merge_mode", Kind::Text),
+    ("rows", Kind::Count),
+    ("bytes", Kind::Count),
+];
+
+/// The columns of `sys.counters`.
+const COUNTERS: &[(&str, Kind)] = &[("name", Kind::Text), ("value", Kind::Count)];
+
+/// The tables of `sys`.
+pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTable>> {
+    let router = Arc::clone(&sources.router);
+    let partitions = VirtualTable::new(schema(PARTITIONS), move || {
+        let router = Arc::clone(&router);
+        async move { partitions(&router).await }
+    });
+    let router = Arc::clone(&sources.router);
+    let tables = VirtualTable::new(schema(TABLES), move || {
+        let router = Arc::clone(&router);
+        async move { table_rows(&router).await }
+    });
+    let log = Arc::clone(&sources.query_log);
+    let query_log = VirtualTable::new(QueryLog::schema(), move || {
+        let log = Arc::clone(&log);
+        async move { log.batch() }
+    });
+    let router = Arc::clone(&sources.router);
+    let counters = VirtualTable::new(schema(COUNTERS), move || {
+        let router = Arc::clone(&router);
+        async move { counters(&router) }
+    });
+    BTreeMap::from([
+        ("partitions", partitions),
+        ("tables", tables),
+        ("query_log", query_log),
+        ("counters", counters),
+    ])
+}
+
+/// What every node says of its replicas, by partition.
+pub(crate) async fn statuses(router: &Router) -> HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> {
+    let asked = router.nodes().all().into_iter().map(|id| async move {
+        let status = match router.nodes().node(id) {
+            Ok(node) => tokio::time::timeout(STATUS_TIMEOUT, node.status()).await,
+            Err(error) => Ok(Err(error)),
+        };
+        match status {
+            Ok(Ok(status)) => Some((id, status)),
+            Ok(Err(error)) => {
+                tracing::warn!(node = %id, %error, "a node did not say how its replicas are");
+                None
+            }
+            Err(_) => {
+                tracing::warn!(node = %id, "a node took too long to say how its replicas are");
+                None
+            }
+        }
+    });
+    let mut found: HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> = HashMap::new();
+    for (node, replicas) in futures::future::join_all(asked).await.into_iter().flatten() {
+        for replica in replicas {
+            found.entry(replica.partition).or_default().push((node, replica));
+        }
+    }
+    found
+}
+
+/// A bound as its values read: `(3, 'a')`; NULL at the ends of the key space.
+pub(crate) fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
+    if bound.is_empty() {
+        return None;
+    }
+    let mut parts: Vec<String> = bound.placement.iter().map(ToString::to_string).collect();
+    for (column, value) in table.schema.key_columns().zip(&bound.key) {
+        parts.push(value.display(column.column_type));
+    }
+    Some(format!("({})", parts.join(", ")))
+}
+
+fn partition_row(table: &Table, route: &Route, replica: Option<&(NodeId, ReplicaStatus)>) -> Vec<Cell> {
+    let of = |count: &dyn Fn(&ReplicaStatus) -> u64| -> Cell {
+        Cell::Count(replica.map(|(_, status)| count(status)))
+    };
+    let node = replica.map(|(node, _)| node.0).or(route.leader.map(|node| node.0));
+    vec![
+        table.database.as_str().into(),
+        table.name.as_str().into(),
+        route.partition.0.into(),
+        node.into(),
+        Cell::Flag(replica.map(|(_, status)| status.leader)),
+        route.epoch.0.into(),
+        bound_text(table, &route.range.start).into(),
+        bound_text(table, &route.range.end).into(),
+        of(&|status| status.rows),
+        of(&|status| status.file_bytes),
+        of(&|status| status.memtable_bytes),
+        of(&|status| status.files),
+        of(&|status| status.rows_written),
+        of(&|status| status.bytes_written),
+        of(&|status| status.writes),
+        of(&|status| status.scans),
+        of(&|status| status.rows_scanned),
+        of(&|status| status.rejected),
+        of(&|status| status.applied),
+        of(&|status| status.flushed),
+        replica.and_then(|(_, status)| status.failure.clone()).into(),
+    ]
+}
+
+async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
+    let statuses = statuses(router).await;
+    let catalog = router.catalog();
+    let mut rows = Vec::new();
+    for table in catalog.tables.values().flat_map(BTreeMap::values) {
+        for route in table.partitions.routes() {
+            match statuses.get(&route.partition) {
+                None => rows.push(partition_row(table, route, None)),
+                Some(replicas) => rows
+                    .extend(replicas.iter().map(|replica| partition_row(table, route, Some(replica)))),
+            }
+        }
+    }
+    batch(&schema(PARTITIONS), rows)
+}
+
+async fn table_rows(router: &Router) -> Result<RecordBatch, SqlError> {
+    let statuses = statuses(router).await;
+    let catalog = router.catalog();
+    let mut rows = Vec::new();
+    for table in catalog.tables.values().flat_map(BTreeMap::values) {
+        let routes = table.partitions.routes();
+        let leaders = || {
+            routes
+                .iter()
+                .filter_map(|route| statuses.get(&route.partition))
+                .flatten()
+                .filter(|(_, status)| status.leader)
+        };
+        let options = &table.schema.options;
+        rows.push(vec![
+            table.database.as_str().into(),
+            table.name.as_str().into(),
+            u64::from(table.id.0).into(),
+            u64::from(table.schema.version.0).into(),
+            (routes.len() as u64).into(),
+            table.placement.to_sql(&table.schema, routes.len()).into(),
+            options.append_mode.into(),
+            options.merge_mode.sql().into(),
+            leaders().map(|(_, status)| status.rows).sum::<u64>().into(),
+            leaders().map(|(_, status)| status.file_bytes).sum::<u64>().into(),
+        ]);
+    }
+    batch(&schema(TABLES), rows)
+}
+
+fn counters(router: &Router) -> Result<RecordBatch, SqlError> {
+    let rows = router
+        .metrics()
+        .counters()
+        .into_iter()
+        .map(|(name, value)| vec![name.into(), value.into()])
+        .collect();
+    batch(&schema(COUNTERS), rows)
+}

@@ -1,0 +1,199 @@
+//! A table as DataFusion sees it.
+//!
+//! A scan turns its filters into domains, adds what they say of generated columns, and asks only the
+//! partitions that can hold such rows. Filters stay in the plan above ([`Inexact`]): domains may hold
+//! more rows than the filters do.
+//!
+//! [`Inexact`]: TableProviderFilterPushDown::Inexact
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Constraint, Constraints, ScalarValue};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use partita_proto::catalog::Table;
+use partita_proto::domain::Domains;
+use partita_proto::schema::{Column, Semantic};
+
+use crate::error::SqlError;
+use crate::ingest::expression::DefaultValue;
+use crate::ingest::plan::TablePlan;
+use crate::predicate;
+use crate::router::Router;
+use crate::scan::{PartitionScanExec, ScanSpec};
+
+/// A table at one version of its schema and one map of its partitions.
+pub(crate) struct PartitionedTable {
+    table: Arc<Table>,
+    router: Arc<Router>,
+    state: Arc<SessionState>,
+    schema: SchemaRef,
+    constraints: Constraints,
+}
+
+impl fmt::Debug for PartitionedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionedTable({}.{})", self.table.database, self.table.name)
+    }
+}
+
+impl PartitionedTable {
+    pub(crate) fn new(table: Arc<Table>, router: Arc<Router>, state: Arc<SessionState>) -> Self {
+        let schema = &table.schema;
+        // Rows in append mode may share a key.
+        let key: Vec<usize> =
+            schema.key_columns().filter_map(|column| schema.index_of(&column.name)).collect();
+        let unique = !schema.options.append_mode && !key.is_empty();
+        let constraints = if unique { vec![Constraint::PrimaryKey(key)] } else { Vec::new() };
+        Self {
+            schema: schema.arrow(),
+            constraints: Constraints::new_unverified(constraints),
+            table,
+            router,
+            state,
+        }
+    }
+
+    /// The columns to ask for; when no column is wanted, one that is cheap to read counts the rows.
+    fn columns(&self, projection: &[usize]) -> SchemaRef {
+        let columns = &self.table.schema.columns;
+        let of = |positions: &[usize]| -> SchemaRef {
+            let fields: Vec<_> =
+                positions.iter().map(|position| columns[*position].storage_field()).collect();
+            Arc::new(Schema::new(fields))
+        };
+        if !projection.is_empty() {
+            return of(projection);
+        }
+        let cost = |column: &Column| {
+            let width = match column.column_type.arrow() {
+                DataType::Boolean => 1,
+                other => other.primitive_width().unwrap_or(64),
+            };
+            // Any column that is NULL throughout is cheaper still, but the time index is in every file.
+            (column.semantic == Semantic::Field, width)
+        };
+        let cheapest = (0..columns.len()).min_by_key(|position| cost(&columns[*position]));
+        of(cheapest.as_slice())
+    }
+
+    /// Rows that are older than a NOT NULL column have NULL in storage, and its default in SQL: where
+    /// the default is in a domain, so is NULL.
+    fn allow_older_rows(&self, plan: &TablePlan, domains: &Domains) -> Domains {
+        let mut wider = Domains::default();
+        for (name, domain) in domains.iter() {
+            let column = self.table.schema.columns.iter().find(|c| c.storage_name == name);
+            let older = column.is_some_and(|column| match plan.default_of(column) {
+                Some(DefaultValue::Constant(value)) if !value.is_null() => {
+                    predicate::value(value, column.column_type)
+                        .is_none_or(|value| domain.contains(&value))
+                }
+                Some(DefaultValue::Constant(_)) | None => false,
+                Some(DefaultValue::Now | DefaultValue::Expression(_)) => true,
+            });
+            wider.restrict(name, if older { domain.clone().with_null(true) } else { domain.clone() });
+        }
+        wider
+    }
+
+    fn spec(
+        &self,
+        plan: &TablePlan,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+        parallelism: usize,
+    ) -> Result<ScanSpec, SqlError> {
+        let schema = &self.table.schema;
+        let all: Vec<usize> = (0..schema.columns.len()).collect();
+        let projection = projection.unwrap_or(&all);
+        let mut domains = predicate::domains_of(filters, schema);
+        plan.derive(&mut domains);
+        let domains = self.allow_older_rows(plan, &domains);
+        let ranges = plan.codec.key_ranges(schema, &self.table.placement, &domains);
+        let touched = self.table.partitions.prune(&ranges);
+        let parallelism = parallelism.max(1);
+        // A series is read faster by one than split among many.
+        let streams = if is_one_series(&domains, &self.table) {
+            1
+        } else {
+            parallelism.div_ceil(touched.len().max(1))
+        };
+        let fills = projection
+            .iter()
+            .map(|position| {
+                let column = &schema.columns[*position];
+                match plan.default_of(column) {
+                    Some(DefaultValue::Constant(value)) if !value.is_null() => Some(value.clone()),
+                    _ => None,
+                }
+            })
+            .collect::<Vec<Option<ScalarValue>>>();
+        Ok(ScanSpec {
+            table: Arc::clone(&self.table),
+            schema: Arc::new(self.schema.project(projection)?),
+            columns: self.columns(projection),
+            fills,
+            domains,
+            limit,
+            outputs: parallelism.min(touched.len() * streams).max(1),
+            streams,
+            touched,
+        })
+    }
+}
+
+/// Whether every key column but the time index is bound to one value.
+fn is_one_series(domains: &Domains, table: &Table) -> bool {
+    let mut tags =
+        table.schema.key_columns().filter(|column| column.semantic != Semantic::TimeIndex).peekable();
+    tags.peek().is_some()
+        && tags.all(|column| {
+            domains.get(&column.storage_name).is_some_and(|domain| domain.as_points(1).is_some())
+        })
+}
+
+#[async_trait]
+impl TableProvider for PartitionedTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.constraints)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| {
+            if predicate::is_expressible(filter, &self.table.schema) {
+                TableProviderFilterPushDown::Inexact
+            } else {
+                TableProviderFilterPushDown::Unsupported
+            }
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.router.plan(&self.state, &self.table)?;
+        let parallelism = state.config().target_partitions();
+        let spec = self.spec(&plan, projection, filters, limit, parallelism)?;
+        Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.router))))
+    }
+}

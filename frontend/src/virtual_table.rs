@@ -1,0 +1,201 @@
+//! A table whose rows are made when it is read.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, StringViewArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::error::SqlError;
+
+type Rows = Pin<Box<dyn Future<Output = Result<RecordBatch, SqlError>> + Send>>;
+
+/// A table of which no row is stored.
+pub(crate) struct VirtualTable {
+    schema: SchemaRef,
+    rows: Box<dyn Fn() -> Rows + Send + Sync>,
+}
+
+impl fmt::Debug for VirtualTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VirtualTable({})", self.schema.fields().len())
+    }
+}
+
+impl VirtualTable {
+    /// A table with columns, and what makes its rows.
+    pub(crate) fn new<F>(
+        schema: SchemaRef,
+        rows: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Arc<Self>
+    where
+        F: Future<Output = Result<RecordBatch, SqlError>> + Send + 'static,
+    {
+        Arc::new(Self { schema, rows: Box::new(move || Box::pin(rows())) })
+    }
+}
+
+#[async_trait]
+impl TableProvider for VirtualTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = (self.rows)().await?;
+        let schema = Arc::clone(&self.schema);
+        Ok(MemorySourceConfig::try_new_exec(&[vec![rows]], schema, projection.cloned())?)
+    }
+}
+
+/// One column of a virtual table.
+pub(crate) enum Cells {
+    /// Text.
+    Text(Vec<Option<String>>),
+    /// A count.
+    Count(Vec<Option<u64>>),
+    /// A number.
+    Number(Vec<Option<i64>>),
+    /// Yes or no.
+    Flag(Vec<Option<bool>>),
+}
+
+/// What a column of a virtual table is of.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Text,
+    Count,
+    Number,
+    Flag,
+}
+
+/// The schema of columns by name; all take NULL.
+pub(crate) fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
+    let field = |(name, kind): &(&str, Kind)| {
+        let data_type = match kind {
+            Kind::Text => DataType::Utf8View,
+            Kind::Count => DataType::UInt64,
+            Kind::Number => DataType::Int64,
+            Kind::Flag => DataType::Boolean,
+        };
+        Field::new(*name, data_type, true)
+    };
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
+}
+
+/// One cell.
+pub(crate) enum Cell {
+    Text(Option<String>),
+    Count(Option<u64>),
+    Number(Option<i64>),
+    Flag(Option<bool>),
+}
+
+impl From<&str> for Cell {
+    fn from(value: &str) -> Self {
+        Self::Text(Some(value.to_owned()))
+    }
+}
+
+impl From<String> for Cell {
+    fn from(value: String) -> Self {
+        Self::Text(Some(value))
+    }
+}
+
+impl From<Option<String>> for Cell {
+    fn from(value: Option<String>) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Self {
+        Self::Count(Some(value))
+    }
+}
+
+impl From<Option<u64>> for Cell {
+    fn from(value: Option<u64>) -> Self {
+        Self::Count(value)
+    }
+}
+
+impl From<i64> for Cell {
+    fn from(value: i64) -> Self {
+        Self::Number(Some(value))
+    }
+}
+
+impl From<Option<i64>> for Cell {
+    fn from(value: Option<i64>) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Self {
+        Self::Flag(Some(value))
+    }
+}
+
+/// Rows of cells as columns of a schema.
+pub(crate) fn batch(schema: &SchemaRef, rows: Vec<Vec<Cell>>) -> Result<RecordBatch, SqlError> {
+    let mut columns: Vec<Cells> = schema
+        .fields()
+        .iter()
+        .map(|field| match field.data_type() {
+            DataType::UInt64 => Cells::Count(Vec::with_capacity(rows.len())),
+            DataType::Int64 => Cells::Number(Vec::with_capacity(rows.len())),
+            DataType::Boolean => Cells::Flag(Vec::with_capacity(rows.len())),
+            _ => Cells::Text(Vec::with_capacity(rows.len())),
+        })
+        .collect();
+    for row in rows {
+        if row.len() != columns.len() {
+            return Err(SqlError::internal(format!(
+                "a row of {} cells for {} columns",
+                row.len(),
+                columns.len()
+            )));
+        }
+        for (column, cell) in columns.iter_mut().zip(row) {
+            match (column, cell) {
+                (Cells::Text(cells), Cell::Text(value)) => cells.push(value),
+                (Cells::Count(cells), Cell::Count(value)) => cells.push(value),
+                (Cells::Number(cells), Cell::Number(value)) => cells.push(value),
+                (Cells::Flag(cells), Cell::Flag(value)) => cells.push(value),
+                _ => return Err(SqlError::internal("a cell of another type than its column")),
+            }
+        }
+    }
+    let arrays: Vec<ArrayRef> = columns
+        .into_iter()
+        .map(|cells| match cells {
+            Cells::Text(cells) => Arc::new(cells.into_iter().collect::<StringViewArray>()) as ArrayRef,
+            Cells::Count(cells) => Arc::new(UInt64Array::from(cells)),
+            Cells::Number(cells) => Arc::new(Int64Array::from(cells)),
+            Cells::Flag(cells) => Arc::new(BooleanArray::from(cells)),
+        })
+        .collect();
+    Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)
+}
