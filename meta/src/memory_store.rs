@@ -11,12 +11,22 @@ use crate::store::{Applied, Change, StateStore, Stored};
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     contents: Mutex<Contents>,
+    /// What a power cut leaves.
+    synced: Mutex<Contents>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     applied: Option<Applied>,
     records: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl MemoryStore {
+    /// Forgets what was not synced.
+    pub(crate) fn cut_power(&self) {
+        let synced = self.synced.lock().clone();
+        *self.contents.lock() = synced;
+    }
 }
 
 impl StateStore for MemoryStore {
@@ -43,6 +53,8 @@ impl StateStore for MemoryStore {
     }
 
     fn sync(&self) -> Result<(), MetaError> {
+        let contents = self.contents.lock().clone();
+        *self.synced.lock() = contents;
         Ok(())
     }
 }

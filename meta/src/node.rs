@@ -79,22 +79,31 @@ impl Meta {
         nodes: Arc<dyn DataNodes>,
         patience: Patience,
     ) -> Result<Arc<Self>, MetaError> {
-        let known = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
-        let in_log = known.is_some();
+        let in_log = known_replica(&host).is_some();
         let dir = options.dir.join(STATE);
         let opened = tokio::task::spawn_blocking(move || open_machine(&dir, in_log));
         let opened = opened.await.map_err(|error| {
             MetaError::Corrupted(format!("reading it was interrupted: {error}"))
         })??;
-        if !in_log && opened.machine.has_applied() {
-            return Err(MetaError::Corrupted(format!(
-                "{} has a catalog, but the log does not know meta's group; the log directory belongs \
-                 to it and must be kept with it",
-                options.dir.display()
-            )));
-        }
-        let (replica, start) = match known {
-            Some((_, replica)) => (replica, Start::Restart),
+        Self::start(opened, host, nodes, patience).await
+    }
+
+    /// Starts the group over an opened catalog.
+    pub(crate) async fn start(
+        opened: Opened,
+        host: Arc<Host>,
+        nodes: Arc<dyn DataNodes>,
+        patience: Patience,
+    ) -> Result<Arc<Self>, MetaError> {
+        let (replica, start) = match known_replica(&host) {
+            Some(replica) => (replica, Start::Restart),
+            None if opened.machine.has_applied() => {
+                return Err(MetaError::Corrupted(
+                    "the log does not know meta's group; the log directory belongs to the catalog \
+                     and must be kept with it"
+                        .to_owned(),
+                ));
+            }
             None => (REPLICA, Start::Create { members: BTreeMap::from([(REPLICA, host.node())]) }),
         };
         let machine = Arc::new(opened.machine);
@@ -150,11 +159,17 @@ impl Core {
     }
 }
 
+/// Meta's replica in a node's log, if it is there.
+fn known_replica(host: &Host) -> Option<ReplicaId> {
+    let known = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
+    known.map(|(_, replica)| replica)
+}
+
 /// An opened catalog.
-struct Opened {
-    machine: CatalogMachine,
+pub(crate) struct Opened {
+    pub(crate) machine: CatalogMachine,
     /// Why a damaged one was set aside for it.
-    set_aside: Option<String>,
+    pub(crate) set_aside: Option<String>,
 }
 
 fn open_machine(dir: &Path, in_log: bool) -> Result<Opened, MetaError> {

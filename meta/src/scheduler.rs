@@ -30,7 +30,10 @@ use crate::progress::Job;
 use crate::transition::Command;
 
 /// Tables that are worked on at once.
-const JOBS_MAX: usize = 8;
+const JOBS_MAX: usize = 32;
+/// How many of them may be tables whose last attempt failed: a node that hangs must not keep changes
+/// of tables on other nodes waiting.
+const RETRIES_MAX: usize = 16;
 /// Orders of one table that are under way at once.
 const ORDERS_MAX: usize = 16;
 
@@ -74,7 +77,8 @@ impl Default for Patience {
 /// Orders that a node has carried out.
 type Done = BTreeSet<(ReplicaId, NodeId)>;
 
-/// What is known of a job between attempts.
+/// What is known of a job from one attempt to the next.
+#[derive(Clone)]
 struct Attempt {
     done: Done,
     failures: u32,
@@ -91,7 +95,6 @@ impl Attempt {
 
 /// How an attempt ended.
 struct Ended {
-    job: Job,
     done: Done,
     result: Result<(), Error>,
 }
@@ -99,15 +102,16 @@ struct Ended {
 /// The scheduler of one meta process.
 pub(crate) struct Scheduler {
     core: Arc<Core>,
-    attempts: BTreeMap<Job, Attempt>,
-    /// The tables that are worked on, by task.
-    running: BTreeMap<tokio::task::Id, TableId>,
+    /// Jobs that failed, until their next attempt.
+    failed: BTreeMap<Job, Attempt>,
+    /// Jobs under way, by task.
+    running: BTreeMap<tokio::task::Id, (Job, Attempt)>,
     jobs: JoinSet<Ended>,
 }
 
 impl Scheduler {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, attempts: BTreeMap::new(), running: BTreeMap::new(), jobs: JoinSet::new() }
+        Self { core, failed: BTreeMap::new(), running: BTreeMap::new(), jobs: JoinSet::new() }
     }
 
     /// Works until told to stop; then waits for the orders under way.
@@ -149,63 +153,61 @@ impl Scheduler {
     /// Starts the jobs whose time has come; returns when the next one is due.
     fn start_due(&mut self) -> Instant {
         let now = Instant::now();
-        let mut next = now + self.core.patience.pause_max;
-        let pending: Vec<Job> = {
-            let state = self.core.machine.state();
-            state.pending().map(|table| (table.id, table.step)).collect()
-        };
-        let current: BTreeSet<_> = pending.iter().copied().collect();
-        self.attempts.retain(|job, _| current.contains(job));
-        let mut busy: BTreeSet<TableId> = self.running.values().copied().collect();
-        for job in pending {
-            let attempt = self.attempts.entry(job).or_insert_with(Attempt::first);
-            if busy.contains(&job.0) || busy.len() >= JOBS_MAX {
-                continue;
-            }
+        let core = Arc::clone(&self.core);
+        let state = core.machine.state();
+        self.failed.retain(|job, _| is_current(&state, *job));
+        let mut busy: BTreeSet<TableId> = self.running.values().map(|((id, _), _)| *id).collect();
+        let mut retries = self.running.values().filter(|(_, attempt)| attempt.failures > 0).count();
+        let mut next = now + core.patience.pause_max;
+        let mut due: Vec<(Job, Attempt)> = Vec::new();
+        for (job, attempt) in &self.failed {
             if attempt.not_before > now {
                 next = next.min(attempt.not_before);
-                continue;
+            } else if retries < RETRIES_MAX && busy.insert(job.0) {
+                retries += 1;
+                due.push((*job, attempt.clone()));
             }
-            let core = Arc::clone(&self.core);
-            let (done, since) = (attempt.done.clone(), attempt.since);
+        }
+        for table in state.pending() {
+            if busy.len() >= JOBS_MAX {
+                break;
+            }
+            let job = (table.id, table.step);
+            if !self.failed.contains_key(&job) && busy.insert(table.id) {
+                due.push((job, Attempt::first()));
+            }
+        }
+        drop(state);
+        for (job, attempt) in due {
+            self.failed.remove(&job);
+            let (core, done, since) = (Arc::clone(&core), attempt.done.clone(), attempt.since);
             let task = self.jobs.spawn(async move { core.work(job, done, since).await });
-            self.running.insert(task.id(), job.0);
-            busy.insert(job.0);
+            self.running.insert(task.id(), (job, attempt));
         }
         next
     }
 
     fn ended(&mut self, ended: Option<Result<(tokio::task::Id, Ended), JoinError>>) {
-        let ended = match ended {
+        let (task, ended) = match ended {
             None => return,
-            Some(Ok((task, ended))) => {
-                self.running.remove(&task);
-                ended
-            }
+            Some(Ok(ended)) => ended,
             Some(Err(panic)) => {
-                // Left as it was, it is started again at once; the pause keeps that from spinning.
-                let table = self.running.remove(&panic.id());
-                error!(?table, error = %panic, "a job panicked");
-                let pause = Instant::now() + self.core.patience.pause_max;
-                for (_, attempt) in
-                    self.attempts.iter_mut().filter(|((id, _), _)| Some(*id) == table)
-                {
-                    attempt.not_before = pause;
-                }
-                return;
+                let error = Error::Internal(format!("a job of meta's panicked: {panic}"));
+                (panic.id(), Ended { done: Done::new(), result: Err(error) })
             }
         };
-        let Some(attempt) = self.attempts.get_mut(&ended.job) else { return };
-        attempt.done = ended.done;
+        let Some((job, mut attempt)) = self.running.remove(&task) else { return };
         let Err(error) = ended.result else { return };
-        attempt.failures += 1;
         let patience = &self.core.patience;
-        let doubled = 2_u32.saturating_pow(attempt.failures - 1);
+        let doubled = 2_u32.saturating_pow(attempt.failures);
         let pause = patience.pause_min.saturating_mul(doubled).min(patience.pause_max);
+        attempt.done = ended.done;
+        attempt.failures += 1;
         attempt.not_before = Instant::now() + pause;
-        let (table, step) = ended.job;
+        let (table, step) = job;
         warn!(%table, step = step.0, failures = attempt.failures, ?pause, %error, "will be tried again");
-        self.core.progress.failed(ended.job, error);
+        self.failed.insert(job, attempt);
+        self.core.progress.failed(job, error);
     }
 
     async fn sync_if_much(&self) {
@@ -225,7 +227,7 @@ impl Core {
     /// One attempt at a job.
     async fn work(&self, job: Job, mut done: Done, since: Instant) -> Ended {
         let Some((table, orders)) = self.planned(job) else {
-            return Ended { job, done, result: Ok(()) };
+            return Ended { done, result: Ok(()) };
         };
         let open: Vec<Order> = orders
             .into_iter()
@@ -260,7 +262,7 @@ impl Core {
             // Overtaken, or stopping.
             None => Ok(()),
         };
-        Ended { job, done, result }
+        Ended { done, result }
     }
 
     fn planned(&self, (table, step): Job) -> Option<(Arc<TableRecord>, Vec<Order>)> {

@@ -10,8 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::nodes::{FakeNodes, Kind};
 use super::*;
-use crate::node::{Meta, MetaOptions};
+use crate::machine::CatalogMachine;
+use crate::node::{Meta, MetaOptions, Opened};
 use crate::scheduler::Patience;
+use crate::store::StateStore;
 
 /// Meta and its log in a directory.
 pub(super) struct Server {
@@ -48,6 +50,20 @@ impl Server {
         let options = MetaOptions { dir: dir.join("meta") };
         let nodes = Arc::clone(nodes) as _;
         let meta = Meta::open_patient(options, Arc::clone(&host), nodes, patience).await.unwrap();
+        Self { host, meta, running: None }
+    }
+
+    /// Opens meta over a store of the test's.
+    pub(super) async fn open_over(
+        dir: &Path,
+        store: Arc<dyn StateStore>,
+        nodes: &Arc<FakeNodes>,
+        patience: Patience,
+    ) -> Self {
+        let host = host(dir).await;
+        let opened = Opened { machine: CatalogMachine::open(store).unwrap(), set_aside: None };
+        let nodes = Arc::clone(nodes) as _;
+        let meta = Meta::start(opened, Arc::clone(&host), nodes, patience).await.unwrap();
         Self { host, meta, running: None }
     }
 
@@ -375,5 +391,26 @@ async fn a_stop_does_not_wait_for_a_node_that_hangs() {
     nodes.delay(Duration::ZERO);
     let server = Server::start(dir.path(), &nodes).await;
     until("the table is there", || server.sees("t")).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_drop_waits_for_the_orders_of_an_alter_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::start(dir.path(), &nodes).await;
+    // More partitions than orders are sent at once.
+    let cuts = (0..40).map(|number| cut(&[Value::Int(number)])).collect();
+    server.meta.change(create(NewTable { cuts, ..new_table("t") })).await.unwrap();
+    nodes.delay(Duration::from_millis(100));
+    let meta = Arc::clone(&server.meta);
+    let altering =
+        tokio::spawn(async move { meta.change(alter("t", add(vec![field("x")]))).await });
+    until("it is being altered", || nodes.count(Kind::Alter) > 0).await;
+    assert_eq!(server.meta.change(drop_table("t")).await, Ok(true));
+    assert!(altering.await.unwrap().is_err());
+    until("the replicas are gone", || nodes.held().is_empty()).await;
+    assert!(nodes.one(1).mixed.lock().is_empty());
+    assert!(nodes.count(Kind::Alter) <= 16, "what was not sent yet is not sent any more");
     server.stop().await;
 }

@@ -43,16 +43,24 @@ struct Behaviour {
 pub(super) struct FakeNode {
     pub(super) held: Mutex<BTreeMap<PartitionId, Held>>,
     pub(super) told: Mutex<Vec<(Kind, PartitionId)>>,
+    /// Orders that came while one of another kind was under way for the partition.
+    pub(super) mixed: Mutex<Vec<PartitionId>>,
+    under_way: Mutex<Vec<(PartitionId, Kind)>>,
     behaviour: Mutex<Behaviour>,
 }
 
 impl FakeNode {
     async fn obey(&self, kind: Kind, partition: PartitionId) -> Result<(), Error> {
         self.told.lock().push((kind, partition));
+        if self.under_way.lock().iter().any(|(at, other)| *at == partition && *other != kind) {
+            self.mixed.lock().push(partition);
+        }
+        self.under_way.lock().push((partition, kind));
         let delay = self.behaviour.lock().delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
+        self.under_way.lock().retain(|order| *order != (partition, kind));
         let mut behaviour = self.behaviour.lock();
         match behaviour.failures.get_mut(&kind) {
             Some((left, error)) if *left > 0 => {

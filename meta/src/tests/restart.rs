@@ -10,8 +10,10 @@ use super::nodes::{FakeNodes, Kind};
 use super::*;
 use crate::catalog::Work;
 use crate::error::MetaError;
+use crate::memory_store::MemoryStore;
 use crate::node::{Meta, MetaOptions};
 use crate::scheduler::Patience;
+use crate::store::StateStore;
 
 fn away() -> Error {
     Error::Unavailable("away".to_owned())
@@ -139,7 +141,7 @@ async fn a_store_of_another_format_is_refused() {
     let store = crate::sled_store::SledStore::open(&dir.path().join("meta/state")).unwrap();
     let change =
         crate::store::Change { key: b"F".to_vec(), value: Some(2_u32.to_be_bytes().to_vec()) };
-    crate::store::StateStore::commit(&store, &[change], None).unwrap();
+    StateStore::commit(&store, &[change], None).unwrap();
     drop(store);
     let error = open_error(dir.path()).await;
     assert!(matches!(error, MetaError::Incompatible(_)), "{error:?}");
@@ -160,6 +162,29 @@ async fn the_log_is_given_up_as_the_store_is_synced() {
     let server = Server::open(dir.path(), &nodes).await;
     assert_eq!(server.state(), state);
     server.kill().await;
+}
+
+#[tokio::test]
+async fn a_power_cut_takes_nothing_that_was_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let store = Arc::new(MemoryStore::default());
+    // With 3, the log is given up every other change, so that too early shows.
+    let patience = Patience { undurable_max: 3, ..hurry() };
+    let mut state = None;
+    for round in 0..10 {
+        let over = Arc::clone(&store) as Arc<dyn StateStore>;
+        let mut server = Server::open_over(dir.path(), over, &nodes, patience.clone()).await;
+        assert_eq!(*state.get_or_insert_with(|| server.state()), server.state(), "round {round}");
+        server.run();
+        for number in 0..=round % 4 {
+            let table = new_table(&format!("t{round}_{number}"));
+            server.meta.change(create(table)).await.unwrap();
+        }
+        state = Some(server.state());
+        server.kill().await;
+        store.cut_power();
+    }
 }
 
 #[tokio::test]

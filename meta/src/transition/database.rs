@@ -1,0 +1,96 @@
+//! Commands on databases. A database goes at once; its tables follow as their nodes are told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::catalog::DEFAULT_DATABASE;
+use partita_proto::error::Error;
+use partita_proto::schema::validate_name;
+
+use super::{Draft, Outcome, Reply};
+use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord};
+use crate::create::check_ttl;
+
+/// Databases that a catalog may hold. A bound, not a measured limit.
+const DATABASES_MAX: usize = 1000;
+/// Names of schemas that the SQL layer makes up.
+const RESERVED_DATABASES: [&str; 3] = ["information_schema", "pg_catalog", "sys"];
+
+pub(super) fn create_database(
+    state: &State,
+    name: &str,
+    if_not_exists: bool,
+    ttl: Option<Duration>,
+) -> Result<Outcome, Error> {
+    validate_name("database", name)?;
+    check_ttl(ttl)?;
+    if RESERVED_DATABASES.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
+        return Err(Error::InvalidInput(format!("database name \"{name}\" is reserved")));
+    }
+    if state.database_named(name).is_some() {
+        if if_not_exists {
+            return Ok(Outcome::without_edits(Reply::Unchanged));
+        }
+        return Err(Error::AlreadyExists { kind: "database", name: name.to_owned() });
+    }
+    if state.databases().count() >= DATABASES_MAX {
+        return Err(Error::InvalidInput(format!(
+            "there are {DATABASES_MAX} databases, which is the limit"
+        )));
+    }
+    let mut draft = Draft::new(state);
+    let id = draft.new_database();
+    let record = DatabaseRecord { id, name: name.to_owned(), ttl };
+    draft.edits.push(Edit::Database(Arc::new(record)));
+    Ok(draft.done())
+}
+
+pub(super) fn alter_database(
+    state: &State,
+    name: &str,
+    ttl: Option<Duration>,
+) -> Result<Outcome, Error> {
+    check_ttl(ttl)?;
+    let old = database(state, name)?;
+    if old.ttl == ttl {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    let record = Edit::Database(Arc::new(DatabaseRecord { ttl, ..DatabaseRecord::clone(old) }));
+    let mut after = state.clone();
+    after.apply(std::slice::from_ref(&record));
+    // Decided against the state with the new ttl. Tables in the middle of another change find out
+    // when they settle.
+    let mut draft = Draft::new(&after);
+    draft.edits.push(record);
+    for table in after.tables_of(old.id).filter(|table| table.phase == Phase::Ready) {
+        draft.retell(table);
+    }
+    Ok(draft.done())
+}
+
+pub(super) fn drop_database(state: &State, name: &str, if_exists: bool) -> Result<Outcome, Error> {
+    if name == DEFAULT_DATABASE {
+        return Err(Error::InvalidInput(format!(
+            "database \"{DEFAULT_DATABASE}\" is the default database and cannot be dropped"
+        )));
+    }
+    let record = match database(state, name) {
+        Ok(record) => record,
+        Err(Error::NotFound { .. }) if if_exists => {
+            return Ok(Outcome::without_edits(Reply::Unchanged));
+        }
+        Err(error) => return Err(error),
+    };
+    let mut draft = Draft::new(state);
+    for table in state.tables_of(record.id) {
+        draft.enter(TableRecord::clone(table), Phase::Dropping);
+    }
+    draft.edits.push(Edit::DatabaseGone(record.id));
+    Ok(draft.done())
+}
+
+pub(super) fn database<'a>(state: &'a State, name: &str) -> Result<&'a Arc<DatabaseRecord>, Error> {
+    state
+        .database_named(name)
+        .ok_or_else(|| Error::NotFound { kind: "database", name: name.to_owned() })
+}

@@ -1,0 +1,197 @@
+//! Commands on tables: each brings its table into a phase in which nodes are told something, except
+//! a renaming, which is none of theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use partita_proto::catalog::DEFAULT_DATABASE;
+use partita_proto::error::Error;
+use partita_proto::id::{ColumnId, Epoch, NodeId};
+use partita_proto::range::TypedRange;
+use partita_proto::schema::{TableSchema, validate_name};
+use partita_proto::service::{NewTable, TableChange};
+
+use super::database::database;
+use super::{Draft, Outcome, Reply};
+use crate::alter::altered;
+use crate::catalog::{Edit, PartitionRecord, Phase, State, TableRecord, Work};
+use crate::create::{CheckedTable, check_table};
+use crate::publish::partition_map;
+
+/// Tables that a catalog may hold, those being dropped included: what every frontend keeps in memory
+/// and meta rebuilds at a start.
+const TABLES_MAX: usize = 10_000;
+pub(super) fn create_table(
+    state: &State,
+    new: &NewTable,
+    if_not_exists: bool,
+    nodes: &[NodeId],
+) -> Result<Outcome, Error> {
+    let database = database(state, &new.database)?;
+    if let Some(table) = state.table_named(database.id, &new.name) {
+        if table.phase == Phase::Creating {
+            return Ok(busy(table));
+        }
+        if if_not_exists {
+            return Ok(Outcome::without_edits(Reply::Unchanged));
+        }
+        let name = shown_name(&new.database, &new.name);
+        return Err(Error::AlreadyExists { kind: "table", name });
+    }
+    let CheckedTable { schema, ranges } = check_table(new)?;
+    if state.table_count() >= TABLES_MAX {
+        return Err(Error::InvalidInput(format!(
+            "there are {TABLES_MAX} tables, which is the limit"
+        )));
+    }
+    if nodes.len() != ranges.len() {
+        return Err(Error::Internal(format!(
+            "{} nodes were chosen for {} partitions",
+            nodes.len(),
+            ranges.len()
+        )));
+    }
+    let mut draft = Draft::new(state);
+    let id = draft.new_table();
+    let mut partitions = Vec::with_capacity(ranges.len());
+    for (range, node) in ranges.into_iter().zip(nodes) {
+        let partition = PartitionRecord {
+            id: draft.new_partition(),
+            table: id,
+            range,
+            epoch: Epoch(1),
+            replicas: BTreeMap::from([(draft.new_replica(), *node)]),
+        };
+        partitions.push(partition.id);
+        draft.edits.push(Edit::Partition(Arc::new(partition)));
+    }
+    let told_ttl = state.ttl(database.id, &schema);
+    let table = TableRecord {
+        id,
+        database: database.id,
+        name: new.name.clone(),
+        phase: Phase::Creating,
+        step: draft.step(),
+        schema: Arc::new(schema),
+        placement: new.placement.clone(),
+        dropped_names: BTreeSet::new(),
+        told_ttl,
+        partitions,
+    };
+    draft.enter(table, Phase::Creating);
+    Ok(draft.done())
+}
+
+pub(super) fn drop_table(
+    state: &State,
+    database: &str,
+    name: &str,
+    if_exists: bool,
+) -> Result<Outcome, Error> {
+    let table = match table(state, database, name) {
+        Ok(table) => table,
+        Err(Error::NotFound { .. }) if if_exists => {
+            return Ok(Outcome::without_edits(Reply::Unchanged));
+        }
+        Err(error) => return Err(error),
+    };
+    // A table that is being altered may go: that is the way out when a node cannot be told.
+    if table.phase == Phase::Creating {
+        return Ok(busy(table));
+    }
+    let mut draft = Draft::new(state);
+    draft.enter(TableRecord::clone(table), Phase::Dropping);
+    Ok(draft.done())
+}
+
+pub(super) fn truncate_table(state: &State, database: &str, name: &str) -> Result<Outcome, Error> {
+    let table = table(state, database, name)?;
+    if table.is_pending() {
+        return Ok(busy(table));
+    }
+    let mut draft = Draft::new(state);
+    draft.enter(TableRecord::clone(table), Phase::Altering(Work::Truncate));
+    Ok(draft.done())
+}
+
+pub(super) fn alter_table(
+    state: &State,
+    database: &str,
+    name: &str,
+    change: &TableChange,
+) -> Result<Outcome, Error> {
+    let table = table(state, database, name)?;
+    if table.is_pending() {
+        return Ok(busy(table));
+    }
+    if let TableChange::Rename(to) = change {
+        return rename_table(state, database, table, to);
+    }
+    let Some(altered) = altered(table, change)? else {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    };
+    // What cannot be published must not get into the log.
+    let partitions = rekeyed_partitions(state, table, &altered.schema);
+    partition_map(&altered.schema, &table.placement, partitions)?;
+    let mut draft = Draft::new(state);
+    let dropped_names = altered.dropped_names;
+    draft.tell(TableRecord { dropped_names, ..TableRecord::clone(table) }, altered.schema);
+    Ok(draft.done())
+}
+
+/// Renames a table. Nodes know tables by id: nobody has to be told.
+fn rename_table(
+    state: &State,
+    database: &str,
+    table: &TableRecord,
+    to: &str,
+) -> Result<Outcome, Error> {
+    validate_name("table", to)?;
+    if let Some(other) = state.table_named(table.database, to) {
+        if other.phase == Phase::Creating {
+            return Ok(busy(other));
+        }
+        return Err(Error::AlreadyExists { kind: "table", name: shown_name(database, to) });
+    }
+    let mut draft = Draft::new(state);
+    draft.enter(TableRecord { name: to.to_owned(), ..table.clone() }, Phase::Ready);
+    Ok(draft.done())
+}
+
+/// A table's partitions under a schema with more key columns.
+pub(super) fn rekeyed_partitions<'a>(
+    state: &'a State,
+    table: &'a TableRecord,
+    schema: &'a TableSchema,
+) -> impl Iterator<Item = PartitionRecord> + 'a {
+    state.partitions_of(table).map(|partition| {
+        let range = rekeyed(&partition.range, &table.schema.key, &schema.key);
+        PartitionRecord { range, ..PartitionRecord::clone(partition) }
+    })
+}
+
+/// A range after columns have been added to the key.
+fn rekeyed(range: &TypedRange, old: &[ColumnId], new: &[ColumnId]) -> TypedRange {
+    let added = new.iter().enumerate().filter(|(_, id)| !old.contains(id));
+    added.fold(range.clone(), |range, (position, _)| range.with_key_column(position))
+}
+
+fn busy(table: &TableRecord) -> Outcome {
+    Outcome::without_edits(Reply::Busy { table: table.id, step: table.step })
+}
+
+fn table<'a>(
+    state: &'a State,
+    database_name: &str,
+    name: &str,
+) -> Result<&'a Arc<TableRecord>, Error> {
+    let database = database(state, database_name)?;
+    state
+        .table_named(database.id, name)
+        .ok_or_else(|| Error::NotFound { kind: "table", name: shown_name(database_name, name) })
+}
+
+/// A table's name as its user would write it.
+pub(crate) fn shown_name(database: &str, name: &str) -> String {
+    if database == DEFAULT_DATABASE { name.to_owned() } else { format!("{database}.{name}") }
+}
