@@ -226,10 +226,8 @@ fn windows(files: &[&FileMeta]) -> Vec<Window> {
         run.bytes += file.bytes;
         run.has_op |= file.has_op;
     }
-    let window = |(window, runs): (_, BTreeMap<_, _>)| Window {
-        window,
-        runs: runs.into_values().collect(),
-    };
+    let window =
+        |(window, runs): (_, BTreeMap<_, _>)| Window { window, runs: runs.into_values().collect() };
     windows.into_iter().map(window).collect()
 }
 
@@ -245,16 +243,18 @@ fn pick_in(window: &Window, options: &EngineOptions) -> Option<Pick> {
     for largest in sizes {
         let mut from = 0;
         while from < window.runs.len() {
-            let mut bytes = 0;
+            let (mut bytes, mut most) = (0, 0);
             let mut to = from;
             while let Some(run) = window.runs.get(to)
                 && size(run) <= largest
                 && bytes + run.bytes <= options.compaction_bytes_max
             {
                 bytes += run.bytes;
+                most = most.max(run.bytes);
                 to += 1;
             }
-            if to - from >= runs_min {
+            // A large run is not written again for the sake of a few small ones.
+            if to - from >= runs_min && bytes >= 2 * most {
                 return Some(window.pick(from, to));
             }
             from = to.max(from + 1);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn only_neighbours_in_age_are_merged() {
+    fn only_neighbours_in_age_are_merged_and_not_a_large_one_for_small_ones() {
         let sizes = [10, 10, 900, 10, 10];
         let files: Vec<_> = (1..).zip(sizes).map(|(id, mib)| file(id, id, mib, None)).collect();
         assert_eq!(picked(&files), None);

@@ -33,7 +33,11 @@ enum Part {
 }
 
 /// The width of windows for what is to be written, if the table has a time index.
-pub(crate) fn width(layout: &Layout, sealed: &[Arc<Sealed>], now: Option<i64>) -> Result<Option<i64>> {
+pub(crate) fn width(
+    layout: &Layout,
+    sealed: &[Arc<Sealed>],
+    now: Option<i64>,
+) -> Result<Option<i64>> {
     let Some(time) = &layout.time else { return Ok(None) };
     let runs = sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
     let columns = runs.map(|run| ticks(&run.sorted.batch, time)).collect::<Result<Vec<_>>>()?;

@@ -83,7 +83,8 @@ mod tests {
         let (_, mut row) = versions[versions.len() - 1];
         let is_null = |version: usize, field: usize| versions[version].1[field].is_none();
         let mut taken = Vec::new();
-        let op = fold(policy, &ops, &[0, 1], is_null, |field, version| taken.push((field, version)));
+        let op =
+            fold(policy, &ops, &[0, 1], is_null, |field, version| taken.push((field, version)));
         for (field, version) in taken {
             row[field] = versions[version].1[field];
         }
@@ -99,8 +100,7 @@ mod tests {
 
     #[test]
     fn nothing_comes_back_from_behind_a_delete() {
-        let versions =
-            [(PUT, [Some(1), Some(1)]), (DELETE, [None, None]), (PUT, [None, Some(2)])];
+        let versions = [(PUT, [Some(1), Some(1)]), (DELETE, [None, None]), (PUT, [None, Some(2)])];
         assert_eq!(folded(Policy::LastNonNull, &versions), (REPLACE, [None, Some(2)]));
         assert_eq!(folded(Policy::LastNonNull, &versions[..2]).0, DELETE);
     }

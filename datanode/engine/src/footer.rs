@@ -3,7 +3,7 @@
 //! Every byte passes a checksum before it is decoded: the tail of a file (indexes and footer) as a
 //! whole against the manifest, everything before it in blocks against the footer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,8 +106,7 @@ impl Cache {
 
 async fn read_footer(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<Footer> {
     let meta = &file.meta;
-    let corrupted =
-        |what: &str| EngineError::Corrupted(format!("file {}: {what}", file.path));
+    let corrupted = |what: &str| EngineError::Corrupted(format!("file {}: {what}", file.path));
     let tail = read(store, file, meta.tail..meta.bytes).await?;
     if crc32c::crc32c(&tail) != meta.tail_checksum {
         return Err(corrupted("the footer fails its checksum"));
@@ -172,13 +171,26 @@ pub(crate) async fn verify(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> R
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) scan: Arc<ScanStats>,
-    pub(crate) rows_scanned: Arc<AtomicU64>,
+    rows_scanned: Arc<AtomicU64>,
+    /// Files that were read. Parts of a file may be read by several streams.
+    files: Arc<Mutex<BTreeSet<FileId>>>,
 }
 
 impl Counters {
+    /// Counters of a scan; rows also count to a total.
+    pub(crate) fn new(rows_scanned: &Arc<AtomicU64>) -> Self {
+        Self { rows_scanned: Arc::clone(rows_scanned), ..Self::default() }
+    }
+
     pub(crate) fn rows(&self, rows: usize) {
         self.scan.rows_scanned.fetch_add(rows as u64, Ordering::Relaxed);
         self.rows_scanned.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file(&self, file: FileId) {
+        if self.files.lock().insert(file) {
+            self.scan.files_read.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn bytes(&self, bytes: u64) {
@@ -264,10 +276,7 @@ fn wrapped(error: EngineError) -> ParquetError {
 }
 
 impl AsyncFileReader for BlockReader {
-    fn get_bytes(
-        &mut self,
-        range: Range<u64>,
-    ) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
         async move {
             let mut bytes = self.read_checked(&[range]).await.map_err(wrapped)?;
             bytes.pop().ok_or_else(|| wrapped(self.corrupted("nothing could be read")))
@@ -298,6 +307,7 @@ mod tests {
     const BLOCK: u64 = BLOCK_BYTES as u64;
 
     #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
     fn ranges_are_read_by_whole_blocks_each_once() {
         let end = 3 * BLOCK + 10;
         assert_eq!(block_spans(&[5..10], end), Some(vec![0..BLOCK]));

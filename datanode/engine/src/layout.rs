@@ -65,7 +65,8 @@ impl Layout {
         let placement =
             codec.placed().then(|| Field::new(PLACEMENT_COLUMN, DataType::UInt16, true));
         let fields = schema.columns.iter().map(partita_proto::schema::Column::storage_field);
-        let columns = Arc::new(Schema::new(placement.into_iter().chain(fields).collect::<Vec<_>>()));
+        let columns =
+            Arc::new(Schema::new(placement.into_iter().chain(fields).collect::<Vec<_>>()));
         Ok(Self { codec, range, policy, time, columns, config })
     }
 

@@ -34,6 +34,8 @@ mod scan;
 mod sink;
 mod source;
 mod store;
+#[cfg(test)]
+mod tests;
 mod version;
 mod window;
 mod writer;

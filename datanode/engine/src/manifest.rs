@@ -188,7 +188,8 @@ impl Manifest {
         write(&self.store, &path, &self.recorded.as_edit(), self.recorded.next_id).await?;
         self.checkpoint = self.last;
         for object in list(&self.store, &self.directory).await? {
-            let old = object.number < self.last || (object.number == self.last && !object.checkpoint);
+            let old =
+                object.number < self.last || (object.number == self.last && !object.checkpoint);
             if old {
                 let path = object_path(&self.directory, object.number, object.checkpoint);
                 delete(&self.store, &path).await?;
@@ -248,12 +249,7 @@ async fn list(store: &Arc<dyn ObjectStore>, directory: &Path) -> Result<Vec<Obje
     Ok(objects)
 }
 
-async fn write(
-    store: &Arc<dyn ObjectStore>,
-    path: &Path,
-    edit: &Edit,
-    next_id: u64,
-) -> Result<()> {
+async fn write(store: &Arc<dyn ObjectStore>, path: &Path, edit: &Edit, next_id: u64) -> Result<()> {
     let message = EditMessage::from_edit(edit, next_id).encode_to_vec();
     let mut bytes = BytesMut::with_capacity(HEADER_BYTES + message.len());
     bytes.put_slice(MAGIC);

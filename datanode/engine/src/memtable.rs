@@ -98,7 +98,7 @@ mod tests {
     fn single_rows_become_few_runs_and_are_copied_few_times() {
         let (mut runs, mut copied) = (Vec::new(), 0);
         for _ in 0..100_000 {
-            runs.push(1_usize);
+            runs.extend([1_usize]);
             while let Some(from) = due(&runs) {
                 let total: usize = runs[from..].iter().sum();
                 copied += total;

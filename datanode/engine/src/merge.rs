@@ -393,12 +393,10 @@ impl Merge {
 
     fn insert(&mut self, cursor: usize) {
         let key = self.cursors[cursor].key();
-        let place = self.order.partition_point(|other| {
-            match self.cursors[*other].key().cmp(key) {
-                Ordering::Less => true,
-                Ordering::Equal => *other < cursor,
-                Ordering::Greater => false,
-            }
+        let place = self.order.partition_point(|other| match self.cursors[*other].key().cmp(key) {
+            Ordering::Less => true,
+            Ordering::Equal => *other < cursor,
+            Ordering::Greater => false,
         });
         self.order.insert(place, cursor);
     }

@@ -37,10 +37,12 @@ impl Default for EngineOptions {
     }
 }
 
+// The unit tests' few rows meet all the edges that these sizes make in production.
+
 /// Rows of the batches that scans yield and that merging works on: large enough to amortise the
 /// work per batch, small enough for a batch's columns to stay in the CPU's cache.
-pub(crate) const BATCH_ROWS: usize = 8192;
+pub(crate) const BATCH_ROWS: usize = if cfg!(test) { 5 } else { 8192 };
 /// Rows of a row group: the unit of parallel reading, and what a reader buffers at once.
-pub(crate) const ROW_GROUP_ROWS: usize = 128 * 1024;
+pub(crate) const ROW_GROUP_ROWS: usize = if cfg!(test) { 16 } else { 128 * 1024 };
 /// Rows of a page: the least that a selective scan decodes.
-pub(crate) const PAGE_ROWS: usize = 8192;
+pub(crate) const PAGE_ROWS: usize = if cfg!(test) { 4 } else { 8192 };

@@ -88,11 +88,9 @@ fn plain_units(files: Vec<FileEntry>, runs: &[Arc<Run>], ranges: &[KeyRange]) ->
     let ranges: Arc<[KeyRange]> = Arc::from(ranges);
     let mut units: Vec<Unit> =
         files.into_iter().flat_map(|file| plain_file(&file, &ranges)).collect();
-    units.extend(runs.iter().map(|run| plain_run(Piece {
-        run: Arc::clone(run),
-        ranges: Arc::clone(&ranges),
-        time: None,
-    })));
+    units.extend(runs.iter().map(|run| {
+        plain_run(Piece { run: Arc::clone(run), ranges: Arc::clone(&ranges), time: None })
+    }));
     units
 }
 
@@ -101,9 +99,8 @@ fn plain_file(file: &FileEntry, ranges: &Arc<[KeyRange]>) -> Vec<Unit> {
     let parts = groups.clone().step_by(PLAIN_GROUPS);
     let unit = |start: usize| {
         let part = start..groups.end.min(start + PLAIN_GROUPS);
-        let overlaps = part.clone().any(|group| {
-            ranges.iter().any(|range| file.group_overlaps(group, range))
-        });
+        let overlaps =
+            part.clone().any(|group| ranges.iter().any(|range| file.group_overlaps(group, range)));
         overlaps.then(|| Unit {
             range: group_range(file, &part),
             files: vec![(file.clone(), part)],
@@ -155,8 +152,7 @@ fn merging_units(
 ) -> Vec<Unit> {
     let mut units = Vec::new();
     let groups = group_by_time(files);
-    let cuts: Vec<i64> =
-        groups.iter().skip(1).filter_map(|group| Some(group.time?.0)).collect();
+    let cuts: Vec<i64> = groups.iter().skip(1).filter_map(|group| Some(group.time?.0)).collect();
     let groups = if groups.is_empty() { vec![TimeGroup::default()] } else { groups };
     for (number, group) in groups.into_iter().enumerate() {
         let from = number.checked_sub(1).map_or(i64::MIN, |before| cuts[before]);
@@ -300,7 +296,8 @@ fn segment_units(
             let last = groups.next_back().unwrap_or(first);
             Some((file.clone(), first..last + 1))
         });
-        let part_runs = pieces.iter().map(|piece| Piece { ranges: Arc::clone(&wanted), ..piece.clone() });
+        let part_runs =
+            pieces.iter().map(|piece| Piece { ranges: Arc::clone(&wanted), ..piece.clone() });
         units.push(Unit {
             files: part_files.collect(),
             runs: part_runs.collect(),
@@ -343,9 +340,9 @@ fn divide(
 /// Puts units in key order; says whether they overlap nowhere.
 fn sort_units(units: &mut [Unit]) -> bool {
     let in_order = |units: &[Unit]| {
-        units.windows(2).all(|pair| {
-            pair[0].range.end.as_ref().is_some_and(|end| *end <= pair[1].range.start)
-        })
+        units
+            .windows(2)
+            .all(|pair| pair[0].range.end.as_ref().is_some_and(|end| *end <= pair[1].range.start))
     };
     let mut starts: Vec<usize> = (0..units.len()).collect();
     starts.sort_by(|a, b| units[*a].range.start.cmp(&units[*b].range.start));

@@ -12,9 +12,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
-use parquet::arrow::arrow_reader::{
-    ArrowPredicate, ArrowPredicateFn, RowFilter, RowSelection,
-};
+use parquet::arrow::arrow_reader::{ArrowPredicate, ArrowPredicateFn, RowFilter, RowSelection};
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::file::metadata::ParquetMetaData;
 use partita_proto::domain::{Domain, Domains};
@@ -70,9 +68,8 @@ impl FileReader {
         for (name, domain) in read.prune.iter() {
             columns.push(ColumnStatistics::new(&footer, name, domain)?);
         }
-        let in_range = |group: &usize| {
-            read.ranges.iter().any(|range| file.group_overlaps(*group, range))
-        };
+        let in_range =
+            |group: &usize| read.ranges.iter().any(|range| file.group_overlaps(*group, range));
         let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
         let all = read.groups.clone();
         let groups: Vec<usize> = all.clone().filter(in_range).filter(may_match).collect();
@@ -85,9 +82,7 @@ impl FileReader {
             }
             return Ok(futures::stream::empty().boxed());
         }
-        if all.start == 0 {
-            stats.files_read.fetch_add(1, Ordering::Relaxed);
-        }
+        self.counters.file(file.meta().id);
         let filters = filters(&footer, &read, &columns, &groups);
         let selection = select_pages(metadata, &columns, &groups)?;
         let reader = BlockReader {
@@ -108,8 +103,7 @@ impl FileReader {
             builder = builder.with_row_filter(RowFilter::new(filters));
         }
         let failed_path = path.clone();
-        let stream =
-            builder.build().map_err(|error| EngineError::reading(&failed_path, &error))?;
+        let stream = builder.build().map_err(|error| EngineError::reading(&failed_path, &error))?;
         let counters = self.counters.clone();
         let stream = stream.map_err(move |error| EngineError::reading(&path, &error));
         Ok(stream
@@ -192,7 +186,9 @@ impl<'a> ColumnStatistics<'a> {
         let statistics = Statistics {
             min: converter.row_group_mins(groups).map_err(failed)?,
             max: converter.row_group_maxes(groups).map_err(failed)?,
-            nulls: converter.row_group_null_counts(groups).map(|nulls| Arc::new(nulls) as ArrayRef)
+            nulls: converter
+                .row_group_null_counts(groups)
+                .map(|nulls| Arc::new(nulls) as ArrayRef)
                 .map_err(failed)?,
         };
         let groups = groups.iter().enumerate().map(|(group, metadata)| {
@@ -244,7 +240,8 @@ fn select_pages(
     columns: &[ColumnStatistics<'_>],
     groups: &[usize],
 ) -> Result<Option<RowSelection>> {
-    let (Some(column_index), Some(offset_index)) = (metadata.column_index(), metadata.offset_index())
+    let (Some(column_index), Some(offset_index)) =
+        (metadata.column_index(), metadata.offset_index())
     else {
         return Ok(None);
     };

@@ -52,7 +52,8 @@ impl Output<'_> {
             }
             Ok::<_, EngineError>(rest)
         });
-        let mut rest = fetched.await.map_err(|error| EngineError::Internal(error.to_string()))??;
+        let mut rest =
+            fetched.await.map_err(|error| EngineError::Internal(error.to_string()))??;
         while let Some(now) = rest.take().filter(|rest| rest.next.is_some()) {
             let id = self.manifest.lock().await.allocate();
             let (layout, schema) = (Arc::clone(self.layout), Arc::clone(&schema));

@@ -252,7 +252,7 @@ fn order_of<'a>(layout: &Layout, name: &'a str) -> (usize, &'a str) {
 
 /// Bytes that the rows of a batch need.
 pub(crate) fn own_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| column_bytes(column)).sum()
+    batch.columns().iter().map(column_bytes).sum()
 }
 
 fn column_bytes(column: &ArrayRef) -> usize {

@@ -76,8 +76,7 @@ impl Partition {
     pub fn scan(&self, request: Scan) -> Result<Scanned> {
         let version = self.version();
         let layout = Arc::clone(&version.layout);
-        let counters =
-            Counters { rows_scanned: Arc::clone(&self.rows_scanned), ..Counters::default() };
+        let counters = Counters::new(&self.rows_scanned);
         let stats = Arc::clone(&counters.scan);
         let domains = self.domains(&layout, &request.domains)?;
         let exact = match &request.range {
@@ -225,8 +224,7 @@ impl Task {
         let Some(piece) = runs.pop() else { return Ok(futures::stream::empty().boxed()) };
         let schema = self.schema(false, with_op);
         let counters = Some(self.reader.counters.clone());
-        let rows =
-            piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
+        let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
         Ok(rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed())
     }
 

@@ -89,7 +89,7 @@ impl FileWriter {
     ) -> Result<()> {
         let id = self.id;
         let failed = |error: ParquetError| EngineError::writing(&id, &error);
-        debug_assert!(self.first.is_none() || &self.last <= first, "rows are written in key order");
+        debug_assert!(self.first.is_none() || self.last <= *first, "rows are in key order");
         if self.writer.in_progress_rows() + batch.num_rows() > ROW_GROUP_ROWS {
             self.writer.flush().map_err(failed)?;
         }

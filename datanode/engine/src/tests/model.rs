@@ -1,0 +1,488 @@
+//! Whatever is done to a partition, in whatever order: it reads like a plain map.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use partita_proto::domain::Domain;
+use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::placement::Placement;
+use partita_proto::rule::Comparison;
+use partita_proto::schema::{ColumnType, Semantic, TableSchema};
+use partita_proto::service::WriteKind;
+use partita_proto::value::Value;
+use proptest::prelude::*;
+
+use super::*;
+
+const HOUR: i64 = 3_600_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Append,
+    LastRow,
+    LastNonNull,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    policy: Policy,
+    time: bool,
+    hash: bool,
+}
+
+/// What is done, by small numbers that become keys and values.
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Vec<(u8, u8, Option<u8>, Option<u8>)>, Columns),
+    Delete(Vec<(u8, u8)>),
+    /// Two writes in one entry.
+    PutAndDelete((u8, u8, Option<u8>, Option<u8>), (u8, u8), bool),
+    Flush,
+    Compact(bool),
+    Reopen,
+    AddField,
+    AddTag,
+    Truncate,
+    Scan(Vec<(u8, DomainOf)>, Vec<u8>, u8, Option<u8>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Columns {
+    All,
+    OnlyA,
+    OnlyB,
+}
+
+#[derive(Clone, Debug)]
+enum DomainOf {
+    Point(u8),
+    Points(Vec<u8>),
+    From(u8),
+    Below(u8),
+    Null,
+    NotNull,
+}
+
+/// All columns a table may get. The key of a row in the model has all its tags.
+const NAMES: [&str; 6] = ["host", "extra", "ts", "a", "b", "c"];
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    /// By key, the rows in order of arrival.
+    rows: BTreeMap<[Value; 3], Vec<[Value; 3]>>,
+}
+
+impl Model {
+    fn put(&mut self, policy: Policy, key: [Value; 3], fields: [Value; 3]) {
+        let versions = self.rows.entry(key).or_default();
+        match policy {
+            Policy::Append => versions.push(fields),
+            Policy::LastRow => *versions = vec![fields],
+            Policy::LastNonNull => {
+                let mut row = versions.pop().unwrap_or([const { Value::Null }; 3]);
+                for (old, new) in row.iter_mut().zip(fields) {
+                    if !new.is_null() {
+                        *old = new;
+                    }
+                }
+                *versions = vec![row];
+            }
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = [Value; 6]> {
+        self.rows.iter().flat_map(|(key, versions)| {
+            versions.iter().map(|fields| {
+                let [a, b, c] = key.clone();
+                let [d, e, f] = fields.clone();
+                [a, b, c, d, e, f]
+            })
+        })
+    }
+}
+
+fn schema_of(shape: Shape) -> TableSchema {
+    let options = match shape.policy {
+        Policy::Append => append(),
+        Policy::LastRow => last_row(),
+        Policy::LastNonNull => last_non_null(),
+    };
+    let mut schema = series_schema(options);
+    if !shape.time {
+        // The same column, as a plain part of the key.
+        schema.columns[1] = column(2, "ts", MILLIS, Semantic::Tag);
+    }
+    schema
+}
+
+fn host(number: u8) -> Value {
+    match number % 6 {
+        0 => Value::Null,
+        1 => text(""),
+        number => text(&format!("host number {number:03}")),
+    }
+}
+
+/// Few values, over hours and years, so that keys repeat and windows widen.
+fn tick(number: u8) -> Value {
+    let number = i64::from(number % 40);
+    ts(if number < 30 { number * HOUR / 4 } else { (number - 35) * 8000 * HOUR })
+}
+
+fn a(number: Option<u8>) -> Value {
+    number.map_or(Value::Null, |number| int(i64::from(number) - 100))
+}
+
+fn b(number: Option<u8>) -> Value {
+    number.map_or(Value::Null, |number| match number % 3 {
+        0 => text("short"),
+        _ => text(&format!("a longer text with number {number:03}")),
+    })
+}
+
+fn value_of(column: &str, number: u8) -> Value {
+    match column {
+        "host" | "extra" => host(number),
+        "ts" => tick(number),
+        "a" | "c" => a(Some(number)),
+        _ => b(Some(number)),
+    }
+}
+
+fn domain_of(column: &str, domain: &DomainOf) -> Domain {
+    let value = |number: u8| value_of(column, number);
+    match domain {
+        DomainOf::Point(number) => Domain::point(value(*number)),
+        DomainOf::Points(numbers) => Domain::points(numbers.iter().map(|number| value(*number))),
+        DomainOf::From(number) => Domain::compare(Comparison::GreaterOrEqual, value(*number)),
+        DomainOf::Below(number) => Domain::compare(Comparison::Less, value(*number)),
+        DomainOf::Null => Domain::null_only(),
+        DomainOf::NotNull => Domain::not_null(),
+    }
+}
+
+/// A partition, its log, and the model after each entry.
+struct Test {
+    shape: Shape,
+    fixture: Fixture,
+    log: Vec<Entry>,
+    /// `models[index]` is the state after the entry `index`.
+    models: Vec<Model>,
+}
+
+#[derive(Clone)]
+enum Entry {
+    Writes(Vec<(WriteKind, RecordBatch)>),
+    Schema(Arc<TableSchema>),
+    Truncate,
+}
+
+impl Test {
+    async fn new(shape: Shape) -> Self {
+        let placement = match shape.hash {
+            true => Placement::Hash { columns: vec![ColumnId(1)] },
+            false => Placement::Range,
+        };
+        let mut fixture = Fixture::new(config(schema_of(shape), placement)).await;
+        fixture.options.compaction_runs = 2;
+        fixture.options.file_bytes_target = 1;
+        fixture.reopen().await;
+        Self { shape, fixture, log: Vec::new(), models: vec![Model::default()] }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.fixture.partition.config().schema.column(name).is_some()
+    }
+
+    fn model(&self) -> &Model {
+        self.models.last().unwrap()
+    }
+
+    fn apply(&mut self, entry: Entry, model: Model) {
+        self.log.push(entry);
+        self.models.push(model);
+        self.apply_at(self.log.len());
+    }
+
+    /// Applies the entry at an index.
+    fn apply_at(&self, at: usize) {
+        let index = at as u64;
+        let partition = &self.fixture.partition;
+        match &self.log[at - 1] {
+            Entry::Writes(writes) => partition.apply(index, mark(index), writes),
+            Entry::Schema(schema) => partition.apply_schema(index, mark(index), Arc::clone(schema)),
+            Entry::Truncate => partition.apply_truncate(index, mark(index)),
+        }
+        .unwrap();
+    }
+
+    fn key(&self, host_number: u8, tick_number: u8) -> [Value; 3] {
+        // Once there is a second tag, most rows have it.
+        let extra = if self.has("extra") { host(host_number / 6) } else { Value::Null };
+        [host(host_number), extra, tick(tick_number)]
+    }
+
+    fn key_names(&self) -> Vec<&'static str> {
+        NAMES[..3].iter().copied().filter(|name| self.has(name)).collect()
+    }
+
+    fn put(
+        &self,
+        model: &mut Model,
+        rows: &[(u8, u8, Option<u8>, Option<u8>)],
+        given: Columns,
+    ) -> (WriteKind, RecordBatch) {
+        let mut names = self.key_names();
+        let fields: &[&str] = match given {
+            Columns::All => &["a", "b", "c"],
+            Columns::OnlyA => &["a"],
+            Columns::OnlyB => &["b"],
+        };
+        names.extend(fields.iter().filter(|name| self.has(name)));
+        let mut values = Vec::new();
+        for (host, tick, in_a, in_b) in rows {
+            let key = self.key(*host, *tick);
+            let all = [a(*in_a), b(*in_b), a(*in_b)];
+            let fields = std::array::from_fn(|at| match names.contains(&NAMES[3 + at]) {
+                true => all[at].clone(),
+                false => Value::Null,
+            });
+            let whole: Vec<Value> = key.iter().chain(&fields).cloned().collect();
+            let at = |name: &&str| NAMES.iter().position(|other| other == name).unwrap();
+            values.push(names.iter().map(|name| whole[at(name)].clone()).collect());
+            model.put(self.shape.policy, key, fields);
+        }
+        (WriteKind::Put, self.fixture.rows(&names, &values))
+    }
+
+    fn delete(&self, model: &mut Model, keys: &[(u8, u8)]) -> (WriteKind, RecordBatch) {
+        let names = self.key_names();
+        let mut values = Vec::new();
+        for (host, tick) in keys {
+            let key = self.key(*host, *tick);
+            model.rows.remove(&key);
+            values.push(if self.has("extra") {
+                key.to_vec()
+            } else {
+                vec![key[0].clone(), key[2].clone()]
+            });
+        }
+        (WriteKind::Delete, self.fixture.rows(&names, &values))
+    }
+
+    async fn step(&mut self, step: &Step) {
+        let folds = self.shape.policy != Policy::Append;
+        match step {
+            Step::Put(rows, given) => {
+                let mut model = self.model().clone();
+                let write = self.put(&mut model, rows, *given);
+                self.apply(Entry::Writes(vec![write]), model);
+            }
+            Step::Delete(keys) if folds => {
+                let mut model = self.model().clone();
+                let write = self.delete(&mut model, keys);
+                self.apply(Entry::Writes(vec![write]), model);
+            }
+            Step::PutAndDelete(row, key, put_first) if folds => {
+                let mut model = self.model().clone();
+                let mut writes = Vec::new();
+                for put in [*put_first, !*put_first] {
+                    writes.push(match put {
+                        true => self.put(&mut model, std::slice::from_ref(row), Columns::OnlyA),
+                        false => self.delete(&mut model, std::slice::from_ref(key)),
+                    });
+                }
+                self.apply(Entry::Writes(writes), model);
+            }
+            Step::Delete(_) | Step::PutAndDelete(..) => {}
+            Step::Flush => {
+                self.fixture.flush().await.unwrap();
+                let durable = self.fixture.partition.durable_mark().map(|(index, _)| index);
+                let index = self.log.len() as u64;
+                assert_eq!(durable.unwrap_or_default(), index);
+            }
+            Step::Compact(all) => {
+                self.fixture.partition.compact(*all).await.unwrap();
+            }
+            Step::Reopen => self.reopen().await,
+            Step::AddField => self.add("c", ColumnType::Int64, Semantic::Field),
+            Step::AddTag => self.add("extra", ColumnType::String, Semantic::Tag),
+            Step::Truncate => self.apply(Entry::Truncate, Model::default()),
+            Step::Scan(domains, wanted, parallelism, limit) => {
+                self.scan(domains, wanted, usize::from(*parallelism), *limit).await;
+            }
+        }
+    }
+
+    fn add(&mut self, name: &str, column_type: ColumnType, semantic: Semantic) {
+        let mut schema = TableSchema::clone(&self.fixture.partition.config().schema);
+        // What goes into the hash may not change, so a hashed table's key stays as it is here.
+        if schema.column(name).is_some() {
+            return;
+        }
+        let added = column(schema.next_column.0, name, column_type, semantic);
+        if semantic == Semantic::Tag {
+            schema.key.insert(1, added.id);
+        }
+        schema.next_column = ColumnId(schema.next_column.0 + 1);
+        schema.version = SchemaVersion(schema.version.0 + 1);
+        schema.columns.push(added);
+        let model = self.model().clone();
+        self.apply(Entry::Schema(Arc::new(schema)), model);
+    }
+
+    /// A crash, and the log applied again.
+    async fn reopen(&mut self) {
+        self.fixture.reopen().await;
+        let durable = self.fixture.partition.durable_mark();
+        let index = durable.map_or(0, |(index, found)| {
+            assert_eq!(found, mark(index));
+            let state = self.fixture.partition.state();
+            assert_eq!(state, Bytes::from(format!("state {index}")));
+            usize::try_from(index).unwrap()
+        });
+        self.compare(&self.models[index], &[], &[0, 1, 2, 3, 4, 5], 2, None).await;
+        // Some that are in files are sent again.
+        for at in index.saturating_sub(2).max(1)..=self.log.len() {
+            self.apply_at(at);
+        }
+    }
+
+    async fn scan(
+        &self,
+        domains: &[(u8, DomainOf)],
+        wanted: &[u8],
+        parallelism: usize,
+        limit: Option<u8>,
+    ) {
+        let limit = limit.map(usize::from);
+        self.compare(self.model(), domains, wanted, parallelism, limit).await;
+    }
+
+    async fn compare(
+        &self,
+        model: &Model,
+        domains: &[(u8, DomainOf)],
+        wanted: &[u8],
+        parallelism: usize,
+        limit: Option<usize>,
+    ) {
+        let at = |number: u8| usize::from(number) % NAMES.len();
+        let mut domains: BTreeMap<usize, Domain> = domains
+            .iter()
+            .map(|(column, domain)| (at(*column), domain_of(NAMES[at(*column)], domain)))
+            .collect();
+        domains.retain(|column, _| self.has(NAMES[*column]));
+        let mut wanted: Vec<usize> = wanted.iter().map(|column| at(*column)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.retain(|column| self.has(NAMES[*column]));
+        let mut expected: Vec<Row> = model
+            .rows()
+            .filter(|row| domains.iter().all(|(column, domain)| domain.contains(&row[*column])))
+            .map(|row| wanted.iter().map(|column| row[*column].clone()).collect())
+            .collect();
+        expected.sort();
+        let names: Vec<&str> = wanted.iter().map(|column| NAMES[*column]).collect();
+        let named: Vec<_> =
+            domains.iter().map(|(column, domain)| (NAMES[*column], domain.clone())).collect();
+        let mut scan = self.fixture.scan(&names, &named);
+        scan.parallelism = parallelism;
+        scan.limit = limit;
+        let found = collect(&self.fixture.partition, scan).await.unwrap();
+        assert!(found.streams.len() <= parallelism.max(1));
+        match limit {
+            None => assert_eq!(found.rows, expected, "domains {named:?}"),
+            Some(limit) => {
+                assert_eq!(found.rows.len(), limit.min(expected.len()));
+                for row in &found.rows {
+                    assert!(expected.binary_search(row).is_ok());
+                }
+            }
+        }
+        if found.sorted && !self.shape.hash {
+            for stream in &found.streams {
+                let keys = |row: &Row| -> Option<[Value; 3]> {
+                    let value = |name: &str| {
+                        let column = NAMES.iter().position(|other| *other == name)?;
+                        if !self.has(name) {
+                            return Some(Value::Null);
+                        }
+                        Some(row[wanted.iter().position(|w| *w == column)?].clone())
+                    };
+                    Some([value("host")?, value("extra")?, value("ts")?])
+                };
+                let keys: Vec<_> = stream.iter().filter_map(keys).collect();
+                assert!(keys.is_sorted(), "{keys:?}");
+            }
+        }
+    }
+}
+
+fn domain() -> impl Strategy<Value = DomainOf> {
+    prop_oneof![
+        any::<u8>().prop_map(DomainOf::Point),
+        prop::collection::vec(any::<u8>(), 0..4).prop_map(DomainOf::Points),
+        any::<u8>().prop_map(DomainOf::From),
+        any::<u8>().prop_map(DomainOf::Below),
+        Just(DomainOf::Null),
+        Just(DomainOf::NotNull),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let row = || (any::<u8>(), any::<u8>(), any::<Option<u8>>(), any::<Option<u8>>());
+    let given = prop_oneof![Just(Columns::All), Just(Columns::OnlyA), Just(Columns::OnlyB)];
+    prop_oneof![
+        8 => (prop::collection::vec(row(), 1..30), given).prop_map(|(r, g)| Step::Put(r, g)),
+        3 => prop::collection::vec(any::<(u8, u8)>(), 1..8).prop_map(Step::Delete),
+        2 => (row(), any::<(u8, u8)>(), any::<bool>())
+            .prop_map(|(row, key, first)| Step::PutAndDelete(row, key, first)),
+        4 => Just(Step::Flush),
+        3 => any::<bool>().prop_map(Step::Compact),
+        2 => Just(Step::Reopen),
+        1 => Just(Step::AddField),
+        1 => Just(Step::AddTag),
+        1 => Just(Step::Truncate),
+        8 => (
+            prop::collection::vec((any::<u8>(), domain()), 0..3),
+            prop::collection::vec(any::<u8>(), 0..5),
+            1_u8..5,
+            prop::option::weighted(0.2, 0_u8..20),
+        )
+            .prop_map(|(domains, wanted, parallelism, limit)| {
+                Step::Scan(domains, wanted, parallelism, limit)
+            }),
+    ]
+}
+
+fn run(shape: Shape, steps: &[Step]) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let mut test = Test::new(shape).await;
+        for step in steps {
+            test.step(step).await;
+        }
+        test.scan(&[], &[0, 1, 2, 3, 4, 5], 3, None).await;
+        test.fixture.partition.verify().await.unwrap();
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_partition_reads_like_a_map(
+        policy in prop_oneof![
+            1 => Just(Policy::Append),
+            2 => Just(Policy::LastRow),
+            3 => Just(Policy::LastNonNull),
+        ],
+        time in any::<bool>(),
+        hash in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        run(Shape { policy, time, hash }, &steps);
+    }
+}
