@@ -81,7 +81,7 @@ impl RaftError {
         Self::Io { context: context.into(), source: Arc::new(source) }
     }
 
-    /// For the traits that speak `io::Error`; [`RaftError::from_io`] gets it back.
+    /// For the traits that speak `io::Error`.
     pub(crate) fn into_io(self) -> io::Error {
         io::Error::other(self)
     }

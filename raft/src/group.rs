@@ -21,7 +21,7 @@ use crate::error::RaftError;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::state::{Gate, StateMachine};
-use crate::types::{Command, Types};
+use crate::types::{Command, RaftLogId, Types};
 
 /// How long a proposal or a read waits for an election that is under way: longer than one takes.
 const LEADER_WAIT: Duration = Duration::from_secs(4);
@@ -124,7 +124,8 @@ impl Group {
     /// Puts a command into the group's log and applies it. Returns when a quorum has it on disk and this replica has
     /// applied it.
     ///
-    /// Waits while too many bytes of proposals are under way on this node, and during an election.
+    /// Waits while too many bytes of proposals are under way on this node, and during an election. Dropping the future
+    /// does not take the command back.
     ///
     /// # Errors
     /// [`RaftError::NotLeader`], [`RaftError::Unavailable`] and [`RaftError::DiskFull`]: nothing happened, try again.
@@ -174,6 +175,9 @@ impl Group {
     /// # Errors
     /// [`RaftError::NotLeader`] or [`RaftError::Unavailable`]: ask again, perhaps elsewhere. Others are final.
     pub async fn read_barrier(&self) -> Result<(), RaftError> {
+        if self.leads_alone() {
+            return Ok(());
+        }
         let deadline = Instant::now() + LEADER_WAIT;
         loop {
             let option = LinearizerOption::new(None, true).with_wait_timeout(READ_WAIT);
@@ -182,6 +186,28 @@ impl Group {
                 Err(error) => self.after_refusal(self.read_error(error), deadline).await?,
             }
         }
+    }
+
+    /// Whether this replica is all of its group, leads it, and has applied an entry of its own term: then it has
+    /// applied all that was ever acknowledged, and need not ask its own task.
+    ///
+    /// Nobody else can lead before this changes: a new member must first be added by this replica, and that shows
+    /// here before the entry that adds it is committed.
+    fn leads_alone(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let own_term = |id: &RaftLogId| {
+            id.leader_id.term == metrics.current_term && id.leader_id.node_id == self.replica.0
+        };
+        metrics.running_state.is_ok()
+            && metrics.state == openraft::ServerState::Leader
+            && metrics.last_applied.as_ref().is_some_and(own_term)
+            && metrics
+                .membership_config
+                .membership()
+                .nodes()
+                .map(|(id, _)| *id)
+                .eq([self.replica.0])
     }
 
     /// What this replica knows of the group. Costs no message.

@@ -97,6 +97,8 @@ enum Slot {
 }
 
 /// All groups of one node, and their log.
+///
+/// It must be shut down before it is dropped: the groups' tasks keep the log open otherwise.
 pub struct Host {
     node: NodeId,
     log: Arc<Log>,

@@ -20,6 +20,7 @@
 mod checkpoint;
 pub(crate) mod disk;
 mod index;
+mod reader;
 mod record;
 mod recovery;
 #[cfg(test)]
@@ -33,13 +34,12 @@ mod writer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_proto::id::{GroupId, ReplicaId};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use self::disk::{Disk, DiskFile};
-use self::index::{Index, Location, Planned};
+use self::disk::Disk;
+use self::index::{Index, Planned};
 pub(crate) use self::record::{EntryKind, LogEntry, Position, Vote};
 use self::record::{HEADER_BYTES, Record};
 use self::recovery::Segment;
@@ -54,8 +54,6 @@ const QUEUE_LEN: usize = 4096;
 /// Bytes of entries that may wait for the writer, in units of [`QUEUE_UNIT`].
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 const QUEUE_UNIT: u64 = 1024;
-/// Entries that lie next to each other are read together, up to this many bytes.
-const READ_BYTES_MAX: u32 = 1 << 20;
 /// The smallest segment that makes sense (in tests).
 const SEGMENT_BYTES_MIN: u32 = 4096;
 
@@ -398,93 +396,4 @@ impl Drop for Log {
 
 fn closed() -> RaftError {
     RaftError::Unavailable("the log is closed".to_owned())
-}
-
-impl Shared {
-    /// Reads what is planned from the disk; `None` if some of it is not there any more. Blocks.
-    fn fetch(
-        &self,
-        group: GroupId,
-        planned: Vec<Planned>,
-    ) -> Result<Option<Vec<LogEntry>>, RaftError> {
-        let mut entries = Vec::with_capacity(planned.len());
-        let mut at = 0;
-        while at < planned.len() {
-            match &planned[at] {
-                Planned::Cached(entry) => {
-                    entries.push(entry.clone());
-                    at += 1;
-                }
-                Planned::Stored { .. } => {
-                    let run = adjacent(&planned[at..]);
-                    at += run.len();
-                    if !self.fetch_run(group, &run, &mut entries)? {
-                        return Ok(None);
-                    }
-                }
-            }
-        }
-        Ok(Some(entries))
-    }
-
-    /// Reads entries that lie next to each other with one read; `false` if one is not there any more.
-    fn fetch_run(
-        &self,
-        group: GroupId,
-        run: &[(u64, Location)],
-        out: &mut Vec<LogEntry>,
-    ) -> Result<bool, RaftError> {
-        let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else {
-            return Ok(true);
-        };
-        let name = recovery::segment_name(first.segment);
-        let file: Option<Arc<dyn DiskFile>> =
-            self.state.lock().segments.get(&first.segment).map(|segment| Arc::clone(&segment.file));
-        let Some(file) = file else { return Ok(false) };
-        let mut data = vec![0; (last.offset + last.bytes - first.offset) as usize];
-        file.read(&mut data, u64::from(first.offset))
-            .map_err(|error| RaftError::io(format!("read {}", self.disk.describe(&name)), error))?;
-        let data = Bytes::from(data);
-        for (index, location) in run {
-            let offset = (location.offset - first.offset) as usize;
-            let decoded = record::decode(&data, offset, location.segment);
-            match decoded.map(|decoded| decoded.record) {
-                Some(
-                    Record::Append { group: found, entry } | Record::Moved { group: found, entry },
-                ) if found == group && entry.position.index == *index => {
-                    out.push(entry);
-                }
-                _ => {
-                    // The segment may have been given up since the read was planned; only then is this no damage.
-                    if self.state.lock().index.is_at(group, *index, *location) {
-                        return Err(RaftError::Corrupted(format!(
-                            "{} at offset {} does not hold entry {index} of group {group} any more",
-                            self.disk.describe(&name),
-                            location.offset
-                        )));
-                    }
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// The longest run at the start of `planned` that one read can get.
-fn adjacent(planned: &[Planned]) -> Vec<(u64, Location)> {
-    let mut run: Vec<(u64, Location)> = Vec::new();
-    for item in planned {
-        let Planned::Stored { index, location } = item else { break };
-        if let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) {
-            let joins =
-                last.segment == location.segment && location.offset >= last.offset + last.bytes;
-            // A small gap (records of other groups) is cheaper to read than to skip.
-            if !joins || location.offset + location.bytes - first.offset > READ_BYTES_MAX {
-                break;
-            }
-        }
-        run.push((*index, *location));
-    }
-    run
 }
