@@ -1,0 +1,203 @@
+//! COPY's CSV format, as PostgreSQL reads it: quotes may begin anywhere in a field, an unquoted field
+//! that is the NULL string is NULL, and a quoted value may hold anything, newlines included.
+
+use super::Found;
+use super::rows::Rows;
+use super::text::{newlines, unexpected_end};
+use crate::error::SqlError;
+use crate::sql::statement::{CopyHeader, CopyOptions};
+
+pub(super) struct CsvDecoder {
+    delimiter: u8,
+    quote: u8,
+    escape: u8,
+    null: String,
+    header: CopyHeader,
+    /// By column.
+    force_null: Vec<bool>,
+    /// By column.
+    force_not_null: Vec<bool>,
+    search: Search,
+    /// The value being read, kept for its memory.
+    value: String,
+}
+
+/// How far the search for the row's end has come.
+#[derive(Default)]
+struct Search {
+    at: usize,
+    quoted: bool,
+}
+
+impl CsvDecoder {
+    pub(super) fn new(options: &CopyOptions, columns: &[String]) -> Self {
+        let flags = |of: &crate::sql::statement::CopyColumns| {
+            columns.iter().map(|column| of.contains(column)).collect()
+        };
+        Self {
+            delimiter: options.delimiter,
+            quote: options.quote,
+            escape: options.escape,
+            null: options.null.clone(),
+            header: options.header,
+            force_null: flags(&options.force_null),
+            force_not_null: flags(&options.force_not_null),
+            search: Search::default(),
+            value: String::new(),
+        }
+    }
+
+    /// Decodes the row at the head of the bytes, which are not empty.
+    pub(super) fn decode(
+        &mut self,
+        bytes: &[u8],
+        last: bool,
+        rows: &mut Rows,
+    ) -> Result<Found, SqlError> {
+        let (end, used) = match self.row_end(bytes, last) {
+            Some(end) => (end, end + 1),
+            None if !last => return Ok(Found::Partial),
+            None if self.search.quoted => {
+                return Err(unexpected_end(rows, "unterminated CSV quoted field"));
+            }
+            None => (bytes.len(), bytes.len()),
+        };
+        self.search = Search::default();
+        let row = &bytes[..end];
+        let row = row.strip_suffix(b"\r").unwrap_or(row);
+        if row == b"\\." {
+            return Ok(Found::End(used));
+        }
+        let newlines = 1 + newlines(row);
+        let text = rows.utf8(row)?;
+        if self.header != CopyHeader::None {
+            if self.header == CopyHeader::Match {
+                let mut names = Vec::new();
+                let mut rest = Some(text);
+                while let Some(text) = rest {
+                    rest = self.field(text).0;
+                    names.push(self.value.clone());
+                }
+                rows.check_header(&names)?;
+            }
+            self.header = CopyHeader::None;
+            rows.skip_lines(newlines);
+            return Ok(Found::Used(used));
+        }
+        self.row(text, rows)?;
+        rows.end_row(used, newlines)?;
+        Ok(Found::Used(used))
+    }
+
+    fn row(&mut self, text: &str, rows: &mut Rows) -> Result<(), SqlError> {
+        let width = rows.width();
+        let mut column = 0;
+        let mut rest = Some(text);
+        if width == 0 && text.is_empty() {
+            return Ok(());
+        }
+        while let Some(text) = rest {
+            if column == width {
+                return Err(rows.extra());
+            }
+            // Most values are neither quoted nor in need of being copied.
+            let plain = text
+                .as_bytes()
+                .iter()
+                .position(|byte| *byte == self.delimiter || *byte == self.quote);
+            let (value, quoted) = match plain {
+                None => {
+                    rest = None;
+                    (text, false)
+                }
+                Some(at) if text.as_bytes()[at] == self.delimiter => {
+                    rest = Some(&text[at + 1..]);
+                    (&text[..at], false)
+                }
+                Some(_) => {
+                    let (after, quoted) = self.field(text);
+                    rest = after;
+                    (self.value.as_str(), quoted)
+                }
+            };
+            let null = value == self.null
+                && if quoted { self.force_null[column] } else { !self.force_not_null[column] };
+            if null {
+                rows.append_null(column);
+            } else {
+                rows.append_text(column, value)?;
+            }
+            column += 1;
+        }
+        if column < width { Err(rows.missing(column)) } else { Ok(()) }
+    }
+
+    /// Reads a field into `value`; gives what follows its delimiter, and whether it had quotes.
+    fn field<'t>(&mut self, text: &'t str) -> (Option<&'t str>, bool) {
+        self.value.clear();
+        let bytes = text.as_bytes();
+        let mut had_quotes = false;
+        let mut quoted = false;
+        let mut from = 0;
+        let mut at = 0;
+        while let Some(byte) = bytes.get(at) {
+            if quoted {
+                let next = bytes.get(at + 1);
+                let escapes = *byte == self.escape
+                    && next.is_some_and(|next| *next == self.quote || *next == self.escape);
+                if escapes {
+                    self.value.push_str(&text[from..at]);
+                    // The character itself; the quote and the escape are ASCII.
+                    from = at + 1;
+                    at += 2;
+                    continue;
+                }
+                if *byte == self.quote {
+                    self.value.push_str(&text[from..at]);
+                    quoted = false;
+                    from = at + 1;
+                }
+            } else if *byte == self.delimiter {
+                self.value.push_str(&text[from..at]);
+                return (Some(&text[at + 1..]), had_quotes);
+            } else if *byte == self.quote {
+                self.value.push_str(&text[from..at]);
+                quoted = true;
+                had_quotes = true;
+                from = at + 1;
+            }
+            at += 1;
+        }
+        self.value.push_str(&text[from..]);
+        (None, had_quotes)
+    }
+
+    /// Where the row ends: at a newline outside of quotes.
+    fn row_end(&mut self, bytes: &[u8], last: bool) -> Option<usize> {
+        let Search { at, quoted } = &mut self.search;
+        while let Some(byte) = bytes.get(*at) {
+            if *quoted {
+                if *byte == self.escape {
+                    match bytes.get(*at + 1) {
+                        // Whether it escapes is not known before the next byte is.
+                        None if !last => return None,
+                        Some(next) if *next == self.quote || *next == self.escape => {
+                            *at += 2;
+                            continue;
+                        }
+                        _ => {}
+                    }
+                }
+                if *byte == self.quote {
+                    *quoted = false;
+                }
+            } else if *byte == self.quote {
+                *quoted = true;
+            } else if *byte == b'\n' {
+                return Some(*at);
+            }
+            *at += 1;
+        }
+        None
+    }
+}

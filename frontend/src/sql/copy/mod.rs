@@ -1,0 +1,226 @@
+//! The forms in which COPY carries rows: text, CSV and binary, in and out.
+//!
+//! ```text
+//!   CopyData ── buffer ── text | csv | binary ── Rows (column builders) ── batches of 8,192 rows
+//!   batches  ── encode ── one message for each row
+//! ```
+//!
+//! Data comes in pieces that end anywhere: in the middle of a row, of a quote, of a number's bytes. A
+//! decoder keeps what is not complete yet, and no more than [`ROW_BYTES_MAX`] of it. Errors are those of
+//! PostgreSQL, with the line and the column. Nothing is skipped: the first wrong row ends the COPY.
+
+mod binary;
+mod binary_out;
+mod csv;
+mod numeric;
+mod rows;
+mod text;
+mod text_out;
+
+#[cfg(test)]
+mod tests;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use bytes::{Buf, Bytes, BytesMut};
+use partita_proto::catalog::Table;
+
+use self::binary::BinaryDecoder;
+use self::binary_out::BinaryEncoder;
+use self::csv::CsvDecoder;
+use self::rows::Rows;
+use self::text::TextDecoder;
+use self::text_out::TextEncoder;
+use super::statement::{CopyFormat, CopyOptions};
+use crate::error::SqlError;
+
+/// The most bytes that one row may have: twice what a row may have stored, for quotes and escapes.
+pub const ROW_BYTES_MAX: usize = 32 << 20;
+
+/// SQLSTATE of data that is not in the form it should be.
+const BAD_COPY_FORMAT: &str = "22P04";
+
+/// What a decoder found at the head of its buffer.
+enum Found {
+    /// This many bytes are done with.
+    Used(usize),
+    /// A row that is not complete.
+    Partial,
+    /// The mark that ends the data, which has this many bytes.
+    End(usize),
+}
+
+/// Bytes of COPY FROM STDIN to batches of a table's columns.
+pub struct CopyDecoder {
+    form: Form,
+    rows: Rows,
+    buffer: BytesMut,
+    ended: bool,
+}
+
+enum Form {
+    Text(TextDecoder),
+    Csv(CsvDecoder),
+    Binary(BinaryDecoder),
+}
+
+impl CopyDecoder {
+    /// A decoder of rows that bring these columns of a table, in this order.
+    ///
+    /// # Errors
+    /// When the table has no such column.
+    pub fn new(
+        table: &Table,
+        columns: &[String],
+        format: CopyFormat,
+        options: &CopyOptions,
+    ) -> Result<Self, SqlError> {
+        let form = match format {
+            CopyFormat::Text => Form::Text(TextDecoder::new(options)),
+            CopyFormat::Csv => Form::Csv(CsvDecoder::new(options, columns)),
+            CopyFormat::Binary => Form::Binary(BinaryDecoder::default()),
+        };
+        let rows = Rows::new(table, columns)?;
+        Ok(Self { form, rows, buffer: BytesMut::new(), ended: false })
+    }
+
+    /// Takes more bytes; gives the batches that are full.
+    ///
+    /// # Errors
+    /// The first row that is wrong. The decoder is of no use then.
+    pub fn push(&mut self, data: &[u8]) -> Result<Vec<RecordBatch>, SqlError> {
+        self.buffer.extend_from_slice(data);
+        self.decode(false)?;
+        if self.buffer.len() > ROW_BYTES_MAX {
+            return Err(self.rows.located(SqlError::new(
+                "54000",
+                format!("a row of more than {ROW_BYTES_MAX} bytes"),
+            )));
+        }
+        Ok(self.rows.take_full())
+    }
+
+    /// Says that no bytes follow; gives the batches that are left.
+    ///
+    /// # Errors
+    /// The first row that is wrong, or incomplete.
+    pub fn finish(&mut self) -> Result<Vec<RecordBatch>, SqlError> {
+        self.decode(true)?;
+        if !self.ended
+            && let Form::Binary(_) = self.form
+        {
+            return Err(self
+                .rows
+                .located(SqlError::new(BAD_COPY_FORMAT, "unexpected EOF in COPY data")));
+        }
+        self.rows.take_all()
+    }
+
+    /// How many rows were decoded.
+    pub fn rows(&self) -> u64 {
+        self.rows.total()
+    }
+
+    fn decode(&mut self, last: bool) -> Result<(), SqlError> {
+        let mut used = 0;
+        let result = loop {
+            let rest = &self.buffer[used..];
+            if rest.is_empty() {
+                break Ok(());
+            }
+            if self.ended {
+                break match &self.form {
+                    // As PostgreSQL: binary data must end where it says so, text is not looked at.
+                    Form::Binary(_) => Err(self.rows.located(SqlError::new(
+                        BAD_COPY_FORMAT,
+                        "received copy data after EOF marker",
+                    ))),
+                    Form::Text(_) | Form::Csv(_) => {
+                        used = self.buffer.len();
+                        Ok(())
+                    }
+                };
+            }
+            let found = match &mut self.form {
+                Form::Text(text) => text.decode(rest, last, &mut self.rows),
+                Form::Csv(csv) => csv.decode(rest, last, &mut self.rows),
+                Form::Binary(binary) => binary.decode(rest, &mut self.rows),
+            };
+            match found {
+                Ok(Found::Used(bytes)) => used += bytes,
+                Ok(Found::Partial) => break Ok(()),
+                Ok(Found::End(bytes)) => {
+                    used += bytes;
+                    self.ended = true;
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        self.buffer.advance(used);
+        result
+    }
+}
+
+/// Batches of a query to messages of COPY TO STDOUT.
+pub struct CopyEncoder {
+    form: OutForm,
+    /// What goes in front of the first row.
+    header: Option<Vec<u8>>,
+}
+
+enum OutForm {
+    Text(TextEncoder),
+    Binary(BinaryEncoder),
+}
+
+impl CopyEncoder {
+    /// An encoder of rows of a schema.
+    ///
+    /// # Errors
+    /// When the binary format has no form for a column's type.
+    pub fn new(
+        schema: &SchemaRef,
+        format: CopyFormat,
+        options: &CopyOptions,
+    ) -> Result<Self, SqlError> {
+        Ok(match format {
+            CopyFormat::Text | CopyFormat::Csv => {
+                let encoder = TextEncoder::new(schema, format, options);
+                let header = encoder.header(schema);
+                Self { form: OutForm::Text(encoder), header }
+            }
+            CopyFormat::Binary => Self {
+                form: OutForm::Binary(BinaryEncoder::new(schema)?),
+                header: Some(binary::header()),
+            },
+        })
+    }
+
+    /// One message for each row. The header, of formats that have one, is in front of the first row's,
+    /// so that messages count rows.
+    ///
+    /// # Errors
+    /// When a value has no form in the format.
+    pub fn encode(&mut self, batch: &RecordBatch) -> Result<Vec<Bytes>, SqlError> {
+        let mut messages = Vec::with_capacity(batch.num_rows());
+        let mut row = match &mut self.form {
+            OutForm::Text(text) => text.batch(batch)?,
+            OutForm::Binary(binary) => binary.batch(batch)?,
+        };
+        for at in 0..batch.num_rows() {
+            let mut message = self.header.take().unwrap_or_default();
+            row(at, &mut message)?;
+            messages.push(Bytes::from(message));
+        }
+        Ok(messages)
+    }
+
+    /// What is left to send when there was no row: the header. The binary format's trailer (two bytes
+    /// 0xFF) is the protocol library's to send.
+    pub fn finish(&mut self) -> Option<Bytes> {
+        self.header.take().map(Bytes::from)
+    }
+}
+
+/// Writes a row of a batch behind what is there.
+type WriteRow<'a> = Box<dyn FnMut(usize, &mut Vec<u8>) -> Result<(), SqlError> + 'a>;
