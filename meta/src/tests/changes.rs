@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::nodes::{FakeNodes, Kind};
 use super::*;
+use crate::error::MetaError;
 use crate::machine::CatalogMachine;
 use crate::node::{Meta, MetaOptions, Opened};
 use crate::scheduler::Patience;
@@ -47,10 +48,19 @@ impl Server {
         patience: Patience,
     ) -> Self {
         let host = host(dir).await;
-        let options = MetaOptions { dir: dir.join("meta") };
-        let nodes = Arc::clone(nodes) as _;
-        let meta = Meta::open_patient(options, Arc::clone(&host), nodes, patience).await.unwrap();
-        Self { host, meta, running: None }
+        for _ in 0..500 {
+            let options = MetaOptions { dir: dir.join("meta") };
+            let (host, nodes) = (Arc::clone(&host), Arc::clone(nodes) as _);
+            match Meta::open_patient(options, Arc::clone(&host), nodes, patience.clone()).await {
+                Ok(meta) => return Self { host, meta, running: None },
+                // A sync that was under way at the kill still has the files of the one before.
+                Err(MetaError::Io { source, .. }) if source.to_string().contains("lock") => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("the catalog stays locked");
     }
 
     /// Opens meta over a store of the test's.

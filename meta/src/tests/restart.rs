@@ -102,7 +102,7 @@ async fn a_damaged_store_is_made_anew_from_a_whole_log() {
 
 /// Changes a record behind the store's back.
 fn damage(dir: &Path) {
-    let db = sled::open(dir.join("meta/state")).unwrap();
+    let db = stores::raw(&dir.join("meta/state"));
     let (key, value) = db.scan_prefix(b"t").next().unwrap().unwrap();
     let mut value = value.to_vec();
     *value.last_mut().unwrap() ^= 1;
@@ -138,7 +138,7 @@ async fn a_store_of_another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(dir.path(), &FakeNodes::new(1)).await;
     server.kill().await;
-    let store = crate::sled_store::SledStore::open(&dir.path().join("meta/state")).unwrap();
+    let store = stores::open(&dir.path().join("meta/state"));
     let change =
         crate::store::Change { key: b"F".to_vec(), value: Some(2_u32.to_be_bytes().to_vec()) };
     StateStore::commit(&store, &[change], None).unwrap();
@@ -185,6 +185,19 @@ async fn a_power_cut_takes_nothing_that_was_answered() {
         server.kill().await;
         store.cut_power();
     }
+}
+
+#[tokio::test]
+async fn only_a_sync_makes_anything_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &FakeNodes::new(1)).await;
+    let status = || server.meta.core.group.status();
+    let before = status().flushed;
+    server.meta.change(create(new_table("t"))).await.unwrap();
+    assert_eq!(status().flushed, before);
+    server.meta.core.sync().await.unwrap();
+    assert_eq!(status().flushed, status().applied);
+    server.stop().await;
 }
 
 #[tokio::test]

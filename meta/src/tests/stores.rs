@@ -42,7 +42,7 @@ fn once_each(mut changes: Vec<Change>) -> Vec<Change> {
 }
 
 /// sled gives up its lock when its last thread is gone, a moment after it was closed.
-fn open(dir: &std::path::Path) -> SledStore {
+pub(super) fn open(dir: &std::path::Path) -> SledStore {
     for _ in 0..500 {
         match SledStore::open(dir) {
             Ok(store) => return store,
@@ -117,7 +117,7 @@ fn flipped(value: &[u8]) -> Vec<u8> {
     value
 }
 
-fn raw(dir: &std::path::Path) -> sled::Db {
+pub(super) fn raw(dir: &std::path::Path) -> sled::Db {
     for _ in 0..500 {
         if let Ok(db) = sled::open(dir) {
             return db;
