@@ -281,6 +281,22 @@ impl Window {
 mod tests {
     use super::*;
 
+    impl Partition {
+        /// Merges some neighbours of some window, whatever their sizes.
+        pub(crate) async fn compact_some(&self, [window, from, count]: [usize; 3]) -> Result<()> {
+            let _one_at_a_time = self.compacting.lock().await;
+            let version = self.version();
+            let windows = windows(&metas(&version));
+            if !windows.is_empty() {
+                let window = &windows[window % windows.len()];
+                let from = from % window.runs.len();
+                let pick = window.pick(from, window.runs.len().min(from + 1 + count % 3));
+                self.merge_files(version, pick).await?;
+            }
+            Ok(())
+        }
+    }
+
     const MIB: u64 = 1024 * 1024;
 
     fn file(id: u64, run: u64, mib: u64, window: Option<(i64, i64)>) -> FileMeta {

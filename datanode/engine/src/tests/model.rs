@@ -40,6 +40,8 @@ enum Step {
     PutAndDelete((u8, u8, Option<u8>, Option<u8>), (u8, u8), bool),
     Flush,
     Compact(bool),
+    /// Of any window, any neighbours.
+    CompactSome(u8, u8, u8),
     Reopen,
     AddField,
     AddTag,
@@ -305,6 +307,10 @@ impl Test {
             Step::Compact(all) => {
                 self.fixture.partition.compact(*all).await.unwrap();
             }
+            Step::CompactSome(window, from, count) => {
+                let choice = [*window, *from, *count].map(usize::from);
+                self.fixture.partition.compact_some(choice).await.unwrap();
+            }
             Step::Reopen => self.reopen().await,
             Step::AddField => self.add("c", ColumnType::Int64, Semantic::Field),
             Step::AddTag => self.add("extra", ColumnType::String, Semantic::Tag),
@@ -431,16 +437,25 @@ fn domain() -> impl Strategy<Value = DomainOf> {
     ]
 }
 
+/// A key: every other one is one of very few, so that these get versions of all kinds.
+fn key() -> impl Strategy<Value = (u8, u8)> {
+    prop_oneof![any::<(u8, u8)>(), (1_u8..3, 0_u8..2)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
-    let row = || (any::<u8>(), any::<u8>(), any::<Option<u8>>(), any::<Option<u8>>());
+    let row = || {
+        let fields = any::<(Option<u8>, Option<u8>)>();
+        (key(), fields).prop_map(|((host, tick), (a, b))| (host, tick, a, b))
+    };
     let given = prop_oneof![Just(Columns::All), Just(Columns::OnlyA), Just(Columns::OnlyB)];
     prop_oneof![
         8 => (prop::collection::vec(row(), 1..30), given).prop_map(|(r, g)| Step::Put(r, g)),
-        3 => prop::collection::vec(any::<(u8, u8)>(), 1..8).prop_map(Step::Delete),
-        2 => (row(), any::<(u8, u8)>(), any::<bool>())
+        3 => prop::collection::vec(key(), 1..8).prop_map(Step::Delete),
+        2 => (row(), key(), any::<bool>())
             .prop_map(|(row, key, first)| Step::PutAndDelete(row, key, first)),
-        4 => Just(Step::Flush),
-        3 => any::<bool>().prop_map(Step::Compact),
+        6 => Just(Step::Flush),
+        1 => any::<bool>().prop_map(Step::Compact),
+        3 => any::<(u8, u8, u8)>().prop_map(|(w, f, c)| Step::CompactSome(w, f, c)),
         2 => Just(Step::Reopen),
         1 => Just(Step::AddField),
         1 => Just(Step::AddTag),
@@ -470,7 +485,7 @@ fn run(shape: Shape, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn a_partition_reads_like_a_map(
@@ -481,7 +496,7 @@ proptest! {
         ],
         time in any::<bool>(),
         hash in any::<bool>(),
-        steps in prop::collection::vec(step(), 1..40),
+        steps in prop::collection::vec(step(), 1..60),
     ) {
         run(Shape { policy, time, hash }, &steps);
     }
