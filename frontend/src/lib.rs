@@ -21,6 +21,9 @@ pub mod output;
 pub mod query_log;
 pub mod sql;
 
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
+
 mod execute;
 mod frontend;
 mod information;
@@ -41,3 +44,6 @@ pub use output::{CopyIn, CopyOut, Notice, Output, RowStream, Severity};
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use sql::Statement;
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use crate::error::SqlError;
 use crate::information::semantic;
 use crate::output::Output;
 use crate::session::Session;
-fn create_table_sql(table: &Table) -> String { table.name.clone() }
+use crate::sql::show::create_table_sql;
 use crate::sql::statement::{Show, TableName};
 use crate::system::bound_text;
 

@@ -1,0 +1,570 @@
+//! Services in memory, for tests of the frontend and its doors: no log, no files, no threads.
+//!
+//! [`Fake`] is meta and all nodes at once. Rows are kept as one-row batches by key, which is slow and
+//! plainly right. Faults are injected by queueing errors, and a partition can be split under a
+//! statement's feet.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{Array, ArrayRef, RecordBatchOptions, new_null_array};
+use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use partita_proto::Error;
+use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
+use partita_proto::id::{ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::key::KeyCodec;
+use partita_proto::range::{Bound, TypedRange};
+use partita_proto::route::{PartitionMap, Route};
+use partita_proto::schema::{MergeMode, Semantic, TableSchema};
+use partita_proto::service::{
+    DataNodes, DataService, Ddl, MetaService, NewTable, PartitionSpec, ReplicaStatus, RequestId,
+    ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
+};
+use tokio::sync::watch;
+
+use crate::error::SqlError;
+use crate::frontend::{Frontend, FrontendOptions};
+
+/// Rows of one key, oldest first; more than one only in append mode.
+type Versions = Vec<RecordBatch>;
+
+struct Partition {
+    table: Arc<Table>,
+    codec: KeyCodec,
+    epoch: Epoch,
+    rows: BTreeMap<Vec<u8>, Versions>,
+    seen: HashSet<RequestId>,
+    writes: u64,
+    scans: u64,
+}
+
+/// Meta and the nodes of a cluster, in memory.
+pub struct Fake {
+    catalog: watch::Sender<Arc<Catalog>>,
+    partitions: Mutex<HashMap<PartitionId, Partition>>,
+    next: AtomicU64,
+    nodes: u64,
+    /// What the next writes fail with, before they do anything.
+    pub write_errors: Mutex<VecDeque<Error>>,
+    /// What the next writes fail with, after they took effect.
+    pub late_write_errors: Mutex<VecDeque<Error>>,
+    /// What the next scans fail with.
+    pub scan_errors: Mutex<VecDeque<Error>>,
+    /// The identities of all writes that came, in order.
+    pub requests: Mutex<Vec<(PartitionId, RequestId, usize)>>,
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fake")
+    }
+}
+
+impl Fake {
+    /// A cluster of so many nodes with the default database and no table.
+    pub fn new(nodes: u64) -> Arc<Self> {
+        let mut catalog = Catalog { version: 1, ..Catalog::default() };
+        add_database(&mut catalog, DEFAULT_DATABASE, DatabaseId(1));
+        Arc::new(Self {
+            catalog: watch::Sender::new(Arc::new(catalog)),
+            partitions: Mutex::new(HashMap::new()),
+            next: AtomicU64::new(10),
+            nodes: nodes.max(1),
+            write_errors: Mutex::new(VecDeque::new()),
+            late_write_errors: Mutex::new(VecDeque::new()),
+            scan_errors: Mutex::new(VecDeque::new()),
+            requests: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// A frontend over it.
+    ///
+    /// # Errors
+    /// As [`Frontend::new`].
+    pub fn frontend(self: &Arc<Self>, options: FrontendOptions) -> Result<Arc<Frontend>, SqlError> {
+        let meta: Arc<dyn MetaService> = Arc::new(FakeMeta(Arc::clone(self)));
+        let nodes: Arc<dyn DataNodes> = Arc::new(FakeNodes(Arc::clone(self)));
+        Frontend::new(options, meta, nodes)
+    }
+
+    /// How many rows each partition of a table holds, in the order of their ranges.
+    pub fn rows(&self, database: &str, table: &str) -> Vec<usize> {
+        let catalog = Arc::clone(&self.catalog.borrow());
+        let Some(table) = catalog.table(database, table) else { return Vec::new() };
+        let partitions = self.partitions.lock();
+        let count = |route: &Route| {
+            let rows = partitions.get(&route.partition).map(|p| &p.rows);
+            rows.map_or(0, |rows| rows.values().map(Vec::len).sum())
+        };
+        table.partitions.routes().iter().map(count).collect()
+    }
+
+    /// Splits a partition of a table, by position, at a bound.
+    ///
+    /// # Errors
+    /// When there is no such partition, or the bound is not inside of it.
+    pub fn split(&self, database: &str, table: &str, position: usize, at: Bound) -> Result<(), Error> {
+        let mut catalog = self.catalog.borrow().as_ref().clone();
+        let table = Arc::clone(catalog.table(database, table).ok_or_else(|| none("table", table))?);
+        let codec = KeyCodec::new(&table.schema, &table.placement)?;
+        let mut routes = table.partitions.routes().to_vec();
+        let parent = routes[position].clone();
+        let epoch = Epoch(parent.epoch.0 + 1);
+        let range = TypedRange { start: at.clone(), end: parent.range.end.clone() };
+        let mut child = Route::new(&codec, PartitionId(self.next_id()), range, epoch)?;
+        child.replicas.clone_from(&parent.replicas);
+        child.leader = parent.leader;
+        let range = TypedRange { start: parent.range.start.clone(), end: at };
+        let mut left = Route::new(&codec, parent.partition, range, epoch)?;
+        left.replicas.clone_from(&parent.replicas);
+        left.leader = parent.leader;
+        let mut partitions = self.partitions.lock();
+        let old = partitions
+            .get_mut(&parent.partition)
+            .ok_or_else(|| none("partition", &parent.partition.to_string()))?;
+        let moved = old.rows.split_off(child.keys.start.as_ref());
+        old.epoch = epoch;
+        let new = Partition {
+            table: Arc::clone(&table),
+            codec,
+            epoch,
+            rows: moved,
+            seen: old.seen.clone(),
+            writes: 0,
+            scans: 0,
+        };
+        partitions.insert(child.partition, new);
+        drop(partitions);
+        routes[position] = left;
+        routes.insert(position + 1, child);
+        let mut changed = table.as_ref().clone();
+        changed.partitions = Arc::new(PartitionMap::new(routes)?);
+        put_table(&mut catalog, changed);
+        self.publish(catalog);
+        Ok(())
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn publish(&self, mut catalog: Catalog) {
+        catalog.version += 1;
+        self.catalog.send_replace(Arc::new(catalog));
+    }
+
+    fn create_table(&self, catalog: &mut Catalog, new: NewTable) -> Result<(), Error> {
+        new.schema.validate()?;
+        if !catalog.databases.contains_key(&new.database) {
+            return Err(none("database", &new.database));
+        }
+        let codec = KeyCodec::new(&new.schema, &new.placement)?;
+        let ids = std::iter::repeat_with(|| PartitionId(self.next_id()));
+        let map = PartitionMap::from_cuts(&codec, &new.cuts, ids, Epoch(1))?;
+        let mut routes = map.routes().to_vec();
+        for (number, route) in (0_u64..).zip(&mut routes) {
+            let node = NodeId(number % self.nodes + 1);
+            route.replicas.insert(ReplicaId(self.next_id()), node);
+            route.leader = Some(node);
+        }
+        let table = Table {
+            id: TableId(u32::try_from(self.next_id()).unwrap_or(u32::MAX)),
+            database: new.database,
+            name: new.name,
+            schema: Arc::new(new.schema),
+            placement: new.placement,
+            partitions: Arc::new(PartitionMap::new(routes)?),
+        };
+        for route in table.partitions.routes() {
+            self.partitions.lock().insert(route.partition, Partition {
+                table: Arc::new(table.clone()),
+                codec: codec.clone(),
+                epoch: route.epoch,
+                rows: BTreeMap::new(),
+                seen: HashSet::new(),
+                writes: 0,
+                scans: 0,
+            });
+        }
+        put_table(catalog, table);
+        Ok(())
+    }
+
+    fn alter_table(&self, catalog: &mut Catalog, table: &Table, change: TableChange) -> Result<bool, Error> {
+        let mut schema = table.schema.as_ref().clone();
+        let mut changed = table.clone();
+        match change {
+            TableChange::AddColumns { columns, if_not_exists } => {
+                let before = schema.columns.len();
+                for mut column in columns {
+                    if schema.column(&column.name).is_some() {
+                        if if_not_exists {
+                            continue;
+                        }
+                        return Err(Error::AlreadyExists { kind: "column", name: column.name });
+                    }
+                    column.id = schema.next_column;
+                    column.storage_name = format!("{}_{}", column.name, column.id);
+                    schema.next_column = ColumnId(column.id.0 + 1);
+                    if column.semantic == Semantic::Tag {
+                        let last_is_time = schema.time_index().map(|c| c.id) == schema.key.last().copied();
+                        let at = schema.key.len() - usize::from(last_is_time);
+                        schema.key.insert(at, column.id);
+                    }
+                    schema.columns.push(column);
+                }
+                if schema.columns.len() == before {
+                    return Ok(false);
+                }
+            }
+            TableChange::DropColumn(name) => schema.columns.retain(|column| column.name != name),
+            TableChange::RenameColumn { from, to } => {
+                schema.columns.iter_mut().filter(|c| c.name == from).for_each(|c| c.name.clone_from(&to));
+            }
+            TableChange::SetDefault { column, default } => {
+                let found = schema.columns.iter_mut().filter(|c| c.name == column);
+                found.for_each(|c| c.default.clone_from(&default));
+            }
+            TableChange::SetOptions(options) => schema.options = options,
+            TableChange::Rename(name) => {
+                catalog.tables.entry(table.database.clone()).or_default().remove(&table.name);
+                changed.name = name;
+            }
+        }
+        schema.version.0 += 1;
+        schema.validate()?;
+        changed.schema = Arc::new(schema);
+        let codec = KeyCodec::new(&changed.schema, &changed.placement)?;
+        for route in changed.partitions.routes() {
+            if let Some(partition) = self.partitions.lock().get_mut(&route.partition) {
+                partition.table = Arc::new(changed.clone());
+                partition.codec = codec.clone();
+            }
+        }
+        put_table(catalog, changed);
+        Ok(true)
+    }
+
+    fn change(&self, ddl: Ddl) -> Result<bool, Error> {
+        let mut catalog = self.catalog.borrow().as_ref().clone();
+        let find = |catalog: &Catalog, database: &str, name: &str| {
+            catalog.table(database, name).map(Arc::clone).ok_or_else(|| none("table", name))
+        };
+        let changed = match ddl {
+            Ddl::CreateDatabase { name, if_not_exists, .. } => {
+                if catalog.databases.contains_key(&name) {
+                    if !if_not_exists {
+                        return Err(Error::AlreadyExists { kind: "database", name });
+                    }
+                    return Ok(false);
+                }
+                let id = DatabaseId(u32::try_from(self.next_id()).unwrap_or(u32::MAX));
+                add_database(&mut catalog, &name, id);
+                true
+            }
+            Ddl::AlterDatabase { name, .. } => {
+                catalog.databases.get(&name).ok_or_else(|| none("database", &name)).map(|_| true)?
+            }
+            Ddl::DropDatabase { name, if_exists } => {
+                catalog.tables.remove(&name);
+                match (catalog.databases.remove(&name), if_exists) {
+                    (Some(_), _) => true,
+                    (None, true) => false,
+                    (None, false) => return Err(none("database", &name)),
+                }
+            }
+            Ddl::CreateTable { table, if_not_exists } => {
+                if catalog.table(&table.database, &table.name).is_some() {
+                    if !if_not_exists {
+                        return Err(Error::AlreadyExists { kind: "table", name: table.name });
+                    }
+                    return Ok(false);
+                }
+                self.create_table(&mut catalog, *table)?;
+                true
+            }
+            Ddl::DropTable { database, name, if_exists } => match find(&catalog, &database, &name) {
+                Ok(_) => catalog.tables.entry(database).or_default().remove(&name).is_some(),
+                Err(_) if if_exists => false,
+                Err(error) => return Err(error),
+            },
+            Ddl::TruncateTable { database, name } => {
+                let table = find(&catalog, &database, &name)?;
+                for route in table.partitions.routes() {
+                    if let Some(partition) = self.partitions.lock().get_mut(&route.partition) {
+                        partition.rows.clear();
+                    }
+                }
+                true
+            }
+            Ddl::AlterTable { database, name, change } => {
+                let table = find(&catalog, &database, &name)?;
+                self.alter_table(&mut catalog, &table, change)?
+            }
+        };
+        self.publish(catalog);
+        Ok(changed)
+    }
+
+    fn write(&self, node: NodeId, request: WriteRequest) -> Result<WriteReply, Error> {
+        let entry = (request.partition, request.id, request.rows.num_rows());
+        self.requests.lock().push(entry);
+        if let Some(error) = self.write_errors.lock().pop_front() {
+            return Err(error);
+        }
+        self.check_leader(node, request.partition)?;
+        let mut partitions = self.partitions.lock();
+        let partition = partitions
+            .get_mut(&request.partition)
+            .ok_or_else(|| none("partition", &request.partition.to_string()))?;
+        partition.check_epoch(request.partition, request.epoch)?;
+        if partition.seen.insert(request.id) {
+            partition.writes += 1;
+            partition.apply(request.kind, &request.rows)?;
+        }
+        match self.late_write_errors.lock().pop_front() {
+            Some(error) => Err(error),
+            None => Ok(WriteReply { index: partition.writes }),
+        }
+    }
+
+    fn check_leader(&self, node: NodeId, partition: PartitionId) -> Result<(), Error> {
+        let catalog = self.catalog.borrow();
+        let mut tables = catalog.tables.values().flat_map(BTreeMap::values);
+        let leader = tables.find_map(|table| table.partitions.route(partition)?.leader);
+        match leader {
+            Some(leader) if leader != node => {
+                Err(Error::NotLeader { partition, leader: Some(leader) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn scan(&self, node: NodeId, request: &ScanRequest) -> Result<ScanReply, Error> {
+        if let Some(error) = self.scan_errors.lock().pop_front() {
+            return Err(error);
+        }
+        self.check_leader(node, request.partition)?;
+        let mut partitions = self.partitions.lock();
+        let partition = partitions
+            .get_mut(&request.partition)
+            .ok_or_else(|| none("partition", &request.partition.to_string()))?;
+        partition.check_epoch(request.partition, request.epoch)?;
+        partition.scans += 1;
+        let stats = Arc::new(ScanStats::default());
+        let mut batches = Vec::new();
+        for row in partition.rows.values().flatten() {
+            stats.rows_scanned.fetch_add(1, Ordering::Relaxed);
+            let whole = project(row, &partition.table.schema.storage())?;
+            let kept = match request.domains.mask(&whole)? {
+                Some(mask) => filter_record_batch(&whole, &mask).map_err(internal)?,
+                None => whole,
+            };
+            if kept.num_rows() > 0 {
+                batches.push(project(&kept, &request.columns)?);
+            }
+        }
+        batches.truncate(request.limit.unwrap_or(usize::MAX));
+        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        stats.bytes_scanned.fetch_add(bytes as u64, Ordering::Relaxed);
+        // Rows are dealt to the streams in runs, so that each is in key order.
+        let per_stream = batches.len().div_ceil(request.parallelism.max(1)).max(1);
+        let streams = batches
+            .chunks(per_stream)
+            .map(|rows| {
+                let joined = concat_batches(&request.columns, rows).map_err(internal);
+                Box::pin(futures::stream::iter([joined])) as _
+            })
+            .collect();
+        Ok(ScanReply { streams, sorted: true, stats })
+    }
+}
+
+impl Partition {
+    fn check_epoch(&self, partition: PartitionId, requested: Epoch) -> Result<(), Error> {
+        if requested == self.epoch {
+            return Ok(());
+        }
+        Err(Error::StaleRoute { partition, requested, current: self.epoch })
+    }
+
+    fn apply(&mut self, kind: WriteKind, rows: &RecordBatch) -> Result<(), Error> {
+        let schema = &self.table.schema;
+        for field in rows.schema_ref().fields() {
+            let known = field.name() == partita_proto::key::PLACEMENT_COLUMN
+                || schema.columns.iter().any(|column| column.storage_name == *field.name());
+            if !known {
+                return Err(Error::StaleSchema { table: self.table.id });
+            }
+        }
+        let keys = self.codec.encode(rows)?;
+        for (at, key) in keys.iter().enumerate() {
+            let row = rows.slice(at, 1);
+            match kind {
+                WriteKind::Delete => {
+                    self.rows.remove(key);
+                }
+                WriteKind::Put if schema.options.append_mode => {
+                    self.rows.entry(key.to_vec()).or_default().push(row);
+                }
+                WriteKind::Put => {
+                    let merged = match (schema.options.merge_mode, self.rows.get(key)) {
+                        (MergeMode::LastNonNull, Some(before)) => merge(schema, &before[0], &row)?,
+                        _ => row,
+                    };
+                    self.rows.insert(key.to_vec(), vec![merged]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The newer row with the older one's values where it has none.
+fn merge(schema: &TableSchema, older: &RecordBatch, newer: &RecordBatch) -> Result<RecordBatch, Error> {
+    let storage = schema.storage();
+    let (older, newer) = (project(older, &storage)?, project(newer, &storage)?);
+    let columns = older.columns().iter().zip(newer.columns());
+    let columns = columns
+        .map(|(older, newer)| Arc::clone(if newer.is_null(0) { older } else { newer }))
+        .collect();
+    RecordBatch::try_new(storage, columns).map_err(internal)
+}
+
+fn project(rows: &RecordBatch, columns: &SchemaRef) -> Result<RecordBatch, Error> {
+    let arrays: Vec<ArrayRef> = columns
+        .fields()
+        .iter()
+        .map(|field| match rows.column_by_name(field.name()) {
+            Some(array) => Arc::clone(array),
+            None => new_null_array(field.data_type(), rows.num_rows()),
+        })
+        .collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(columns), arrays, &options).map_err(internal)
+}
+
+fn internal(error: impl std::fmt::Display) -> Error {
+    Error::Internal(error.to_string())
+}
+
+fn none(kind: &'static str, name: &str) -> Error {
+    Error::NotFound { kind, name: name.to_owned() }
+}
+
+fn add_database(catalog: &mut Catalog, name: &str, id: DatabaseId) {
+    let database = Database { id, name: name.to_owned(), ttl: None };
+    catalog.databases.insert(name.to_owned(), Arc::new(database));
+}
+
+fn put_table(catalog: &mut Catalog, table: Table) {
+    let tables = catalog.tables.entry(table.database.clone()).or_default();
+    tables.insert(table.name.clone(), Arc::new(table));
+}
+
+struct FakeMeta(Arc<Fake>);
+
+#[async_trait]
+impl MetaService for FakeMeta {
+    fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.0.catalog.subscribe()
+    }
+
+    async fn change(&self, ddl: Ddl) -> Result<bool, Error> {
+        self.0.change(ddl)
+    }
+}
+
+struct FakeNodes(Arc<Fake>);
+
+impl DataNodes for FakeNodes {
+    fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
+        if !(1..=self.0.nodes).contains(&node.0) {
+            return Err(Error::Unavailable(format!("node {node} is not known")));
+        }
+        Ok(Arc::new(FakeNode(Arc::clone(&self.0), node)))
+    }
+
+    fn all(&self) -> Vec<NodeId> {
+        (1..=self.0.nodes).map(NodeId).collect()
+    }
+}
+
+struct FakeNode(Arc<Fake>, NodeId);
+
+#[async_trait]
+impl DataService for FakeNode {
+    async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        self.0.write(self.1, request)
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
+        self.0.scan(self.1, &request)
+    }
+
+    async fn open_partition(&self, _: PartitionSpec) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.0.partitions.lock().remove(&partition);
+        Ok(())
+    }
+
+    async fn truncate_partition(&self, partition: PartitionId, _: RequestId) -> Result<(), Error> {
+        if let Some(partition) = self.0.partitions.lock().get_mut(&partition) {
+            partition.rows.clear();
+        }
+        Ok(())
+    }
+
+    async fn alter_partition(&self, _: PartitionId, _: Arc<TableSchema>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn flush_partition(&self, _: PartitionId) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn compact_partition(&self, _: PartitionId) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        let catalog = Arc::clone(&self.0.catalog.borrow());
+        let partitions = self.0.partitions.lock();
+        let mut statuses = Vec::new();
+        for table in catalog.tables.values().flat_map(BTreeMap::values) {
+            for route in table.partitions.routes().iter().filter(|r| r.leader == Some(self.1)) {
+                let Some(partition) = partitions.get(&route.partition) else { continue };
+                let rows = partition.rows.values().map(Vec::len).sum::<usize>() as u64;
+                statuses.push(ReplicaStatus {
+                    partition: route.partition,
+                    table: table.id,
+                    replica: route.replicas.keys().next().copied().unwrap_or_default(),
+                    leader: true,
+                    epoch: route.epoch,
+                    rows,
+                    file_bytes: 0,
+                    files: 0,
+                    memtable_bytes: 0,
+                    rows_written: rows,
+                    bytes_written: 0,
+                    writes: partition.writes,
+                    scans: partition.scans,
+                    rows_scanned: 0,
+                    rejected: 0,
+                    applied: partition.writes,
+                    flushed: 0,
+                    failure: None,
+                });
+            }
+        }
+        Ok(statuses)
+    }
+}

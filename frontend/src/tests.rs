@@ -1,0 +1,131 @@
+//! The frontend over services in memory.
+
+mod defining;
+mod predicates;
+mod reading;
+mod sessions;
+mod writing;
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use futures::StreamExt;
+
+use crate::fake::Fake;
+use crate::{Frontend, FrontendOptions, Output, Session, SessionOptions, SqlError};
+
+/// A frontend over three nodes, and a session of it.
+struct Db {
+    fake: Arc<Fake>,
+    frontend: Arc<Frontend>,
+    session: Arc<Session>,
+}
+
+impl Db {
+    fn new() -> Self {
+        Self::with(FrontendOptions {
+            query_parallelism: 2,
+            write_timeout: std::time::Duration::from_secs(2),
+            ..FrontendOptions::default()
+        })
+    }
+
+    fn with(options: FrontendOptions) -> Self {
+        let fake = Fake::new(3);
+        let frontend = fake.frontend(options).unwrap();
+        let session = frontend.session(SessionOptions::default());
+        Self { fake, frontend, session }
+    }
+
+    /// Runs statements; the last one's output.
+    async fn try_run(&self, sql: &str) -> Result<Output, SqlError> {
+        let mut outputs = self.session.execute(sql).await?;
+        Ok(outputs.pop().unwrap_or_else(|| Output::done("")))
+    }
+
+    async fn batches(&self, sql: &str) -> Vec<RecordBatch> {
+        match self.try_run(sql).await {
+            Ok(output) => collect(output).await.unwrap_or_else(|error| panic!("{sql}: {error:?}")),
+            Err(error) => panic!("{sql}: {error:?}"),
+        }
+    }
+
+    /// The rows of the last statement, as text.
+    async fn rows(&self, sql: &str) -> Vec<Vec<String>> {
+        cells(&self.batches(sql).await)
+    }
+
+    /// The rows of the last statement, as lines.
+    async fn lines(&self, sql: &str) -> Vec<String> {
+        self.rows(sql).await.into_iter().map(|row| row.join("|")).collect()
+    }
+
+    /// The one cell of the last statement.
+    async fn one(&self, sql: &str) -> String {
+        let rows = self.rows(sql).await;
+        assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 1, "{sql}: {rows:?}");
+        rows[0][0].clone()
+    }
+
+    /// The tag of the last statement.
+    async fn tag(&self, sql: &str) -> String {
+        match self.try_run(sql).await {
+            Ok(Output::Done { tag, .. }) => tag,
+            Ok(_) => panic!("{sql}: rows"),
+            Err(error) => panic!("{sql}: {error:?}"),
+        }
+    }
+
+    /// What the last statement fails with, at once or while its rows come.
+    async fn error(&self, sql: &str) -> SqlError {
+        match self.try_run(sql).await {
+            Err(error) => error,
+            Ok(output) => match collect(output).await {
+                Err(error) => error,
+                Ok(rows) => panic!("{sql}: no error, {:?}", cells(&rows)),
+            },
+        }
+    }
+
+    /// EXPLAIN of a query, as one text.
+    async fn explain(&self, sql: &str) -> String {
+        let rows = self.rows(&format!("EXPLAIN {sql}")).await;
+        rows.into_iter().map(|row| row.join("\n")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What the last statement of a kind cost.
+    fn logged(&self, kind: &str) -> Arc<crate::QueryLogEntry> {
+        let entries = self.frontend.query_log().entries();
+        entries.into_iter().rev().find(|entry| entry.kind == kind).unwrap()
+    }
+}
+
+async fn collect(output: Output) -> Result<Vec<RecordBatch>, SqlError> {
+    match output {
+        Output::Rows { mut stream, .. } => {
+            let mut batches = Vec::new();
+            while let Some(batch) = stream.next().await {
+                batches.push(batch?);
+            }
+            Ok(batches)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn cells(batches: &[RecordBatch]) -> Vec<Vec<String>> {
+    let options = FormatOptions::new().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
+            .collect();
+        rows.extend((0..batch.num_rows()).map(|row| {
+            columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>()
+        }));
+    }
+    rows
+}

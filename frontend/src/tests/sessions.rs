@@ -1,0 +1,222 @@
+//! Sessions: settings, databases, prepared statements, cursors, cancelling.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::common::ScalarValue;
+use futures::StreamExt;
+
+use super::{Db, cells, collect};
+use crate::{Output, SessionOptions};
+
+async fn numbers() -> Db {
+    let db = Db::new();
+    db.tag("CREATE TABLE n (k BIGINT PRIMARY KEY, s STRING) PARTITION BY HASH (k) PARTITIONS 3").await;
+    let rows: Vec<_> = (0..100).map(|n| format!("({n}, 's{n}')")).collect();
+    db.tag(&format!("INSERT INTO n VALUES {}", rows.join(","))).await;
+    db
+}
+
+/// Too many rows to ever end.
+const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b \
+                       WHERE a.value * b.value < 0";
+
+#[tokio::test]
+async fn databases_are_schemas() {
+    let db = numbers().await;
+    db.tag("CREATE DATABASE other").await;
+    db.tag("CREATE TABLE other.n (k INT PRIMARY KEY)").await;
+    db.tag("INSERT INTO other.n VALUES (1)").await;
+    assert_eq!(db.one("SELECT count(*) FROM n").await, "100");
+    db.tag("USE other").await;
+    assert_eq!(db.one("SELECT count(*) FROM n").await, "1");
+    assert_eq!(db.one("SELECT current_database()").await, "other");
+    assert_eq!(db.one("SELECT count(*) FROM public.n").await, "100");
+    db.tag("SET search_path TO public").await;
+    assert_eq!(db.one("SELECT current_schema()").await, "public");
+    assert_eq!(db.error("USE nope").await.sqlstate, "3F000");
+    // Another session is where it was.
+    let options = SessionOptions { database: "other".to_owned(), ..SessionOptions::default() };
+    let session = db.frontend.session(options);
+    assert_eq!(session.database(), "other");
+}
+
+#[tokio::test]
+async fn names_are_folded_unless_quoted() {
+    let db = Db::new();
+    db.tag("CREATE TABLE Mixed (Key INT PRIMARY KEY, \"Value\" INT, `Other One` INT)").await;
+    db.tag("INSERT INTO MIXED (KEY, \"Value\", \"Other One\") VALUES (1, 2, 3)").await;
+    assert_eq!(db.lines("SELECT key, \"Value\", `Other One` FROM mixed").await, ["1|2|3"]);
+    assert_eq!(db.error("SELECT Value FROM mixed").await.sqlstate, "42703");
+    assert_eq!(db.error("SELECT * FROM \"Mixed\"").await.sqlstate, "42P01");
+}
+
+#[tokio::test]
+async fn settings_and_what_they_do() {
+    let db = numbers().await;
+    assert_eq!(db.one("SHOW server_version").await, "16.6");
+    assert!(db.one("SELECT version()").await.starts_with("PostgreSQL 16.6 (Partita "));
+    assert_eq!(db.tag("SET application_name = 'me'").await, "SET");
+    assert_eq!(db.one("SHOW application_name").await, "me");
+    assert_eq!(db.tag("SET TIME ZONE 'UTC'").await, "SET");
+    assert_eq!(db.error("SET timezone = 'Nowhere'").await.sqlstate, "22023");
+    assert_eq!(db.error("SHOW nope").await.sqlstate, "42704");
+    assert_eq!(db.error("SET datafusion.catalog.default_catalog = 'x'").await.sqlstate, "55P02");
+    db.tag("SET datafusion.execution.batch_size = 100").await;
+    assert_eq!(db.one("SHOW datafusion.execution.batch_size").await, "100");
+    db.tag("RESET datafusion.execution.batch_size").await;
+    assert_eq!(db.one("SHOW datafusion.execution.batch_size").await, "8192");
+    assert!(db.rows("SHOW ALL").await.len() > 20);
+    assert_eq!(db.tag("RESET ALL").await, "RESET");
+    assert_eq!(db.tag("DISCARD ALL").await, "DISCARD ALL");
+    assert_eq!(db.one("SELECT current_user").await, "partita");
+}
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_ends() {
+    let db = numbers().await;
+    db.tag("SET statement_timeout = '50ms'").await;
+    let error = db.error(ENDLESS).await;
+    assert_eq!(error.sqlstate, "57014");
+    assert_eq!(error.message, "canceling statement due to statement timeout");
+    db.tag("SET statement_timeout = 0").await;
+    assert_eq!(db.one("SELECT count(*) FROM n").await, "100");
+}
+
+#[tokio::test]
+async fn a_running_statement_is_cancelled() {
+    let db = numbers().await;
+    let session = Arc::clone(&db.session);
+    let running = tokio::spawn(async move { session.execute(ENDLESS).await.map(|_| ()) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    db.session.cancel();
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!(error.sqlstate, "57014");
+    // The session goes on, and a cancel of nothing does nothing to what comes next.
+    db.session.cancel();
+    assert_eq!(db.one("SELECT count(*) FROM n").await, "100");
+    let entry = db.logged("SELECT");
+    assert_eq!(entry.error, None);
+}
+
+#[tokio::test]
+async fn cancelling_ends_a_stream_that_is_being_read() {
+    let db = numbers().await;
+    db.tag("SET datafusion.execution.batch_size = 10").await;
+    let output = db.try_run("SELECT * FROM generate_series(1, 100000000)").await.unwrap();
+    let Output::Rows { mut stream, .. } = output else { panic!("no rows") };
+    assert!(stream.next().await.unwrap().is_ok());
+    db.session.cancel();
+    let mut last = Ok(());
+    while let Some(batch) = stream.next().await {
+        last = batch.map(|_| ());
+    }
+    assert_eq!(last.unwrap_err().sqlstate, "57014");
+    assert!(db.logged("SELECT").error.as_ref().unwrap().starts_with("57014"));
+}
+
+#[tokio::test]
+async fn prepared_inserts_take_the_types_of_their_columns() {
+    let db = numbers().await;
+    let statement = db.session.parse("INSERT INTO n (s, k) VALUES ($2, $1)").unwrap();
+    let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
+    use arrow::datatypes::DataType;
+    assert_eq!(prepared.parameter_types, [DataType::Int64, DataType::Utf8View]);
+    assert!(prepared.schema.is_none());
+    let row = |k: i64| vec![ScalarValue::Int64(Some(k)), ScalarValue::Utf8View(Some(format!("p{k}")))];
+    db.session.run_prepared(&prepared, row(1000)).await.unwrap();
+    let rows = (1001..1101).map(row).collect();
+    let before = db.fake.requests.lock().len();
+    let outputs = db.session.run_prepared_many(&prepared, rows).await.unwrap();
+    assert!(matches!(&outputs[..], [Output::Done { rows: Some(100), .. }]));
+    // One write a partition, not one a row.
+    assert!(db.fake.requests.lock().len() <= before + 3);
+    assert_eq!(db.one("SELECT count(*) FROM n WHERE s LIKE 'p%'").await, "101");
+    let Err(error) = db.session.run_prepared(&prepared, vec![]).await else { panic!("no error") };
+    assert_eq!(error.sqlstate, "08P01");
+    let statement = db.session.parse("DELETE FROM n WHERE k = $1").unwrap();
+    let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
+    assert_eq!(prepared.parameter_types, [DataType::Int64]);
+    let output = db.session.run_prepared(&prepared, vec![ScalarValue::Int64(Some(1000))]).await.unwrap();
+    assert!(matches!(output, Output::Done { tag, .. } if tag == "DELETE 1"));
+}
+
+#[tokio::test]
+async fn prepared_queries_describe_their_rows() {
+    let db = numbers().await;
+    let sql = "SELECT k, s FROM n WHERE s = $2 OR k = $1 ORDER BY k LIMIT $3";
+    let statement = db.session.parse(sql).unwrap();
+    let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
+    assert_eq!(prepared.parameter_types.len(), 3);
+    let schema = prepared.schema.as_ref().unwrap();
+    assert_eq!(schema.fields().len(), 2);
+    let parameters = vec![
+        ScalarValue::Int64(Some(5)),
+        ScalarValue::Utf8View(Some("s7".to_owned())),
+        ScalarValue::Int64(Some(10)),
+    ];
+    let output = db.session.run_prepared(&prepared, parameters).await.unwrap();
+    assert_eq!(cells(&collect(output).await.unwrap()), [["5", "s5"], ["7", "s7"]]);
+}
+
+#[tokio::test]
+async fn sql_prepares_and_executes_too() {
+    let db = numbers().await;
+    db.tag("PREPARE one (BIGINT) AS SELECT s FROM n WHERE k = $1").await;
+    assert_eq!(db.one("EXECUTE one(42)").await, "s42");
+    assert_eq!(db.error("PREPARE one AS SELECT 1").await.sqlstate, "42P05");
+    assert_eq!(db.error("EXECUTE two(1)").await.sqlstate, "26000");
+    db.tag("DEALLOCATE one").await;
+    assert_eq!(db.error("EXECUTE one(1)").await.sqlstate, "26000");
+}
+
+#[tokio::test]
+async fn cursors_give_rows_in_parts() {
+    let db = numbers().await;
+    assert_eq!(db.error("DECLARE c CURSOR FOR SELECT k FROM n").await.sqlstate, "25P01");
+    db.tag("BEGIN").await;
+    db.tag("DECLARE c CURSOR FOR SELECT k FROM n ORDER BY k").await;
+    assert_eq!(db.lines("FETCH 2 FROM c").await, ["0", "1"]);
+    assert_eq!(db.tag("MOVE 95 FROM c").await, "MOVE 95");
+    assert_eq!(db.lines("FETCH ALL FROM c").await, ["97", "98", "99"]);
+    assert!(db.lines("FETCH 1 FROM c").await.is_empty());
+    db.tag("COMMIT").await;
+    assert_eq!(db.error("FETCH 1 FROM c").await.sqlstate, "34000");
+    db.tag("DECLARE h CURSOR WITH HOLD FOR SELECT k FROM n ORDER BY k").await;
+    assert_eq!(db.lines("FETCH 1 FROM h").await, ["0"]);
+    db.tag("CLOSE h").await;
+}
+
+#[tokio::test]
+async fn transactions_are_accepted() {
+    let db = numbers().await;
+    assert_eq!(db.tag("BEGIN").await, "BEGIN");
+    assert_eq!(db.tag("SAVEPOINT a").await, "SAVEPOINT");
+    assert_eq!(db.error("ROLLBACK TO SAVEPOINT a").await.sqlstate, "0A000");
+    assert_eq!(db.tag("COMMIT").await, "COMMIT");
+}
+
+#[tokio::test]
+async fn copy_names_the_columns_that_rows_bring() {
+    let db = numbers().await;
+    match db.try_run("COPY n (s, k) FROM STDIN WITH (FORMAT csv)").await.unwrap() {
+        Output::CopyIn(copy) => assert_eq!(copy.columns, ["s", "k"]),
+        _ => panic!("no COPY"),
+    }
+    match db.try_run("COPY n TO STDOUT").await.unwrap() {
+        Output::CopyOut(copy) => assert_eq!(copy.schema.fields().len(), 2),
+        _ => panic!("no COPY"),
+    }
+    assert_eq!(db.error("COPY n (nope) FROM STDIN").await.sqlstate, "42703");
+}
+
+#[tokio::test]
+async fn a_query_that_needs_too_much_memory_says_so() {
+    let db = Db::with(crate::FrontendOptions {
+        query_memory_bytes: 1 << 20,
+        query_parallelism: 2,
+        ..crate::FrontendOptions::default()
+    });
+    let error = db.error("SELECT value, count(*) FROM generate_series(1, 5000000) GROUP BY value ORDER BY 1").await;
+    assert_eq!(error.sqlstate, "53200", "{error:?}");
+}
