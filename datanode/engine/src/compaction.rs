@@ -60,7 +60,20 @@ struct Window {
 impl Partition {
     /// Whether there are files that should be merged, or deleted.
     pub fn wants_compaction(&self) -> bool {
-        !self.garbage.lock().is_empty() || pick(&metas(&self.version()), &self.options).is_some()
+        if !self.garbage.lock().is_empty() {
+            return true;
+        }
+        let version = self.version();
+        let mut due = self.compaction_due.lock();
+        // It is asked often, and files change seldom.
+        match *due {
+            Some((changes, answer)) if changes == version.files_changes => answer,
+            _ => {
+                let answer = pick(&metas(&version), &self.options).is_some();
+                *due = Some((version.files_changes, answer));
+                answer
+            }
+        }
     }
 
     /// Merges files where there are too many; with `all`, merges all files of each window into one

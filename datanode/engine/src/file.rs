@@ -126,18 +126,34 @@ impl FileEntry {
         self.splits.len() + 1
     }
 
-    /// Whether a row group may hold a key of a range.
-    pub(crate) fn group_overlaps(&self, group: usize, range: &KeyRange) -> bool {
+    /// Whether a row group may hold a key of some ranges, which are sorted and disjoint.
+    pub(crate) fn group_overlaps(&self, group: usize, ranges: &[KeyRange]) -> bool {
         let first = if group == 0 { &self.first } else { &self.splits[group - 1] };
         // Equal keys may go on from one group to the next, so the end is inclusive.
         let last = self.splits.get(group).unwrap_or(&self.last);
-        spans_overlap((first, last), range)
+        overlaps((first, last), ranges)
     }
 }
 
-/// Whether an inclusive span of keys has one in a range.
-pub(crate) fn spans_overlap((first, last): (&[u8], &[u8]), range: &KeyRange) -> bool {
-    range.start.as_ref() <= last && range.end.as_ref().is_none_or(|end| first < end.as_ref())
+/// Whether an inclusive span of keys has one in some ranges, which are sorted and disjoint.
+pub(crate) fn overlaps((first, last): (&[u8], &[u8]), ranges: &[KeyRange]) -> bool {
+    let ends_before = |range: &KeyRange| range.end.as_ref().is_some_and(|end| **end <= *first);
+    let next = ranges.partition_point(ends_before);
+    ranges.get(next).is_some_and(|range| range.start.as_ref() <= last)
+}
+
+/// The parts of some ranges, which are sorted and disjoint, that lie in another.
+pub(crate) fn parts_within<'a>(
+    ranges: &'a [KeyRange],
+    range: &'a KeyRange,
+) -> impl Iterator<Item = KeyRange> + use<'a> {
+    let ends_before = |other: &KeyRange| other.end.as_ref().is_some_and(|end| *end <= range.start);
+    let starts_behind =
+        |other: &KeyRange| range.end.as_ref().is_some_and(|end| *end <= other.start);
+    let from = ranges.partition_point(ends_before);
+    let to = ranges.partition_point(|other| !starts_behind(other));
+    let parts = ranges[from..to.max(from)].iter().map(|part| part.intersect(range));
+    parts.filter(|part| !part.is_empty())
 }
 
 /// A key of an older schema as one of the layout's: a column that was added to the key since is NULL.

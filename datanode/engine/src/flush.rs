@@ -15,12 +15,16 @@ use partita_proto::domain::Domains;
 use crate::error::Result;
 use crate::file::FileMeta;
 use crate::layout::Layout;
+use crate::manifest::{Durable, Edit};
 use crate::memtable::Sealed;
 use crate::merge::{Input, Merge, Sorted};
-use crate::rewrite::Output;
+use crate::partition::Partition;
+use crate::rewrite::{Output, discard};
 use crate::run::{Run, ticks};
 use crate::source::Piece;
+use crate::version::{Flushed, Version};
 use crate::window;
+use crate::writer::Purpose;
 
 /// Sorted rows of one window, oldest source first.
 type Windows = BTreeMap<i64, Vec<Part>>;
@@ -32,12 +36,78 @@ enum Part {
     Rows(Sorted),
 }
 
+impl Partition {
+    /// Writes all sealed memtables to files; afterwards the durable mark is that of the last one.
+    /// Returns whether it moved. Readers and writers go on meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::DiskFull`]: nothing was changed, try again when there is space. Anything else:
+    /// stop the partition.
+    pub async fn flush(&self) -> Result<bool> {
+        let _one_at_a_time = self.flushing.lock().await;
+        self.check_running()?;
+        let version = self.version();
+        let Some(last) = version.sealed.last() else { return Ok(false) };
+        let mut written = Vec::new();
+        let width = match self.write_sealed(&version, &mut written).await {
+            Ok(width) => width,
+            Err(error) => {
+                discard(&self.store, &self.root, &written).await;
+                return Err(error);
+            }
+        };
+        let durable = Durable {
+            index: last.position.index,
+            mark: last.position.mark.clone(),
+            state: last.state.clone(),
+        };
+        let mut manifest = self.manifest.lock().await;
+        // Memtables that a truncation took meanwhile are written all the same: it will be applied
+        // again if there is a crash, and hides the files if there is none.
+        let forgotten: Vec<_> = self
+            .version()
+            .doomed
+            .iter()
+            .filter(|doomed| doomed.truncated <= durable.index)
+            .map(|doomed| Arc::clone(&doomed.handle))
+            .collect();
+        let config = &version.layout.config;
+        let edit = Edit {
+            added: written.clone(),
+            removed: forgotten.iter().map(|handle| handle.meta.id).collect(),
+            durable: Some(durable.clone()),
+            config: (manifest.recorded().config != *config).then(|| Arc::clone(config)),
+            width,
+        };
+        self.record(&mut manifest, edit, &written).await?;
+        let flushed = Flushed {
+            sealed: version.sealed.iter().map(|sealed| sealed.number).collect(),
+            files: self.handles(&written),
+            durable,
+            width,
+        };
+        self.update(|now| now.flushed(flushed))?;
+        drop(manifest);
+        self.retire(&forgotten);
+        drop(forgotten);
+        self.collect_garbage().await?;
+        Ok(true)
+    }
+
+    async fn write_sealed(
+        &self,
+        version: &Version,
+        written: &mut Vec<FileMeta>,
+    ) -> Result<Option<i64>> {
+        let width = width(&version.layout, &version.sealed, version.width)?;
+        let output = self.output(&version.layout, Purpose::Flush);
+        write_runs(&output, &version.sealed, width, written).await?;
+        Ok(width)
+    }
+}
+
 /// The width of windows for what is to be written, if the table has a time index.
-pub(crate) fn width(
-    layout: &Layout,
-    sealed: &[Arc<Sealed>],
-    now: Option<i64>,
-) -> Result<Option<i64>> {
+fn width(layout: &Layout, sealed: &[Arc<Sealed>], now: Option<i64>) -> Result<Option<i64>> {
     let Some(time) = &layout.time else { return Ok(None) };
     let runs = sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
     let columns = runs.map(|run| ticks(&run.sorted.batch, time)).collect::<Result<Vec<_>>>()?;
@@ -47,7 +117,7 @@ pub(crate) fn width(
 }
 
 /// Writes memtables, oldest first, to files; all are under the output's layout.
-pub(crate) async fn write(
+async fn write_runs(
     output: &Output<'_>,
     sealed: &[Arc<Sealed>],
     width: Option<i64>,

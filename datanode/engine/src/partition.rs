@@ -30,15 +30,14 @@ use partita_proto::service::{PartitionSpec, WriteKind};
 
 use crate::error::{EngineError, Result};
 use crate::file::{FileHandle, FileMeta, Garbage, files_directory};
-use crate::flush;
 use crate::footer::{Footers, verify};
 use crate::layout::Layout;
-use crate::manifest::{Durable, Edit, Manifest, Recorded, delete};
+use crate::manifest::{Edit, Manifest, Recorded, delete};
 use crate::memtable::{LogPosition, Sealed};
 use crate::options::EngineOptions;
 use crate::rewrite::{Output, discard};
 use crate::run::Run;
-use crate::version::{Flushed, Version};
+use crate::version::Version;
 use crate::writer::Purpose;
 
 /// What a partition is: which table's, which range, which replica. Kept in the manifest.
@@ -58,9 +57,11 @@ pub struct Partition {
     version: RwLock<Arc<Version>>,
     pub(crate) manifest: tokio::sync::Mutex<Manifest>,
     /// Held by a flush.
-    flushing: tokio::sync::Mutex<()>,
+    pub(crate) flushing: tokio::sync::Mutex<()>,
     /// Held by whoever replaces files.
     pub(crate) compacting: tokio::sync::Mutex<()>,
+    /// Whether files should be merged, as of a number of changes of the files.
+    pub(crate) compaction_due: Mutex<Option<(u64, bool)>>,
     /// Why nothing may be changed any more.
     stopped: Mutex<Option<String>>,
 }
@@ -148,6 +149,7 @@ impl Partition {
             manifest: tokio::sync::Mutex::new(manifest),
             flushing: tokio::sync::Mutex::new(()),
             compacting: tokio::sync::Mutex::new(()),
+            compaction_due: Mutex::new(None),
             stopped: Mutex::new(None),
         }))
     }
@@ -181,7 +183,7 @@ impl Partition {
     /// # Errors
     /// [`EngineError::InvalidInput`] or [`EngineError::Unsupported`], saying what is wrong.
     pub fn check(&self, kind: WriteKind, rows: &RecordBatch) -> Result<()> {
-        Run::of_write(&self.version().layout, 0, kind, rows).map(drop)
+        Run::check_write(&self.version().layout, kind, rows)
     }
 
     /// Applies an entry of the log: `writes` in order, all or none. An entry that was applied is
@@ -281,75 +283,6 @@ impl Partition {
         let age = version.active.since_ms.map(|since| self.clock.now_ms().saturating_sub(since));
         let age_max = i64::try_from(self.options.flush_age.as_millis()).unwrap_or(i64::MAX);
         !version.sealed.is_empty() || self.wants_seal() || age.is_some_and(|age| age >= age_max)
-    }
-
-    /// Writes all sealed memtables to files; afterwards the durable mark is that of the last one.
-    /// Returns whether it moved. Readers and writers go on meanwhile.
-    ///
-    /// # Errors
-    /// [`EngineError::DiskFull`]: nothing was changed, try again when there is space. Anything else:
-    /// stop the partition.
-    pub async fn flush(&self) -> Result<bool> {
-        let _one_at_a_time = self.flushing.lock().await;
-        self.check_running()?;
-        let version = self.version();
-        let Some(last) = version.sealed.last() else { return Ok(false) };
-        let mut written = Vec::new();
-        let flushed = self.write_sealed(&version, &mut written).await;
-        let width = match flushed {
-            Ok(width) => width,
-            Err(error) => {
-                discard(&self.store, &self.root, &written).await;
-                return Err(error);
-            }
-        };
-        let durable = Durable {
-            index: last.position.index,
-            mark: last.position.mark.clone(),
-            state: last.state.clone(),
-        };
-        let mut manifest = self.manifest.lock().await;
-        // Memtables that a truncation took meanwhile are written all the same: it will be applied
-        // again if there is a crash, and hides the files if there is none.
-        let forgotten: Vec<_> = self
-            .version()
-            .doomed
-            .iter()
-            .filter(|doomed| doomed.truncated <= durable.index)
-            .map(|doomed| Arc::clone(&doomed.handle))
-            .collect();
-        let config = &version.layout.config;
-        let edit = Edit {
-            added: written.clone(),
-            removed: forgotten.iter().map(|handle| handle.meta.id).collect(),
-            durable: Some(durable.clone()),
-            config: (manifest.recorded().config != *config).then(|| Arc::clone(config)),
-            width,
-        };
-        self.record(&mut manifest, edit, &written).await?;
-        let flushed = Flushed {
-            sealed: version.sealed.iter().map(|sealed| sealed.number).collect(),
-            files: self.handles(&written),
-            durable,
-            width,
-        };
-        self.update(|now| now.flushed(flushed))?;
-        drop(manifest);
-        self.retire(&forgotten);
-        drop(forgotten);
-        self.collect_garbage().await?;
-        Ok(true)
-    }
-
-    async fn write_sealed(
-        &self,
-        version: &Version,
-        written: &mut Vec<FileMeta>,
-    ) -> Result<Option<i64>> {
-        let width = flush::width(&version.layout, &version.sealed, version.width)?;
-        let output = self.output(&version.layout, Purpose::Flush);
-        flush::write(&output, &version.sealed, width, written).await?;
-        Ok(width)
     }
 
     /// Checks every byte of every file.

@@ -13,7 +13,7 @@ use partita_proto::domain::Domains;
 use partita_proto::range::KeyRange;
 use partita_proto::value::Value;
 
-use crate::file::{FileEntry, spans_overlap};
+use crate::file::{FileEntry, overlaps, parts_within};
 use crate::options::ROW_GROUP_ROWS;
 use crate::run::Run;
 use crate::source::Piece;
@@ -59,9 +59,8 @@ pub(crate) fn plan(
     let layout = &version.layout;
     let schema = &layout.config.schema;
     let ranges = layout.codec.key_ranges(schema, &layout.config.placement, domains);
-    let ranges: Vec<_> = ranges.iter().map(|range| range.intersect(exact)).collect();
-    let ranges: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
-    let in_ranges = |span: (&[u8], &[u8])| ranges.iter().any(|range| spans_overlap(span, range));
+    let ranges: Vec<_> = parts_within(&ranges, exact).collect();
+    let in_ranges = |span: (&[u8], &[u8])| overlaps(span, &ranges);
     let in_time = |time: Option<(i64, i64)>| {
         let domain = layout.time.as_ref().and_then(|column| domains.get(&column.name));
         let (Some(domain), Some((first, last))) = (domain, time) else { return true };
@@ -99,8 +98,7 @@ fn plain_file(file: &FileEntry, ranges: &Arc<[KeyRange]>) -> Vec<Unit> {
     let parts = groups.clone().step_by(PLAIN_GROUPS);
     let unit = |start: usize| {
         let part = start..groups.end.min(start + PLAIN_GROUPS);
-        let overlaps =
-            part.clone().any(|group| ranges.iter().any(|range| file.group_overlaps(group, range)));
+        let overlaps = part.clone().any(|group| file.group_overlaps(group, ranges));
         overlaps.then(|| Unit {
             range: group_range(file, &part),
             files: vec![(file.clone(), part)],
@@ -193,7 +191,7 @@ fn group_by_time(mut files: Vec<FileEntry>) -> Vec<TimeGroup> {
         let time = file.meta().time;
         match (groups.last_mut(), time) {
             (Some(group), Some((first, last)))
-                if group.time.is_some_and(|(_, end)| first <= end) =>
+                if group.time.is_none_or(|(_, end)| first <= end) =>
             {
                 group.time = group.time.map(|(start, end)| (start, end.max(last)));
                 group.files.push(file);
@@ -253,11 +251,7 @@ fn segment_units(
     ranges: &[KeyRange],
     parallelism: usize,
 ) {
-    let wanted: Arc<[KeyRange]> = ranges
-        .iter()
-        .map(|wanted| wanted.intersect(&range))
-        .filter(|wanted| !wanted.is_empty())
-        .collect();
+    let wanted: Arc<[KeyRange]> = parts_within(ranges, &range).collect();
     let mut pieces = Vec::new();
     for (run, time) in runs {
         let piece = Piece { run: Arc::clone(run), ranges: Arc::clone(&wanted), time: *time };
@@ -279,17 +273,11 @@ fn segment_units(
     // Oldest first: files of one run share no key, so that their order does not matter.
     files.sort_by_key(|file| (file.meta().run, file.meta().id));
     for part in divide(&range, &files, &pieces, parallelism) {
-        let wanted: Arc<[KeyRange]> = wanted
-            .iter()
-            .map(|wanted| wanted.intersect(&part))
-            .filter(|wanted| !wanted.is_empty())
-            .collect();
+        let wanted: Arc<[KeyRange]> = parts_within(&wanted, &part).collect();
         if wanted.is_empty() {
             continue;
         }
-        let overlapping = |group: &usize, file: &FileEntry| {
-            wanted.iter().any(|range| file.group_overlaps(*group, range))
-        };
+        let overlapping = |group: &usize, file: &FileEntry| file.group_overlaps(*group, &wanted);
         let part_files = files.iter().filter_map(|file| {
             let mut groups = (0..file.row_groups()).filter(|group| overlapping(group, file));
             let first = groups.next()?;

@@ -68,8 +68,7 @@ impl FileReader {
         for (name, domain) in read.prune.iter() {
             columns.push(ColumnStatistics::new(&footer, name, domain)?);
         }
-        let in_range =
-            |group: &usize| read.ranges.iter().any(|range| file.group_overlaps(*group, range));
+        let in_range = |group: &usize| file.group_overlaps(*group, &read.ranges);
         let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
         let all = read.groups.clone();
         let groups: Vec<usize> = all.clone().filter(in_range).filter(may_match).collect();

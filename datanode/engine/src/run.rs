@@ -61,16 +61,18 @@ impl Run {
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
         let sorted = sort(layout, Sorted { batch, keys })?;
         let (first, last) = (sorted.keys.first(), sorted.keys.last());
-        for key in first.into_iter().chain(last) {
-            if !layout.range.contains(key) {
-                return Err(EngineError::InvalidInput(format!(
-                    "a row with key {:?} is outside of partition {}",
-                    layout.codec.decode(key)?,
-                    layout.config.partition
-                )));
-            }
-        }
+        first.into_iter().chain(last).try_for_each(|key| check_range(layout, key))?;
         Self::new(layout, sorted)
+    }
+
+    /// Whether [`Run::of_write`] would take these rows; does not sort them.
+    pub(crate) fn check_write(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Result<()> {
+        let batch = stored_columns(layout, kind, rows)?;
+        if layout.range == KeyRange::all() && !layout.codec.placed() {
+            return Ok(());
+        }
+        let keys = layout.codec.encode(&batch)?;
+        keys.iter().try_for_each(|key| check_range(layout, key))
     }
 
     /// Runs, oldest first, as one.
@@ -142,6 +144,17 @@ impl Run {
         }
         slices.into_iter().map(|(start, end)| self.sorted.slice(start, end)).collect()
     }
+}
+
+fn check_range(layout: &Layout, key: &[u8]) -> Result<()> {
+    if layout.range.contains(key) {
+        return Ok(());
+    }
+    Err(EngineError::InvalidInput(format!(
+        "a row with key {:?} is outside of partition {}",
+        layout.codec.decode(key)?,
+        layout.config.partition
+    )))
 }
 
 /// The ticks of a batch's time index.

@@ -38,6 +38,8 @@ pub(crate) struct Version {
     /// The index of the last truncation.
     pub(crate) truncated: u64,
     pub(crate) doomed: Vec<Doomed>,
+    /// Grows whenever `files` changes.
+    pub(crate) files_changes: u64,
 }
 
 /// A file that a truncation hides, until the manifest forgets it.
@@ -82,6 +84,7 @@ impl Version {
             width,
             truncated: 0,
             doomed: Vec::new(),
+            files_changes: 0,
         })
     }
 
@@ -108,6 +111,7 @@ impl Version {
     /// Files took the place of sealed memtables.
     pub(crate) fn flushed(&self, flushed: Flushed) -> Result<Self> {
         let mut next = self.clone();
+        next.files_changes += 1;
         next.sealed.retain(|sealed| !flushed.sealed.contains(&sealed.number));
         if self.truncated > flushed.durable.index {
             next.doom(flushed.files);
@@ -126,6 +130,7 @@ impl Version {
     /// Files took the place of other files.
     pub(crate) fn replaced(&self, removed: &[FileId], added: Vec<Arc<FileHandle>>) -> Result<Self> {
         let mut next = self.clone();
+        next.files_changes += 1;
         let hidden = !removed.iter().all(|id| next.files.contains_key(id));
         let files = Arc::make_mut(&mut next.files);
         for id in removed {
@@ -146,6 +151,7 @@ impl Version {
     /// All rows are gone.
     pub(crate) fn truncated(&self, position: LogPosition) -> Self {
         let mut next = self.clone();
+        next.files_changes += 1;
         next.active = Memtable::default();
         next.sealed.clear();
         next.truncated = position.index;

@@ -3,6 +3,8 @@
 mod behaviour;
 mod failure;
 mod model;
+mod together;
+mod types;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
