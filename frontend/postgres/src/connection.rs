@@ -1,35 +1,33 @@
-//! One connection: its session, whether it is busy, and how a cancel request finds it.
+//! One connection: its session, and how a cancel request finds it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use futures::Sink;
+use futures::{Sink, SinkExt};
 use parking_lot::Mutex;
-use partita_frontend::{Frontend, Session, SessionOptions, SqlError};
+use partita_frontend::{Frontend, Session, SessionOptions};
 use partita_proto::catalog::DEFAULT_DATABASE;
 use pgwire::api::auth::{
-    DefaultServerParameterProvider, StartupHandler, finish_authentication, protocol_negotiation,
+    StartupHandler, finish_authentication, protocol_negotiation,
     save_startup_parameters_to_metadata,
 };
 use pgwire::api::cancel::CancelHandler;
-use pgwire::api::copy::CopyHandler;
-use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
 use pgwire::api::{
-    ClientInfo, ErrorHandler, METADATA_DATABASE, METADATA_USER, NoopHandler, PgWireServerHandlers,
-    PidSecretKeyGenerator, RandomPidSecretKeyGenerator,
+    ClientInfo, METADATA_DATABASE, METADATA_USER, PidSecretKeyGenerator,
+    RandomPidSecretKeyGenerator,
 };
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::cancel::CancelRequest;
-use pgwire::messages::startup::SecretKey;
+use pgwire::messages::startup::{ParameterStatus, SecretKey};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
-use tokio::sync::Notify;
 
+use crate::civil::Zone;
 use crate::copy::CopyInProgress;
-use crate::error::{fatal, to_wire};
-use crate::pg_catalog;
+use crate::error::{fatal, fatal_of, to_wire};
+use crate::joined::Joined;
+use crate::settings::{self, AtStart, Reported};
 
 /// The version of PostgreSQL whose protocol and catalog this door follows.
 pub(crate) const POSTGRES_VERSION: &str = "16.6";
@@ -41,104 +39,55 @@ pub(crate) struct Cancellations {
     keys: RandomPidSecretKeyGenerator,
 }
 
-impl Cancellations {
-    fn cancel(&self, request: &CancelRequest) {
-        let sessions = self.sessions.lock();
-        if let Some((secret, session)) = sessions.get(&request.pid)
-            && secret.eq_value(&request.secret_key)
-        {
-            session.cancel();
-        }
-    }
-}
-
-/// What pgwire calls for one connection.
-pub(crate) struct Handlers {
-    connection: Arc<Connection>,
-}
-
-impl Handlers {
-    /// The handlers of a connection that may start, or is one too many.
-    pub(crate) fn new(
-        frontend: Arc<Frontend>,
-        cancellations: Arc<Cancellations>,
-        has_place: bool,
-    ) -> Self {
-        Self {
-            connection: Arc::new_cyclic(|me| Connection {
-                me: std::sync::Weak::clone(me),
-                frontend,
-                cancellations,
-                has_place,
-                session: OnceLock::new(),
-                pid: OnceLock::new(),
-                copy: tokio::sync::Mutex::new(None),
-                running: AtomicUsize::new(0),
-                finished: Notify::new(),
-            }),
-        }
-    }
-
-    /// The connection.
-    pub(crate) fn connection(&self) -> Arc<Connection> {
-        Arc::clone(&self.connection)
-    }
-}
-
-impl PgWireServerHandlers for Handlers {
-    fn simple_query_handler(&self) -> Arc<impl SimpleQueryHandler> {
-        self.connection()
-    }
-
-    fn extended_query_handler(&self) -> Arc<impl ExtendedQueryHandler> {
-        self.connection()
-    }
-
-    fn startup_handler(&self) -> Arc<impl StartupHandler> {
-        self.connection()
-    }
-
-    fn copy_handler(&self) -> Arc<impl CopyHandler> {
-        self.connection()
-    }
-
-    fn error_handler(&self) -> Arc<impl ErrorHandler> {
-        Arc::new(NoopHandler)
-    }
-
-    fn cancel_handler(&self) -> Arc<impl CancelHandler> {
-        self.connection()
-    }
-}
-
 /// One connection.
 pub(crate) struct Connection {
     /// Itself, for the parts that pgwire wants to own.
     me: std::sync::Weak<Connection>,
-    pub(crate) frontend: Arc<Frontend>,
+    frontend: Arc<Frontend>,
     cancellations: Arc<Cancellations>,
     has_place: bool,
     session: OnceLock<Arc<Session>>,
     pid: OnceLock<i32>,
+    reported: Mutex<Reported>,
+    /// The COPY FROM STDIN whose rows are coming.
     pub(crate) copy: tokio::sync::Mutex<Option<CopyInProgress>>,
-    running: AtomicUsize,
-    finished: Notify,
-}
-
-/// Marks a connection as busy while it lives.
-pub(crate) struct Running<'a>(&'a Connection);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
-        self.0.finished.notify_waiters();
-    }
+    /// The INSERTs of a pipeline that wait for more of them.
+    pub(crate) joined: Mutex<Option<Joined>>,
+    /// The names of prepared statements and of portals, which are bounded.
+    pub(crate) statements: Mutex<HashSet<String>>,
+    pub(crate) portals: Mutex<HashSet<String>>,
 }
 
 impl Connection {
+    /// A connection that may start, or is one too many.
+    pub(crate) fn new(
+        frontend: Arc<Frontend>,
+        cancellations: Arc<Cancellations>,
+        has_place: bool,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: std::sync::Weak::clone(me),
+            frontend,
+            cancellations,
+            has_place,
+            session: OnceLock::new(),
+            pid: OnceLock::new(),
+            reported: Mutex::default(),
+            copy: tokio::sync::Mutex::new(None),
+            joined: Mutex::new(None),
+            statements: Mutex::default(),
+            portals: Mutex::default(),
+        })
+    }
+
     /// The session; there is one from the end of the startup on.
     pub(crate) fn session(&self) -> PgWireResult<&Arc<Session>> {
         self.session.get().ok_or_else(|| fatal("08P01", "a statement came before the startup"))
+    }
+
+    /// The frontend.
+    pub(crate) fn frontend(&self) -> &Arc<Frontend> {
+        &self.frontend
     }
 
     /// A handle of the connection itself.
@@ -146,20 +95,26 @@ impl Connection {
         self.me.upgrade().expect("a connection that is asked something is alive")
     }
 
-    /// Marks the connection as busy.
-    pub(crate) fn running(&self) -> Running<'_> {
-        self.running.fetch_add(1, Ordering::SeqCst);
-        Running(self)
+    /// The time zone that the client sees times in.
+    pub(crate) fn zone(&self) -> PgWireResult<Zone> {
+        let zone = self.session()?.setting("timezone").map_err(to_wire)?;
+        Ok(Zone::new(&zone))
     }
 
-    /// Waits until no statement runs.
-    pub(crate) async fn idle(&self) {
-        loop {
-            let finished = self.finished.notified();
-            if self.running.load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            finished.await;
+    /// Stops what runs.
+    pub(crate) fn cancel(&self) {
+        if let Some(session) = self.session.get() {
+            session.cancel();
+        }
+    }
+
+    /// Stops what runs on the connection that a cancel request names.
+    pub(crate) fn cancel_other(&self, request: &CancelRequest) {
+        let sessions = self.cancellations.sessions.lock();
+        if let Some((secret, session)) = sessions.get(&request.pid)
+            && secret.eq_value(&request.secret_key)
+        {
+            session.cancel();
         }
     }
 
@@ -168,9 +123,23 @@ impl Connection {
         if let Some(pid) = self.pid.get() {
             self.cancellations.sessions.lock().remove(pid);
         }
-        if let Some(session) = self.session.get() {
-            session.cancel();
+        self.cancel();
+    }
+
+    /// Tells the settings that have changed.
+    pub(crate) async fn report<C>(&self, client: &mut C) -> PgWireResult<()>
+    where
+        C: Sink<PgWireBackendMessage> + Unpin + Send,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let now = Reported::of(self.session()?).map_err(to_wire)?;
+        let before = std::mem::replace(&mut *self.reported.lock(), now.clone());
+        for (name, value) in now.changes(&before) {
+            let status = ParameterStatus::new(name.to_owned(), value.to_owned());
+            client.feed(PgWireBackendMessage::ParameterStatus(status)).await?;
         }
+        Ok(())
     }
 
     /// The database that a startup message means: PostgreSQL's tools ask for one named like the user
@@ -209,31 +178,31 @@ impl StartupHandler for Connection {
             return Err(fatal("53300", "sorry, too many clients already"));
         }
         let user = client.metadata().get(METADATA_USER).cloned().unwrap_or_default();
+        if user.is_empty() {
+            return Err(fatal("28000", "no PostgreSQL user name specified in startup packet"));
+        }
         let database = self.database(client.metadata().get(METADATA_DATABASE), &user)?;
         let application = client.metadata().get("application_name").cloned().unwrap_or_default();
         let session = self.frontend.session(SessionOptions { database, user, application });
-        pg_catalog::install(&session).map_err(|error| to_wire(SqlError::from(error)))?;
+        settings::apply(&session, client.metadata()).await?;
 
         let (pid, secret) = self.cancellations.keys.generate(client);
         client.set_pid_and_secret_key(pid, secret.clone());
         self.cancellations.sessions.lock().insert(pid, (secret, Arc::clone(&session)));
+        let reported = Reported::of(&session).map_err(fatal_of)?;
+        *self.reported.lock() = reported.clone();
         // A connection starts once; a second startup message finds both set and changes nothing.
         if self.pid.set(pid).is_err() || self.session.set(session).is_err() {
             return Err(fatal("08P01", "a second startup message"));
         }
-
-        let mut parameters = DefaultServerParameterProvider::default();
-        parameters.server_version =
-            format!("{POSTGRES_VERSION} (Partita {})", env!("CARGO_PKG_VERSION"));
-        parameters.time_zone = "UTC".to_owned();
-        parameters.date_style = "ISO, MDY".to_owned();
-        finish_authentication(client, &parameters).await
+        let server_version = format!("{POSTGRES_VERSION} (Partita {})", env!("CARGO_PKG_VERSION"));
+        finish_authentication(client, &AtStart { reported, server_version }).await
     }
 }
 
 #[async_trait]
 impl CancelHandler for Connection {
     async fn on_cancel_request(&self, request: CancelRequest) {
-        self.cancellations.cancel(&request);
+        self.cancel_other(&request);
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
 use partita_frontend::sql::copy::{CopyDecoder, CopyEncoder};
 use partita_frontend::sql::statement::CopyFormat;
@@ -17,10 +18,13 @@ use pgwire::api::copy::CopyHandler;
 use pgwire::api::results::{CopyResponse, Tag};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::copy::{CopyData, CopyDone, CopyFail};
+use pgwire::messages::copy::{CopyData, CopyDone, CopyFail, CopyOutResponse};
 
 use crate::connection::Connection;
 use crate::error::{protocol, to_wire};
+
+/// What the binary format ends with: a row of -1 columns.
+const BINARY_TRAILER: [u8; 2] = [0xff, 0xff];
 
 /// A COPY FROM STDIN whose rows are coming.
 pub(crate) struct CopyInProgress {
@@ -36,35 +40,40 @@ impl CopyInProgress {
         let format = i8::from(copy.format == CopyFormat::Binary);
         let decoder = CopyDecoder::new(&copy.table, &copy.columns, copy.format, &copy.options)
             .map_err(to_wire)?;
-        let response = CopyResponse::new(0, columns, futures::stream::empty());
-        Ok((
-            Self { table: copy.table, decoder, rows: 0 },
-            CopyResponse { format, ..response },
-        ))
+        let response = CopyResponse::new(format, columns, futures::stream::empty());
+        Ok((Self { table: copy.table, decoder, rows: 0 }, response))
     }
 }
 
-/// The response that sends a query's rows.
-pub(crate) fn out(copy: CopyOut) -> PgWireResult<CopyResponse> {
-    let columns = copy.schema.fields().len();
-    let format = i8::from(copy.format == CopyFormat::Binary);
-    let mut encoder =
-        CopyEncoder::new(&copy.schema, copy.format, &copy.options).map_err(to_wire)?;
-    let rows = copy.stream.map(move |batch| {
+/// Sends a query's rows, one message a row; returns how many.
+pub(crate) async fn send_out<C>(client: &mut C, copy: CopyOut) -> PgWireResult<u64>
+where
+    C: Sink<PgWireBackendMessage> + Unpin + Send,
+    C::Error: Debug,
+    PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+{
+    let CopyOut { schema, mut stream, format, options } = copy;
+    let columns = i16::try_from(schema.fields().len())
+        .map_err(|_| protocol("54011", "a result has more than 32767 columns"))?;
+    let mut encoder = CopyEncoder::new(&schema, format, &options).map_err(to_wire)?;
+    let code = i8::from(format == CopyFormat::Binary);
+    let formats = vec![i16::from(code); schema.fields().len()];
+    let response = CopyOutResponse::new(code, columns, formats);
+    client.feed(PgWireBackendMessage::CopyOutResponse(response)).await?;
+    let mut rows = 0;
+    while let Some(batch) = stream.next().await {
         let batch = batch.map_err(to_wire)?;
-        let lines = encoder.encode(&batch).map_err(to_wire)?;
-        Ok::<_, PgWireError>(lines)
-    });
-    // One message a row, so that clients that count messages count rows.
-    let messages = rows.flat_map(|lines| {
-        let messages: Vec<PgWireResult<CopyData>> = match lines {
-            Ok(lines) => lines.into_iter().map(|line| Ok(CopyData::new(line))).collect(),
-            Err(error) => vec![Err(error)],
-        };
-        futures::stream::iter(messages)
-    });
-    // The response appends the binary format's trailer by itself.
-    Ok(CopyResponse::new(format, columns, messages))
+        for line in encoder.encode(&batch).map_err(to_wire)? {
+            client.feed(PgWireBackendMessage::CopyData(CopyData::new(line))).await?;
+            rows += 1;
+        }
+    }
+    let trailer = (format == CopyFormat::Binary).then(|| Bytes::from_static(&BINARY_TRAILER));
+    for end in encoder.finish().into_iter().chain(trailer) {
+        client.feed(PgWireBackendMessage::CopyData(CopyData::new(end))).await?;
+    }
+    client.feed(PgWireBackendMessage::CopyDone(CopyDone::new())).await?;
+    Ok(rows)
 }
 
 impl Connection {
@@ -92,7 +101,7 @@ async fn store(
     batches: Vec<arrow::record_batch::RecordBatch>,
 ) -> Result<(), SqlError> {
     for batch in batches {
-        copy.rows += connection.frontend.ingest(&copy.table, batch).await?;
+        copy.rows += connection.frontend().ingest(&copy.table, batch).await?;
     }
     Ok(())
 }
@@ -116,7 +125,6 @@ impl CopyHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let _running = self.running();
         self.take(&data.data).await
     }
 
@@ -126,7 +134,6 @@ impl CopyHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let _running = self.running();
         let Some(mut copy) = self.copy.lock().await.take() else {
             return Err(protocol("08P01", "the end of COPY came outside of one"));
         };

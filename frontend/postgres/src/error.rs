@@ -1,6 +1,7 @@
 //! Errors as PostgreSQL's clients know them.
 
 use partita_frontend::{Notice, SqlError};
+use pgwire::api::{ClientInfo, DEFAULT_NAME, ErrorHandler};
 use pgwire::error::{ErrorInfo, PgWireError};
 use pgwire::messages::PgWireBackendMessage;
 
@@ -11,11 +12,12 @@ pub(crate) fn to_wire(error: SqlError) -> PgWireError {
 
 /// An error after which the connection ends.
 pub(crate) fn fatal(sqlstate: &str, message: &str) -> PgWireError {
-    PgWireError::UserError(Box::new(ErrorInfo::new(
-        "FATAL".to_owned(),
-        sqlstate.to_owned(),
-        message.to_owned(),
-    )))
+    fatal_of(SqlError::new(sqlstate, message))
+}
+
+/// An error of a session that cannot begin.
+pub(crate) fn fatal_of(error: SqlError) -> PgWireError {
+    PgWireError::UserError(Box::new(info(error, "FATAL")))
 }
 
 /// An error with a SQLSTATE of the door's own.
@@ -38,4 +40,35 @@ pub(crate) fn notice(notice: Notice) -> PgWireBackendMessage {
     let mut info = ErrorInfo::new(severity.clone(), notice.code, notice.message);
     info.severity_nonlocalized = Some(severity);
     PgWireBackendMessage::NoticeResponse(info.into())
+}
+
+/// Gives the protocol library's own errors PostgreSQL's words.
+pub(crate) struct Errors;
+
+impl ErrorHandler for Errors {
+    fn on_error<C>(&self, _: &C, error: &mut PgWireError)
+    where
+        C: ClientInfo,
+    {
+        let name = |name: &str| if name == DEFAULT_NAME { String::new() } else { name.to_owned() };
+        let known = match &*error {
+            PgWireError::UserError(_) => return,
+            PgWireError::StatementNotFound(of) => protocol(
+                "26000",
+                format!("prepared statement \"{}\" does not exist", name(of)),
+            ),
+            PgWireError::PortalNotFound(of) => {
+                protocol("34000", format!("portal \"{}\" does not exist", name(of)))
+            }
+            PgWireError::UnsupportedProtocolVersion(major, minor) => fatal(
+                "08P01",
+                &format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2"),
+            ),
+            PgWireError::NotReadyForQuery => {
+                protocol("08P01", "a statement came while another one runs")
+            }
+            other => protocol("08P01", other.to_string()),
+        };
+        *error = known;
+    }
 }

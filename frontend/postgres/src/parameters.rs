@@ -1,17 +1,28 @@
 //! Bound parameters as values.
+//!
+//! A parameter in the text format is read as what the statement takes; one in the binary format is
+//! read as what the client declared (or was told) and then cast to what the statement takes.
 
-use arrow::datatypes::DataType;
-use arrow_pg::datatypes::df::deserialize_parameters;
-use arrow_pg::datatypes::into_pg_type;
-use datafusion::common::ParamValues;
+mod binary;
+
+use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::error::ArrowError;
 use datafusion::scalar::ScalarValue;
-use partita_frontend::Prepared;
+use partita_frontend::sql::bytes::parse_bytea;
+use partita_frontend::{Prepared, SqlError};
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
+use pgwire::api::results::FieldFormat;
 use pgwire::error::PgWireResult;
 use std::sync::Arc;
 
-use crate::error::protocol;
+use crate::civil::Zone;
+use crate::error::{protocol, to_wire};
+use crate::types;
+
+/// Decimal digits behind the point of a numeric that nobody says more about.
+const NUMERIC_SCALE: i8 = 10;
+const NUMERIC_PRECISION: u8 = 38;
 
 /// The types that a client declared, as far as they say anything.
 pub(crate) fn declared(types: &[Option<Type>]) -> Vec<Option<DataType>> {
@@ -20,31 +31,51 @@ pub(crate) fn declared(types: &[Option<Type>]) -> Vec<Option<DataType>> {
 
 /// The Arrow type of a declared one; `None` leaves the choice to the statement.
 fn to_arrow(declared: &Type) -> Option<DataType> {
-    use arrow::datatypes::TimeUnit;
     Some(match *declared {
         Type::BOOL => DataType::Boolean,
         Type::INT2 => DataType::Int16,
-        Type::INT4 => DataType::Int32,
+        Type::INT4
+        | Type::OID
+        | Type::REGCLASS
+        | Type::REGTYPE
+        | Type::REGPROC
+        | Type::REGNAMESPACE => DataType::Int32,
         Type::INT8 => DataType::Int64,
         Type::FLOAT4 => DataType::Float32,
         Type::FLOAT8 => DataType::Float64,
-        Type::VARCHAR | Type::TEXT | Type::BPCHAR | Type::NAME => DataType::Utf8View,
+        Type::VARCHAR | Type::TEXT | Type::BPCHAR | Type::NAME | Type::CHAR => DataType::Utf8View,
         Type::BYTEA => DataType::BinaryView,
         Type::DATE => DataType::Date32,
+        Type::TIME => DataType::Time64(TimeUnit::Microsecond),
         Type::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         Type::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        _ => return None,
+        _ => {
+            let item = to_arrow(element(declared)?)?;
+            DataType::List(Arc::new(Field::new_list_field(item, true)))
+        }
     })
 }
 
+/// The element type of an array type.
+fn element(array: &Type) -> Option<&Type> {
+    match array.kind() {
+        postgres_types::Kind::Array(element) => Some(element),
+        _ => None,
+    }
+}
+
 /// What the server takes parameters as.
-pub(crate) fn types(prepared: &Prepared) -> PgWireResult<Vec<Type>> {
-    prepared.parameter_types.iter().map(into_pg_type).collect()
+pub(crate) fn types(prepared: &Prepared) -> Vec<Type> {
+    prepared.parameter_types.iter().map(types::of_arrow).collect()
 }
 
 /// A portal's parameters.
-pub(crate) fn values(portal: &Portal<Arc<Prepared>>) -> PgWireResult<Vec<ScalarValue>> {
-    let prepared = &portal.statement.statement;
+pub(crate) fn values(
+    portal: &Portal<Arc<Prepared>>,
+    zone: Zone,
+) -> PgWireResult<Vec<ScalarValue>> {
+    let statement = &portal.statement;
+    let prepared = &statement.statement;
     let expected = prepared.parameter_types.len();
     if portal.parameter_len() != expected {
         return Err(protocol(
@@ -52,16 +83,229 @@ pub(crate) fn values(portal: &Portal<Arc<Prepared>>) -> PgWireResult<Vec<ScalarV
             format!(
                 "bind message supplies {} parameters, but prepared statement \"{}\" requires {expected}",
                 portal.parameter_len(),
-                portal.statement.id
+                crate::extended::shown_name(&statement.id)
             ),
         ));
     }
-    if expected == 0 {
-        return Ok(Vec::new());
+    check_formats(portal)?;
+    prepared
+        .parameter_types
+        .iter()
+        .enumerate()
+        .map(|(at, target)| {
+            let Some(bytes) = portal.parameters.get(at).and_then(Option::as_ref) else {
+                return ScalarValue::try_from(target).map_err(SqlError::from);
+            };
+            match portal.parameter_format.format_for(at) {
+                FieldFormat::Text => text(bytes, target, zone),
+                FieldFormat::Binary => {
+                    let declared = statement.parameter_types.get(at).and_then(Option::as_ref);
+                    let own = types::of_arrow(target);
+                    // 0 says that the client leaves the choice to the server.
+                    let wire = declared.filter(|of| of.oid() != 0 && **of != Type::UNKNOWN);
+                    binary::value(bytes, wire.unwrap_or(&own), target)
+                }
+            }
+            .map_err(|error| in_parameter(error, at))
+        })
+        .collect::<Result<_, SqlError>>()
+        .map_err(to_wire)
+}
+
+fn check_formats(portal: &Portal<Arc<Prepared>>) -> PgWireResult<()> {
+    match &portal.parameter_format {
+        pgwire::api::portal::Format::Individual(formats)
+            if formats.len() != portal.parameter_len() =>
+        {
+            Err(protocol(
+                "08P01",
+                format!(
+                    "bind message has {} parameter formats but {} parameters",
+                    formats.len(),
+                    portal.parameter_len()
+                ),
+            ))
+        }
+        _ => Ok(()),
     }
-    let inferred: Vec<Option<&DataType>> = prepared.parameter_types.iter().map(Some).collect();
-    match deserialize_parameters(portal, &inferred)? {
-        ParamValues::List(values) => Ok(values.into_iter().map(|value| value.value).collect()),
-        ParamValues::Map(_) => Err(protocol("XX000", "parameters came by name")),
+}
+
+fn in_parameter(error: SqlError, at: usize) -> SqlError {
+    match error.detail {
+        Some(_) => error,
+        None => error.with_detail(format!("in parameter ${}", at + 1)),
     }
+}
+
+fn invalid(target: &DataType, text: &str) -> SqlError {
+    let (sqlstate, name) = match target {
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Time64(_) | DataType::Time32(_) => {
+            ("22007", types::of_arrow(target).name().to_owned())
+        }
+        _ => ("22P02", types::of_arrow(target).name().to_owned()),
+    };
+    SqlError::new(sqlstate, format!("invalid input syntax for type {name}: \"{text}\""))
+}
+
+/// A parameter in the text format.
+fn text(bytes: &[u8], target: &DataType, zone: Zone) -> Result<ScalarValue, SqlError> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))?;
+    from_text(text, target, zone)
+}
+
+/// A whole number: too many digits are another error than none.
+fn whole<T: std::str::FromStr<Err = std::num::ParseIntError>>(
+    text: &str,
+    target: &DataType,
+) -> Result<Option<T>, SqlError> {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    match text.trim().parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(error) if matches!(error.kind(), PosOverflow | NegOverflow) => {
+            let name = types::of_arrow(target).name().to_owned();
+            Err(SqlError::new("22003", format!("value \"{text}\" is out of range for type {name}")))
+        }
+        Err(_) => Err(invalid(target, text)),
+    }
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "t" | "true" | "y" | "yes" | "on" | "1" => Some(true),
+        "f" | "false" | "n" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, SqlError> {
+    Ok(match target {
+        DataType::Utf8 => ScalarValue::Utf8(Some(text.to_owned())),
+        DataType::LargeUtf8 => ScalarValue::LargeUtf8(Some(text.to_owned())),
+        DataType::Utf8View => ScalarValue::Utf8View(Some(text.to_owned())),
+        DataType::Boolean => {
+            ScalarValue::Boolean(Some(boolean(text).ok_or_else(|| invalid(target, text))?))
+        }
+        DataType::Int8 => ScalarValue::Int8(whole(text, target)?),
+        DataType::Int16 => ScalarValue::Int16(whole(text, target)?),
+        DataType::Int32 => ScalarValue::Int32(whole(text, target)?),
+        DataType::Int64 => ScalarValue::Int64(whole(text, target)?),
+        DataType::UInt8 => ScalarValue::UInt8(whole(text, target)?),
+        DataType::UInt16 => ScalarValue::UInt16(whole(text, target)?),
+        DataType::UInt32 => ScalarValue::UInt32(whole(text, target)?),
+        DataType::UInt64 => ScalarValue::UInt64(whole(text, target)?),
+        DataType::Float32 => {
+            ScalarValue::Float32(Some(text.trim().parse().map_err(|_| invalid(target, text))?))
+        }
+        DataType::Float64 => {
+            ScalarValue::Float64(Some(text.trim().parse().map_err(|_| invalid(target, text))?))
+        }
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => {
+            let bytes = parse_bytea(text).ok_or_else(|| invalid(target, text))?;
+            cast(&ScalarValue::BinaryView(Some(bytes)), target, text)?
+        }
+        DataType::Timestamp(unit, Some(_)) => {
+            // A time without an offset is one of the session's zone.
+            let local = DataType::Timestamp(*unit, Some(zone.name().into()));
+            let value = cast(&ScalarValue::Utf8View(Some(text.to_owned())), &local, text)?;
+            cast(&value, target, text)?
+        }
+        DataType::List(item) => list_from_text(text, item, target, zone)?,
+        _ => cast(&ScalarValue::Utf8View(Some(text.trim().to_owned())), target, text)?,
+    })
+}
+
+fn cast(value: &ScalarValue, target: &DataType, text: &str) -> Result<ScalarValue, SqlError> {
+    let cast = value.to_array().map_err(SqlError::from).and_then(|array| {
+        let options =
+            arrow::compute::CastOptions { safe: false, ..arrow::compute::CastOptions::default() };
+        let array = arrow::compute::cast_with_options(&array, target, &options)?;
+        Ok(ScalarValue::try_from_array(&array, 0)?)
+    });
+    cast.map_err(|error| {
+        if matches!(error.sqlstate.as_str(), "22003" | "22008" | "0A000") {
+            return error;
+        }
+        invalid(target, text)
+    })
+}
+
+/// `{1,2,NULL,"a b"}`.
+fn list_from_text(
+    text: &str,
+    item: &Field,
+    target: &DataType,
+    zone: Zone,
+) -> Result<ScalarValue, SqlError> {
+    let malformed =
+        || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+    let inner = text
+        .trim()
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'))
+        .ok_or_else(malformed)?;
+    let mut values = Vec::new();
+    let mut rest = inner.chars().peekable();
+    if inner.trim().is_empty() {
+        return list_of(values, target);
+    }
+    loop {
+        let mut word = String::new();
+        let mut quoted = false;
+        while rest.next_if(|c| c.is_whitespace()).is_some() {}
+        if rest.next_if_eq(&'"').is_some() {
+            quoted = true;
+            loop {
+                match rest.next().ok_or_else(malformed)? {
+                    '"' => break,
+                    '\\' => word.push(rest.next().ok_or_else(malformed)?),
+                    other => word.push(other),
+                }
+            }
+            while rest.next_if(|c| c.is_whitespace()).is_some() {}
+        } else {
+            while let Some(c) = rest.next_if(|c| *c != ',') {
+                match c {
+                    '{' | '}' | '"' => return Err(malformed()),
+                    '\\' => word.push(rest.next().ok_or_else(malformed)?),
+                    other => word.push(other),
+                }
+            }
+        }
+        values.push(if !quoted && word.trim().eq_ignore_ascii_case("null") {
+            ScalarValue::try_from(item.data_type())?
+        } else {
+            from_text(if quoted { &word } else { word.trim() }, item.data_type(), zone)?
+        });
+        match rest.next() {
+            None => break,
+            Some(',') => {}
+            Some(_) => return Err(malformed()),
+        }
+    }
+    list_of(values, target)
+}
+
+/// A list of values of one type.
+fn list_of(values: Vec<ScalarValue>, target: &DataType) -> Result<ScalarValue, SqlError> {
+    let DataType::List(item) = target else {
+        return Err(SqlError::new("42804", format!("a parameter of type {target} cannot be an array")));
+    };
+    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, item.data_type())))
+}
+
+impl From<binary::Malformed> for SqlError {
+    fn from(malformed: binary::Malformed) -> Self {
+        Self::new("22P03", format!("incorrect binary data format of type {}", malformed.0))
+    }
+}
+
+/// As an Arrow error tells it; kept here so that both formats say the same.
+fn out_of_range(error: &ArrowError, value: &ScalarValue, target: &DataType) -> SqlError {
+    let name = types::of_arrow(target).name().to_owned();
+    SqlError::new("22003", format!("value {value} is out of range for type {name}"))
+        .with_detail(error.to_string())
 }

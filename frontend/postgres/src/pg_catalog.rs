@@ -1,19 +1,103 @@
-//! The tables and functions that psql, drivers and ORMs look things up in.
+//! The tables and functions that psql, drivers and ORMs look things up with.
+//!
+//! ```text
+//!   a query that mentions them ── rewrite.rs ── DataFusion ── Catalog ─┬─ tables.rs    rows of ours
+//!                                                  │                   └─ the library's fixed tables
+//!                                                  └─ functions.rs                 (types, operators)
+//! ```
+//!
+//! A query that mentions none of them is not looked at twice.
 
-use datafusion::error::DataFusionError;
+mod cells;
+mod functions;
+mod objects;
+mod rewrite;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
+use datafusion::error::{DataFusionError, Result};
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
-use partita_frontend::{Session, SqlError, Statement};
+use partita_frontend::Frontend;
+use partita_frontend::catalog::{CATALOG, INFORMATION, SYSTEM};
 
-/// The name of the one catalog.
-const CATALOG: &str = "partita";
+use self::cells::Made;
+use self::objects::{Fixed, Objects};
 
-/// Gives a session pg_catalog.
-pub(crate) fn install(session: &Session) -> Result<(), DataFusionError> {
-    setup_pg_catalog(&session.context(), CATALOG, EmptyContextProvider).map_err(|error| *error)
+pub(crate) use self::rewrite::parse;
+
+/// The schema.
+const SCHEMA: &str = "pg_catalog";
+
+/// Gives every session of a frontend `pg_catalog`.
+pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
+    let context = frontend.context();
+    setup_pg_catalog(context, CATALOG, EmptyContextProvider).map_err(|error| *error)?;
+    let catalog = context
+        .catalog(CATALOG)
+        .ok_or_else(|| DataFusionError::Internal(format!("there is no catalog {CATALOG}")))?;
+    let library = catalog
+        .schema(SCHEMA)
+        .ok_or_else(|| DataFusionError::Internal(format!("there is no schema {SCHEMA}")))?;
+    let schemas = vec![INFORMATION, SYSTEM];
+    let fixed = fixed(catalog.as_ref(), &schemas).await?;
+    let objects = Arc::new(Objects::new(frontend, fixed, schemas));
+    for function in functions::all(&objects) {
+        context.register_udf(function);
+    }
+    let own = tables::all(&objects);
+    catalog.register_schema(SCHEMA, Arc::new(PgCatalog { own, library }))?;
+    Ok(())
 }
 
-/// Parses what a client sent.
-pub(crate) fn parse(session: &Session, text: &str) -> Result<Vec<Statement>, SqlError> {
-    session.parse(text)
+/// The tables of schemas whose tables never change.
+async fn fixed(catalog: &dyn CatalogProvider, schemas: &[&'static str]) -> Result<Vec<Fixed>> {
+    let mut all = Vec::new();
+    for name in schemas.iter().copied() {
+        let Some(schema) = catalog.schema(name) else { continue };
+        for table in schema.table_names() {
+            let Some(provider) = schema.table(&table).await? else { continue };
+            let columns = provider
+                .schema()
+                .fields()
+                .iter()
+                .map(|field| (field.name().clone(), field.data_type().clone()))
+                .collect();
+            all.push(Fixed { schema: name, name: table, columns });
+        }
+    }
+    Ok(all)
+}
+
+/// `pg_catalog`: tables of ours, and behind them the library's.
+#[derive(Debug)]
+struct PgCatalog {
+    own: BTreeMap<&'static str, Arc<Made>>,
+    library: Arc<dyn SchemaProvider>,
+}
+
+#[async_trait]
+impl SchemaProvider for PgCatalog {
+    fn table_names(&self) -> Vec<String> {
+        let mut names = self.library.table_names();
+        names.extend(self.own.keys().map(|name| (*name).to_owned()));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match self.own.get(name) {
+            Some(table) => Ok(Some(Arc::clone(table) as Arc<dyn TableProvider>)),
+            None => self.library.table(name).await,
+        }
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.own.contains_key(name) || self.library.table_exist(name)
+    }
 }

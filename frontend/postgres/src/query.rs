@@ -1,4 +1,4 @@
-//! Statements of the simple and the extended protocol.
+//! Statements of the simple protocol, and what both protocols do with what a statement gives back.
 //!
 //! The statements of one simple query run and answer one after the other, so that each sees what the
 //! ones before it did. BEGIN and COMMIT are followed as far as clients can see (ReadyForQuery's
@@ -6,40 +6,38 @@
 //! effect by itself.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::{Sink, SinkExt};
+use partita_frontend::Output;
 use partita_frontend::sql::statement::{Statement, Transaction};
-use partita_frontend::{Output, Prepared};
-use pgwire::api::copy::{send_copy_in_response, send_copy_out_response};
-use pgwire::api::portal::{Format, Portal};
+use pgwire::api::copy::send_copy_in_response;
+use pgwire::api::portal::Format;
 use pgwire::api::query::{
-    ExtendedQueryHandler, SimpleQueryHandler, send_execution_response, send_query_response,
-    send_ready_for_query,
+    SimpleQueryHandler, send_execution_response, send_query_response, send_ready_for_query,
 };
-use pgwire::api::results::{FieldInfo, Response, Tag};
-use pgwire::api::stmt::QueryParser;
+use pgwire::api::results::{Response, Tag};
 use pgwire::api::store::PortalStore;
-use pgwire::api::{ClientInfo, ClientPortalStore, PgWireConnectionState, Type};
+use pgwire::api::{ClientInfo, ClientPortalStore, PgWireConnectionState};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
 use pgwire::messages::simplequery::Query;
-use pgwire::types::format::FormatOptions;
 
 use crate::connection::Connection;
 use crate::copy::{self, CopyInProgress};
 use crate::encode;
 use crate::error::{notice, protocol, to_wire};
-use crate::parameters;
 use crate::pg_catalog;
+use crate::settings;
 
 /// After an error in a block only its end is listened to.
-fn check_block(statement: &Statement, status: TransactionStatus) -> PgWireResult<()> {
+pub(crate) fn check_block(statement: &Statement, status: TransactionStatus) -> PgWireResult<()> {
     let ends_block = matches!(
         statement,
-        Statement::Transaction(Transaction::Commit | Transaction::Rollback)
+        Statement::Transaction(
+            Transaction::Commit | Transaction::Rollback | Transaction::RollbackTo(_)
+        )
     );
     if status == TransactionStatus::Error && !ends_block {
         return Err(protocol(
@@ -51,8 +49,8 @@ fn check_block(statement: &Statement, status: TransactionStatus) -> PgWireResult
 }
 
 impl Connection {
-    /// Runs a statement and turns what it gives back into a response; notices go out at once.
-    async fn respond<C>(
+    /// Turns what a statement gives back into a response; notices go out at once.
+    pub(crate) async fn respond<C>(
         &self,
         client: &mut C,
         statement: &Statement,
@@ -66,9 +64,8 @@ impl Connection {
     {
         match output {
             Output::Rows { schema, stream } => {
-                let options = Arc::new(FormatOptions::from_client_metadata(client.metadata()));
-                let mut response = encode::response(&schema, stream, format, options)?;
-                if !matches!(statement, Statement::Query(_)) {
+                let mut response = encode::response(&schema, stream, format, self.zone()?)?;
+                if !matches!(statement, Statement::Query(_) | Statement::Execute(_)) {
                     response.set_command_tag(statement.tag());
                 }
                 Ok(Response::Query(response))
@@ -76,6 +73,9 @@ impl Connection {
             Output::Done { tag, notices, .. } => {
                 for one in notices {
                     client.feed(notice(one)).await?;
+                }
+                if settings::may_change(statement) {
+                    self.report(client).await?;
                 }
                 let failed = client.transaction_status() == TransactionStatus::Error;
                 Ok(match statement {
@@ -97,7 +97,10 @@ impl Connection {
                 *self.copy.lock().await = Some(copy);
                 Ok(Response::CopyIn(response))
             }
-            Output::CopyOut(copy_out) => copy::out(copy_out).map(Response::CopyOut),
+            Output::CopyOut(copy_out) => {
+                let rows = copy::send_out(client, copy_out).await?;
+                Ok(Response::Execution(Tag::new(&format!("COPY {rows}"))))
+            }
         }
     }
 
@@ -108,17 +111,17 @@ impl Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let session = Arc::clone(self.session()?);
-        let statements = pg_catalog::parse(&session, text).map_err(to_wire)?;
+        let session = self.session()?;
+        let statements = pg_catalog::parse(session, text).map_err(to_wire)?;
         if statements.is_empty() {
-            client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse)).await?;
+            client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
         }
         for statement in &statements {
             check_block(statement, client.transaction_status())?;
             let output = session.run(statement).await.map_err(to_wire)?;
             let response =
                 self.respond(client, statement, output, &Format::UnifiedText).await?;
-            send(client, response).await?;
+            send(client, response, false).await?;
             if matches!(client.state(), PgWireConnectionState::CopyInProgress(_)) {
                 // The rows come next; whatever the text had after COPY is not run.
                 break;
@@ -128,8 +131,12 @@ impl Connection {
     }
 }
 
-/// Sends one response of a simple query.
-async fn send<C>(client: &mut C, response: Response) -> PgWireResult<()>
+/// Sends a response; one with rows is described first, which the extended protocol has done before.
+pub(crate) async fn send<C>(
+    client: &mut C,
+    response: Response,
+    extended: bool,
+) -> PgWireResult<()>
 where
     C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
     C::Error: Debug,
@@ -137,9 +144,9 @@ where
 {
     match response {
         Response::EmptyQuery => {
-            client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse)).await?;
+            client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
         }
-        Response::Query(rows) => send_query_response(client, rows, true).await?,
+        Response::Query(rows) => send_query_response(client, rows, !extended).await?,
         Response::Execution(tag) => send_execution_response(client, tag).await?,
         Response::TransactionStart(tag) => {
             send_execution_response(client, tag).await?;
@@ -151,10 +158,12 @@ where
         }
         Response::CopyIn(copy) => {
             send_copy_in_response(client, copy).await?;
-            client.set_state(PgWireConnectionState::CopyInProgress(false));
+            client.set_state(PgWireConnectionState::CopyInProgress(extended));
         }
-        Response::CopyOut(copy) => send_copy_out_response(client, copy).await?,
-        Response::CopyBoth(_) => return Err(protocol("0A000", "COPY BOTH is not supported")),
+        // Rows of COPY TO STDOUT have been sent before their tag.
+        Response::CopyOut(_) | Response::CopyBoth(_) => {
+            return Err(protocol("XX000", "a COPY took a way that does not exist"));
+        }
         Response::Error(error) => return Err(PgWireError::UserError(error)),
     }
     Ok(())
@@ -172,7 +181,6 @@ impl SimpleQueryHandler for Connection {
         if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
             return Err(PgWireError::NotReadyForQuery);
         }
-        let _running = self.running();
         client.set_state(PgWireConnectionState::QueryInProgress);
         self.run_simple(client, &query.query).await?;
         if !matches!(client.state(), PgWireConnectionState::CopyInProgress(_)) {
@@ -191,88 +199,5 @@ impl SimpleQueryHandler for Connection {
     {
         // `on_query` above answers statement by statement and never comes here.
         Err(protocol("XX000", "a query took a way that does not exist"))
-    }
-}
-
-/// Parses and plans the statements of one connection.
-pub(crate) struct Planner(Arc<Connection>);
-
-#[async_trait]
-impl QueryParser for Planner {
-    type Statement = Arc<Prepared>;
-
-    async fn parse_sql<C>(
-        &self,
-        client: &C,
-        sql: &str,
-        types: &[Option<Type>],
-    ) -> PgWireResult<Option<Arc<Prepared>>>
-    where
-        C: ClientInfo + Unpin + Send + Sync,
-    {
-        let _running = self.0.running();
-        let session = self.0.session()?;
-        let mut statements = pg_catalog::parse(session, sql).map_err(to_wire)?;
-        if statements.len() > 1 {
-            return Err(protocol(
-                "42601",
-                "cannot insert multiple commands into a prepared statement",
-            ));
-        }
-        let Some(statement) = statements.pop() else { return Ok(None) };
-        if matches!(statement, Statement::Empty) {
-            return Ok(None);
-        }
-        check_block(&statement, client.transaction_status())?;
-        let prepared = session
-            .prepare(statement, &parameters::declared(types))
-            .await
-            .map_err(to_wire)?;
-        Ok(Some(prepared))
-    }
-
-    fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {
-        parameters::types(prepared)
-    }
-
-    fn get_result_schema(
-        &self,
-        prepared: &Arc<Prepared>,
-        format: Option<&Format>,
-    ) -> PgWireResult<Vec<FieldInfo>> {
-        match &prepared.schema {
-            Some(schema) => encode::fields(schema, format.unwrap_or(&Format::UnifiedText), None),
-            None => Ok(Vec::new()),
-        }
-    }
-}
-
-#[async_trait]
-impl ExtendedQueryHandler for Connection {
-    type Statement = Arc<Prepared>;
-    type QueryParser = Planner;
-
-    fn query_parser(&self) -> Arc<Planner> {
-        Arc::new(Planner(self.handle()))
-    }
-
-    async fn do_query<C>(
-        &self,
-        client: &mut C,
-        portal: &Portal<Arc<Prepared>>,
-        _max_rows: usize,
-    ) -> PgWireResult<Response>
-    where
-        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
-        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
-        C::Error: Debug,
-        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
-    {
-        let _running = self.running();
-        let prepared = &portal.statement.statement;
-        check_block(&prepared.statement, client.transaction_status())?;
-        let values = parameters::values(portal)?;
-        let output = self.session()?.run_prepared(prepared, values).await.map_err(to_wire)?;
-        self.respond(client, &prepared.statement, output, &portal.result_column_format).await
     }
 }

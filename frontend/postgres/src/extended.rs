@@ -1,0 +1,360 @@
+//! Statements of the extended protocol: Parse, Bind, Describe, Execute.
+//!
+//! Answers are gathered and go out with a Sync or a Flush. The names of statements and portals are
+//! bounded; so is, by the frames' bound, what a portal holds.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use async_trait::async_trait;
+use futures::{Sink, SinkExt, StreamExt};
+use parking_lot::Mutex;
+use partita_frontend::sql::statement::Statement;
+use partita_frontend::{Output, Prepared};
+use pgwire::api::portal::{Format, Portal, PortalExecutionState};
+use pgwire::api::query::{ExtendedQueryHandler, send_ready_for_query};
+use pgwire::api::results::{FieldInfo, Response, Tag};
+use pgwire::api::stmt::{QueryParser, StoredStatement};
+use pgwire::api::store::{Entry, PortalStore};
+use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
+use pgwire::error::{PgWireError, PgWireResult};
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::data::NoData;
+use pgwire::messages::extendedquery::{
+    Bind, BindComplete, Close, CloseComplete, Describe, Execute, Parse, ParseComplete,
+    PortalSuspended, Sync as SyncMessage, TARGET_TYPE_BYTE_PORTAL, TARGET_TYPE_BYTE_STATEMENT,
+};
+
+use pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
+
+use crate::connection::Connection;
+use crate::encode;
+use crate::error::{protocol, to_wire};
+use crate::joined;
+use crate::parameters;
+use crate::pg_catalog;
+use crate::query::{check_block, send};
+
+/// Prepared statements of one connection.
+const STATEMENTS_MAX: usize = 10_000;
+/// Portals of one connection.
+const PORTALS_MAX: usize = 1_000;
+
+/// The name as clients know it: the unnamed one has a name inside.
+pub(crate) fn shown_name(name: &str) -> &str {
+    if name == DEFAULT_NAME { "" } else { name }
+}
+
+fn name_of(name: Option<&String>) -> &str {
+    name.map_or(DEFAULT_NAME, String::as_str)
+}
+
+/// Counts a name in, up to a bound.
+fn remember(names: &Mutex<std::collections::HashSet<String>>, name: &str, what: &str, max: usize) -> PgWireResult<()> {
+    let mut names = names.lock();
+    if names.len() >= max && !names.contains(name) {
+        return Err(protocol("54000", format!("a connection may have {max} {what}")));
+    }
+    names.insert(name.to_owned());
+    Ok(())
+}
+
+/// Parses and plans the statements of one connection.
+pub(crate) struct Planner(Arc<Connection>);
+
+#[async_trait]
+impl QueryParser for Planner {
+    type Statement = Arc<Prepared>;
+
+    async fn parse_sql<C>(
+        &self,
+        client: &C,
+        sql: &str,
+        types: &[Option<Type>],
+    ) -> PgWireResult<Option<Arc<Prepared>>>
+    where
+        C: ClientInfo + Unpin + Send + Sync,
+    {
+        let session = self.0.session()?;
+        let mut statements = pg_catalog::parse(session, sql).map_err(to_wire)?;
+        if statements.len() > 1 {
+            return Err(protocol(
+                "42601",
+                "cannot insert multiple commands into a prepared statement",
+            ));
+        }
+        let Some(statement) = statements.pop() else { return Ok(None) };
+        if matches!(statement, Statement::Empty) {
+            return Ok(None);
+        }
+        check_block(&statement, client.transaction_status())?;
+        let prepared = session
+            .prepare(statement, &parameters::declared(types))
+            .await
+            .map_err(to_wire)?;
+        Ok(Some(prepared))
+    }
+
+    fn get_parameter_types(&self, prepared: &Arc<Prepared>) -> PgWireResult<Vec<Type>> {
+        Ok(parameters::types(prepared))
+    }
+
+    fn get_result_schema(
+        &self,
+        prepared: &Arc<Prepared>,
+        format: Option<&Format>,
+    ) -> PgWireResult<Vec<FieldInfo>> {
+        match &prepared.schema {
+            Some(schema) => encode::fields(schema, format.unwrap_or(&Format::UnifiedText)),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Refuses rows of other types than the client was told: the table has changed since.
+fn check_same(described: &Schema, now: &Schema) -> PgWireResult<()> {
+    let types = |schema: &Schema| -> Vec<Type> {
+        schema.fields().iter().map(|field| crate::types::of_field(field)).collect()
+    };
+    if types(described) == types(now) {
+        return Ok(());
+    }
+    Err(protocol("0A000", "cached plan must not change result type"))
+}
+
+impl Connection {
+    /// Runs a portal that has not run, and sends the next of its rows: all, or `most`.
+    async fn execute<C>(
+        &self,
+        client: &mut C,
+        portal: &Portal<Arc<Prepared>>,
+        most: usize,
+    ) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let state = portal.state();
+        let mut state = state.lock().await;
+        if matches!(*state, PortalExecutionState::Initial) {
+            let response = ExtendedQueryHandler::do_query(self, client, portal, most).await?;
+            let rows = match response {
+                Response::Query(rows) => rows,
+                other => {
+                    *state = PortalExecutionState::Finished;
+                    return send(client, other, true).await;
+                }
+            };
+            *state = PortalExecutionState::Suspended(rows);
+        }
+        // Taken out, so that after an error nothing is left to be fetched.
+        let current = std::mem::replace(&mut *state, PortalExecutionState::Finished);
+        let PortalExecutionState::Suspended(mut rows) = current else {
+            if portal.statement.statement.schema.is_some() {
+                let tag = Tag::new("SELECT").with_rows(0);
+                client.feed(PgWireBackendMessage::CommandComplete(tag.into())).await?;
+                return Ok(());
+            }
+            let name = shown_name(&portal.name);
+            return Err(protocol("55000", format!("portal \"{name}\" cannot be run again")));
+        };
+        let mut sent = 0;
+        while most == 0 || sent < most {
+            let Some(row) = rows.data_rows().next().await.transpose()? else {
+                let tag = Tag::new(rows.command_tag()).with_rows(sent);
+                client.feed(PgWireBackendMessage::CommandComplete(tag.into())).await?;
+                return Ok(());
+            };
+            client.feed(PgWireBackendMessage::DataRow(row)).await?;
+            sent += 1;
+        }
+        *state = PortalExecutionState::Suspended(rows);
+        client.feed(PgWireBackendMessage::PortalSuspended(PortalSuspended::new())).await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ExtendedQueryHandler for Connection {
+    type Statement = Arc<Prepared>;
+    type QueryParser = Planner;
+
+    fn query_parser(&self) -> Arc<Planner> {
+        Arc::new(Planner(self.handle()))
+    }
+
+    async fn on_parse<C>(&self, client: &mut C, message: Parse) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = name_of(message.name.as_ref());
+        if name != DEFAULT_NAME && self.statements.lock().contains(name) {
+            return Err(protocol("42P05", format!("prepared statement \"{name}\" already exists")));
+        }
+        let parsed = StoredStatement::parse(client, &message, self.query_parser()).await?;
+        remember(&self.statements, name, "prepared statements", STATEMENTS_MAX)?;
+        match parsed {
+            Some(statement) => client.portal_store().put_statement(Arc::new(statement)),
+            None => client.portal_store().put_empty_statement(name),
+        }
+        self.answer(client, PgWireBackendMessage::ParseComplete(ParseComplete::new())).await
+    }
+
+    async fn on_bind<C>(&self, client: &mut C, message: Bind) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let statement_name = name_of(message.statement_name.as_ref());
+        let portal_name = name_of(message.portal_name.as_ref());
+        match client.portal_store().get_statement(statement_name) {
+            Some(Entry::Value(statement)) => {
+                let portal = Portal::try_new(&message, statement)?;
+                remember(&self.portals, portal_name, "portals", PORTALS_MAX)?;
+                client.portal_store().put_portal(Arc::new(portal));
+            }
+            Some(Entry::Empty) => {
+                if !message.parameters.is_empty() {
+                    return Err(protocol(
+                        "08P01",
+                        format!(
+                            "bind message supplies {} parameters, but prepared statement \"{}\" \
+                             requires 0",
+                            message.parameters.len(),
+                            shown_name(statement_name)
+                        ),
+                    ));
+                }
+                remember(&self.portals, portal_name, "portals", PORTALS_MAX)?;
+                client.portal_store().put_empty_portal(portal_name);
+            }
+            None => return Err(PgWireError::StatementNotFound(statement_name.to_owned())),
+        }
+        self.answer(client, PgWireBackendMessage::BindComplete(BindComplete::new())).await
+    }
+
+    async fn on_describe<C>(&self, client: &mut C, message: Describe) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        if message.target_type == TARGET_TYPE_BYTE_PORTAL {
+            let name = name_of(message.name.as_ref());
+            if let Some(Entry::Value(portal)) = client.portal_store().get_portal(name)
+                && portal.statement.statement.schema.is_none()
+            {
+                return self.answer(client, PgWireBackendMessage::NoData(NoData::new())).await;
+            }
+        }
+        self.run_joined(client).await?;
+        self._on_describe(client, message).await
+    }
+
+    async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = name_of(message.name.as_ref());
+        if let Some(Entry::Value(portal)) = client.portal_store().get_portal(name)
+            && joined::joins(&portal.statement.statement)
+            && matches!(client.state(), PgWireConnectionState::ReadyForQuery)
+        {
+            let prepared = &portal.statement.statement;
+            check_block(&prepared.statement, client.transaction_status())?;
+            let row = parameters::values(&portal, self.zone()?)?;
+            return self.join(client, prepared, row).await;
+        }
+        self.run_joined(client).await?;
+        if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            return Err(PgWireError::NotReadyForQuery);
+        }
+        client.set_state(PgWireConnectionState::QueryInProgress);
+        match client.portal_store().get_portal(name) {
+            Some(Entry::Value(portal)) => {
+                // A negative number means all, as 0 does.
+                let most = usize::try_from(message.max_rows).unwrap_or(0);
+                self.execute(client, &portal, most).await?;
+            }
+            Some(Entry::Empty) => {
+                client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
+            }
+            None => return Err(PgWireError::PortalNotFound(name.to_owned())),
+        }
+        if !matches!(client.state(), PgWireConnectionState::CopyInProgress(_)) {
+            client.set_state(PgWireConnectionState::ReadyForQuery);
+        }
+        Ok(())
+    }
+
+    async fn on_sync<C>(&self, client: &mut C, _message: SyncMessage) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        // Portals live as long as their transaction; without a block that ends here.
+        if client.transaction_status() == TransactionStatus::Idle {
+            client.portal_store().clear_portals();
+            self.portals.lock().clear();
+        }
+        send_ready_for_query(client, client.transaction_status()).await
+    }
+
+    async fn on_close<C>(&self, client: &mut C, message: Close) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let name = name_of(message.name.as_ref());
+        match message.target_type {
+            TARGET_TYPE_BYTE_STATEMENT => {
+                self.statements.lock().remove(name);
+                client.portal_store().rm_statement(name);
+            }
+            TARGET_TYPE_BYTE_PORTAL => {
+                self.portals.lock().remove(name);
+                client.portal_store().rm_portal(name);
+            }
+            other => return Err(PgWireError::InvalidTargetType(other)),
+        }
+        self.answer(client, PgWireBackendMessage::CloseComplete(CloseComplete::new())).await
+    }
+
+    async fn do_query<C>(
+        &self,
+        client: &mut C,
+        portal: &Portal<Arc<Prepared>>,
+        _max_rows: usize,
+    ) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let prepared = &portal.statement.statement;
+        check_block(&prepared.statement, client.transaction_status())?;
+        let values = parameters::values(portal, self.zone()?)?;
+        let output = self.session()?.run_prepared(prepared, values).await.map_err(to_wire)?;
+        if let (Some(described), Output::Rows { schema, .. }) = (&prepared.schema, &output) {
+            check_same(described, schema)?;
+        }
+        self.respond(client, &prepared.statement, output, &portal.result_column_format).await
+    }
+}

@@ -1,0 +1,268 @@
+//! Tables of `pg_catalog` that are made when they are read: columns by kind, rows by cells.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Float32Builder, Int16Builder, Int32Builder, ListBuilder, StringBuilder,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::MemTable;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+/// What a column is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// An object number, shown as this type (`oid`, `regclass`, ...).
+    Oid(&'static str),
+    Int2,
+    Int4,
+    Float4,
+    Bool,
+    Text,
+    /// PostgreSQL's one-byte type `"char"`.
+    Char,
+    Int2s,
+    Oids,
+    Texts,
+}
+
+impl Kind {
+    fn field(self, name: &str) -> Field {
+        let list = |item| DataType::List(Arc::new(Field::new_list_field(item, true)));
+        let marked = |data_type, key: &str, value: &str| {
+            let metadata = HashMap::from([(key.to_owned(), value.to_owned())]);
+            Field::new(name, data_type, true).with_metadata(metadata)
+        };
+        match self {
+            Self::Oid(alias) => marked(DataType::Int32, "pg.oid_alias", alias),
+            Self::Int2 => Field::new(name, DataType::Int16, true),
+            Self::Int4 => Field::new(name, DataType::Int32, true),
+            Self::Float4 => Field::new(name, DataType::Float32, true),
+            Self::Bool => Field::new(name, DataType::Boolean, true),
+            Self::Text => Field::new(name, DataType::Utf8, true),
+            Self::Char => marked(DataType::Utf8, "pg.char", "char"),
+            Self::Int2s => Field::new(name, list(DataType::Int16), true),
+            Self::Oids => Field::new(name, list(DataType::Int32), true),
+            Self::Texts => Field::new(name, list(DataType::Utf8), true),
+        }
+    }
+}
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub(super) enum Cell {
+    Null,
+    Number(i32),
+    Float(f32),
+    Flag(bool),
+    Text(String),
+    Numbers(Vec<i32>),
+    Texts(Vec<String>),
+}
+
+impl From<i32> for Cell {
+    fn from(value: i32) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Self {
+        Self::Flag(value)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+impl From<Vec<i32>> for Cell {
+    fn from(value: Vec<i32>) -> Self {
+        Self::Numbers(value)
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A row as its cells by column name; columns that are not named are NULL.
+pub(super) type Row = Vec<(&'static str, Cell)>;
+
+/// The columns of a table.
+pub(super) type Columns = &'static [(&'static str, Kind)];
+
+/// Gives the rows of a table as they are now.
+type Rows = Box<dyn Fn() -> Vec<Row> + Send + Sync>;
+
+/// A table of which no row is stored.
+pub(super) struct Made {
+    columns: Columns,
+    schema: SchemaRef,
+    rows: Rows,
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Made({} columns)", self.columns.len())
+    }
+}
+
+impl Made {
+    pub(super) fn new(
+        columns: Columns,
+        rows: impl Fn() -> Vec<Row> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let fields: Vec<Field> = columns.iter().map(|(name, kind)| kind.field(name)).collect();
+        Arc::new(Self { columns, schema: Arc::new(Schema::new(fields)), rows: Box::new(rows) })
+    }
+
+    fn batch(&self) -> Result<RecordBatch> {
+        let rows = (self.rows)();
+        for (name, _) in rows.first().into_iter().flatten() {
+            if !self.columns.iter().any(|(column, _)| column == name) {
+                return Err(DataFusionError::Internal(format!("a cell for {name}, no column")));
+            }
+        }
+        let arrays = self
+            .columns
+            .iter()
+            .map(|(name, kind)| {
+                let cells = rows.iter().map(|row| {
+                    row.iter().find(|(of, _)| of == name).map_or(&Cell::Null, |(_, cell)| cell)
+                });
+                array(*kind, cells).ok_or_else(|| {
+                    DataFusionError::Internal(format!("a cell of another kind in {name}"))
+                })
+            })
+            .collect::<Result<Vec<ArrayRef>>>()?;
+        let options =
+            arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+    }
+}
+
+/// `None`: a cell is of another kind.
+fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayRef> {
+    macro_rules! flat {
+        ($builder:expr, $cell:ident => $value:expr) => {{
+            let mut builder = $builder;
+            for $cell in cells {
+                match $cell {
+                    Cell::Null => builder.append_null(),
+                    _ => builder.append_value($value?),
+                }
+            }
+            Arc::new(builder.finish()) as ArrayRef
+        }};
+    }
+    let number = |cell: &Cell| match cell {
+        Cell::Number(number) => Some(*number),
+        _ => None,
+    };
+    let text = |cell: &'a Cell| match cell {
+        Cell::Text(text) => Some(text.as_str()),
+        _ => None,
+    };
+    Some(match kind {
+        Kind::Oid(_) | Kind::Int4 => flat!(Int32Builder::new(), cell => number(cell)),
+        Kind::Int2 => {
+            flat!(Int16Builder::new(), cell => number(cell).and_then(|n| i16::try_from(n).ok()))
+        }
+        Kind::Float4 => flat!(Float32Builder::new(), cell => match cell {
+            Cell::Float(float) => Some(*float),
+            _ => None,
+        }),
+        Kind::Bool => flat!(BooleanBuilder::new(), cell => match cell {
+            Cell::Flag(flag) => Some(*flag),
+            _ => None,
+        }),
+        Kind::Text | Kind::Char => flat!(StringBuilder::new(), cell => text(cell)),
+        Kind::Int2s => {
+            let mut builder = ListBuilder::new(Int16Builder::new());
+            for cell in cells {
+                match cell {
+                    Cell::Null => builder.append_null(),
+                    Cell::Numbers(numbers) => {
+                        for number in numbers {
+                            builder.values().append_value(i16::try_from(*number).ok()?);
+                        }
+                        builder.append(true);
+                    }
+                    _ => return None,
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        Kind::Oids => {
+            let mut builder = ListBuilder::new(Int32Builder::new());
+            for cell in cells {
+                match cell {
+                    Cell::Null => builder.append_null(),
+                    Cell::Numbers(numbers) => {
+                        builder.values().append_slice(numbers);
+                        builder.append(true);
+                    }
+                    _ => return None,
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        Kind::Texts => {
+            let mut builder = ListBuilder::new(StringBuilder::new());
+            for cell in cells {
+                match cell {
+                    Cell::Null => builder.append_null(),
+                    Cell::Texts(texts) => {
+                        for text in texts {
+                            builder.values().append_value(text);
+                        }
+                        builder.append(true);
+                    }
+                    _ => return None,
+                }
+            }
+            Arc::new(builder.finish())
+        }
+    })
+}
+
+#[async_trait]
+impl TableProvider for Made {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let batch = self.batch()?;
+        let table = MemTable::try_new(Arc::clone(&self.schema), vec![vec![batch]])?;
+        table.scan(state, projection, filters, limit).await
+    }
+}

@@ -1,0 +1,403 @@
+//! Functions of PostgreSQL's that clients call in queries over `pg_catalog`.
+//!
+//! What a function would tell about things that do not exist here is NULL, as PostgreSQL answers for
+//! an object that it does not find.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::ScalarValue;
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
+};
+use pgwire::api::Type;
+
+use super::objects::{Found, Objects, OWNER_NAME, attribute, key_columns};
+use super::tables::index_definition;
+
+/// What a function knows beside its arguments.
+struct Around<'a> {
+    objects: &'a Objects,
+    /// The session's database.
+    database: &'a str,
+    options: &'a ConfigOptions,
+}
+
+type Evaluate = fn(&Around<'_>, &[ScalarValue]) -> ScalarValue;
+
+/// Functions by name: what they return and how.
+const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
+    ("pg_table_is_visible", Returns::Bool, table_is_visible),
+    ("pg_function_is_visible", Returns::Bool, always),
+    ("pg_type_is_visible", Returns::Bool, always),
+    ("pg_operator_is_visible", Returns::Bool, always),
+    ("pg_collation_is_visible", Returns::Bool, always),
+    ("pg_conversion_is_visible", Returns::Bool, always),
+    ("pg_opclass_is_visible", Returns::Bool, always),
+    ("pg_opfamily_is_visible", Returns::Bool, always),
+    ("pg_statistics_obj_is_visible", Returns::Bool, always),
+    ("pg_ts_config_is_visible", Returns::Bool, always),
+    ("pg_ts_dict_is_visible", Returns::Bool, always),
+    ("pg_ts_parser_is_visible", Returns::Bool, always),
+    ("pg_ts_template_is_visible", Returns::Bool, always),
+    ("pg_has_role", Returns::Bool, always),
+    ("has_column_privilege", Returns::Bool, always),
+    ("has_function_privilege", Returns::Bool, always),
+    ("has_sequence_privilege", Returns::Bool, always),
+    ("has_tablespace_privilege", Returns::Bool, always),
+    ("has_type_privilege", Returns::Bool, always),
+    ("pg_is_in_recovery", Returns::Bool, never),
+    ("pg_is_other_temp_schema", Returns::Bool, never),
+    ("pg_my_temp_schema", Returns::Oid, zero),
+    ("pg_get_indexdef", Returns::Text, indexdef),
+    ("pg_get_constraintdef", Returns::Text, constraintdef),
+    ("pg_get_expr", Returns::Text, first),
+    ("pg_get_viewdef", Returns::Text, null_text),
+    ("pg_get_ruledef", Returns::Text, null_text),
+    ("pg_get_triggerdef", Returns::Text, null_text),
+    ("pg_get_serial_sequence", Returns::Text, null_text),
+    ("pg_get_functiondef", Returns::Text, null_text),
+    ("pg_get_function_result", Returns::Text, null_text),
+    ("pg_get_function_arguments", Returns::Text, null_text),
+    ("pg_get_function_identity_arguments", Returns::Text, null_text),
+    ("pg_get_function_sqlbody", Returns::Text, null_text),
+    ("pg_get_statisticsobjdef", Returns::Text, null_text),
+    ("pg_tablespace_location", Returns::Text, null_text),
+    ("pg_get_userbyid", Returns::Text, owner),
+    ("obj_description", Returns::Text, obj_description),
+    ("col_description", Returns::Text, col_description),
+    ("shobj_description", Returns::Text, null_text),
+    ("json_build_object", Returns::Text, null_text),
+    ("to_regclass", Returns::Oid, to_regclass),
+    ("to_regtype", Returns::Oid, to_regtype),
+    ("current_setting", Returns::Text, current_setting),
+    ("current_schemas", Returns::Texts, current_schemas),
+    ("format_type", Returns::Text, format_type),
+    ("pg_database_size", Returns::Int8, null_int8),
+    ("pg_table_size", Returns::Int8, null_int8),
+    ("pg_indexes_size", Returns::Int8, null_int8),
+    ("pg_relation_size", Returns::Int8, null_int8),
+    ("pg_total_relation_size", Returns::Int8, null_int8),
+    ("pg_tablespace_size", Returns::Int8, null_int8),
+    ("pg_size_pretty", Returns::Text, first),
+];
+
+/// All of them.
+pub(super) fn all(objects: &Arc<Objects>) -> Vec<ScalarUDF> {
+    FUNCTIONS
+        .iter()
+        .map(|(name, returns, evaluate)| {
+            let takes = vec![TypeSignature::Nullary, TypeSignature::VariadicAny];
+            ScalarUDF::from(Function {
+                name,
+                returns: *returns,
+                evaluate: *evaluate,
+                signature: Signature::one_of(takes, Volatility::Stable),
+                objects: Arc::clone(objects),
+            })
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Returns {
+    Bool,
+    Int8,
+    Oid,
+    Text,
+    Texts,
+}
+
+impl Returns {
+    fn data_type(self) -> DataType {
+        match self {
+            Self::Bool => DataType::Boolean,
+            Self::Int8 => DataType::Int64,
+            Self::Oid => DataType::Int32,
+            Self::Text => DataType::Utf8,
+            Self::Texts => {
+                DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
+            }
+        }
+    }
+}
+
+/// A function that is evaluated row by row; the tables it is used on are small.
+struct Function {
+    name: &'static str,
+    returns: Returns,
+    evaluate: Evaluate,
+    signature: Signature,
+    objects: Arc<Objects>,
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Function {}
+
+impl Hash for Function {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Function {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.returns.data_type())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let around = Around {
+            objects: &self.objects,
+            database: &args.config_options.catalog.default_schema,
+            options: &args.config_options,
+        };
+        if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
+            let values: Vec<ScalarValue> = args
+                .args
+                .iter()
+                .filter_map(|arg| match arg {
+                    ColumnarValue::Scalar(value) => Some(value.clone()),
+                    ColumnarValue::Array(_) => None,
+                })
+                .collect();
+            return Ok(ColumnarValue::Scalar((self.evaluate)(&around, &values)));
+        }
+        let columns = ColumnarValue::values_to_arrays(&args.args)?;
+        if args.number_rows == 0 {
+            let none = arrow::array::new_empty_array(&self.returns.data_type());
+            return Ok(ColumnarValue::Array(none));
+        }
+        let results = (0..args.number_rows)
+            .map(|row| {
+                let values = columns
+                    .iter()
+                    .map(|column| ScalarValue::try_from_array(column, row))
+                    .collect::<Result<Vec<_>>>()?;
+                Ok((self.evaluate)(&around, &values))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
+    }
+}
+
+fn bool(value: bool) -> ScalarValue {
+    ScalarValue::Boolean(Some(value))
+}
+
+fn text(value: Option<String>) -> ScalarValue {
+    ScalarValue::Utf8(value)
+}
+
+/// An argument as a number.
+fn number(values: &[ScalarValue], at: usize) -> Option<i32> {
+    match values.get(at)?.cast_to(&DataType::Int32).ok()? {
+        ScalarValue::Int32(number) => number,
+        _ => None,
+    }
+}
+
+/// An argument as text.
+fn string(values: &[ScalarValue], at: usize) -> Option<String> {
+    match values.get(at)?.cast_to(&DataType::Utf8).ok()? {
+        ScalarValue::Utf8(text) => text,
+        _ => None,
+    }
+}
+
+fn always(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    bool(true)
+}
+
+fn never(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    bool(false)
+}
+
+fn zero(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    ScalarValue::Int32(Some(0))
+}
+
+fn null_text(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    text(None)
+}
+
+fn null_int8(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    ScalarValue::Int64(None)
+}
+
+fn owner(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    text(Some(OWNER_NAME.to_owned()))
+}
+
+fn first(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    text(string(values, 0))
+}
+
+fn table_is_visible(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let Some(oid) = number(values, 0) else { return ScalarValue::Boolean(None) };
+    bool(around.objects.find(oid).is_some_and(|found| found.schema() == around.database))
+}
+
+fn indexdef(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let Some(Found::Key(table)) = number(values, 0).and_then(|oid| around.objects.find(oid)) else {
+        return text(None);
+    };
+    // The second argument asks for one column; 0 is all of them.
+    let column = number(values, 1).unwrap_or(0);
+    if column == 0 {
+        return text(Some(index_definition(&table)));
+    }
+    let mut columns = table.schema.key_columns().enumerate();
+    let named = columns.find(|(at, _)| attribute(*at) == column);
+    text(named.map(|(_, column)| column.name.clone()))
+}
+
+fn constraintdef(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    match number(values, 0).and_then(|oid| around.objects.find(oid)) {
+        Some(Found::Key(table)) => text(Some(format!("PRIMARY KEY ({})", key_columns(&table)))),
+        _ => text(None),
+    }
+}
+
+fn obj_description(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    match number(values, 0).and_then(|oid| around.objects.find(oid)) {
+        Some(Found::Table(table)) => text(table.schema.options.comment.clone()),
+        _ => text(None),
+    }
+}
+
+fn col_description(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let found = number(values, 0).and_then(|oid| around.objects.find(oid));
+    let (Some(Found::Table(table)), Some(column)) = (found, number(values, 1)) else {
+        return text(None);
+    };
+    let mut columns = table.schema.columns.iter().enumerate();
+    let column = columns.find(|(at, _)| attribute(*at) == column);
+    text(column.and_then(|(_, column)| column.comment.clone()))
+}
+
+fn to_regclass(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let oid = string(values, 0).and_then(|name| around.objects.relation(&name, around.database));
+    ScalarValue::Int32(oid)
+}
+
+/// PostgreSQL's names of the types that there are here.
+const TYPES: &[(&str, Type)] = &[
+    ("bool", Type::BOOL),
+    ("boolean", Type::BOOL),
+    ("int2", Type::INT2),
+    ("smallint", Type::INT2),
+    ("int4", Type::INT4),
+    ("int", Type::INT4),
+    ("integer", Type::INT4),
+    ("int8", Type::INT8),
+    ("bigint", Type::INT8),
+    ("float4", Type::FLOAT4),
+    ("real", Type::FLOAT4),
+    ("float8", Type::FLOAT8),
+    ("double precision", Type::FLOAT8),
+    ("numeric", Type::NUMERIC),
+    ("decimal", Type::NUMERIC),
+    ("text", Type::TEXT),
+    ("varchar", Type::VARCHAR),
+    ("character varying", Type::VARCHAR),
+    ("bytea", Type::BYTEA),
+    ("date", Type::DATE),
+    ("time", Type::TIME),
+    ("timestamp", Type::TIMESTAMP),
+    ("timestamp without time zone", Type::TIMESTAMP),
+    ("timestamptz", Type::TIMESTAMPTZ),
+    ("timestamp with time zone", Type::TIMESTAMPTZ),
+    ("interval", Type::INTERVAL),
+    ("oid", Type::OID),
+    ("name", Type::NAME),
+];
+
+fn to_regtype(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let name = string(values, 0).map(|name| name.trim().to_ascii_lowercase());
+    let found = TYPES.iter().find(|(of, _)| Some(*of) == name.as_deref());
+    ScalarValue::Int32(found.and_then(|(_, of)| i32::try_from(of.oid()).ok()))
+}
+
+/// A type's name as SQL has it, with its modifier.
+fn format_type(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let Some(oid) = number(values, 0).and_then(|oid| u32::try_from(oid).ok()) else {
+        return text(None);
+    };
+    let modifier = number(values, 1).unwrap_or(-1);
+    let Some(of) = Type::from_oid(oid) else { return text(Some("???".to_owned())) };
+    let digits = if modifier >= 0 { format!("({modifier})") } else { String::new() };
+    let name = match of {
+        Type::BOOL => "boolean".to_owned(),
+        Type::INT2 => "smallint".to_owned(),
+        Type::INT4 => "integer".to_owned(),
+        Type::INT8 => "bigint".to_owned(),
+        Type::FLOAT4 => "real".to_owned(),
+        Type::FLOAT8 => "double precision".to_owned(),
+        Type::VARCHAR => "character varying".to_owned(),
+        Type::BPCHAR => "character".to_owned(),
+        Type::CHAR => "\"char\"".to_owned(),
+        Type::NUMERIC if modifier >= 4 => {
+            let packed = modifier - 4;
+            format!("numeric({},{})", packed >> 16, packed & 0x7ff)
+        }
+        Type::TIMESTAMP => format!("timestamp{digits} without time zone"),
+        Type::TIMESTAMPTZ => format!("timestamp{digits} with time zone"),
+        Type::TIME => format!("time{digits} without time zone"),
+        other => match other.name().strip_prefix('_') {
+            Some(element) => format!("{element}[]"),
+            None => other.name().to_owned(),
+        },
+    };
+    text(Some(name))
+}
+
+fn current_setting(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let Some(name) = string(values, 0) else { return text(None) };
+    let value = match name.to_ascii_lowercase().as_str() {
+        "search_path" => Some(around.database.to_owned()),
+        "server_version" => Some(crate::connection::POSTGRES_VERSION.to_owned()),
+        "server_version_num" => Some("160006".to_owned()),
+        "server_encoding" | "client_encoding" => Some("UTF8".to_owned()),
+        "standard_conforming_strings" | "integer_datetimes" => Some("on".to_owned()),
+        "max_index_keys" => Some(partita_proto::schema::KEY_COLUMNS_MAX.to_string()),
+        "timezone" => {
+            Some(around.options.execution.time_zone.clone().unwrap_or_else(|| "UTC".to_owned()))
+        }
+        _ => None,
+    };
+    text(value)
+}
+
+fn current_schemas(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let implicit = matches!(values.first(), Some(ScalarValue::Boolean(Some(true))));
+    let mut names = Vec::new();
+    if implicit {
+        names.push(text(Some("pg_catalog".to_owned())));
+    }
+    names.push(text(Some(around.database.to_owned())));
+    ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8))
+}

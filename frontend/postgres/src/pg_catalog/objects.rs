@@ -1,0 +1,198 @@
+//! The objects that `pg_catalog` lists, and their numbers.
+//!
+//! A number is made of what the catalog's keeper gave out (a table's, a database's), so it is the
+//! same in every connection and after a restart. Numbers below 16384 are PostgreSQL's own.
+
+use std::sync::{Arc, Weak};
+
+use arrow::datatypes::DataType;
+use partita_frontend::Frontend;
+use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
+use partita_proto::schema::Column;
+
+/// The first number that PostgreSQL gives to objects of users.
+const FIRST: i64 = 16_384;
+/// Numbers of one id: the table, its key's index and the database of that id.
+const KINDS: i64 = 4;
+/// Where the numbers of tables that are not stored begin.
+const FIRST_FIXED: i32 = 14_000;
+
+/// PostgreSQL's own number of the schema.
+pub(super) const PG_CATALOG: i32 = 11;
+/// The same.
+pub(super) const PUBLIC: i32 = 2_200;
+/// The one role, who owns everything.
+pub(super) const OWNER: i32 = 10;
+/// Its name.
+pub(super) const OWNER_NAME: &str = "partita";
+/// PostgreSQL's number of `pg_class`.
+pub(super) const PG_CLASS: i32 = 1_259;
+/// PostgreSQL's number of its only access method that matters here.
+pub(super) const BTREE: i32 = 403;
+
+/// A table that is not stored: of `sys` or `information_schema`.
+#[derive(Clone, Debug)]
+pub(super) struct Fixed {
+    pub(super) schema: &'static str,
+    pub(super) name: String,
+    pub(super) columns: Vec<(String, DataType)>,
+}
+
+/// What there is.
+#[derive(Debug)]
+pub(super) struct Objects {
+    /// Weak, because the frontend's context owns what looks into this.
+    frontend: Weak<Frontend>,
+    pub(super) fixed: Vec<Fixed>,
+    pub(super) fixed_schemas: Vec<&'static str>,
+}
+
+fn numbered(id: u64, kind: i64) -> i32 {
+    i64::try_from(id)
+        .ok()
+        .and_then(|id| id.checked_mul(KINDS))
+        .and_then(|number| i32::try_from(number + FIRST + kind).ok())
+        .unwrap_or(i32::MAX)
+}
+
+/// A table's number.
+pub(super) fn table_oid(table: &Table) -> i32 {
+    numbered(u64::from(table.id.0), 0)
+}
+
+/// The number of a table's key: the index and the constraint.
+pub(super) fn key_oid(table: &Table) -> i32 {
+    numbered(u64::from(table.id.0), 1)
+}
+
+/// A database's number.
+pub(super) fn database_oid(database: &Database) -> i32 {
+    if database.name == DEFAULT_DATABASE {
+        return PUBLIC;
+    }
+    numbered(u64::from(database.id.0), 2)
+}
+
+/// The name of a table's key.
+pub(super) fn key_name(table: &Table) -> String {
+    format!("{}_pkey", table.name)
+}
+
+/// Rows in append mode may share a key, so it is none.
+pub(super) fn has_key(table: &Table) -> bool {
+    !table.schema.options.append_mode && !table.schema.key.is_empty()
+}
+
+/// Tables number their columns from 1.
+pub(super) fn attribute(at: usize) -> i32 {
+    i32::try_from(at + 1).unwrap_or(i32::MAX)
+}
+
+/// The numbers of a table's key columns, in the key's order.
+pub(super) fn key_attributes(table: &Table) -> Vec<i32> {
+    let of = |column: &Column| {
+        table.schema.columns.iter().position(|other| other.id == column.id).map(attribute)
+    };
+    table.schema.key_columns().filter_map(of).collect()
+}
+
+/// The names of a table's key columns, quoted where they must be.
+pub(super) fn key_columns(table: &Table) -> String {
+    let names = table.schema.key_columns().map(|column| column.name.as_str());
+    partita_frontend::sql::identifier::quote_list(names)
+}
+
+impl Objects {
+    pub(super) fn new(
+        frontend: &Arc<Frontend>,
+        fixed: Vec<Fixed>,
+        fixed_schemas: Vec<&'static str>,
+    ) -> Self {
+        Self { frontend: Arc::downgrade(frontend), fixed, fixed_schemas }
+    }
+
+    /// The catalog as it is now.
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        self.frontend.upgrade().map(|frontend| frontend.catalog()).unwrap_or_default()
+    }
+
+    /// The number of a schema; 0 when there is none.
+    pub(super) fn schema_oid(&self, catalog: &Catalog, name: &str) -> i32 {
+        if name == "pg_catalog" {
+            return PG_CATALOG;
+        }
+        if let Some(at) = self.fixed_schemas.iter().position(|schema| *schema == name) {
+            return FIRST_FIXED - attribute(at);
+        }
+        catalog.databases.get(name).map_or(0, |database| database_oid(database))
+    }
+
+    /// Tables that are not stored, with their numbers.
+    pub(super) fn fixed(&self) -> impl Iterator<Item = (i32, &Fixed)> {
+        (FIRST_FIXED..).zip(&self.fixed)
+    }
+
+    /// What has a number.
+    pub(super) fn find(&self, oid: i32) -> Option<Found> {
+        let catalog = self.catalog();
+        for table in catalog.tables.values().flat_map(|tables| tables.values()) {
+            if table_oid(table) == oid {
+                return Some(Found::Table(Arc::clone(table)));
+            }
+            if key_oid(table) == oid && has_key(table) {
+                return Some(Found::Key(Arc::clone(table)));
+            }
+        }
+        self.fixed().find(|(of, _)| *of == oid).map(|(_, fixed)| Found::Fixed(fixed.clone()))
+    }
+
+    /// The number of a relation by the name a user gives it.
+    pub(super) fn relation(&self, name: &str, database: &str) -> Option<i32> {
+        let parts: Vec<String> =
+            name.split('.').map(|part| part.trim().trim_matches('"').to_owned()).collect();
+        let (schema, name) = match parts.as_slice() {
+            [name] => (database, name),
+            [schema, name] | [_, schema, name] => (schema.as_str(), name),
+            _ => return None,
+        };
+        let catalog = self.catalog();
+        if let Some(table) = catalog.table(schema, name) {
+            return Some(table_oid(table));
+        }
+        let of_schema = catalog.tables.get(schema).into_iter().flat_map(|tables| tables.values());
+        for table in of_schema {
+            if has_key(table) && key_name(table) == *name {
+                return Some(key_oid(table));
+            }
+        }
+        self.fixed()
+            .find(|(_, fixed)| fixed.schema == schema && fixed.name == *name)
+            .map(|(oid, _)| oid)
+    }
+}
+
+/// What has a number.
+pub(super) enum Found {
+    Table(Arc<Table>),
+    Key(Arc<Table>),
+    Fixed(Fixed),
+}
+
+impl Found {
+    /// The schema it is in.
+    pub(super) fn schema(&self) -> &str {
+        match self {
+            Self::Table(table) | Self::Key(table) => &table.database,
+            Self::Fixed(fixed) => fixed.schema,
+        }
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Table(table) => table.name.clone(),
+            Self::Key(table) => key_name(table),
+            Self::Fixed(fixed) => fixed.name.clone(),
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! The tables of `pg_catalog` whose rows are ours.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
+
+use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
+use super::cells::{Cell, Columns, Made, Row};
+use super::objects::{
+    BTREE, OWNER, OWNER_NAME, Objects, PG_CATALOG, PG_CLASS, attribute, database_oid, has_key,
+    key_attributes, key_columns, key_name, key_oid, table_oid,
+};
+use crate::types;
+
+const OID: super::cells::Kind = Oid("oid");
+const REGCLASS: super::cells::Kind = Oid("regclass");
+
+const PG_NAMESPACE: Columns =
+    &[("oid", OID), ("nspname", Text), ("nspowner", OID), ("nspacl", Texts)];
+
+const PG_CLASS_COLUMNS: Columns = &[
+    ("oid", OID), ("relname", Text), ("relnamespace", Oid("regnamespace")), ("reltype", OID),
+    ("reloftype", OID), ("relowner", OID), ("relam", OID), ("relfilenode", OID),
+    ("reltablespace", OID), ("relpages", Int4), ("reltuples", Float4), ("relallvisible", Int4),
+    ("reltoastrelid", OID), ("relhasindex", Bool), ("relisshared", Bool), ("relpersistence", Char),
+    ("relkind", Char), ("relnatts", Int2), ("relchecks", Int2), ("relhasrules", Bool),
+    ("relhastriggers", Bool), ("relhassubclass", Bool), ("relrowsecurity", Bool),
+    ("relforcerowsecurity", Bool), ("relispopulated", Bool), ("relreplident", Char),
+    ("relispartition", Bool), ("relrewrite", OID), ("relfrozenxid", Int4), ("relminmxid", Int4),
+    ("relacl", Texts), ("reloptions", Texts), ("relpartbound", Text), ("relhasoids", Bool),
+];
+
+const PG_ATTRIBUTE: Columns = &[
+    ("attrelid", REGCLASS), ("attname", Text), ("atttypid", Oid("regtype")), ("attlen", Int2),
+    ("attnum", Int2), ("attcacheoff", Int4), ("atttypmod", Int4), ("attndims", Int2),
+    ("attbyval", Bool), ("attalign", Char), ("attstorage", Char), ("attcompression", Char),
+    ("attnotnull", Bool), ("atthasdef", Bool), ("atthasmissing", Bool), ("attidentity", Char),
+    ("attgenerated", Char), ("attisdropped", Bool), ("attislocal", Bool), ("attinhcount", Int2),
+    ("attstattarget", Int2), ("attcollation", OID), ("attacl", Texts), ("attoptions", Texts),
+    ("attfdwoptions", Texts),
+];
+
+const PG_ATTRDEF: Columns = &[("oid", OID), ("adrelid", REGCLASS), ("adnum", Int2), ("adbin", Text)];
+
+const PG_CONSTRAINT: Columns = &[
+    ("oid", OID), ("conname", Text), ("connamespace", OID), ("contype", Char),
+    ("condeferrable", Bool), ("condeferred", Bool), ("convalidated", Bool), ("conrelid", REGCLASS),
+    ("contypid", OID), ("conindid", REGCLASS), ("conparentid", OID), ("confrelid", REGCLASS),
+    ("confupdtype", Char), ("confdeltype", Char), ("confmatchtype", Char), ("conislocal", Bool),
+    ("coninhcount", Int2), ("connoinherit", Bool), ("conkey", Int2s), ("confkey", Int2s),
+    ("conpfeqop", Oids), ("conppeqop", Oids), ("conffeqop", Oids), ("confdelsetcols", Int2s),
+    ("conexclop", Oids), ("conbin", Text),
+];
+
+const PG_INDEX: Columns = &[
+    ("indexrelid", REGCLASS), ("indrelid", REGCLASS), ("indnatts", Int2), ("indnkeyatts", Int2),
+    ("indisunique", Bool), ("indnullsnotdistinct", Bool), ("indisprimary", Bool),
+    ("indisexclusion", Bool), ("indimmediate", Bool), ("indisclustered", Bool),
+    ("indisvalid", Bool), ("indcheckxmin", Bool), ("indisready", Bool), ("indislive", Bool),
+    ("indisreplident", Bool), ("indkey", Int2s), ("indcollation", Oids), ("indclass", Oids),
+    ("indoption", Int2s), ("indexprs", Text), ("indpred", Text),
+];
+
+const PG_DESCRIPTION: Columns =
+    &[("objoid", OID), ("classoid", OID), ("objsubid", Int4), ("description", Text)];
+
+const PG_DATABASE: Columns = &[
+    ("oid", OID), ("datname", Text), ("datdba", OID), ("encoding", Int4), ("datlocprovider", Char),
+    ("datistemplate", Bool), ("datallowconn", Bool), ("datconnlimit", Int4), ("datfrozenxid", Int4),
+    ("datminmxid", Int4), ("dattablespace", OID), ("datcollate", Text), ("datctype", Text),
+    ("daticulocale", Text), ("daticurules", Text), ("datcollversion", Text), ("datacl", Texts),
+];
+
+const PG_ROLES: Columns = &[
+    ("oid", OID), ("rolname", Text), ("rolsuper", Bool), ("rolinherit", Bool),
+    ("rolcreaterole", Bool), ("rolcreatedb", Bool), ("rolcanlogin", Bool), ("rolreplication", Bool),
+    ("rolconnlimit", Int4), ("rolpassword", Text), ("rolvaliduntil", Text), ("rolbypassrls", Bool),
+    ("rolconfig", Texts),
+];
+
+const PG_USER: Columns = &[
+    ("usename", Text), ("usesysid", OID), ("usecreatedb", Bool), ("usesuper", Bool),
+    ("userepl", Bool), ("usebypassrls", Bool), ("passwd", Text), ("valuntil", Text),
+    ("useconfig", Texts),
+];
+
+const PG_TABLES: Columns = &[
+    ("schemaname", Text), ("tablename", Text), ("tableowner", Text), ("tablespace", Text),
+    ("hasindexes", Bool), ("hasrules", Bool), ("hastriggers", Bool), ("rowsecurity", Bool),
+];
+
+const PG_INDEXES: Columns = &[
+    ("schemaname", Text), ("tablename", Text), ("indexname", Text), ("tablespace", Text),
+    ("indexdef", Text),
+];
+
+/// All of them, by name.
+pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Made>> {
+    let of = |columns: Columns, rows: fn(&Objects) -> Vec<Row>| {
+        let objects = Arc::clone(objects);
+        Made::new(columns, move || rows(&objects))
+    };
+    BTreeMap::from([
+        ("pg_namespace", of(PG_NAMESPACE, namespaces)),
+        ("pg_class", of(PG_CLASS_COLUMNS, classes)),
+        ("pg_attribute", of(PG_ATTRIBUTE, attributes)),
+        ("pg_attrdef", of(PG_ATTRDEF, defaults)),
+        ("pg_constraint", of(PG_CONSTRAINT, constraints)),
+        ("pg_index", of(PG_INDEX, indexes)),
+        ("pg_description", of(PG_DESCRIPTION, descriptions)),
+        ("pg_database", of(PG_DATABASE, databases)),
+        ("pg_roles", of(PG_ROLES, |_| roles())),
+        ("pg_authid", of(PG_ROLES, |_| roles())),
+        ("pg_user", of(PG_USER, |_| users())),
+        ("pg_tables", of(PG_TABLES, tables)),
+        ("pg_indexes", of(PG_INDEXES, index_definitions)),
+    ])
+}
+
+fn stored(catalog: &Catalog) -> impl Iterator<Item = &Arc<Table>> {
+    catalog.tables.values().flat_map(BTreeMap::values)
+}
+
+fn namespaces(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let row = |oid: i32, name: &str| -> Row {
+        vec![("oid", oid.into()), ("nspname", name.into()), ("nspowner", OWNER.into())]
+    };
+    let mut rows = vec![row(PG_CATALOG, "pg_catalog")];
+    for schema in &objects.fixed_schemas {
+        rows.push(row(objects.schema_oid(&catalog, schema), schema));
+    }
+    rows.extend(catalog.databases.values().map(|d| row(database_oid(d), &d.name)));
+    rows
+}
+
+fn class(oid: i32, name: String, schema: i32, kind: &str, columns: usize, indexed: bool) -> Row {
+    vec![
+        ("oid", oid.into()),
+        ("relname", name.into()),
+        ("relnamespace", schema.into()),
+        ("reltype", 0.into()),
+        ("reloftype", 0.into()),
+        ("relowner", OWNER.into()),
+        // PostgreSQL's heap, for tables.
+        ("relam", match kind { "i" => BTREE, "r" => 2, _ => 0 }.into()),
+        ("relfilenode", oid.into()),
+        ("reltablespace", 0.into()),
+        ("relpages", 0.into()),
+        // Not known, as of a table that was never analyzed.
+        ("reltuples", Cell::Float(-1.0)),
+        ("relallvisible", 0.into()),
+        ("reltoastrelid", 0.into()),
+        ("relhasindex", indexed.into()),
+        ("relisshared", false.into()),
+        ("relpersistence", "p".into()),
+        ("relkind", kind.into()),
+        ("relnatts", i32::try_from(columns).unwrap_or(i32::MAX).into()),
+        ("relchecks", 0.into()),
+        ("relhasrules", false.into()),
+        ("relhastriggers", false.into()),
+        ("relhassubclass", false.into()),
+        ("relrowsecurity", false.into()),
+        ("relforcerowsecurity", false.into()),
+        ("relispopulated", true.into()),
+        ("relreplident", "d".into()),
+        ("relispartition", false.into()),
+        ("relrewrite", 0.into()),
+        ("relfrozenxid", 0.into()),
+        ("relminmxid", 0.into()),
+        ("relhasoids", false.into()),
+    ]
+}
+
+fn classes(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let mut rows = Vec::new();
+    for table in stored(&catalog) {
+        let schema = objects.schema_oid(&catalog, &table.database);
+        let columns = table.schema.columns.len();
+        rows.push(class(table_oid(table), table.name.clone(), schema, "r", columns, has_key(table)));
+        if has_key(table) {
+            let columns = table.schema.key.len();
+            rows.push(class(key_oid(table), key_name(table), schema, "i", columns, false));
+        }
+    }
+    for (oid, fixed) in objects.fixed() {
+        let schema = objects.schema_oid(&catalog, fixed.schema);
+        rows.push(class(oid, fixed.name.clone(), schema, "v", fixed.columns.len(), false));
+    }
+    rows
+}
+
+/// A column of a relation.
+struct Attribute<'a> {
+    relation: i32,
+    name: &'a str,
+    number: i32,
+    data_type: &'a DataType,
+    nullable: bool,
+    default: bool,
+    generated: bool,
+}
+
+impl Attribute<'_> {
+    fn row(&self) -> Row {
+        let of = types::of_arrow(self.data_type);
+        let length = types::size(&of);
+        let text = length < 0;
+        vec![
+            ("attrelid", self.relation.into()),
+            ("attname", self.name.into()),
+            ("atttypid", i32::try_from(of.oid()).unwrap_or(0).into()),
+            ("attlen", i32::from(length).into()),
+            ("attnum", self.number.into()),
+            ("attcacheoff", (-1).into()),
+            ("atttypmod", types::modifier(self.data_type).into()),
+            ("attndims", 0.into()),
+            ("attbyval", (!text).into()),
+            ("attalign", (if length == 8 { "d" } else { "i" }).into()),
+            ("attstorage", (if text { "x" } else { "p" }).into()),
+            ("attcompression", "".into()),
+            ("attnotnull", (!self.nullable).into()),
+            ("atthasdef", (self.default || self.generated).into()),
+            ("atthasmissing", false.into()),
+            ("attidentity", "".into()),
+            ("attgenerated", (if self.generated { "s" } else { "" }).into()),
+            ("attisdropped", false.into()),
+            ("attislocal", true.into()),
+            ("attinhcount", 0.into()),
+            ("attstattarget", (-1).into()),
+            ("attcollation", (if of == pgwire::api::Type::TEXT { 100 } else { 0 }).into()),
+        ]
+    }
+}
+
+fn attributes(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let mut rows = Vec::new();
+    for table in stored(&catalog) {
+        for (at, column) in table.schema.columns.iter().enumerate() {
+            let attribute = Attribute {
+                relation: table_oid(table),
+                name: &column.name,
+                number: attribute(at),
+                data_type: &column.column_type.arrow(),
+                nullable: column.nullable,
+                default: column.default.is_some(),
+                generated: column.generated.is_some(),
+            };
+            rows.push(attribute.row());
+        }
+        for (at, column) in table.schema.key_columns().enumerate().filter(|_| has_key(table)) {
+            let attribute = Attribute {
+                relation: key_oid(table),
+                name: &column.name,
+                number: attribute(at),
+                data_type: &column.column_type.arrow(),
+                nullable: true,
+                default: false,
+                generated: false,
+            };
+            rows.push(attribute.row());
+        }
+    }
+    for (relation, fixed) in objects.fixed() {
+        for (at, (name, data_type)) in fixed.columns.iter().enumerate() {
+            let number = attribute(at);
+            let (nullable, default, generated) = (true, false, false);
+            let column = Attribute { relation, name, number, data_type, nullable, default, generated };
+            rows.push(column.row());
+        }
+    }
+    rows
+}
+
+fn defaults(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let mut rows = Vec::new();
+    for table in stored(&catalog) {
+        for (at, column) in table.schema.columns.iter().enumerate() {
+            let Some(text) = column.generated.as_ref().or(column.default.as_ref()) else { continue };
+            rows.push(vec![
+                ("oid", table_oid(table).into()),
+                ("adrelid", table_oid(table).into()),
+                ("adnum", attribute(at).into()),
+                ("adbin", text.as_str().into()),
+            ]);
+        }
+    }
+    rows
+}
+
+fn constraints(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let row = |table: &Arc<Table>| -> Row {
+        vec![
+            ("oid", key_oid(table).into()),
+            ("conname", key_name(table).into()),
+            ("connamespace", objects.schema_oid(&catalog, &table.database).into()),
+            ("contype", "p".into()),
+            ("condeferrable", false.into()),
+            ("condeferred", false.into()),
+            ("convalidated", true.into()),
+            ("conrelid", table_oid(table).into()),
+            ("contypid", 0.into()),
+            ("conindid", key_oid(table).into()),
+            ("conparentid", 0.into()),
+            ("confrelid", 0.into()),
+            ("confupdtype", " ".into()),
+            ("confdeltype", " ".into()),
+            ("confmatchtype", " ".into()),
+            ("conislocal", true.into()),
+            ("coninhcount", 0.into()),
+            ("connoinherit", true.into()),
+            ("conkey", key_attributes(table).into()),
+        ]
+    };
+    stored(&catalog).filter(|table| has_key(table)).map(row).collect()
+}
+
+fn indexes(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let row = |table: &Arc<Table>| -> Row {
+        let columns = key_attributes(table);
+        let count = i32::try_from(columns.len()).unwrap_or(i32::MAX);
+        let zeros = vec![0; columns.len()];
+        vec![
+            ("indexrelid", key_oid(table).into()),
+            ("indrelid", table_oid(table).into()),
+            ("indnatts", count.into()),
+            ("indnkeyatts", count.into()),
+            ("indisunique", true.into()),
+            ("indnullsnotdistinct", false.into()),
+            ("indisprimary", true.into()),
+            ("indisexclusion", false.into()),
+            ("indimmediate", true.into()),
+            ("indisclustered", false.into()),
+            ("indisvalid", true.into()),
+            ("indcheckxmin", false.into()),
+            ("indisready", true.into()),
+            ("indislive", true.into()),
+            ("indisreplident", false.into()),
+            ("indkey", columns.into()),
+            ("indcollation", zeros.clone().into()),
+            ("indclass", zeros.clone().into()),
+            ("indoption", zeros.into()),
+        ]
+    };
+    stored(&catalog).filter(|table| has_key(table)).map(row).collect()
+}
+
+fn descriptions(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let mut rows = Vec::new();
+    let mut add = |table: &Table, column: i32, text: Option<&String>| {
+        let Some(text) = text else { return };
+        rows.push(vec![
+            ("objoid", table_oid(table).into()),
+            ("classoid", PG_CLASS.into()),
+            ("objsubid", column.into()),
+            ("description", text.as_str().into()),
+        ]);
+    };
+    for table in stored(&catalog) {
+        add(table, 0, table.schema.options.comment.as_ref());
+        for (at, column) in table.schema.columns.iter().enumerate() {
+            add(table, attribute(at), column.comment.as_ref());
+        }
+    }
+    rows
+}
+
+fn databases(objects: &Objects) -> Vec<Row> {
+    let catalog = objects.catalog();
+    let row = |database: &Arc<partita_proto::catalog::Database>| -> Row {
+        vec![
+            ("oid", database_oid(database).into()),
+            ("datname", database.name.as_str().into()),
+            ("datdba", OWNER.into()),
+            // PostgreSQL's number of UTF8.
+            ("encoding", 6.into()),
+            ("datlocprovider", "c".into()),
+            ("datistemplate", false.into()),
+            ("datallowconn", true.into()),
+            ("datconnlimit", (-1).into()),
+            ("datfrozenxid", 0.into()),
+            ("datminmxid", 0.into()),
+            ("dattablespace", 0.into()),
+            ("datcollate", "C".into()),
+            ("datctype", "C".into()),
+        ]
+    };
+    debug_assert!(catalog.databases.is_empty() || catalog.databases.contains_key(DEFAULT_DATABASE));
+    catalog.databases.values().map(row).collect()
+}
+
+fn roles() -> Vec<Row> {
+    vec![vec![
+        ("oid", OWNER.into()),
+        ("rolname", OWNER_NAME.into()),
+        ("rolsuper", true.into()),
+        ("rolinherit", true.into()),
+        ("rolcreaterole", true.into()),
+        ("rolcreatedb", true.into()),
+        ("rolcanlogin", true.into()),
+        ("rolreplication", false.into()),
+        ("rolconnlimit", (-1).into()),
+        ("rolbypassrls", true.into()),
+    ]]
+}
+
+fn users() -> Vec<Row> {
+    vec![vec![
+        ("usename", OWNER_NAME.into()),
+        ("usesysid", OWNER.into()),
+        ("usecreatedb", true.into()),
+        ("usesuper", true.into()),
+        ("userepl", false.into()),
+        ("usebypassrls", true.into()),
+    ]]
+}
+
+fn tables(objects: &Objects) -> Vec<Row> {
+    let row = |table: &Arc<Table>| -> Row {
+        vec![
+            ("schemaname", table.database.as_str().into()),
+            ("tablename", table.name.as_str().into()),
+            ("tableowner", OWNER_NAME.into()),
+            ("hasindexes", has_key(table).into()),
+            ("hasrules", false.into()),
+            ("hastriggers", false.into()),
+            ("rowsecurity", false.into()),
+        ]
+    };
+    stored(&objects.catalog()).map(row).collect()
+}
+
+/// How PostgreSQL would have made the index of a table's key.
+pub(super) fn index_definition(table: &Table) -> String {
+    use partita_frontend::sql::identifier::quote;
+    format!(
+        "CREATE UNIQUE INDEX {} ON {}.{} USING btree ({})",
+        quote(&key_name(table)),
+        quote(&table.database),
+        quote(&table.name),
+        key_columns(table)
+    )
+}
+
+fn index_definitions(objects: &Objects) -> Vec<Row> {
+    let row = |table: &Arc<Table>| -> Row {
+        vec![
+            ("schemaname", table.database.as_str().into()),
+            ("tablename", table.name.as_str().into()),
+            ("indexname", key_name(table).into()),
+            ("indexdef", index_definition(table).into()),
+        ]
+    };
+    stored(&objects.catalog()).filter(|table| has_key(table)).map(row).collect()
+}

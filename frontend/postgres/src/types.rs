@@ -1,0 +1,127 @@
+//! Arrow's types as PostgreSQL's.
+//!
+//! PostgreSQL has no unsigned integers: each becomes the smallest signed type that holds it, the
+//! largest a `numeric`. What PostgreSQL has no type for (structs, maps, unions) is told as text.
+
+use arrow::datatypes::{DataType, Field};
+use pgwire::api::Type;
+
+/// Marks a column of `pg_catalog` that holds object numbers; the value names which alias type.
+const OID_ALIAS: &str = "pg.oid_alias";
+/// Marks a column of `pg_catalog` of the one-byte type `"char"`.
+const CHAR: &str = "pg.char";
+
+/// The type of a result column.
+pub(crate) fn of_field(field: &Field) -> Type {
+    if let Some(kind) = field.metadata().get(OID_ALIAS) {
+        match kind.as_str() {
+            "oid" => return Type::OID,
+            "regproc" => return Type::REGPROC,
+            "regclass" => return Type::REGCLASS,
+            "regtype" => return Type::REGTYPE,
+            "regnamespace" => return Type::REGNAMESPACE,
+            "regrole" => return Type::REGROLE,
+            _ => {}
+        }
+    }
+    if field.metadata().contains_key(CHAR) {
+        return Type::CHAR;
+    }
+    of_arrow(field.data_type())
+}
+
+/// The type of values.
+pub(crate) fn of_arrow(data_type: &DataType) -> Type {
+    match data_type {
+        DataType::Boolean => Type::BOOL,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => Type::INT2,
+        DataType::Int32 | DataType::UInt16 => Type::INT4,
+        DataType::Int64 | DataType::UInt32 => Type::INT8,
+        DataType::UInt64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => Type::NUMERIC,
+        DataType::Float16 | DataType::Float32 => Type::FLOAT4,
+        DataType::Float64 => Type::FLOAT8,
+        DataType::Timestamp(_, None) => Type::TIMESTAMP,
+        DataType::Timestamp(_, Some(_)) => Type::TIMESTAMPTZ,
+        DataType::Date32 | DataType::Date64 => Type::DATE,
+        DataType::Time32(_) | DataType::Time64(_) => Type::TIME,
+        DataType::Interval(_) | DataType::Duration(_) => Type::INTERVAL,
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => Type::BYTEA,
+        DataType::Dictionary(_, values) => of_arrow(values),
+        DataType::RunEndEncoded(_, values) => of_arrow(values.data_type()),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => array_of(&of_field(item)),
+        _ => Type::TEXT,
+    }
+}
+
+/// The array type of an element's; of those without one, an array of texts.
+fn array_of(element: &Type) -> Type {
+    match *element {
+        Type::BOOL => Type::BOOL_ARRAY,
+        Type::INT2 => Type::INT2_ARRAY,
+        Type::INT4 => Type::INT4_ARRAY,
+        Type::INT8 => Type::INT8_ARRAY,
+        Type::NUMERIC => Type::NUMERIC_ARRAY,
+        Type::FLOAT4 => Type::FLOAT4_ARRAY,
+        Type::FLOAT8 => Type::FLOAT8_ARRAY,
+        Type::TIMESTAMP => Type::TIMESTAMP_ARRAY,
+        Type::TIMESTAMPTZ => Type::TIMESTAMPTZ_ARRAY,
+        Type::DATE => Type::DATE_ARRAY,
+        Type::TIME => Type::TIME_ARRAY,
+        Type::INTERVAL => Type::INTERVAL_ARRAY,
+        Type::BYTEA => Type::BYTEA_ARRAY,
+        Type::OID => Type::OID_ARRAY,
+        Type::CHAR => Type::CHAR_ARRAY,
+        _ => Type::TEXT_ARRAY,
+    }
+}
+
+/// Bytes of a value in the binary format; -1 when they vary.
+pub(crate) fn size(of: &Type) -> i16 {
+    match *of {
+        Type::BOOL | Type::CHAR => 1,
+        Type::INT2 => 2,
+        Type::INT4
+        | Type::FLOAT4
+        | Type::DATE
+        | Type::OID
+        | Type::REGPROC
+        | Type::REGCLASS
+        | Type::REGTYPE
+        | Type::REGNAMESPACE
+        | Type::REGROLE => 4,
+        Type::INT8 | Type::FLOAT8 | Type::TIMESTAMP | Type::TIMESTAMPTZ | Type::TIME => 8,
+        Type::INTERVAL => 16,
+        _ => -1,
+    }
+}
+
+/// PostgreSQL's type modifier: precision and scale of a numeric, fractional digits of a time, -1
+/// for none.
+pub(crate) fn modifier(data_type: &DataType) -> i32 {
+    match data_type {
+        // 4 is the size of the header that PostgreSQL counts in.
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => {
+            (i32::from(*precision) << 16) + (i32::from(*scale) & 0x7ff) + 4
+        }
+        DataType::Timestamp(unit, _) => match unit {
+            arrow::datatypes::TimeUnit::Second => 0,
+            arrow::datatypes::TimeUnit::Millisecond => 3,
+            arrow::datatypes::TimeUnit::Microsecond | arrow::datatypes::TimeUnit::Nanosecond => 6,
+        },
+        _ => -1,
+    }
+}
