@@ -1,3 +1,36 @@
-//! The HTTP and Arrow Flight doors of the frontend.
+//! The HTTP and Arrow Flight doors of the frontend, on one port.
+//!
+//! ```text
+//!   server ── routes ─┬─ write ─── write_lines ── line_protocol ── schema_on_write ── ingest
+//!                     ├─ query, sql_api ── sql_parameters ── format
+//!                     ├─ status, metrics
+//!                     └─ flight (gRPC): queries, Flight SQL, bulk rows
+//! ```
+//!
+//! A door translates: what is stored and how queries run is the frontend's business. Invariants:
+//! - an answer of success means that rows are durable;
+//! - bodies, messages, connections and what they hold in memory are bounded by [`HttpOptions`];
+//! - values that clients send never become part of SQL text.
 
+mod body;
+mod door;
+mod error;
+mod flight;
+mod format;
+mod hints;
 pub mod line_protocol;
+mod metrics;
+mod options;
+mod parameters;
+mod query;
+mod routes;
+mod schema_on_write;
+mod server;
+mod sql_api;
+mod sql_parameters;
+mod status;
+mod write;
+mod write_lines;
+
+pub use options::HttpOptions;
+pub use server::serve;

@@ -1,0 +1,161 @@
+//! Arrow Flight: InfluxDB 3's queries, Flight SQL, and bulk rows.
+//!
+//! ```text
+//!   DoGet   ticket {"database":..,"sql_query":..}   InfluxDB 3's clients     run.rs
+//!           Flight SQL's commands                   ADBC, JDBC               sql.rs, metadata.rs
+//!   DoPut   path [database, table] or [table]       rows of a table          put.rs
+//!           Flight SQL's commands                   updates, bulk ingest     sql.rs, put.rs
+//! ```
+//!
+//! The database is what the ticket, the path or the command says, else the `database` header, else
+//! the default. There are no sessions across calls except prepared statements (`prepared.rs`).
+//! Handshakes succeed for everybody; tokens are accepted and not looked at.
+
+mod encode;
+mod metadata;
+mod prepared;
+mod put;
+mod run;
+mod sql;
+mod status;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::{
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightEndpoint, FlightInfo,
+    HandshakeRequest, HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
+};
+use futures::Stream;
+use partita_proto::catalog::DEFAULT_DATABASE;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::door::Door;
+use sql::SqlFlight;
+
+/// A stream of answers.
+pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send + 'static>>;
+
+/// Headers that may name the database.
+const DATABASE_HEADERS: [&str; 3] = ["database", "bucket", "x-greptime-db-name"];
+
+/// The database that a call's headers name.
+pub(crate) fn database_of(headers: &MetadataMap) -> &str {
+    DATABASE_HEADERS
+        .iter()
+        .find_map(|name| headers.get(*name)?.to_str().ok().filter(|value| !value.is_empty()))
+        .unwrap_or(DEFAULT_DATABASE)
+}
+
+/// The Flight service.
+pub(crate) struct Flight {
+    door: Arc<Door>,
+    sql: SqlFlight,
+}
+
+impl Flight {
+    pub(crate) fn new(door: Arc<Door>) -> Self {
+        Self { sql: SqlFlight::new(Arc::clone(&door)), door }
+    }
+}
+
+/// Whether bytes are a JSON object; Flight SQL's commands never begin like one.
+fn is_json(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&b'{')
+}
+
+#[tonic::async_trait]
+impl FlightService for Flight {
+    type HandshakeStream = Answers<HandshakeResponse>;
+    type ListFlightsStream = Answers<FlightInfo>;
+    type DoGetStream = Answers<FlightData>;
+    type DoPutStream = Answers<PutResult>;
+    type DoActionStream = Answers<arrow_flight::Result>;
+    type ListActionsStream = Answers<ActionType>;
+    type DoExchangeStream = Answers<FlightData>;
+
+    async fn handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Self::HandshakeStream>, Status> {
+        FlightService::handshake(&self.sql, request).await
+    }
+
+    async fn list_flights(
+        &self,
+        _: Request<Criteria>,
+    ) -> Result<Response<Self::ListFlightsStream>, Status> {
+        Err(Status::unimplemented("ListFlights is not supported; ask Flight SQL for the tables"))
+    }
+
+    async fn get_flight_info(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        if is_json(&request.get_ref().cmd) {
+            let descriptor = request.into_inner();
+            let ticket = Ticket::new(descriptor.cmd.clone());
+            let info = FlightInfo::new()
+                .with_endpoint(FlightEndpoint::new().with_ticket(ticket))
+                .with_descriptor(descriptor);
+            return Ok(Response::new(info));
+        }
+        FlightService::get_flight_info(&self.sql, request).await
+    }
+
+    async fn poll_flight_info(
+        &self,
+        _: Request<FlightDescriptor>,
+    ) -> Result<Response<PollInfo>, Status> {
+        Err(Status::unimplemented("PollFlightInfo is not supported; use GetFlightInfo"))
+    }
+
+    async fn get_schema(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<SchemaResult>, Status> {
+        let info = FlightService::get_flight_info(&self.sql, request).await?.into_inner();
+        Ok(Response::new(SchemaResult { schema: info.schema }))
+    }
+
+    async fn do_get(
+        &self,
+        request: Request<Ticket>,
+    ) -> Result<Response<Self::DoGetStream>, Status> {
+        if is_json(&request.get_ref().ticket) {
+            let database = database_of(request.metadata()).to_owned();
+            return run::json_ticket(&self.door, &database, &request.get_ref().ticket).await;
+        }
+        FlightService::do_get(&self.sql, request).await
+    }
+
+    async fn do_put(
+        &self,
+        request: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoPutStream>, Status> {
+        FlightService::do_put(&self.sql, request).await
+    }
+
+    async fn do_action(
+        &self,
+        request: Request<Action>,
+    ) -> Result<Response<Self::DoActionStream>, Status> {
+        FlightService::do_action(&self.sql, request).await
+    }
+
+    async fn list_actions(
+        &self,
+        request: Request<Empty>,
+    ) -> Result<Response<Self::ListActionsStream>, Status> {
+        FlightService::list_actions(&self.sql, request).await
+    }
+
+    async fn do_exchange(
+        &self,
+        _: Request<Streaming<FlightData>>,
+    ) -> Result<Response<Self::DoExchangeStream>, Status> {
+        Err(Status::unimplemented("DoExchange is not supported"))
+    }
+}

@@ -1,0 +1,229 @@
+//! Bulk rows: record batches of a client straight into a table.
+//!
+//! Batches are written in the order they come, so that of two rows with one key the later wins; an
+//! append-mode table, which keeps both, takes [`APPENDS_AT_ONCE`] at a time. Each batch is durable
+//! when it is answered; when one fails, those before it stay.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use arrow::record_batch::RecordBatch;
+use arrow_flight::PutResult;
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::server::PeekableFlightDataStream;
+use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
+use futures::{Stream, StreamExt, TryStreamExt};
+use partita_proto::catalog::Table;
+use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::placement::Placement;
+use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
+use partita_proto::service::{Ddl, NewTable};
+use tonic::Status;
+
+use super::Answers;
+use super::metadata::CATALOG;
+use super::status::{status_of, stream_status};
+use crate::door::Door;
+
+/// Batches of an append-mode table that are written at the same time.
+const APPENDS_AT_ONCE: usize = 4;
+
+/// The batches of a client's stream.
+pub(crate) fn batches(stream: PeekableFlightDataStream) -> FlightRecordBatchStream {
+    FlightRecordBatchStream::new_from_flight_data(
+        stream.map_err(|status| FlightError::Tonic(Box::new(status))),
+    )
+}
+
+/// Writes batches; answers each with the number of its rows.
+fn write(
+    door: Arc<Door>,
+    table: Arc<Table>,
+    batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
+) -> impl Stream<Item = Result<u64, Status>> + Send + 'static {
+    let at_once = if table.schema.options.append_mode { APPENDS_AT_ONCE } else { 1 };
+    batches
+        .map(move |batch| {
+            let (door, table) = (Arc::clone(&door), Arc::clone(&table));
+            async move {
+                let batch = batch.map_err(stream_status)?;
+                if batch.num_rows() == 0 {
+                    return Ok(0);
+                }
+                let ingested = door.frontend.ingest(&table, batch).await;
+                let rows = ingested.map_err(|error| status_of(&error))?;
+                door.metrics.flight_rows(rows);
+                Ok(rows)
+            }
+        })
+        .buffered(at_once)
+}
+
+/// Takes rows for the table that a path names: `[database, table]` or `[table]`. Each batch is
+/// answered with the number of its rows, in digits.
+///
+/// # Errors
+/// When the path names no table.
+pub(crate) fn put_path(
+    door: &Arc<Door>,
+    database: &str,
+    path: &[String],
+    stream: PeekableFlightDataStream,
+) -> Result<Answers<PutResult>, Status> {
+    let (database, name) = match path {
+        [table] => (database, table),
+        [database, table] => (database.as_str(), table),
+        [catalog, database, table] if catalog == CATALOG => (database.as_str(), table),
+        _ => {
+            return Err(Status::invalid_argument(
+                "rows need a descriptor with the path [database, table] or [table]",
+            ));
+        }
+    };
+    let catalog = door.frontend.catalog();
+    let table = catalog.table(database, name).ok_or_else(|| no_table(database, name))?;
+    let counts = write(Arc::clone(door), Arc::clone(table), batches(stream));
+    Ok(Box::pin(counts.map_ok(|rows| PutResult { app_metadata: rows.to_string().into() })))
+}
+
+fn no_table(database: &str, name: &str) -> Status {
+    Status::not_found(format!("table \"{name}\" does not exist in database \"{database}\""))
+}
+
+/// ADBC's bulk ingest: makes the table if that is asked for, and writes all batches. Returns the
+/// number of rows.
+///
+/// # Errors
+/// When the table is there and should not be, or the other way round; when a batch does not fit.
+pub(crate) async fn ingest(
+    door: &Arc<Door>,
+    database: &str,
+    command: &CommandStatementIngest,
+    stream: PeekableFlightDataStream,
+) -> Result<i64, Status> {
+    if command.temporary {
+        return Err(Status::unimplemented("temporary tables are not supported"));
+    }
+    if command.transaction_id.as_ref().is_some_and(|id| !id.is_empty()) {
+        return Err(Status::unimplemented("ingesting within a transaction is not supported"));
+    }
+    if command.catalog.as_deref().is_some_and(|name| !name.is_empty() && name != CATALOG) {
+        return Err(Status::not_found("the only catalog is \"partita\""));
+    }
+    let database = command.schema.as_deref().filter(|name| !name.is_empty()).unwrap_or(database);
+    // The schema comes first; the table may be made of it before there are rows.
+    let mut batches = batches(stream);
+    let first = batches.next().await.transpose().map_err(stream_status)?;
+    let Some(schema) = batches.schema().cloned() else {
+        return Err(Status::invalid_argument("the stream has no schema"));
+    };
+    let table = target(door, database, command, &schema).await?;
+    let all = futures::stream::iter(first.map(Ok)).chain(batches);
+    let mut counts = std::pin::pin!(write(Arc::clone(door), table, all));
+    let mut rows = 0_i64;
+    while let Some(count) = counts.try_next().await? {
+        rows = rows.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    Ok(rows)
+}
+
+/// The table that rows are ingested into.
+async fn target(
+    door: &Door,
+    database: &str,
+    command: &CommandStatementIngest,
+    schema: &Schema,
+) -> Result<Arc<Table>, Status> {
+    let name = command.table.as_str();
+    let frontend = &door.frontend;
+    let options = command.table_definition_options.unwrap_or_default();
+    let existing = frontend.catalog().table(database, name).cloned();
+    match existing {
+        Some(table) => match options.if_exists() {
+            TableExistsOption::Append | TableExistsOption::Unspecified => return Ok(table),
+            TableExistsOption::Fail => {
+                return Err(Status::already_exists(format!("table \"{name}\" already exists")));
+            }
+            TableExistsOption::Replace => {
+                let drop = Ddl::DropTable {
+                    database: database.to_owned(),
+                    name: name.to_owned(),
+                    if_exists: true,
+                };
+                frontend.change(drop).await.map_err(|error| status_of(&error))?;
+            }
+        },
+        None if options.if_not_exist() != TableNotExistOption::Create => {
+            return Err(no_table(database, name));
+        }
+        None => {}
+    }
+    let create = Ddl::CreateTable {
+        table: Box::new(new_table(database, name, schema)?),
+        if_not_exists: false,
+    };
+    frontend.change(create).await.map_err(|error| status_of(&error))?;
+    frontend.catalog().table(database, name).cloned().ok_or_else(|| no_table(database, name))
+}
+
+/// A table of a client's schema. Nothing in that says what identifies a row, so all rows are kept.
+fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, Status> {
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    let mut next = 1;
+    for field in schema.fields() {
+        let column_type = ColumnType::from_arrow(field.data_type()).ok_or_else(|| {
+            Status::invalid_argument(format!(
+                "column \"{}\" has type {}, which no column can have",
+                field.name(),
+                field.data_type()
+            ))
+        })?;
+        columns.push(Column {
+            id: ColumnId(next),
+            name: field.name().clone(),
+            storage_name: field.name().clone(),
+            column_type,
+            nullable: field.is_nullable(),
+            semantic: Semantic::Field,
+            default: None,
+            generated: None,
+            comment: None,
+        });
+        next += 1;
+    }
+    Ok(NewTable {
+        database: database.to_owned(),
+        name: name.to_owned(),
+        schema: TableSchema {
+            version: SchemaVersion(1),
+            columns,
+            key: Vec::new(),
+            options: TableOptions { append_mode: true, ..TableOptions::default() },
+            next_column: ColumnId(next),
+            schema_on_write: false,
+        },
+        placement: Placement::Range,
+        cuts: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field};
+
+    use super::*;
+
+    #[test]
+    fn a_table_made_of_a_schema_keeps_all_rows() {
+        let schema = Schema::new(vec![
+            Field::new("a", DataType::Utf8, true),
+            Field::new("b", DataType::Int64, false),
+        ]);
+        let table = new_table("public", "t", &schema).unwrap();
+        table.schema.validate().unwrap();
+        assert!(table.schema.options.append_mode);
+        let odd = Schema::new(vec![Field::new("a", DataType::Null, true)]);
+        assert!(new_table("public", "t", &odd).unwrap_err().message().contains("Null"));
+    }
+}

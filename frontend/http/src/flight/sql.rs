@@ -1,0 +1,529 @@
+//! Flight SQL's commands.
+//!
+//! A query is prepared when its FlightInfo is asked for, so that errors come early, its schema is told
+//! and it is planned once; its ticket is the prepared statement, or its text if that is forgotten. A
+//! statement without rows gives a FlightInfo without a schema and runs when its ticket is redeemed.
+//!
+//! There are no transactions; what asks for one is told so.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Schema};
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
+use arrow_flight::sql::{
+    ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
+    ActionCreatePreparedStatementResult, Any, CommandGetCatalogs, CommandGetDbSchemas,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables,
+    CommandPreparedStatementQuery, CommandPreparedStatementUpdate, CommandStatementIngest,
+    CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
+    SqlInfo, TicketStatementQuery,
+};
+use arrow_flight::{
+    FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse,
+    PutResult, Ticket,
+};
+use bytes::Bytes;
+use datafusion::common::ScalarValue;
+use futures::{StreamExt, TryStreamExt};
+use partita_frontend::{Output, Session, SqlError};
+use prost::Message;
+use serde::{Deserialize, Serialize};
+use tonic::metadata::MetadataValue;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::encode::{messages, outer_schema, parameter_schema, schema_bytes};
+use super::prepared::{Statement, Statements};
+use super::run::{respond, run_all};
+use super::status::{arrow_status, status_of, stream_status};
+use super::{Answers, database_of, metadata, put};
+use crate::door::Door;
+use crate::query::rows_of;
+
+/// Rows of values that a client may bind to a query; an update takes any number, batch by batch.
+const BOUND_ROWS_MAX: usize = 10_000;
+
+/// Flight SQL.
+pub(crate) struct SqlFlight {
+    door: Arc<Door>,
+    statements: Statements,
+}
+
+/// What the ticket of a query says.
+#[derive(Deserialize, Serialize)]
+struct QueryTicket {
+    database: String,
+    sql: String,
+    /// The statement that was prepared of it.
+    prepared: Option<Vec<u8>>,
+}
+
+fn sql_status(error: SqlError) -> Status {
+    status_of(&error)
+}
+
+fn no_transactions(id: Option<&Bytes>) -> Result<(), Status> {
+    if id.is_some_and(|id| !id.is_empty()) {
+        return Err(Status::unimplemented("transactions are not supported"));
+    }
+    Ok(())
+}
+
+fn forgotten() -> Status {
+    Status::not_found("the prepared statement is not known any more; prepare it again")
+}
+
+/// Values of the parameters, a row of them for each row of a client's batch.
+fn values(batch: &RecordBatch, types: &[DataType]) -> Result<Vec<Vec<ScalarValue>>, Status> {
+    if batch.num_columns() != types.len() {
+        return Err(Status::invalid_argument(format!(
+            "{} parameters were bound, the statement has {}",
+            batch.num_columns(),
+            types.len()
+        )));
+    }
+    let columns = batch
+        .columns()
+        .iter()
+        .zip(types)
+        .map(|(column, wanted)| match wanted {
+            DataType::Null => Ok(Arc::clone(column)),
+            _ => cast(column, wanted),
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(arrow_status)?;
+    (0..batch.num_rows())
+        .map(|row| {
+            columns
+                .iter()
+                .map(|column| {
+                    ScalarValue::try_from_array(column.as_ref() as &dyn Array, row)
+                        .map_err(|error| sql_status(error.into()))
+                })
+                .collect()
+        })
+        .collect()
+}
+
+/// Rows affected, as Flight SQL counts them: -1 when nobody knows.
+fn affected(outputs: &[Output]) -> i64 {
+    let mut total = -1_i64;
+    for output in outputs {
+        if let Output::Done { rows: Some(rows), .. } = output {
+            total = total.max(0).saturating_add(i64::try_from(*rows).unwrap_or(i64::MAX));
+        }
+    }
+    total
+}
+
+/// Runs what is left of outputs that have rows.
+async fn finish(outputs: Vec<Output>) -> Result<i64, SqlError> {
+    let count = affected(&outputs);
+    for output in outputs {
+        if let Output::Rows { mut stream, .. } = output {
+            while stream.next().await.transpose()?.is_some() {}
+        }
+    }
+    Ok(count)
+}
+
+impl SqlFlight {
+    pub(crate) fn new(door: Arc<Door>) -> Self {
+        let statements = Statements::new(door.options.prepared_max);
+        Self { door, statements }
+    }
+
+    fn session<T>(&self, request: &Request<T>) -> Result<Arc<Session>, Status> {
+        let database = database_of(request.metadata());
+        self.door.session(database, "flight-sql").map_err(sql_status)
+    }
+
+    /// Prepares a text of one statement.
+    async fn prepare(&self, session: Arc<Session>, sql: &str) -> Result<Statement, SqlError> {
+        let mut statements = session.parse(sql)?;
+        let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
+            return Err(SqlError::syntax("exactly one statement can be prepared"));
+        };
+        let prepared = session.prepare(statement, &[]).await?;
+        Ok(Statement { session, prepared, bound: Arc::default() })
+    }
+
+    fn statement(&self, handle: &[u8]) -> Result<Statement, Status> {
+        self.statements.get(handle).ok_or_else(forgotten)
+    }
+
+    /// Runs a statement once for each row of bound values, and answers with all rows.
+    async fn run_bound(
+        &self,
+        statement: Statement,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        let Statement { session, prepared, bound } = statement;
+        let mut sets = bound.iter().cloned();
+        let first = session.run_prepared(&prepared, sets.next().unwrap_or_default()).await;
+        if bound.len() <= 1 {
+            return respond(session, first);
+        }
+        let (schema, rows) = first.and_then(rows_of).map_err(sql_status)?;
+        let others = {
+            let session = Arc::clone(&session);
+            let sets: Vec<_> = sets.collect();
+            futures::stream::iter(sets).then(move |values| {
+                let (session, prepared) = (Arc::clone(&session), Arc::clone(&prepared));
+                async move {
+                    let output = session.run_prepared(&prepared, values).await?;
+                    Ok::<_, SqlError>(rows_of(output)?.1)
+                }
+            })
+        };
+        let rows = Box::pin(rows.chain(others.try_flatten()));
+        Ok(Response::new(messages(&schema, rows, Some(session))))
+    }
+
+    /// A FlightInfo with one ticket, redeemed here.
+    fn info(
+        descriptor: FlightDescriptor,
+        ticket: Bytes,
+        schema: Option<&Schema>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(ticket));
+        let mut info = FlightInfo::new().with_endpoint(endpoint).with_descriptor(descriptor);
+        if let Some(schema) = schema {
+            info = info.try_with_schema(schema).map_err(arrow_status)?;
+        }
+        Ok(Response::new(info))
+    }
+
+    /// The same for a command that is its own ticket.
+    fn command_info(
+        request: Request<FlightDescriptor>,
+        command: &impl ProstMessageExt,
+        schema: &Schema,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let ticket = Bytes::from(command.as_any().encode_to_vec());
+        Self::info(request.into_inner(), ticket, Some(schema))
+    }
+}
+
+/// One batch as the answer of a DoGet.
+fn one<E: Into<Status>>(
+    batch: Result<RecordBatch, E>,
+) -> Result<Response<Answers<FlightData>>, Status> {
+    let batch = batch.map_err(Into::into)?;
+    let schema = batch.schema();
+    let rows = Box::pin(futures::stream::iter([Ok(batch)]));
+    Ok(Response::new(messages(&schema, rows, None)))
+}
+
+#[tonic::async_trait]
+impl FlightSqlService for SqlFlight {
+    type FlightService = Self;
+
+    async fn do_handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<Answers<HandshakeResponse>>, Status> {
+        let mut requests = request.into_inner();
+        let first = requests.message().await?.unwrap_or_default();
+        let answer =
+            HandshakeResponse { protocol_version: first.protocol_version, payload: first.payload };
+        let answers: Answers<HandshakeResponse> = Box::pin(futures::stream::iter([Ok(answer)]));
+        let mut response = Response::new(answers);
+        // Clients that sign in with a name want a token to send from then on.
+        let token = MetadataValue::from_static("Bearer anonymous");
+        response.metadata_mut().insert("authorization", token);
+        Ok(response)
+    }
+
+    async fn get_flight_info_statement(
+        &self,
+        query: CommandStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        no_transactions(query.transaction_id.as_ref())?;
+        let session = self.session(&request)?;
+        let database = session.database();
+        let statements = session.parse(&query.query).map_err(sql_status)?;
+        let mut ticket = QueryTicket { database, sql: query.query, prepared: None };
+        let mut schema = None;
+        // Several statements at once, or one without rows: run when the ticket is redeemed.
+        if let [partita_frontend::Statement::Query(_)] = statements.as_slice() {
+            let statement = self.prepare(session, &ticket.sql).await.map_err(sql_status)?;
+            schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
+            ticket.prepared = Some(self.statements.add(statement).to_vec());
+        }
+        let handle = serde_json::to_vec(&ticket)
+            .map_err(|error| Status::internal(format!("the ticket cannot be written: {error}")))?;
+        let ticket = TicketStatementQuery { statement_handle: handle.into() };
+        let ticket = Bytes::from(ticket.as_any().encode_to_vec());
+        Self::info(request.into_inner(), ticket, schema.as_deref())
+    }
+
+    async fn do_get_statement(
+        &self,
+        ticket: TicketStatementQuery,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        let ticket: QueryTicket = serde_json::from_slice(&ticket.statement_handle)
+            .map_err(|_| Status::invalid_argument("the ticket is not one of this server's"))?;
+        let prepared = ticket.prepared.as_ref().and_then(|handle| {
+            let statement = self.statements.get(handle);
+            self.statements.remove(handle);
+            statement
+        });
+        if let Some(statement) = prepared {
+            return self.run_bound(statement).await;
+        }
+        let session = self.door.session(&ticket.database, "flight-sql").map_err(sql_status)?;
+        let output = run_all(&session, &ticket.sql).await;
+        respond(session, output)
+    }
+
+    async fn get_flight_info_prepared_statement(
+        &self,
+        command: CommandPreparedStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let statement = self.statement(&command.prepared_statement_handle)?;
+        let schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
+        let ticket = Bytes::from(command.as_any().encode_to_vec());
+        Self::info(request.into_inner(), ticket, schema.as_deref())
+    }
+
+    async fn do_get_prepared_statement(
+        &self,
+        command: CommandPreparedStatementQuery,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        self.run_bound(self.statement(&command.prepared_statement_handle)?).await
+    }
+
+    async fn do_action_create_prepared_statement(
+        &self,
+        query: ActionCreatePreparedStatementRequest,
+        request: Request<arrow_flight::Action>,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        no_transactions(query.transaction_id.as_ref())?;
+        let session = self.session(&request)?;
+        let statement = self.prepare(session, &query.query).await.map_err(sql_status)?;
+        let dataset_schema = match &statement.prepared.schema {
+            Some(schema) => schema_bytes(&outer_schema(schema)).map_err(arrow_status)?,
+            None => Bytes::new(),
+        };
+        let parameters = parameter_schema(&statement.prepared.parameter_types);
+        Ok(ActionCreatePreparedStatementResult {
+            dataset_schema,
+            parameter_schema: schema_bytes(&parameters).map_err(arrow_status)?,
+            prepared_statement_handle: self.statements.add(statement),
+        })
+    }
+
+    async fn do_action_close_prepared_statement(
+        &self,
+        query: ActionClosePreparedStatementRequest,
+        _request: Request<arrow_flight::Action>,
+    ) -> Result<(), Status> {
+        self.statements.remove(&query.prepared_statement_handle);
+        Ok(())
+    }
+
+    async fn do_put_prepared_statement_query(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<DoPutPreparedStatementResult, Status> {
+        let handle = query.prepared_statement_handle;
+        let statement = self.statement(&handle)?;
+        let mut batches = put::batches(request.into_inner());
+        let mut bound = Vec::new();
+        while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
+            if bound.len() + batch.num_rows() > BOUND_ROWS_MAX {
+                return Err(Status::resource_exhausted(format!(
+                    "more than {BOUND_ROWS_MAX} rows of values for one query"
+                )));
+            }
+            bound.extend(values(&batch, &statement.prepared.parameter_types)?);
+        }
+        if !self.statements.bind(&handle, bound) {
+            return Err(forgotten());
+        }
+        Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) })
+    }
+
+    async fn do_put_prepared_statement_update(
+        &self,
+        query: CommandPreparedStatementUpdate,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let Statement { session, prepared, .. } =
+            self.statement(&query.prepared_statement_handle)?;
+        let mut batches = put::batches(request.into_inner());
+        let (mut count, mut any) = (-1_i64, false);
+        while let Some(batch) = batches.next().await.transpose().map_err(stream_status)? {
+            if batch.num_rows() == 0 || batch.num_columns() == 0 {
+                continue;
+            }
+            any = true;
+            let rows = values(&batch, &prepared.parameter_types)?;
+            let outputs = session.run_prepared_many(&prepared, rows).await.map_err(sql_status)?;
+            let affected = finish(outputs).await.map_err(sql_status)?;
+            if affected >= 0 {
+                count = count.max(0).saturating_add(affected);
+            }
+        }
+        if !any {
+            let output = session.run_prepared(&prepared, Vec::new()).await.map_err(sql_status)?;
+            count = finish(vec![output]).await.map_err(sql_status)?;
+        }
+        Ok(count)
+    }
+
+    async fn do_put_statement_update(
+        &self,
+        command: CommandStatementUpdate,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        no_transactions(command.transaction_id.as_ref())?;
+        let session = self.session(&request)?;
+        let outputs = session.execute(&command.query).await.map_err(sql_status)?;
+        finish(outputs).await.map_err(sql_status)
+    }
+
+    async fn do_put_statement_ingest(
+        &self,
+        command: CommandStatementIngest,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let database = database_of(request.metadata()).to_owned();
+        put::ingest(&self.door, &database, &command, request.into_inner()).await
+    }
+
+    async fn do_put_fallback(
+        &self,
+        mut request: Request<PeekableFlightDataStream>,
+        command: Any,
+    ) -> Result<Response<<Self as FlightService>::DoPutStream>, Status> {
+        if !command.type_url.is_empty() {
+            return Err(Status::unimplemented(format!(
+                "DoPut of {} is not supported",
+                command.type_url
+            )));
+        }
+        let first = request.get_mut().peek().await;
+        let path = match first {
+            Some(Ok(first)) => {
+                first.flight_descriptor.as_ref().map(|descriptor| descriptor.path.clone())
+            }
+            Some(Err(status)) => return Err(status.clone()),
+            None => None,
+        };
+        let database = database_of(request.metadata()).to_owned();
+        let path = path.unwrap_or_default();
+        let answers: Answers<PutResult> =
+            put::put_path(&self.door, &database, &path, request.into_inner())?;
+        Ok(Response::new(answers))
+    }
+
+    async fn get_flight_info_catalogs(
+        &self,
+        query: CommandGetCatalogs,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        Self::command_info(request, &query, &query.into_builder().schema())
+    }
+
+    async fn do_get_catalogs(
+        &self,
+        _query: CommandGetCatalogs,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        one(metadata::catalogs())
+    }
+
+    async fn get_flight_info_schemas(
+        &self,
+        query: CommandGetDbSchemas,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        Self::command_info(request, &query, &query.clone().into_builder().schema())
+    }
+
+    async fn do_get_schemas(
+        &self,
+        query: CommandGetDbSchemas,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        one(metadata::databases(&self.door.frontend.catalog(), query))
+    }
+
+    async fn get_flight_info_tables(
+        &self,
+        query: CommandGetTables,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        Self::command_info(request, &query, &query.clone().into_builder().schema())
+    }
+
+    async fn do_get_tables(
+        &self,
+        query: CommandGetTables,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        one(metadata::tables(&self.door.frontend.catalog(), query))
+    }
+
+    async fn get_flight_info_table_types(
+        &self,
+        query: CommandGetTableTypes,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        Self::command_info(request, &query, &query.into_builder().schema())
+    }
+
+    async fn do_get_table_types(
+        &self,
+        _query: CommandGetTableTypes,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        one(metadata::table_types())
+    }
+
+    async fn get_flight_info_sql_info(
+        &self,
+        query: CommandGetSqlInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let info = metadata::sql_info().map_err(arrow_status)?;
+        Self::command_info(request, &query, &query.clone().into_builder(info).schema())
+    }
+
+    async fn do_get_sql_info(
+        &self,
+        query: CommandGetSqlInfo,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        let info = metadata::sql_info().map_err(arrow_status)?;
+        one(query.into_builder(info).build())
+    }
+
+    async fn get_flight_info_primary_keys(
+        &self,
+        query: CommandGetPrimaryKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        Self::command_info(request, &query, &metadata::primary_keys_schema())
+    }
+
+    async fn do_get_primary_keys(
+        &self,
+        query: CommandGetPrimaryKeys,
+        request: Request<Ticket>,
+    ) -> Result<Response<Answers<FlightData>>, Status> {
+        let database = database_of(request.metadata());
+        let keys = metadata::primary_keys(&self.door.frontend.catalog(), database, &query);
+        one(keys.map_err(arrow_status))
+    }
+
+    async fn register_sql_info(&self, _id: i32, _result: &SqlInfo) {}
+}

@@ -1,0 +1,210 @@
+//! A response body that encodes rows as they come.
+//!
+//! The first batch is awaited before the response begins, so that nearly all errors get a status of
+//! their own. An error after that breaks the body off: the client sees an incomplete response, not a
+//! short one.
+
+use std::io;
+
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use axum::body::Body;
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::try_unfold;
+use partita_frontend::{RowStream, SqlError};
+
+use super::Encoder;
+
+/// A batch of so many bytes is encoded in well under a millisecond, where it arrives.
+const INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// Rows on their way to a client.
+pub(crate) struct Encoded {
+    pub(crate) schema: SchemaRef,
+    /// The first batch, if there is any.
+    pub(crate) first: Option<RecordBatch>,
+    /// The others.
+    pub(crate) rest: RowStream,
+    pub(crate) encoder: Box<dyn Encoder>,
+    /// Bytes before everything.
+    pub(crate) before: Vec<u8>,
+    /// Makes the bytes behind everything.
+    pub(crate) behind: Box<dyn FnOnce() -> Vec<u8> + Send>,
+}
+
+/// Takes the first batch off a stream.
+///
+/// # Errors
+/// The stream's own, if that is the first thing it says.
+pub(crate) async fn first_batch(rows: &mut RowStream) -> Result<Option<RecordBatch>, SqlError> {
+    loop {
+        match rows.next().await.transpose()? {
+            Some(batch) if batch.num_rows() == 0 => {}
+            other => return Ok(other),
+        }
+    }
+}
+
+enum Phase {
+    Begin,
+    First,
+    Rest,
+    End,
+    Over,
+}
+
+struct State {
+    phase: Phase,
+    rows: Encoded,
+}
+
+/// The body.
+pub(crate) fn body_of(rows: Encoded) -> Body {
+    let state = State { phase: Phase::Begin, rows };
+    Body::from_stream(try_unfold(state, |mut state| async move {
+        loop {
+            match state.step().await {
+                Ok(None) => return Ok(None),
+                Ok(Some(bytes)) if bytes.is_empty() => {}
+                Ok(Some(bytes)) => return Ok(Some((Bytes::from(bytes), state))),
+                Err(error) => {
+                    tracing::warn!(%error, "a result broke off");
+                    return Err(io::Error::other(error.message));
+                }
+            }
+        }
+    }))
+}
+
+impl State {
+    /// The next bytes, perhaps none; `None` at the end.
+    async fn step(&mut self) -> Result<Option<Vec<u8>>, SqlError> {
+        let rows = &mut self.rows;
+        match self.phase {
+            Phase::Begin => {
+                self.phase = Phase::First;
+                let mut bytes = std::mem::take(&mut rows.before);
+                bytes.extend(rows.encoder.begin(&rows.schema)?);
+                Ok(Some(bytes))
+            }
+            Phase::First => {
+                self.phase = Phase::Rest;
+                match rows.first.take() {
+                    Some(batch) => self.encode(batch).await.map(Some),
+                    None => Ok(Some(Vec::new())),
+                }
+            }
+            Phase::Rest => match rows.rest.next().await.transpose()? {
+                Some(batch) => self.encode(batch).await.map(Some),
+                None => {
+                    self.phase = Phase::End;
+                    Ok(Some(Vec::new()))
+                }
+            },
+            Phase::End => {
+                self.phase = Phase::Over;
+                let mut bytes = rows.encoder.end()?;
+                let behind = std::mem::replace(&mut rows.behind, Box::new(Vec::new));
+                bytes.extend(behind());
+                Ok(Some(bytes))
+            }
+            Phase::Over => Ok(None),
+        }
+    }
+
+    async fn encode(&mut self, batch: RecordBatch) -> Result<Vec<u8>, SqlError> {
+        if batch.get_array_memory_size() <= INLINE_BYTES_MAX {
+            return Ok(self.rows.encoder.rows(&batch)?);
+        }
+        let mut encoder =
+            std::mem::replace(&mut self.rows.encoder, Box::new(super::influx::JsonLines));
+        let work = move || {
+            let bytes = encoder.rows(&batch);
+            (encoder, bytes)
+        };
+        let (encoder, bytes) = tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| SqlError::internal(format!("encoding failed: {error}")))?;
+        self.rows.encoder = encoder;
+        Ok(bytes?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, StringViewArray, TimestampNanosecondArray};
+    use futures::stream;
+
+    use super::super::{Csv, CsvNames, IpcStream, JsonArray, JsonLines, Parquet, Pretty};
+    use super::*;
+
+    fn batch(rows: i64) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows));
+        let names: ArrayRef =
+            Arc::new((0..rows).map(|n| (n > 0).then_some("x")).collect::<StringViewArray>());
+        let times: ArrayRef = Arc::new(TimestampNanosecondArray::from_iter_values(
+            (0..rows).map(|n| n * 1_500_000_000),
+        ));
+        RecordBatch::try_from_iter([("n", numbers), ("name", names), ("time", times)]).unwrap()
+    }
+
+    async fn text(encoder: impl Encoder + 'static, batches: Vec<RecordBatch>) -> Vec<u8> {
+        let schema = batch(1).schema();
+        let rest: RowStream = Box::pin(stream::iter(batches.into_iter().map(Ok)));
+        let rows = Encoded {
+            schema,
+            first: None,
+            rest,
+            encoder: Box::new(encoder),
+            before: Vec::new(),
+            behind: Box::new(Vec::new),
+        };
+        axum::body::to_bytes(body_of(rows), usize::MAX).await.unwrap().to_vec()
+    }
+
+    #[tokio::test]
+    async fn json_joins_batches_and_leaves_out_null() {
+        let bytes = text(JsonArray::default(), vec![batch(1), batch(2)]).await;
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            r#"[{"n":0,"time":"1970-01-01T00:00:00"},{"n":0,"time":"1970-01-01T00:00:00"},"#
+                .to_owned()
+                + r#"{"n":1,"name":"x","time":"1970-01-01T00:00:01.500"}]"#
+        );
+        assert_eq!(text(JsonArray::default(), vec![]).await, b"[]");
+        assert_eq!(text(JsonArray::default(), vec![batch(0)]).await, b"[]");
+    }
+
+    #[tokio::test]
+    async fn lines_csv_and_tables_have_their_forms() {
+        let bytes = text(JsonLines, vec![batch(1)]).await;
+        assert_eq!(bytes, b"{\"n\":0,\"time\":\"1970-01-01T00:00:00\"}\n");
+        let bytes = text(Csv(CsvNames::Names), vec![batch(2)]).await;
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            "n,name,time\n0,,1970-01-01T00:00:00\n1,x,1970-01-01T00:00:01.500\n"
+        );
+        let bytes = text(Csv(CsvNames::None), vec![batch(1)]).await;
+        assert_eq!(bytes, b"0,,1970-01-01T00:00:00\n");
+        let bytes = text(Pretty::default(), vec![]).await;
+        assert!(String::from_utf8(bytes).unwrap().contains("| n | name | time |"));
+    }
+
+    #[tokio::test]
+    async fn parquet_and_arrow_read_back() {
+        let bytes = text(Parquet::default(), vec![batch(3), batch(20_000)]).await;
+        let reader = parquet::arrow::arrow_reader::ParquetRecordBatchReader::try_new(
+            Bytes::from(bytes),
+            100_000,
+        );
+        let rows: usize = reader.unwrap().map(|batch| batch.unwrap().num_rows()).sum();
+        assert_eq!(rows, 20_003);
+        let bytes = text(IpcStream::default(), vec![batch(3)]).await;
+        let reader = arrow::ipc::reader::StreamReader::try_new(bytes.as_slice(), None).unwrap();
+        let batches: Vec<_> = reader.map(Result::unwrap).collect();
+        assert_eq!(batches, [batch(3)]);
+    }
+}

@@ -1,0 +1,76 @@
+//! What a request says beside its path: query string, form, headers.
+
+use std::collections::BTreeMap;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Uri};
+
+/// Named texts of a request. Of a name that is given twice the first counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parameters(BTreeMap<String, String>);
+
+impl Parameters {
+    pub(crate) fn of(uri: &Uri) -> Self {
+        let mut parameters = Self::default();
+        parameters.add(uri.query().unwrap_or_default().as_bytes());
+        parameters
+    }
+
+    /// Adds what a form says and the query string does not.
+    pub(crate) fn add(&mut self, form: &[u8]) {
+        for (name, value) in form_urlencoded::parse(form) {
+            self.0.entry(name.into_owned()).or_insert_with(|| value.into_owned());
+        }
+    }
+
+    /// Adds one, unless it is there.
+    pub(crate) fn set(&mut self, name: &str, value: String) {
+        self.0.entry(name.to_owned()).or_insert(value);
+    }
+
+    /// A parameter that is there and not empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A parameter that is true or false.
+    ///
+    /// # Errors
+    /// A message when it is neither.
+    pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, String> {
+        match self.get(name) {
+            None => Ok(default),
+            Some("true" | "1" | "t") => Ok(true),
+            Some("false" | "0" | "f") => Ok(false),
+            Some(other) => Err(format!("{name} may be true or false, not \"{other}\"")),
+        }
+    }
+}
+
+/// A header as text.
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().filter(|value| !value.is_empty())
+}
+
+/// What a body is: its type without parameters, in lower case.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_add_to_the_query_string() {
+        let uri: Uri = "/write?db=a%2Fb&x=&precision=ms".parse().unwrap();
+        let mut parameters = Parameters::of(&uri);
+        parameters.add(b"db=other&sql=SELECT+1");
+        assert_eq!(parameters.get("db"), Some("a/b"));
+        assert_eq!(parameters.get("x"), None);
+        assert_eq!(parameters.get("sql"), Some("SELECT 1"));
+        assert_eq!(parameters.flag("pretty", true), Ok(true));
+        assert!(parameters.flag("precision", true).is_err());
+    }
+}

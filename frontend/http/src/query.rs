@@ -1,0 +1,270 @@
+//! InfluxDB 3's SQL endpoint: `GET` and `POST /api/v3/query_sql`.
+//!
+//! Parameters `db`, `q`, `format` and `params` come from the query string, a form or a JSON object.
+//! Formats: `json`, `jsonl`, `csv`, `parquet`, `pretty`; without one the Accept header says, and
+//! without that it is JSON. GET only reads. A statement without rows answers one row of its tag and
+//! how many rows it affected.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringViewArray, UInt64Array};
+use arrow::record_batch::RecordBatch;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::response::Response;
+use partita_frontend::{Output, Session, SqlError, Statement};
+use serde_json::Value;
+
+use crate::body;
+use crate::door::Door;
+use crate::error::{ApiError, Dialect};
+use crate::format::{
+    Csv, CsvNames, Encoded, Encoder, JsonArray, JsonLines, Parquet, Pretty, body_of, first_batch,
+};
+use crate::parameters::{Parameters, content_type, header};
+use crate::sql_parameters::run_with;
+
+/// The formats of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Json,
+    JsonLines,
+    Csv,
+    Parquet,
+    Pretty,
+}
+
+impl Format {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "json" => Self::Json,
+            "jsonl" | "json_lines" => Self::JsonLines,
+            "csv" => Self::Csv,
+            "parquet" => Self::Parquet,
+            "pretty" => Self::Pretty,
+            _ => return None,
+        })
+    }
+
+    /// The first type of an Accept header that is one of ours; JSON when it takes anything.
+    fn accepted(accept: &str) -> Option<Self> {
+        accept.split(',').find_map(|kind| {
+            Some(match kind.split(';').next().unwrap_or_default().trim() {
+                "application/json" | "*/*" | "application/*" | "" => Self::Json,
+                "application/jsonl" | "application/x-ndjson" => Self::JsonLines,
+                "text/csv" => Self::Csv,
+                "application/vnd.apache.parquet" => Self::Parquet,
+                "text/plain" => Self::Pretty,
+                _ => return None,
+            })
+        })
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::JsonLines => "application/jsonl",
+            Self::Csv => "text/csv",
+            Self::Parquet => "application/vnd.apache.parquet",
+            Self::Pretty => "text/plain; charset=utf-8",
+        }
+    }
+
+    fn encoder(self) -> Box<dyn Encoder> {
+        match self {
+            Self::Json => Box::new(JsonArray::default()),
+            Self::JsonLines => Box::new(JsonLines),
+            Self::Csv => Box::new(Csv(CsvNames::Names)),
+            Self::Parquet => Box::new(Parquet::default()),
+            Self::Pretty => Box::new(Pretty::default()),
+        }
+    }
+}
+
+/// `GET` and `POST /api/v3/query_sql`.
+pub(crate) async fn query_sql(
+    State(door): State<Arc<Door>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    match answer(&door, &method, &uri, &headers, body).await {
+        Ok(response) => response,
+        Err(error) => error.respond(Dialect::InfluxV3),
+    }
+}
+
+/// What a query asks, and with which values.
+pub(crate) struct Asked {
+    pub(crate) parameters: Parameters,
+    pub(crate) values: BTreeMap<String, Value>,
+}
+
+/// Takes in what a query asks, from wherever it says it.
+///
+/// # Errors
+/// When the body cannot be read or is no form or JSON object.
+pub(crate) async fn asked(
+    door: &Door,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Asked, ApiError> {
+    let mut parameters = Parameters::of(uri);
+    let mut values = BTreeMap::new();
+    let body = body::take(door, headers, body).await?;
+    match content_type(headers).as_str() {
+        "application/json" if !body.bytes.is_empty() => {
+            let object: BTreeMap<String, Value> =
+                serde_json::from_slice(&body.bytes).map_err(|error| {
+                    ApiError::bad_request(format!("the body is no JSON object: {error}"))
+                })?;
+            for (name, value) in object {
+                match value {
+                    Value::Null => {}
+                    Value::String(text) => parameters.set(&name, text),
+                    Value::Object(object) if name == "params" => values.extend(object),
+                    other => parameters.set(&name, other.to_string()),
+                }
+            }
+        }
+        _ => parameters.add(&body.bytes),
+    }
+    if let Some(params) = parameters.get("params") {
+        let object: BTreeMap<String, Value> = serde_json::from_str(params)
+            .map_err(|error| ApiError::bad_request(format!("params is no JSON object: {error}")))?;
+        values.extend(object);
+    }
+    Ok(Asked { parameters, values })
+}
+
+async fn answer(
+    door: &Door,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let Asked { parameters, values } = asked(door, uri, headers, body).await?;
+    let missing = |name| ApiError::bad_request(format!("missing parameter '{name}'"));
+    let database = parameters.get("db").ok_or_else(|| missing("db"))?;
+    let sql = parameters
+        .get("q")
+        .or(parameters.get("query_str"))
+        .or(parameters.get("query"))
+        .ok_or_else(|| missing("q"))?;
+    let format = match parameters.get("format") {
+        Some(name) => Format::named(name).ok_or_else(|| {
+            ApiError::bad_request(format!(
+                "format \"{name}\" is not known; json, jsonl, csv, parquet and pretty are"
+            ))
+        })?,
+        None => header(headers, ACCEPT.as_str()).and_then(Format::accepted).unwrap_or(Format::Json),
+    };
+    let session = door.session(database, "http")?;
+    let output = run(&session, sql, &values, *method == Method::GET).await?;
+    respond(session, output, format).await
+}
+
+/// Runs statements; the last one's output is the answer.
+async fn run(
+    session: &Session,
+    sql: &str,
+    values: &BTreeMap<String, Value>,
+    only_reads: bool,
+) -> Result<Output, SqlError> {
+    if only_reads {
+        let statements = session.parse(sql)?;
+        if let Some(other) = statements.iter().find(|other| !reads(other)) {
+            return Err(SqlError::new(
+                "25006",
+                format!("{} needs a POST request; GET only reads", other.tag()),
+            ));
+        }
+    }
+    if !values.is_empty() {
+        return run_with(session, sql, values).await;
+    }
+    let mut outputs = session.execute(sql).await?;
+    outputs.pop().ok_or_else(|| SqlError::syntax("there is no statement"))
+}
+
+fn reads(statement: &Statement) -> bool {
+    match statement {
+        Statement::Query(_) | Statement::Show(_) | Statement::Describe(_) | Statement::Empty => {
+            true
+        }
+        // EXPLAIN ANALYZE runs what it explains.
+        Statement::Explain(explain) => reads(&explain.statement),
+        _ => false,
+    }
+}
+
+async fn respond(
+    session: Arc<Session>,
+    output: Output,
+    format: Format,
+) -> Result<Response, ApiError> {
+    let (schema, mut rest) = rows_of(output)?;
+    let first = first_batch(&mut rest).await?;
+    let body = body_of(Encoded {
+        schema,
+        first,
+        rest,
+        encoder: format.encoder(),
+        before: Vec::new(),
+        behind: Box::new(move || {
+            // The session lives until its rows have been sent.
+            drop(session);
+            Vec::new()
+        }),
+    });
+    let mut response = Response::new(body);
+    let content_type = HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    Ok(response)
+}
+
+/// An output's rows; of a statement without rows, one that tells what it did.
+///
+/// # Errors
+/// For COPY, which HTTP has no way to carry.
+pub(crate) fn rows_of(
+    output: Output,
+) -> Result<(arrow::datatypes::SchemaRef, partita_frontend::RowStream), SqlError> {
+    let output = match output {
+        Output::Done { tag, rows, .. } => {
+            let tag: ArrayRef = Arc::new(StringViewArray::from_iter_values([tag]));
+            let rows: ArrayRef = Arc::new(UInt64Array::from(vec![rows]));
+            Output::batch(RecordBatch::try_from_iter_with_nullable([
+                ("status", tag, false),
+                ("rows_affected", rows, true),
+            ])?)
+        }
+        other => other,
+    };
+    match output {
+        Output::Rows { schema, stream } => Ok((schema, stream)),
+        _ => Err(SqlError::unsupported("COPY over HTTP").with_hint(
+            "use a PostgreSQL client for COPY, line protocol or Arrow Flight for bulk rows",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_header_chooses_when_nothing_else_does() {
+        assert_eq!(Format::accepted("text/csv;q=0.9, */*"), Some(Format::Csv));
+        assert_eq!(Format::accepted("text/html,*/*"), Some(Format::Json));
+        assert_eq!(Format::accepted("image/png"), None);
+        assert_eq!(Format::named("jsonl"), Some(Format::JsonLines));
+        assert_eq!(Format::named("xml"), None);
+    }
+}

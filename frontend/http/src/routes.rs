@@ -1,0 +1,134 @@
+//! Which path leads where.
+//!
+//! Whatever the path, an OPTIONS request is answered 204 with what a browser needs to go on, and every
+//! answer bears `Access-Control-Allow-Origin: *`. Unknown paths are 404 and known ones with another
+//! method 405, both with JSON. `Authorization` headers are accepted and not looked at: this server
+//! does not ask who its clients are yet, which is why it listens on loopback only by default.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE,
+};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tonic::codec::CompressionEncoding;
+use tonic::service::Routes;
+
+use crate::door::Door;
+use crate::error::{ApiError, Dialect};
+use crate::flight::Flight;
+use crate::{metrics, query, sql_api, status, write};
+
+/// The largest message of Flight, in either direction.
+const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// The paths of HTTP and gRPC.
+pub(crate) fn routes(door: &Arc<Door>) -> Router {
+    let http = Router::new()
+        .route("/api/v2/write", post(write::v2))
+        .route("/write", post(write::v1))
+        .route("/api/v3/write_lp", post(write::v3))
+        .route("/v1/influxdb/write", post(write::v1))
+        .route("/v1/influxdb/api/v2/write", post(write::v2))
+        .route("/api/v3/query_sql", get(query::query_sql).post(query::query_sql))
+        .route("/v1/sql", get(sql_api::sql).post(sql_api::sql))
+        .route("/ping", get(status::ping).post(status::ping))
+        .route("/v1/influxdb/ping", get(status::ping))
+        .route("/health", get(status::health))
+        .route("/v1/influxdb/health", get(status::health))
+        .route("/ready", get(status::ready))
+        .route("/v1/health", get(status::greptime_health))
+        .route("/status", get(status::status))
+        .route("/metrics", get(metrics::metrics))
+        .with_state(Arc::clone(door));
+    let flight = FlightServiceServer::new(Flight::new(Arc::clone(door)))
+        .max_decoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)
+        .accept_compressed(CompressionEncoding::Gzip);
+    // Without tonic's own fallback: unknown paths are for the one below.
+    let grpc = Routes::from(Router::new()).add_service(flight).into_axum_router();
+    http.merge(grpc)
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+        .layer(from_fn_with_state(Arc::clone(door), around))
+}
+
+async fn not_found(uri: Uri) -> Response {
+    ApiError::new(StatusCode::NOT_FOUND, format!("path not found: {}", uri.path()))
+        .respond(dialect_of(&uri))
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Response {
+    let message = format!("method {method} is not allowed for {}", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).respond(dialect_of(&uri))
+}
+
+fn dialect_of(uri: &Uri) -> Dialect {
+    if uri.path().starts_with("/api/v2/") { Dialect::InfluxV2 } else { Dialect::InfluxV3 }
+}
+
+/// Counts a request and adds what every answer bears.
+async fn around(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    // Paths as they are written above, so that what clients invent does not become metrics.
+    let path = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "unknown".to_owned(), |path| path.as_str().to_owned());
+    let began = Instant::now();
+    let mut counted = Counted::begin(&door);
+    let mut response =
+        if method == Method::OPTIONS { preflight() } else { next.run(request).await };
+    counted.over = true;
+    let method = match method {
+        Method::GET | Method::POST | Method::HEAD | Method::OPTIONS => method.to_string(),
+        _ => "other".to_owned(),
+    };
+    door.metrics.end(&path, &method, response.status().as_u16(), began.elapsed());
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    response
+}
+
+/// A request in flight; told off when its client goes away before the answer.
+struct Counted<'a> {
+    door: &'a Door,
+    over: bool,
+}
+
+impl<'a> Counted<'a> {
+    fn begin(door: &'a Door) -> Self {
+        door.metrics.begin();
+        Self { door, over: false }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            self.door.metrics.abandoned();
+        }
+    }
+}
+
+fn preflight() -> Response {
+    let mut response = (StatusCode::NO_CONTENT, Body::empty()).into_response();
+    let headers = response.headers_mut();
+    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    set(ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS, HEAD");
+    set(
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        "Accept, Authorization, Content-Encoding, Content-Type, User-Agent, X-Requested-With",
+    );
+    set(ACCESS_CONTROL_MAX_AGE, "86400");
+    response
+}

@@ -1,0 +1,198 @@
+//! Makes the databases, tables and columns that line protocol brings.
+//!
+//! A table made by line protocol has its tags, by name, as its key, then the time; it keeps the newest
+//! value of each field. Many writers may bring the same table or column at once: each asks for it "if
+//! not exists", and looks at what there is afterwards. When that is not what its rows were read for
+//! ([`Outcome::Changed`]), the rows are read again.
+
+use std::sync::Arc;
+
+use partita_frontend::{Frontend, SqlError};
+use partita_proto::catalog::Table;
+use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::placement::Placement;
+use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema, Unit};
+use partita_proto::service::{Ddl, NewTable, TableChange};
+
+use crate::hints::Hints;
+use crate::line_protocol::TableRows;
+
+/// The longest name of a database.
+const DATABASE_NAME_BYTES_MAX: usize = 64;
+
+/// What became of a table that rows need.
+pub(crate) enum Outcome {
+    /// It takes the rows.
+    Ready(Arc<Table>),
+    /// Somebody else changed it: the rows must be read again.
+    Changed,
+}
+
+/// Checks the name of a database that a write may bring into being.
+///
+/// # Errors
+/// A message when it is empty, too long or has other characters than letters, digits, `_`, `/`, `-`.
+pub(crate) fn check_database_name(name: &str) -> Result<(), String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'/' | b'-');
+    if name.is_empty() || name.len() > DATABASE_NAME_BYTES_MAX || !name.bytes().all(allowed) {
+        return Err(format!(
+            "invalid database name \"{name}\": it must be 1 to {DATABASE_NAME_BYTES_MAX} letters, \
+             digits, '_', '-' or '/'"
+        ));
+    }
+    Ok(())
+}
+
+/// Makes a database unless it exists.
+///
+/// # Errors
+/// What the catalog's keeper says.
+pub(crate) async fn make_database(frontend: &Frontend, name: &str) -> Result<(), SqlError> {
+    if frontend.catalog().databases.contains_key(name) {
+        return Ok(());
+    }
+    let ddl = Ddl::CreateDatabase { name: name.to_owned(), if_not_exists: true, ttl: None };
+    frontend.change(ddl).await?;
+    Ok(())
+}
+
+/// Makes a table fit for rows.
+///
+/// # Errors
+/// What the catalog's keeper says, unless the table is not any more what the rows were read for.
+pub(crate) async fn make_table(
+    frontend: &Frontend,
+    database: &str,
+    hints: &Hints,
+    rows: &TableRows,
+) -> Result<Outcome, SqlError> {
+    let missing = match &rows.table {
+        Some(table) if rows.new_tags.is_empty() && rows.new_fields.is_empty() => {
+            return Ok(Outcome::Ready(Arc::clone(table)));
+        }
+        Some(_) => Ddl::AlterTable {
+            database: database.to_owned(),
+            name: rows.name.clone(),
+            change: TableChange::AddColumns { columns: new_columns(rows), if_not_exists: true },
+        },
+        None => Ddl::CreateTable {
+            table: Box::new(new_table(database, hints, rows)),
+            if_not_exists: true,
+        },
+    };
+    let changed = frontend.change(missing).await;
+    let catalog = frontend.catalog();
+    let table = catalog.table(database, &rows.name);
+    match (changed, table) {
+        (Ok(_), Some(table)) if rows.fits(&table.schema) => Ok(Outcome::Ready(Arc::clone(table))),
+        (Ok(_), _) => Ok(Outcome::Changed),
+        (Err(error), table) => {
+            let same = match (&rows.table, table) {
+                (None, None) => true,
+                (Some(before), Some(now)) => {
+                    before.id == now.id && before.schema.version == now.schema.version
+                }
+                _ => false,
+            };
+            if same || error.retryable { Err(error) } else { Ok(Outcome::Changed) }
+        }
+    }
+}
+
+fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
+    Column {
+        id: ColumnId(id),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        column_type,
+        nullable: semantic != Semantic::TimeIndex,
+        semantic,
+        default: None,
+        generated: None,
+        comment: None,
+    }
+}
+
+/// The columns that a table lacks; the catalog's keeper gives them ids.
+fn new_columns(rows: &TableRows) -> Vec<Column> {
+    let tags = rows.new_tags.iter().map(|name| column(0, name, ColumnType::String, Semantic::Tag));
+    let fields = rows
+        .new_fields
+        .iter()
+        .map(|(name, column_type)| column(0, name, *column_type, Semantic::Field));
+    tags.chain(fields).collect()
+}
+
+fn new_table(database: &str, hints: &Hints, rows: &TableRows) -> NewTable {
+    let mut columns = new_columns(rows);
+    let time = ColumnType::Timestamp(Unit::Nanosecond, false);
+    let tags = rows.new_tags.len();
+    columns.insert(tags, column(0, &hints.time_column, time, Semantic::TimeIndex));
+    let mut next = 1;
+    for column in &mut columns {
+        column.id = ColumnId(next);
+        next += 1;
+    }
+    let schema = TableSchema {
+        version: SchemaVersion(1),
+        // Tags by name, then the time, which stands behind them.
+        key: columns[..=tags].iter().map(|column| column.id).collect(),
+        columns,
+        options: TableOptions {
+            append_mode: hints.append_mode,
+            merge_mode: hints.merge_mode,
+            ..TableOptions::default()
+        },
+        next_column: ColumnId(next),
+        schema_on_write: true,
+    };
+    NewTable {
+        database: database.to_owned(),
+        name: rows.name.clone(),
+        schema,
+        placement: Placement::Range,
+        cuts: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderMap;
+    use partita_proto::catalog::Catalog;
+    use partita_proto::schema::MergeMode;
+
+    use super::*;
+    use crate::line_protocol::{Precision, ReadOptions, read};
+
+    #[test]
+    fn a_new_table_is_keyed_by_its_tags_by_name_then_the_time() {
+        let catalog = Catalog::default();
+        let options = ReadOptions {
+            catalog: &catalog,
+            database: "b",
+            precision: Precision::Nanosecond,
+            now: 0,
+            time_column: "time",
+            columns_max: 200,
+            string_bytes_max: 1000,
+        };
+        let lines = read("home,room=k,area=x t=1,b=2i 1", &options).unwrap();
+        let hints = Hints::of(&HeaderMap::new(), "time").unwrap();
+        let table = new_table("b", &hints, &lines.tables[0]);
+        table.schema.validate().unwrap();
+        let names: Vec<_> = table.schema.columns.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["area", "room", "time", "b", "t"]);
+        let key: Vec<_> = table.schema.key_columns().map(|c| c.name.as_str()).collect();
+        assert_eq!(key, ["area", "room", "time"]);
+        assert_eq!(table.schema.options.merge_mode, MergeMode::LastNonNull);
+        assert!(lines.tables[0].fits(&table.schema));
+    }
+
+    #[test]
+    fn database_names_are_checked() {
+        assert!(check_database_name("my-db_1/rp").is_ok());
+        assert!(check_database_name("").is_err());
+        assert!(check_database_name("a b").is_err());
+        assert!(check_database_name(&"x".repeat(65)).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! Named parameters of a statement (`$host`) as positional ones.
+//!
+//! InfluxDB 3's clients send `params` as a JSON object. Values never become part of the text: the text
+//! is only given numbers for names, and only where a name stands outside of strings, quoted names and
+//! comments.
+
+use std::collections::BTreeMap;
+
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use partita_frontend::{Output, Session, SqlError};
+use serde_json::Value;
+
+/// Runs a statement with named parameters.
+///
+/// # Errors
+/// The statement's own; and when a parameter is missing, too many are given, a value is no plain one,
+/// or the text holds more than one statement.
+pub(crate) async fn run_with(
+    session: &Session,
+    sql: &str,
+    parameters: &BTreeMap<String, Value>,
+) -> Result<Output, SqlError> {
+    let (sql, names) = positional(sql, parameters)?;
+    let mut statements = session.parse(&sql)?;
+    let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
+        return Err(SqlError::syntax("parameters need exactly one statement"));
+    };
+    let values =
+        names.iter().map(|name| scalar(name, &parameters[name])).collect::<Result<Vec<_>, _>>()?;
+    // What the statement makes of a parameter comes first: a text may be meant as a timestamp.
+    let untyped = vec![None; values.len()];
+    let prepared = match session.prepare(statement.clone(), &untyped).await {
+        Ok(prepared) => prepared,
+        Err(_) => {
+            let types: Vec<_> = values.iter().map(|value| Some(value.data_type())).collect();
+            session.prepare(statement, &types).await?
+        }
+    };
+    let values = values
+        .into_iter()
+        .zip(&prepared.parameter_types)
+        .map(|(value, wanted)| match wanted {
+            DataType::Null => Ok(value),
+            _ => Ok(value.cast_to(wanted)?),
+        })
+        .collect::<Result<Vec<_>, SqlError>>()?;
+    session.run_prepared(&prepared, values).await
+}
+
+/// A JSON value as a parameter.
+fn scalar(name: &str, value: &Value) -> Result<ScalarValue, SqlError> {
+    Ok(match value {
+        Value::Null => ScalarValue::Null,
+        Value::Bool(value) => ScalarValue::Boolean(Some(*value)),
+        Value::String(text) => ScalarValue::Utf8View(Some(text.clone())),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(value), ..) => ScalarValue::Int64(Some(value)),
+            (_, Some(value), _) => ScalarValue::UInt64(Some(value)),
+            (.., value) => ScalarValue::Float64(value),
+        },
+        Value::Array(_) | Value::Object(_) => {
+            return Err(SqlError::new(
+                "22023",
+                format!("parameter ${name} must be a text, a number, true, false or null"),
+            ));
+        }
+    })
+}
+
+/// Replaces names by numbers. Returns the text and the names in the order of their numbers.
+fn positional(
+    sql: &str,
+    parameters: &BTreeMap<String, Value>,
+) -> Result<(String, Vec<String>), SqlError> {
+    let mut text = String::with_capacity(sql.len());
+    let mut names: Vec<String> = Vec::new();
+    let mut rest = sql;
+    while let Some(first) = rest.chars().next() {
+        let verbatim = skipped(rest);
+        if verbatim > 0 {
+            text.push_str(&rest[..verbatim]);
+            rest = &rest[verbatim..];
+            continue;
+        }
+        let name_len = if first == '$' { name_len(&rest[1..]) } else { 0 };
+        if name_len == 0 {
+            text.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let name = &rest[1..=name_len];
+        if !parameters.contains_key(name) {
+            return Err(SqlError::new("42P02", format!("there is no parameter ${name}")));
+        }
+        let number = match names.iter().position(|known| known == name) {
+            Some(at) => at + 1,
+            None => {
+                names.push(name.to_owned());
+                names.len()
+            }
+        };
+        text.push_str(&format!("${number}"));
+        rest = &rest[1 + name_len..];
+    }
+    match parameters.keys().find(|name| !names.contains(name)) {
+        Some(name) => Err(SqlError::new(
+            "22023",
+            format!("parameter \"{name}\" is given, but the statement has no ${name}"),
+        )),
+        None => Ok((text, names)),
+    }
+}
+
+fn name_len(text: &str) -> usize {
+    text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(text.len())
+}
+
+/// The length of the string, quoted name, comment or word at the beginning of a text; 0 if there is
+/// none. One that has no end takes all, and the parser tells of it.
+fn skipped(text: &str) -> usize {
+    let quoted = |quote: char| {
+        // A doubled quote ends one string and begins the next: the same for our purpose.
+        text[1..].find(quote).map_or(text.len(), |end| end + 2)
+    };
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some('\''), _) => quoted('\''),
+        (Some('"'), _) => quoted('"'),
+        (Some('`'), _) => quoted('`'),
+        (Some('e' | 'E'), Some('\'')) => escaped_string(text),
+        (Some('-'), Some('-')) => text.find('\n').unwrap_or(text.len()),
+        (Some('/'), Some('*')) => text.find("*/").map_or(text.len(), |end| end + 2),
+        // A word goes as a whole, so that a letter e at its end does not begin a string.
+        (Some(first), _) if first.is_alphanumeric() || first == '_' => {
+            let end = text
+                .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
+                .unwrap_or(text.len());
+            end.max(first.len_utf8())
+        }
+        _ => 0,
+    }
+}
+
+/// The length of `E'...'`, in which a backslash takes the next character.
+fn escaped_string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, character) in text.char_indices().skip(2) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '\'' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parameters(names: &[&str]) -> BTreeMap<String, Value> {
+        names.iter().map(|name| ((*name).to_owned(), json!(1))).collect()
+    }
+
+    #[test]
+    fn names_become_numbers_outside_of_strings_and_comments() {
+        let sql = "SELECT '$a', \"$b\", $b, E'\\'$a', $a, $b -- $a\n/* $b */ FROM te WHERE x$a = 'it''s $a'";
+        let (text, names) = positional(sql, &parameters(&["a", "b"])).unwrap();
+        assert_eq!(names, ["b", "a"]);
+        assert_eq!(
+            text,
+            "SELECT '$a', \"$b\", $1, E'\\'$a', $2, $1 -- $a\n/* $b */ FROM te WHERE x$a = 'it''s $a'"
+        );
+    }
+
+    #[test]
+    fn parameters_must_match_the_text() {
+        assert_eq!(positional("SELECT $x", &parameters(&[])).unwrap_err().sqlstate, "42P02");
+        assert!(positional("SELECT 1", &parameters(&["x"])).unwrap_err().message.contains("$x"));
+        assert!(scalar("x", &json!([1])).is_err());
+        assert_eq!(scalar("x", &json!(1.5)).unwrap(), ScalarValue::Float64(Some(1.5)));
+        assert_eq!(scalar("x", &json!(-1)).unwrap(), ScalarValue::Int64(Some(-1)));
+    }
+
+    #[test]
+    fn unfinished_strings_do_not_run_over() {
+        for text in ["'", "\"x", "E'\\", "--", "/*", "$", "é$", "e"] {
+            positional(text, &parameters(&[])).unwrap();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The endpoints that take line protocol.
+//!
+//! | path | clients | precision by default | answer to wrong lines |
+//! |---|---|---|---|
+//! | `/api/v2/write` | InfluxDB 2, and 3 by default | ns | 400 `code`, `message`, `line` |
+//! | `/write` | InfluxDB 1 | ns | 400 `error` |
+//! | `/api/v3/write_lp` | InfluxDB 3 | auto | 400 `error`, `data` |
+//!
+//! Each stores the good lines of a text with bad ones, unless `accept_partial=false` is said. Every
+//! answer of success means that the rows are durable; `no_sync` is understood and changes nothing.
+//! `org`, `orgID`, `consistency`, user names, passwords and tokens are accepted and not looked at.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::body;
+use crate::door::Door;
+use crate::error::{ApiError, Dialect};
+use crate::hints::Hints;
+use crate::line_protocol::{Precision, Rejection};
+use crate::parameters::Parameters;
+use crate::write_lines::{LineWrite, Partial, WriteFailure, write_lines};
+
+/// Rejected lines that a message of InfluxDB 2's form lists.
+const LISTED_MAX: usize = 100;
+
+/// `POST /api/v2/write`.
+pub(crate) async fn v2(
+    State(door): State<Arc<Door>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let parameters = Parameters::of(&uri);
+    // GreptimeDB's clients say `db` here.
+    let bucket = parameters.get("bucket").or(parameters.get("db")).map(retention_policy_free);
+    let Some(database) = bucket else {
+        return ApiError::bad_request("bucket is required").respond(Dialect::InfluxV2);
+    };
+    respond(&door, Dialect::InfluxV2, database, &parameters, &headers, body).await
+}
+
+/// `POST /write`.
+pub(crate) async fn v1(
+    State(door): State<Arc<Door>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let parameters = Parameters::of(&uri);
+    let Some(database) = parameters.get("db") else {
+        return ApiError::bad_request("database is required").respond(Dialect::InfluxV1);
+    };
+    let database = v1_database(database, parameters.get("rp"));
+    respond(&door, Dialect::InfluxV1, database, &parameters, &headers, body).await
+}
+
+/// `POST /api/v3/write_lp`.
+pub(crate) async fn v3(
+    State(door): State<Arc<Door>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let parameters = Parameters::of(&uri);
+    let Some(database) = parameters.get("db") else {
+        return ApiError::bad_request("missing query parameter 'db'").respond(Dialect::InfluxV3);
+    };
+    respond(&door, Dialect::InfluxV3, database.to_owned(), &parameters, &headers, body).await
+}
+
+/// InfluxDB 1's database and retention policy as one name; the default policies have none.
+pub(crate) fn v1_database(database: &str, policy: Option<&str>) -> String {
+    match policy {
+        None | Some("autogen" | "default") => database.to_owned(),
+        Some(policy) => format!("{database}/{policy}"),
+    }
+}
+
+/// A bucket that InfluxDB 1's clients call `db/rp`.
+fn retention_policy_free(bucket: &str) -> String {
+    let name = bucket.strip_suffix("/autogen").or_else(|| bucket.strip_suffix("/default"));
+    name.unwrap_or(bucket).to_owned()
+}
+
+async fn respond(
+    door: &Door,
+    dialect: Dialect,
+    database: String,
+    parameters: &Parameters,
+    headers: &HeaderMap,
+    body: Body,
+) -> Response {
+    let write = match line_write(door, dialect, database, parameters, headers) {
+        Ok(write) => write,
+        Err(message) => return ApiError::bad_request(message).respond(dialect),
+    };
+    let taken = match body::take(door, headers, body).await {
+        Ok(taken) => taken,
+        Err(error) => return error.respond(dialect),
+    };
+    match write_lines(door, &write, taken.bytes, taken.share).await {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(WriteFailure::Request(error)) => error.respond(dialect),
+        Err(WriteFailure::Lines(partial)) => rejected(dialect, write.accept_partial, &partial),
+    }
+}
+
+fn line_write(
+    door: &Door,
+    dialect: Dialect,
+    database: String,
+    parameters: &Parameters,
+    headers: &HeaderMap,
+) -> Result<LineWrite, String> {
+    let precision = match (parameters.get("precision"), dialect) {
+        (Some(text), _) => text.parse::<Precision>().map_err(|error| error.to_string())?,
+        (None, Dialect::InfluxV3) => Precision::Auto,
+        (None, _) => Precision::Nanosecond,
+    };
+    // Checked, so that a typing error is told; rows are durable when they are acknowledged anyway.
+    parameters.flag("no_sync", false)?;
+    Ok(LineWrite {
+        database,
+        precision,
+        accept_partial: parameters.flag("accept_partial", true)?,
+        hints: Hints::of(headers, &door.options.time_column)?,
+    })
+}
+
+/// The answer when lines were not stored.
+fn rejected(dialect: Dialect, accept_partial: bool, partial: &Partial) -> Response {
+    let status = partial.status();
+    let first = partial.rejections.first();
+    let body = match dialect {
+        Dialect::InfluxV1 => {
+            let why = first.map(one_line).unwrap_or_default();
+            json!({ "error": format!("partial write: {why} dropped={}", partial.rejected) })
+        }
+        Dialect::InfluxV2 => json!({
+            "code": crate::error::v2_code(status),
+            "message": listing(partial),
+            "line": first.map(|rejection| rejection.line),
+        }),
+        Dialect::InfluxV3 if accept_partial => json!({
+            "error": "partial write of line protocol occurred",
+            "data": partial.rejections.iter().map(v3_data).collect::<Vec<_>>(),
+        }),
+        Dialect::InfluxV3 => json!({
+            "error": "line protocol parsing error",
+            "data": first.map(v3_data),
+        }),
+    };
+    (status, Json(body)).into_response()
+}
+
+fn v3_data(rejection: &Rejection) -> serde_json::Value {
+    json!({
+        "error_message": rejection.message,
+        "line_number": rejection.line,
+        "original_line": rejection.original,
+    })
+}
+
+fn one_line(rejection: &Rejection) -> String {
+    format!("line {}: {}", rejection.line, rejection.message)
+}
+
+/// All that is known of the rejected lines, one to a line of text.
+fn listing(partial: &Partial) -> String {
+    let total = partial.stored + partial.rejected;
+    let mut text = if partial.stored == 0 {
+        format!("no line was stored, {} rejected:", partial.rejected)
+    } else {
+        format!(
+            "partial write of line protocol occurred, {} of {total} lines were rejected:",
+            partial.rejected
+        )
+    };
+    let listed = partial.rejections.len().min(LISTED_MAX);
+    for rejection in &partial.rejections[..listed] {
+        text.push('\n');
+        text.push_str(&one_line(rejection));
+    }
+    if partial.rejected > listed {
+        text.push_str(&format!("\nand {} more", partial.rejected - listed));
+    }
+    text
+}
