@@ -122,7 +122,8 @@ impl SchemaProvider for Tables {
         let catalog = self.router.catalog();
         Ok(catalog.table(&self.database, name).map(|table| {
             let (router, state) = (Arc::clone(&self.router), Arc::clone(&self.state));
-            Arc::new(PartitionedTable::new(Arc::clone(table), router, state)) as Arc<dyn TableProvider>
+            Arc::new(PartitionedTable::new(Arc::clone(table), router, state))
+                as Arc<dyn TableProvider>
         }))
     }
 

@@ -377,8 +377,7 @@ fn from_plan(message: String) -> SqlError {
         return SqlError::undefined_table(parts.join("."));
     }
     if let Some(name) = between(&message, "Invalid function '", "'") {
-        let error =
-            SqlError::new(UNDEFINED_FUNCTION, format!("function {name}() does not exist"));
+        let error = SqlError::new(UNDEFINED_FUNCTION, format!("function {name}() does not exist"));
         return match between(&message, "Did you mean '", "'") {
             Some(near) => error.with_hint(format!("did you mean {near}()?")),
             None => error,
@@ -392,7 +391,9 @@ fn from_plan(message: String) -> SqlError {
         "42803"
     } else if contains("No function matches") || contains("table function '") {
         UNDEFINED_FUNCTION
-    } else if contains("annot coerce") || contains("annot infer common") || contains("type mismatch")
+    } else if contains("annot coerce")
+        || contains("annot infer common")
+        || contains("type mismatch")
     {
         DATATYPE_MISMATCH
     } else if contains("laceholder") {
@@ -446,17 +447,17 @@ mod tests {
     fn planner_errors_get_their_sqlstate() {
         let state = |message: &str| SqlError::from(DataFusionError::Plan(message.to_owned()));
         let error = state("table 'partita.public.nope' not found");
-        assert_eq!((error.sqlstate.as_str(), error.message.as_str()), (
-            "42P01",
-            "relation \"nope\" does not exist"
-        ));
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("42P01", "relation \"nope\" does not exist")
+        );
         let error = state("table 'partita.b.nope' not found");
         assert_eq!(error.message, "relation \"b.nope\" does not exist");
         let error = state("Invalid function 'fooo'.\nDid you mean 'foo'?");
-        assert_eq!((error.sqlstate.as_str(), error.hint.as_deref()), (
-            "42883",
-            Some("did you mean foo()?")
-        ));
+        assert_eq!(
+            (error.sqlstate.as_str(), error.hint.as_deref()),
+            ("42883", Some("did you mean foo()?"))
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Runs statements: which part of the frontend does what.
 
 pub(crate) mod cursor;
-mod delete;
 mod define;
+mod delete;
 mod insert;
 pub(crate) mod observe;
 mod prepare;

@@ -108,7 +108,13 @@ impl Fake {
     ///
     /// # Errors
     /// When there is no such partition, or the bound is not inside of it.
-    pub fn split(&self, database: &str, table: &str, position: usize, at: Bound) -> Result<(), Error> {
+    pub fn split(
+        &self,
+        database: &str,
+        table: &str,
+        position: usize,
+        at: Bound,
+    ) -> Result<(), Error> {
         let mut catalog = self.catalog.borrow().as_ref().clone();
         let table = Arc::clone(catalog.table(database, table).ok_or_else(|| none("table", table))?);
         let codec = KeyCodec::new(&table.schema, &table.placement)?;
@@ -181,21 +187,29 @@ impl Fake {
             partitions: Arc::new(PartitionMap::new(routes)?),
         };
         for route in table.partitions.routes() {
-            self.partitions.lock().insert(route.partition, Partition {
-                table: Arc::new(table.clone()),
-                codec: codec.clone(),
-                epoch: route.epoch,
-                rows: BTreeMap::new(),
-                seen: HashSet::new(),
-                writes: 0,
-                scans: 0,
-            });
+            self.partitions.lock().insert(
+                route.partition,
+                Partition {
+                    table: Arc::new(table.clone()),
+                    codec: codec.clone(),
+                    epoch: route.epoch,
+                    rows: BTreeMap::new(),
+                    seen: HashSet::new(),
+                    writes: 0,
+                    scans: 0,
+                },
+            );
         }
         put_table(catalog, table);
         Ok(())
     }
 
-    fn alter_table(&self, catalog: &mut Catalog, table: &Table, change: TableChange) -> Result<bool, Error> {
+    fn alter_table(
+        &self,
+        catalog: &mut Catalog,
+        table: &Table,
+        change: TableChange,
+    ) -> Result<bool, Error> {
         let mut schema = table.schema.as_ref().clone();
         let mut changed = table.clone();
         match change {
@@ -212,7 +226,8 @@ impl Fake {
                     column.storage_name = format!("{}_{}", column.name, column.id);
                     schema.next_column = ColumnId(column.id.0 + 1);
                     if column.semantic == Semantic::Tag {
-                        let last_is_time = schema.time_index().map(|c| c.id) == schema.key.last().copied();
+                        let last_is_time =
+                            schema.time_index().map(|c| c.id) == schema.key.last().copied();
                         let at = schema.key.len() - usize::from(last_is_time);
                         schema.key.insert(at, column.id);
                     }
@@ -224,7 +239,11 @@ impl Fake {
             }
             TableChange::DropColumn(name) => schema.columns.retain(|column| column.name != name),
             TableChange::RenameColumn { from, to } => {
-                schema.columns.iter_mut().filter(|c| c.name == from).for_each(|c| c.name.clone_from(&to));
+                schema
+                    .columns
+                    .iter_mut()
+                    .filter(|c| c.name == from)
+                    .for_each(|c| c.name.clone_from(&to));
             }
             TableChange::SetDefault { column, default } => {
                 let found = schema.columns.iter_mut().filter(|c| c.name == column);
@@ -288,11 +307,13 @@ impl Fake {
                 self.create_table(&mut catalog, *table)?;
                 true
             }
-            Ddl::DropTable { database, name, if_exists } => match find(&catalog, &database, &name) {
-                Ok(_) => catalog.tables.entry(database).or_default().remove(&name).is_some(),
-                Err(_) if if_exists => false,
-                Err(error) => return Err(error),
-            },
+            Ddl::DropTable { database, name, if_exists } => {
+                match find(&catalog, &database, &name) {
+                    Ok(_) => catalog.tables.entry(database).or_default().remove(&name).is_some(),
+                    Err(_) if if_exists => false,
+                    Err(error) => return Err(error),
+                }
+            }
             Ddl::TruncateTable { database, name } => {
                 let table = find(&catalog, &database, &name)?;
                 for route in table.partitions.routes() {
@@ -426,7 +447,11 @@ impl Partition {
 }
 
 /// The newer row with the older one's values where it has none.
-fn merge(schema: &TableSchema, older: &RecordBatch, newer: &RecordBatch) -> Result<RecordBatch, Error> {
+fn merge(
+    schema: &TableSchema,
+    older: &RecordBatch,
+    newer: &RecordBatch,
+) -> Result<RecordBatch, Error> {
     let storage = schema.storage();
     let (older, newer) = (project(older, &storage)?, project(newer, &storage)?);
     let columns = older.columns().iter().zip(newer.columns());

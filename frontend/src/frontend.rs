@@ -109,8 +109,7 @@ impl Frontend {
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
-        let sources =
-            Sources { router: Arc::clone(&router), query_log: Arc::clone(&query_log) };
+        let sources = Sources { router: Arc::clone(&router), query_log: Arc::clone(&query_log) };
         let databases = Databases::new(sources, Arc::clone(&state));
         context.register_catalog(CATALOG, Arc::new(databases));
         Ok(Arc::new(Self { options, meta, router, state, context, query_log, metrics }))
@@ -209,10 +208,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .build();
     for function in functions::shared() {
         // Registering over a function of DataFusion's (`version`) replaces it.
-        let _replaced = datafusion::execution::FunctionRegistry::register_udf(
-            &mut state,
-            Arc::new(function),
-        );
+        let _replaced =
+            datafusion::execution::FunctionRegistry::register_udf(&mut state, Arc::new(function));
     }
     state
 }

@@ -178,8 +178,12 @@ impl ScalarUDFImpl for Xxh3 {
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
             [
-                DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
-                | DataType::Binary | DataType::LargeBinary | DataType::BinaryView
+                DataType::Utf8
+                | DataType::LargeUtf8
+                | DataType::Utf8View
+                | DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
                 | DataType::Null,
             ] => Ok(DataType::UInt64),
             _ => exec_err!("xxh3 takes a text or bytes; hash64 takes anything"),

@@ -136,9 +136,7 @@ fn names(table: &Table) -> Vec<Cell> {
 
 fn schemata(catalog: &Catalog) -> Vec<Vec<Cell>> {
     let names = catalog.databases.keys().map(String::as_str).chain([INFORMATION, SYSTEM]);
-    names
-        .map(|name| vec![CATALOG.into(), name.into(), "partita".into(), "UTF8".into()])
-        .collect()
+    names.map(|name| vec![CATALOG.into(), name.into(), "partita".into(), "UTF8".into()]).collect()
 }
 
 fn table_rows(catalog: &Catalog) -> Vec<Vec<Cell>> {

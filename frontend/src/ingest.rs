@@ -71,10 +71,8 @@ impl Frontend {
         &self,
         table: &Arc<Table>,
     ) -> Result<(Arc<Table>, Arc<plan::TablePlan>), SqlError> {
-        let table = self
-            .router()
-            .newest(table)
-            .ok_or_else(|| SqlError::undefined_table(&table.name))?;
+        let table =
+            self.router().newest(table).ok_or_else(|| SqlError::undefined_table(&table.name))?;
         let plan = self.router().plan(self.state(), &table)?;
         Ok((table, plan))
     }

@@ -178,9 +178,10 @@ mod tests {
         metrics.took("SELECT", Duration::from_secs(10_000));
         metrics.took("INSERT", Duration::from_micros(5));
         let latencies = metrics.latencies();
-        assert_eq!(latencies.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [
-            "INSERT", "SELECT"
-        ]);
+        assert_eq!(
+            latencies.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+            ["INSERT", "SELECT"]
+        );
         assert_eq!(latencies[1].1.count, 2);
         assert_eq!(latencies[0].1.max_us, 5);
         metrics.failed("42601");

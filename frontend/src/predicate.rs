@@ -45,7 +45,10 @@ fn has_subquery(filter: &Expr) -> bool {
     let visited = filter.apply(|expr| {
         found |= matches!(
             expr,
-            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::OuterReferenceColumn(..)
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::OuterReferenceColumn(..)
         );
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
@@ -78,11 +81,7 @@ fn when(expr: &Expr, truth: bool, schema: &TableSchema) -> Domains {
             let at_least = compare(expr, Operator::GtEq, low, truth != *negated, schema);
             let at_most = compare(expr, Operator::LtEq, high, truth != *negated, schema);
             let (at_least, at_most) = (at_least.unwrap_or_default(), at_most.unwrap_or_default());
-            if truth == *negated {
-                either(&at_least, &at_most)
-            } else {
-                both(at_least, &at_most)
-            }
+            if truth == *negated { either(&at_least, &at_most) } else { both(at_least, &at_most) }
         }
         Expr::InList(list) => in_list(list, truth, schema).unwrap_or_default(),
         Expr::IsNull(inner) => null_test(inner, truth, schema),
@@ -91,7 +90,11 @@ fn when(expr: &Expr, truth: bool, schema: &TableSchema) -> Domains {
         Expr::IsFalse(inner) if truth => when(inner, false, schema),
         Expr::Column(_) => bool_column(expr, truth, schema),
         Expr::Literal(ScalarValue::Boolean(value), _) => {
-            if *value == Some(truth) { Domains::default() } else { nothing(schema) }
+            if *value == Some(truth) {
+                Domains::default()
+            } else {
+                nothing(schema)
+            }
         }
         Expr::Like(like) if truth => starts_with(like, schema).unwrap_or_default(),
         _ => Domains::default(),
@@ -251,9 +254,11 @@ fn in_list(list: &InList, truth: bool, schema: &TableSchema) -> Option<Domains> 
 
 fn null_test(expr: &Expr, is_null: bool, schema: &TableSchema) -> Domains {
     match expr {
-        Expr::Column(column) => schema.column(&column.name).map_or_else(Domains::default, |column| {
-            one(column, if is_null { Domain::null_only() } else { Domain::not_null() })
-        }),
+        Expr::Column(column) => {
+            schema.column(&column.name).map_or_else(Domains::default, |column| {
+                one(column, if is_null { Domain::null_only() } else { Domain::not_null() })
+            })
+        }
         Expr::Alias(alias) => null_test(&alias.expr, is_null, schema),
         _ => Domains::default(),
     }

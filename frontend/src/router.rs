@@ -161,13 +161,15 @@ impl Router {
             self.in_flight.acquire_many(permits.min(self.in_flight_max)),
         )
         .await
-        .map_err(|_| Error::Overloaded(format!(
-            "the frontend has {} KiB of rows on their way, its limit",
-            self.in_flight_max
-        )))?
+        .map_err(|_| {
+            Error::Overloaded(format!(
+                "the frontend has {} KiB of rows on their way, its limit",
+                self.in_flight_max
+            ))
+        })?
         .map_err(|_| Error::Unavailable("the frontend is stopping".to_owned()))?;
-        self.metrics.long_keys.add(completed.long_keys);
         let parts = self.cut(table, plan, kind, completed.rows, None)?;
+        self.metrics.long_keys.add(completed.long_keys);
         // Slices of one partition are neighbours.
         let mut touched: Vec<PartitionId> = parts.iter().map(|part| part.route.partition).collect();
         touched.dedup();
@@ -219,16 +221,15 @@ impl Router {
                 parts.push(part(position, rows));
                 continue;
             }
-            parts.extend(slices(rows, REQUEST_BYTES_MAX).into_iter().map(|rows| part(position, rows)));
+            parts.extend(
+                slices(rows, REQUEST_BYTES_MAX).into_iter().map(|rows| part(position, rows)),
+            );
         }
         Ok(parts)
     }
 
     fn next_id(&self) -> RequestId {
-        RequestId {
-            client: self.client,
-            sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
-        }
+        RequestId { client: self.client, sequence: self.sequence.fetch_add(1, Ordering::Relaxed) }
     }
 
     async fn send_all(
@@ -273,8 +274,10 @@ impl Router {
         let Some((_, first)) = failed.first() else { return Ok(()) };
         let mut error = first.clone();
         failed.sort_by_key(|(partition, _)| *partition);
-        let list: Vec<_> =
-            failed.iter().map(|(partition, error)| format!("partition {partition}: {error}")).collect();
+        let list: Vec<_> = failed
+            .iter()
+            .map(|(partition, error)| format!("partition {partition}: {error}"))
+            .collect();
         if lost < total {
             error.message = format!(
                 "the write took effect in {} of its {total} parts only: {}",
@@ -377,7 +380,9 @@ impl Router {
             }
             self.metrics.write_retries.add(1);
             let hint = match &error {
-                Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => Some(*leader),
+                Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => {
+                    Some(*leader)
+                }
                 _ => None,
             };
             if let Some(leader) = hint
@@ -472,7 +477,8 @@ fn named(part: &Part, error: SqlError) -> SqlError {
 
 fn timed_out(part: &Part, last: &Error) -> SqlError {
     let error = SqlError::from(last.clone());
-    let message = format!("the write did not succeed in time; the last try said: {}", error.message);
+    let message =
+        format!("the write did not succeed in time; the last try said: {}", error.message);
     let hint = match last {
         Error::Timeout(_) => "it may or may not have taken effect",
         _ => "send it again",

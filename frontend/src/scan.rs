@@ -18,8 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, RecordBatchOptions};
-use arrow::compute::kernels::zip::zip;
-use arrow::compute::is_not_null;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -34,7 +32,6 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
-use datafusion::common::ScalarValue;
 use futures::{Stream, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use partita_proto::Error;
@@ -65,9 +62,6 @@ pub(crate) struct ScanSpec {
     pub(crate) schema: SchemaRef,
     /// The columns it asks for, by storage name: the same, or one that is not given but counts rows.
     pub(crate) columns: SchemaRef,
-    /// By position in `columns`: what stands for NULL in a NOT NULL column that was added to rows
-    /// that were there before.
-    pub(crate) fills: Vec<Option<ScalarValue>>,
     pub(crate) domains: Domains,
     /// The partitions that can hold rows of the domains, as positions in the table's map.
     pub(crate) touched: Vec<usize>,
@@ -153,7 +147,10 @@ fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
 }
 
 /// Opens all scans of a table in a plan now, so that they do not see what is written from now on.
-pub(crate) async fn pin_scans(plan: &Arc<dyn ExecutionPlan>, table: &Table) -> Result<(), SqlError> {
+pub(crate) async fn pin_scans(
+    plan: &Arc<dyn ExecutionPlan>,
+    table: &Table,
+) -> Result<(), SqlError> {
     for scan in scans(plan) {
         let Some(scan) = as_scan(&scan) else { continue };
         if scan.spec.table.id != table.id {
@@ -233,8 +230,11 @@ impl PartitionScanExec {
             columns.join(", "),
         );
         if !spec.domains.is_all() {
-            let domains: Vec<_> =
-                spec.domains.iter().map(|(column, domain)| self.describe_domain(column, domain)).collect();
+            let domains: Vec<_> = spec
+                .domains
+                .iter()
+                .map(|(column, domain)| self.describe_domain(column, domain))
+                .collect();
             text.push_str(", domains=[");
             text.push_str(&domains.join(", "));
             text.push(']');
@@ -245,7 +245,11 @@ impl PartitionScanExec {
         text
     }
 
-    fn describe_domain(&self, storage_name: &str, domain: &partita_proto::domain::Domain) -> String {
+    fn describe_domain(
+        &self,
+        storage_name: &str,
+        domain: &partita_proto::domain::Domain,
+    ) -> String {
         let columns = &self.spec.table.schema.columns;
         let column = columns.iter().find(|column| column.storage_name == storage_name);
         let name = column.map_or(storage_name, |column| column.name.as_str());
@@ -402,16 +406,11 @@ fn limited(
 struct Converter {
     schema: SchemaRef,
     columns: SchemaRef,
-    fills: Vec<Option<ScalarValue>>,
 }
 
 impl Converter {
     fn new(spec: &ScanSpec) -> Self {
-        Self {
-            schema: Arc::clone(&spec.schema),
-            columns: Arc::clone(&spec.columns),
-            fills: spec.fills.clone(),
-        }
+        Self { schema: Arc::clone(&spec.schema), columns: Arc::clone(&spec.columns) }
     }
 
     fn convert(&self, batch: RecordBatch) -> Result<RecordBatch, SqlError> {
@@ -428,18 +427,16 @@ impl Converter {
                     )));
                 }
             };
-            if field.is_nullable() || array.null_count() == 0 {
-                columns.push(array);
-                continue;
-            }
-            let Some(Some(fill)) = self.fills.get(position) else {
+            if !field.is_nullable() && array.null_count() > 0 {
                 return Err(SqlError::new(
                     "XX001",
-                    format!("column \"{}\" is NOT NULL but a stored row has no value", field.name()),
+                    format!(
+                        "column \"{}\" is NOT NULL but a stored row has no value",
+                        field.name()
+                    ),
                 ));
-            };
-            let present = is_not_null(&array)?;
-            columns.push(zip(&present, &array, &fill.to_scalar()?)?);
+            }
+            columns.push(array);
         }
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }

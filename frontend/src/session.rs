@@ -23,8 +23,8 @@ use crate::frontend::Frontend;
 use crate::functions;
 use crate::output::Output;
 use crate::settings::Settings;
-use crate::sql::statement::{Statement, TableName};
 use crate::sql::parser;
+use crate::sql::statement::{Statement, TableName};
 
 /// Statements that one session may prepare by SQL.
 const PREPARED_MAX: usize = 1_000;
@@ -140,8 +140,7 @@ impl Session {
         let started = Instant::now();
         let token = CancellationToken::new();
         *self.running.lock() = token.clone();
-        let deadline =
-            self.settings.lock().statement_timeout().map(|timeout| started + timeout);
+        let deadline = self.settings.lock().statement_timeout().map(|timeout| started + timeout);
         let limits = observe::Limits { token, deadline };
         let result = limits.apply(work).await;
         let observer = observe::Observer::new(self, statement, started);
@@ -303,7 +302,11 @@ impl Session {
         }))
     }
 
-    pub(crate) fn keep_prepared(&self, name: &str, prepared: Arc<Prepared>) -> Result<(), SqlError> {
+    pub(crate) fn keep_prepared(
+        &self,
+        name: &str,
+        prepared: Arc<Prepared>,
+    ) -> Result<(), SqlError> {
         let mut all = self.prepared.lock();
         if all.contains_key(name) {
             let message = format!("prepared statement \"{name}\" already exists");

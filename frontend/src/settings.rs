@@ -71,11 +71,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn new(
-        statement_timeout: Option<Duration>,
-        user: &str,
-        application: &str,
-    ) -> Self {
+    pub(crate) fn new(statement_timeout: Option<Duration>, user: &str, application: &str) -> Self {
         let mut values = BTreeMap::new();
         values.insert("session_authorization".to_owned(), user.to_owned());
         values.insert("application_name".to_owned(), application.to_owned());
@@ -88,10 +84,9 @@ impl Settings {
             return Ok(value.clone());
         }
         if name == "statement_timeout" {
-            return Ok(self.statement_timeout.map_or_else(
-                || "0".to_owned(),
-                |timeout| format!("{}ms", timeout.as_millis()),
-            ));
+            return Ok(self
+                .statement_timeout
+                .map_or_else(|| "0".to_owned(), |timeout| format!("{}ms", timeout.as_millis())));
         }
         known(name).map(|(_, _, default)| (*default).to_owned()).ok_or_else(|| unknown(name))
     }
@@ -109,7 +104,8 @@ impl Settings {
             (Some(_), None) => None,
             // As in PostgreSQL, a name with a dot is the client's own.
             (None, value) if name.contains('.') => {
-                if self.values.len() >= KNOWN.len() + CUSTOM_MAX && !self.values.contains_key(name) {
+                if self.values.len() >= KNOWN.len() + CUSTOM_MAX && !self.values.contains_key(name)
+                {
                     return Err(SqlError::new("54000", "too many custom settings"));
                 }
                 value.map(str::to_owned)
@@ -150,10 +146,11 @@ impl Settings {
 
     /// All settings with their values, by name.
     pub(crate) fn all(&self) -> BTreeMap<String, String> {
-        let mut all: BTreeMap<String, String> =
-            KNOWN.iter().map(|(name, _, _)| *name).filter_map(|name| {
-                self.get(name).ok().map(|value| (name.to_owned(), value))
-            }).collect();
+        let mut all: BTreeMap<String, String> = KNOWN
+            .iter()
+            .map(|(name, _, _)| *name)
+            .filter_map(|name| self.get(name).ok().map(|value| (name.to_owned(), value)))
+            .collect();
         all.extend(self.values.clone());
         all
     }
@@ -192,7 +189,8 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
         Takes::Anything => Ok(value.to_owned()),
         Takes::Nothing => Err(read_only(name)),
         Takes::Duration => {
-            duration(value).ok_or_else(|| invalid("a duration such as 500, 500ms, 5s or 1min".into()))?;
+            duration(value)
+                .ok_or_else(|| invalid("a duration such as 500, 500ms, 5s or 1min".into()))?;
             Ok(value.to_owned())
         }
         Takes::OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
@@ -232,7 +230,10 @@ mod tests {
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
         settings.set("statement_timeout", Some("0"), false).unwrap();
         assert_eq!(settings.statement_timeout(), None);
-        assert_eq!(settings.set("statement_timeout", Some("soon"), false).unwrap_err().sqlstate, "22023");
+        assert_eq!(
+            settings.set("statement_timeout", Some("soon"), false).unwrap_err().sqlstate,
+            "22023"
+        );
         assert_eq!(settings.set("nope", Some("1"), false).unwrap_err().sqlstate, "42704");
         assert_eq!(settings.set("server_version", Some("1"), false).unwrap_err().sqlstate, "55P02");
         settings.set("my.own", Some("1"), false).unwrap();
@@ -240,7 +241,10 @@ mod tests {
         settings.reset();
         assert!(settings.get("my.own").is_err());
         assert_eq!(settings.get("session_authorization").unwrap(), "me");
-        assert_eq!(settings.set("client_encoding", Some("latin1"), false).unwrap_err().sqlstate, "22023");
+        assert_eq!(
+            settings.set("client_encoding", Some("latin1"), false).unwrap_err().sqlstate,
+            "22023"
+        );
         settings.set("client_encoding", Some("utf-8"), false).unwrap();
         assert_eq!(settings.get("client_encoding").unwrap(), "UTF8");
     }

@@ -96,7 +96,9 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
 }
 
 /// What every node says of its replicas, by partition.
-pub(crate) async fn statuses(router: &Router) -> HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> {
+pub(crate) async fn statuses(
+    router: &Router,
+) -> HashMap<PartitionId, Vec<(NodeId, ReplicaStatus)>> {
     let asked = router.nodes().all().into_iter().map(|id| async move {
         let status = match router.nodes().node(id) {
             Ok(node) => tokio::time::timeout(STATUS_TIMEOUT, node.status()).await,
@@ -135,7 +137,11 @@ pub(crate) fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
     Some(format!("({})", parts.join(", ")))
 }
 
-fn partition_row(table: &Table, route: &Route, replica: Option<&(NodeId, ReplicaStatus)>) -> Vec<Cell> {
+fn partition_row(
+    table: &Table,
+    route: &Route,
+    replica: Option<&(NodeId, ReplicaStatus)>,
+) -> Vec<Cell> {
     let of = |count: &dyn Fn(&ReplicaStatus) -> u64| -> Cell {
         Cell::Count(replica.map(|(_, status)| count(status)))
     };
@@ -173,8 +179,9 @@ async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
         for route in table.partitions.routes() {
             match statuses.get(&route.partition) {
                 None => rows.push(partition_row(table, route, None)),
-                Some(replicas) => rows
-                    .extend(replicas.iter().map(|replica| partition_row(table, route, Some(replica)))),
+                Some(replicas) => rows.extend(
+                    replicas.iter().map(|replica| partition_row(table, route, Some(replica))),
+                ),
             }
         }
     }

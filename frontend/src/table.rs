@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Constraint, Constraints, ScalarValue};
+use datafusion::common::{Constraint, Constraints};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
@@ -22,7 +22,6 @@ use partita_proto::domain::Domains;
 use partita_proto::schema::{Column, Semantic};
 
 use crate::error::SqlError;
-use crate::ingest::expression::DefaultValue;
 use crate::ingest::plan::TablePlan;
 use crate::predicate;
 use crate::router::Router;
@@ -83,25 +82,6 @@ impl PartitionedTable {
         of(cheapest.as_slice())
     }
 
-    /// Rows that are older than a NOT NULL column have NULL in storage, and its default in SQL: where
-    /// the default is in a domain, so is NULL.
-    fn allow_older_rows(&self, plan: &TablePlan, domains: &Domains) -> Domains {
-        let mut wider = Domains::default();
-        for (name, domain) in domains.iter() {
-            let column = self.table.schema.columns.iter().find(|c| c.storage_name == name);
-            let older = column.is_some_and(|column| match plan.default_of(column) {
-                Some(DefaultValue::Constant(value)) if !value.is_null() => {
-                    predicate::value(value, column.column_type)
-                        .is_none_or(|value| domain.contains(&value))
-                }
-                Some(DefaultValue::Constant(_)) | None => false,
-                Some(DefaultValue::Now | DefaultValue::Expression(_)) => true,
-            });
-            wider.restrict(name, if older { domain.clone().with_null(true) } else { domain.clone() });
-        }
-        wider
-    }
-
     fn spec(
         &self,
         plan: &TablePlan,
@@ -115,7 +95,6 @@ impl PartitionedTable {
         let projection = projection.unwrap_or(&all);
         let mut domains = predicate::domains_of(filters, schema);
         plan.derive(&mut domains);
-        let domains = self.allow_older_rows(plan, &domains);
         let ranges = plan.codec.key_ranges(schema, &self.table.placement, &domains);
         let touched = self.table.partitions.prune(&ranges);
         let parallelism = parallelism.max(1);
@@ -125,21 +104,10 @@ impl PartitionedTable {
         } else {
             parallelism.div_ceil(touched.len().max(1))
         };
-        let fills = projection
-            .iter()
-            .map(|position| {
-                let column = &schema.columns[*position];
-                match plan.default_of(column) {
-                    Some(DefaultValue::Constant(value)) if !value.is_null() => Some(value.clone()),
-                    _ => None,
-                }
-            })
-            .collect::<Vec<Option<ScalarValue>>>();
         Ok(ScanSpec {
             table: Arc::clone(&self.table),
             schema: Arc::new(self.schema.project(projection)?),
             columns: self.columns(projection),
-            fills,
             domains,
             limit,
             outputs: parallelism.min(touched.len() * streams).max(1),
@@ -151,8 +119,11 @@ impl PartitionedTable {
 
 /// Whether every key column but the time index is bound to one value.
 fn is_one_series(domains: &Domains, table: &Table) -> bool {
-    let mut tags =
-        table.schema.key_columns().filter(|column| column.semantic != Semantic::TimeIndex).peekable();
+    let mut tags = table
+        .schema
+        .key_columns()
+        .filter(|column| column.semantic != Semantic::TimeIndex)
+        .peekable();
     tags.peek().is_some()
         && tags.all(|column| {
             domains.get(&column.storage_name).is_some_and(|domain| domain.as_points(1).is_some())
@@ -173,7 +144,10 @@ impl TableProvider for PartitionedTable {
         TableType::Base
     }
 
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| {
             if predicate::is_expressible(filter, &self.table.schema) {
                 TableProviderFilterPushDown::Inexact

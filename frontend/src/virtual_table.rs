@@ -191,7 +191,9 @@ pub(crate) fn batch(schema: &SchemaRef, rows: Vec<Vec<Cell>>) -> Result<RecordBa
     let arrays: Vec<ArrayRef> = columns
         .into_iter()
         .map(|cells| match cells {
-            Cells::Text(cells) => Arc::new(cells.into_iter().collect::<StringViewArray>()) as ArrayRef,
+            Cells::Text(cells) => {
+                Arc::new(cells.into_iter().collect::<StringViewArray>()) as ArrayRef
+            }
             Cells::Count(cells) => Arc::new(UInt64Array::from(cells)),
             Cells::Number(cells) => Arc::new(Int64Array::from(cells)),
             Cells::Flag(cells) => Arc::new(BooleanArray::from(cells)),

@@ -10,11 +10,11 @@ use arrow::record_batch::RecordBatch;
 use futures::StreamExt;
 use parking_lot::Mutex;
 
+use super::query::Source;
 use crate::error::SqlError;
 use crate::output::{Output, RowStream};
 use crate::session::Session;
 use crate::sql::statement::{Declare, Fetch};
-use super::query::Source;
 
 /// Cursors that one session may have open.
 const CURSORS_MAX: usize = 64;

@@ -11,7 +11,10 @@ use crate::sql::statement::{
 };
 
 impl Session {
-    pub(super) async fn create_database(&self, create: &CreateDatabase) -> Result<Output, SqlError> {
+    pub(super) async fn create_database(
+        &self,
+        create: &CreateDatabase,
+    ) -> Result<Output, SqlError> {
         let CreateDatabase { name, if_not_exists, ttl } = create.clone();
         let ddl = Ddl::CreateDatabase { name: name.clone(), if_not_exists, ttl };
         let changed = self.frontend().change(ddl).await?;
@@ -39,8 +42,7 @@ impl Session {
             Generated::new(state, &table.schema, position)?;
         }
         let name = table.name.clone();
-        let ddl =
-            Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
+        let ddl = Ddl::CreateTable { table: Box::new(table), if_not_exists: create.if_not_exists };
         let changed = self.frontend().change(ddl).await?;
         if !changed {
             return Ok(exists_already(false, "CREATE TABLE", &format!("relation \"{name}\"")));
@@ -51,7 +53,11 @@ impl Session {
     pub(super) async fn alter_table(&self, alter: &AlterTable) -> Result<Output, SqlError> {
         let table = match self.table(&alter.table) {
             Err(error) if alter.if_exists && error.sqlstate == crate::error::UNDEFINED_TABLE => {
-                return Ok(not_there(false, "ALTER TABLE", &format!("relation \"{}\"", alter.table.name)));
+                return Ok(not_there(
+                    false,
+                    "ALTER TABLE",
+                    &format!("relation \"{}\"", alter.table.name),
+                ));
             }
             found => found?,
         };

@@ -80,7 +80,11 @@ impl Session {
         self.insert_query(&table, &columns, target.listed, query, parameters).await
     }
 
-    async fn insert_rows(&self, table: &Arc<Table>, rows: RecordBatch) -> Result<Executed, SqlError> {
+    async fn insert_rows(
+        &self,
+        table: &Arc<Table>,
+        rows: RecordBatch,
+    ) -> Result<Executed, SqlError> {
         let (count, usage) = self.frontend().ingest_counted(table, rows).await?;
         Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
     }
@@ -142,7 +146,9 @@ impl Session {
             .fields()
             .iter()
             .zip(columns)
-            .map(|(field, column)| field.as_ref().clone().with_name(&column.name).with_nullable(true))
+            .map(|(field, column)| {
+                field.as_ref().clone().with_name(&column.name).with_nullable(true)
+            })
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let mut count = 0;

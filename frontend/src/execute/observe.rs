@@ -121,7 +121,8 @@ impl Observer {
 
     fn watch(self, stream: RowStream, limits: Limits) -> RowStream {
         let cancelled = Box::pin(limits.token.clone().cancelled_owned());
-        let late = limits.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
+        let late =
+            limits.deadline.map(|deadline| Box::pin(tokio::time::sleep_until(deadline.into())));
         Box::pin(Watched { stream: Some(stream), cancelled, late, observer: self })
     }
 

@@ -44,9 +44,10 @@ impl Session {
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
             Statement::Show(show) => (Vec::new(), Some(self.show_schema(show)?)),
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
-            Statement::Fetch(fetch) if !fetch.only_move => {
-                (Vec::new(), self.cursors.lock().get(&fetch.name).map(super::cursor::Cursor::schema))
-            }
+            Statement::Fetch(fetch) if !fetch.only_move => (
+                Vec::new(),
+                self.cursors.lock().get(&fetch.name).map(super::cursor::Cursor::schema),
+            ),
             Statement::Execute(execute) => {
                 (Vec::new(), self.prepared(&execute.name)?.schema.as_ref().map(Arc::clone))
             }

@@ -9,12 +9,14 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ParamValues;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::execution::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as PlannerStatement;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use partita_proto::catalog::Table;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Executed;
@@ -30,6 +32,8 @@ const PLANS_MAX: u32 = 3;
 const NEWS: Duration = Duration::from_millis(500);
 /// "The routes changed": another plan may succeed.
 const STALE: &str = "40001";
+/// Batches that are ready before the client asks for them.
+const BATCHES_AHEAD: usize = 2;
 
 /// What a plan is made from, each time anew.
 pub(super) enum Source<'a> {
@@ -98,7 +102,7 @@ impl Session {
         }
         let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
         let schema = rows.schema();
-        let mut rows = rows.map_err(SqlError::from);
+        let mut rows = driven(rows);
         let first = rows.next().await.transpose()?;
         let stream = futures::stream::iter(first.map(Ok)).chain(rows);
         Ok(Running { plan: physical, schema, stream: Box::pin(stream) })
@@ -139,7 +143,10 @@ impl Session {
     }
 
     /// EXPLAIN around the query of a statement; `None` when it has none.
-    pub(super) fn explained(&self, explain: &Explain) -> Result<Option<PlannerStatement>, SqlError> {
+    pub(super) fn explained(
+        &self,
+        explain: &Explain,
+    ) -> Result<Option<PlannerStatement>, SqlError> {
         let writes = match explain.statement.as_ref() {
             Statement::Query(query) => return Ok(Some(explain.planned(query))),
             Statement::Insert(insert) => match &insert.source {
@@ -153,10 +160,10 @@ impl Session {
             other => return Err(SqlError::unsupported(format!("EXPLAIN of {}", other.tag()))),
         };
         match writes {
-            Some((_, verb)) if explain.options.analyze => {
-                Err(SqlError::unsupported(format!("EXPLAIN ANALYZE of {verb}"))
-                    .with_hint("it would write; EXPLAIN without ANALYZE shows how its rows are found"))
-            }
+            Some((_, verb)) if explain.options.analyze => Err(SqlError::unsupported(format!(
+                "EXPLAIN ANALYZE of {verb}"
+            ))
+            .with_hint("it would write; EXPLAIN without ANALYZE shows how its rows are found")),
             Some((statement, _)) => Ok(Some(statement)),
             None => Ok(None),
         }
@@ -182,6 +189,36 @@ impl Session {
             RecordBatch::try_from_iter([("plan_type", column("ingest")), ("plan", column(&text))])?;
         Ok(Output::batch(batch).into())
     }
+}
+
+/// Reads a stream in a task of its own: an operator that computes for long without a pause then
+/// holds up that task only, and the statement can still be cancelled. Dropping what is returned
+/// aborts the task.
+fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
+    let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        while let Some(batch) = rows.next().await {
+            // Nobody waits for the rest.
+            if sender.send(batch.map_err(SqlError::from)).await.is_err() {
+                break;
+            }
+        }
+    });
+    let rows = futures::stream::unfold((receiver, task), |(mut receiver, mut task)| async move {
+        if let Some(batch) = receiver.recv().await {
+            return Some((batch, (receiver, task)));
+        }
+        match task.join_next().await {
+            Some(Err(error)) if error.is_panic() => {
+                let error = SqlError::internal("the query's task panicked");
+                Some((Err(error), (receiver, task)))
+            }
+            _ => None,
+        }
+    });
+    // It may be asked again after its end: by a cursor, or behind the first batch.
+    Box::pin(rows.fuse())
 }
 
 impl From<Running> for Executed {
@@ -236,9 +273,7 @@ fn check(logical: &LogicalPlan) -> Result<(), SqlError> {
         Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     match refused {
-        Some(what) => {
-            Err(SqlError::new(FEATURE_NOT_SUPPORTED, format!("{what} is not supported")))
-        }
+        Some(what) => Err(SqlError::new(FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))),
         None => Ok(()),
     }
 }

@@ -46,7 +46,8 @@ impl Session {
     fn set_search_path(&self, value: &SetValue) -> Result<(), SqlError> {
         let SetValue::Values(names) = value else { return self.set_database(DEFAULT_DATABASE) };
         let catalog = self.frontend().catalog();
-        let found = names.iter().map(|name| name.trim()).find(|name| catalog.databases.contains_key(*name));
+        let found =
+            names.iter().map(|name| name.trim()).find(|name| catalog.databases.contains_key(*name));
         match (found, names.first()) {
             (Some(name), _) => self.set_database(name),
             (None, Some(name)) => Err(SqlError::undefined_database(name)),
@@ -76,12 +77,13 @@ impl Session {
             None => {
                 let defaults = self.frontend().context().state();
                 let entries = defaults.config_options().entries();
-                let entry = entries.into_iter().find(|entry| entry.key == name).ok_or_else(|| {
-                    SqlError::new(
-                        UNDEFINED_OBJECT,
-                        format!("unrecognized configuration parameter \"{name}\""),
-                    )
-                })?;
+                let entry =
+                    entries.into_iter().find(|entry| entry.key == name).ok_or_else(|| {
+                        SqlError::new(
+                            UNDEFINED_OBJECT,
+                            format!("unrecognized configuration parameter \"{name}\""),
+                        )
+                    })?;
                 match entry.value {
                     Some(value) => self.configure(name, &value),
                     None => Ok(()),

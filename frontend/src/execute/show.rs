@@ -49,12 +49,11 @@ impl Session {
                 Output::text(&["Field", "Type", "Null", "Key", "Default"], &rows)
             }
             Show::Partitions(name) => self.show_partitions(name),
-            Show::TagKeys(table) => self.show_keys(table.as_ref(), "tagKey", |column| {
-                column.semantic == Semantic::Tag
-            }),
-            Show::FieldKeys(table) => self.show_keys(table.as_ref(), "fieldKey", |column| {
-                column.semantic == Semantic::Field
-            }),
+            Show::TagKeys(table) => {
+                self.show_keys(table.as_ref(), "tagKey", |column| column.semantic == Semantic::Tag)
+            }
+            Show::FieldKeys(table) => self
+                .show_keys(table.as_ref(), "fieldKey", |column| column.semantic == Semantic::Field),
             Show::Measurements { database } => {
                 one_column("name", self.table_names(database.as_deref())?)
             }

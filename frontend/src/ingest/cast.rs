@@ -87,14 +87,14 @@ fn with_zone(array: &ArrayRef, unit: TimeUnit, zone: Option<Arc<str>>) -> ArrayR
         TimeUnit::Second => {
             Arc::new(array.as_primitive::<TimestampSecondType>().clone().with_timezone_opt(zone))
         }
-        TimeUnit::Millisecond => {
-            Arc::new(array.as_primitive::<TimestampMillisecondType>().clone().with_timezone_opt(zone))
-        }
-        TimeUnit::Microsecond => {
-            Arc::new(array.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(zone))
-        }
-        TimeUnit::Nanosecond => {
-            Arc::new(array.as_primitive::<TimestampNanosecondType>().clone().with_timezone_opt(zone))
-        }
+        TimeUnit::Millisecond => Arc::new(
+            array.as_primitive::<TimestampMillisecondType>().clone().with_timezone_opt(zone),
+        ),
+        TimeUnit::Microsecond => Arc::new(
+            array.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(zone),
+        ),
+        TimeUnit::Nanosecond => Arc::new(
+            array.as_primitive::<TimestampNanosecondType>().clone().with_timezone_opt(zone),
+        ),
     }
 }

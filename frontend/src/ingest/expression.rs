@@ -217,7 +217,11 @@ impl Generated {
 
     /// Computes the column. `rows` has all columns of the table by SQL name and position; those
     /// that the expression does not read may be NULL.
-    pub(crate) fn array(&self, schema: &TableSchema, rows: &RecordBatch) -> Result<ArrayRef, SqlError> {
+    pub(crate) fn array(
+        &self,
+        schema: &TableSchema,
+        rows: &RecordBatch,
+    ) -> Result<ArrayRef, SqlError> {
         let value = self.expression.evaluate(rows)?.into_array(rows.num_rows())?;
         assign(&value, &schema.columns[self.column])
     }

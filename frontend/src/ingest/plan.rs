@@ -19,15 +19,13 @@ use partita_proto::catalog::{Catalog, Table};
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::id::{SchemaVersion, TableId};
 use partita_proto::key::KeyCodec;
-use partita_proto::schema::{Column, Semantic, TableSchema};
+use partita_proto::schema::{Semantic, TableSchema};
 use partita_proto::value::Value;
 
 use super::cast::assign;
 use super::expression::{DefaultValue, Generated};
 use super::size::{longer_than, oversized_row};
-use crate::error::{
-    DUPLICATE_COLUMN, GENERATED_ALWAYS, PROGRAM_LIMIT_EXCEEDED, SqlError,
-};
+use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, PROGRAM_LIMIT_EXCEEDED, SqlError};
 
 /// The largest row.
 pub(crate) const ROW_BYTES_MAX: usize = 16 << 20;
@@ -60,13 +58,15 @@ pub(crate) struct Completed {
 impl TablePlan {
     pub(crate) fn new(state: &Arc<SessionState>, table: &Table) -> Result<Self, SqlError> {
         let schema = Arc::clone(&table.schema);
-        let defaults =
-            schema.columns.iter().map(|column| DefaultValue::new(state, column)).collect::<Result<_, _>>()?;
+        let defaults = schema
+            .columns
+            .iter()
+            .map(|column| DefaultValue::new(state, column))
+            .collect::<Result<_, _>>()?;
         let generated = (0..schema.columns.len())
             .filter_map(|position| Generated::new(state, &schema, position).transpose())
             .collect::<Result<_, _>>()?;
-        let fields =
-            schema.columns.iter().map(|column| Arc::new(column.storage_field())).collect();
+        let fields = schema.columns.iter().map(|column| Arc::new(column.storage_field())).collect();
         Ok(Self {
             codec: KeyCodec::new(&schema, &table.placement)?,
             schema,
@@ -76,15 +76,6 @@ impl TablePlan {
             generated,
             fields,
         })
-    }
-
-    /// The default of a NOT NULL column; `None` for one that takes NULL.
-    pub(crate) fn default_of(&self, column: &Column) -> Option<&DefaultValue> {
-        if column.nullable {
-            return None;
-        }
-        let position = self.schema.columns.iter().position(|other| other.id == column.id)?;
-        self.defaults.get(position)
     }
 
     /// The columns that say which rows a delete is of: those of the key that are not generated, and
@@ -138,7 +129,11 @@ impl TablePlan {
 
     /// Completes rows that go by the storage names of an older version of the schema. Columns that
     /// are gone are left out, those that came since get their default.
-    pub(crate) fn complete_again(&self, rows: &RecordBatch, keys: bool) -> Result<Completed, SqlError> {
+    pub(crate) fn complete_again(
+        &self,
+        rows: &RecordBatch,
+        keys: bool,
+    ) -> Result<Completed, SqlError> {
         let mut fields = Vec::new();
         let mut arrays = Vec::new();
         for column in self.schema.columns.iter().filter(|column| column.generated.is_none()) {
@@ -148,7 +143,8 @@ impl TablePlan {
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
+        let rows =
+            RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
         if keys { self.complete_keys(&rows) } else { self.complete(&rows) }
     }
 
@@ -156,7 +152,10 @@ impl TablePlan {
     fn given(&self, rows: &RecordBatch) -> Result<Vec<Option<ArrayRef>>, SqlError> {
         let mut columns: Vec<Option<ArrayRef>> = vec![None; self.schema.columns.len()];
         for (field, array) in rows.schema_ref().fields().iter().zip(rows.columns()) {
-            let position = self.schema.index_of(field.name()).ok_or_else(|| SqlError::undefined_column(field.name(), &self.table))?;
+            let position = self
+                .schema
+                .index_of(field.name())
+                .ok_or_else(|| SqlError::undefined_column(field.name(), &self.table))?;
             let column = &self.schema.columns[position];
             if column.generated.is_some() {
                 return Err(SqlError::new(
@@ -187,7 +186,11 @@ impl TablePlan {
     }
 
     /// All columns by SQL name; absent ones are NULL.
-    fn by_sql_name(&self, columns: &[Option<ArrayRef>], rows: usize) -> Result<RecordBatch, SqlError> {
+    fn by_sql_name(
+        &self,
+        columns: &[Option<ArrayRef>],
+        rows: usize,
+    ) -> Result<RecordBatch, SqlError> {
         let mut fields = Vec::with_capacity(columns.len());
         let mut arrays = Vec::with_capacity(columns.len());
         for (column, array) in self.schema.columns.iter().zip(columns) {
@@ -208,9 +211,9 @@ impl TablePlan {
         for (column, array) in self.schema.columns.iter().zip(columns) {
             let has_null = array.as_ref().is_none_or(|array| array.null_count() > 0);
             if has_null && !column.nullable {
-                let row = array.as_ref().and_then(|array| {
-                    (0..array.len()).find(|row| array.is_null(*row))
-                });
+                let row = array
+                    .as_ref()
+                    .and_then(|array| (0..array.len()).find(|row| array.is_null(*row)));
                 let error = SqlError::not_null(&column.name, &self.table);
                 return Err(match row {
                     Some(row) if rows > 1 => error.with_detail(format!("in row {}", row + 1)),
@@ -274,7 +277,8 @@ impl TablePlan {
             arrays.push(array);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let rows = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
+        let rows =
+            RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?;
         if let Some((row, bytes)) = oversized_row(&rows, ROW_BYTES_MAX) {
             return Err(SqlError::new(
                 PROGRAM_LIMIT_EXCEEDED,
@@ -359,12 +363,15 @@ impl TablePlans {
         // Made outside of the lock; two makers make the same.
         let plan = Arc::new(TablePlan::new(state, table)?);
         let mut plans = self.plans.lock();
-        if plans.len() >= 64 && plans.len() > 2 * catalog.tables.values().map(|t| t.len()).sum::<usize>() {
+        if plans.len() >= 64
+            && plans.len() > 2 * catalog.tables.values().map(|t| t.len()).sum::<usize>()
+        {
             let known: HashSet<TableId> =
                 catalog.tables.values().flat_map(|tables| tables.values().map(|t| t.id)).collect();
             plans.retain(|id, _| known.contains(id));
         }
-        let newest = plans.get(&table.id).is_none_or(|(version, _)| *version <= table.schema.version);
+        let newest =
+            plans.get(&table.id).is_none_or(|(version, _)| *version <= table.schema.version);
         if newest {
             plans.insert(table.id, (table.schema.version, Arc::clone(&plan)));
         }

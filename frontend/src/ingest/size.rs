@@ -70,7 +70,8 @@ pub(crate) fn oversized_row(batch: &RecordBatch, max: usize) -> Option<(usize, u
 
 /// How many values of a column are longer than `max` bytes.
 pub(crate) fn longer_than(array: &ArrayRef, max: usize) -> u64 {
-    lengths(array).map_or(0, |lengths| lengths.iter().filter(|length| **length > max).count() as u64)
+    lengths(array)
+        .map_or(0, |lengths| lengths.iter().filter(|length| **length > max).count() as u64)
 }
 
 /// Cuts a batch into slices of at most `max` bytes, or one row where that alone is larger.
@@ -99,7 +100,8 @@ mod tests {
     use super::*;
 
     fn batch(lengths: &[usize]) -> RecordBatch {
-        let texts: StringViewArray = lengths.iter().map(|length| Some("x".repeat(*length))).collect();
+        let texts: StringViewArray =
+            lengths.iter().map(|length| Some("x".repeat(*length))).collect();
         let numbers = Int64Array::from_iter_values(0..lengths.len() as i64);
         RecordBatch::try_from_iter([
             ("t", Arc::new(texts) as ArrayRef),

@@ -14,23 +14,40 @@ fn literal() -> impl Strategy<Value = (&'static str, String)> {
             .prop_map(|v| ("s", v.to_owned())),
         (-3_i64..3).prop_map(|v| ("t", format!("to_timestamp_millis({})", v * 7))),
         (-3_i64..3).prop_map(|v| ("t", format!("to_timestamp_micros({})", v * 6500))),
-        (-3_i64..3).prop_map(|v| ("t", format!("(to_timestamp({v}) - INTERVAL '993 milliseconds')"))),
+        (-3_i64..3)
+            .prop_map(|v| ("t", format!("(to_timestamp({v}) - INTERVAL '993 milliseconds')"))),
         (-2_i32..3).prop_map(|v| ("d", format!("(DATE '1970-01-01' + INTERVAL '{v} days')::DATE"))),
         (-2_i32..3).prop_map(|v| ("d", format!("to_timestamp({})", v * 43_200))),
         prop_oneof![Just("true"), Just("false")].prop_map(|v| ("b", v.to_owned())),
         prop_oneof![Just("1.5"), Just("-0.25"), Just("1.505")].prop_map(|v| ("m", v.to_owned())),
-        prop_oneof![Just("i"), Just("s"), Just("f"), Just("t")].prop_map(|c| (c, "NULL".to_owned())),
+        prop_oneof![Just("i"), Just("s"), Just("f"), Just("t")]
+            .prop_map(|c| (c, "NULL".to_owned())),
     ]
 }
 
 fn predicate() -> impl Strategy<Value = String> {
     let op = prop_oneof![
-        Just("="), Just("<>"), Just("<"), Just("<="), Just(">"), Just(">="),
-        Just("IS DISTINCT FROM"), Just("IS NOT DISTINCT FROM"),
+        Just("="),
+        Just("<>"),
+        Just("<"),
+        Just("<="),
+        Just(">"),
+        Just(">="),
+        Just("IS DISTINCT FROM"),
+        Just("IS NOT DISTINCT FROM"),
     ];
-    let column = || prop_oneof![
-        Just("i"), Just("u"), Just("f"), Just("s"), Just("t"), Just("d"), Just("b"), Just("m"),
-    ];
+    let column = || {
+        prop_oneof![
+            Just("i"),
+            Just("u"),
+            Just("f"),
+            Just("s"),
+            Just("t"),
+            Just("d"),
+            Just("b"),
+            Just("m"),
+        ]
+    };
     let leaf = prop_oneof![
         4 => (literal(), op.clone()).prop_map(|((column, value), op)| format!("{column} {op} {value}")),
         1 => (literal(), op).prop_map(|((column, value), op)| format!("{value} {op} {column}")),
@@ -117,7 +134,8 @@ async fn tables() -> Db {
 fn no_row_that_satisfies_a_predicate_is_pruned() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let db = runtime.block_on(tables());
-    let config = ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     runner
         .run(&predicate(), |predicate| {
