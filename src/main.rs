@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 /// A distributed, partitioned, Raft-replicated SQL table store for time-series and event data.
 #[derive(Parser)]
-#[command(name = "partita", version, about, max_term_width = 100)]
+#[command(name = "partita", version, about, max_term_width = 100, args_override_self = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -22,6 +22,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run every role in one process.
+    #[command(args_override_self = true)]
     Standalone(standalone::Options),
     /// Run SQL: one statement, a file, or an interactive session.
     Sql(sql::Options),
@@ -70,6 +71,7 @@ fn log_to_stderr(default: &str) {
         .unwrap_or_else(|_| EnvFilter::new(format!("{default},openraft=error,sled=warn")));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_writer(std::io::stderr)
         .with_target(false)
         .init();

@@ -103,7 +103,11 @@ async fn insert_keyed(
     async move {
         while stop.load(Ordering::SeqCst) == 0 {
             let id = next.fetch_add(1, Ordering::SeqCst);
-            if client.batch_execute(&format!("INSERT INTO keyed VALUES ({id}, {id})")).await.is_err() {
+            if client
+                .batch_execute(&format!("INSERT INTO keyed VALUES ({id}, {id})"))
+                .await
+                .is_err()
+            {
                 return;
             }
             acked.keyed.lock().unwrap().insert(id);
@@ -144,7 +148,8 @@ async fn write_lines(
     let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else { return };
     while stop.load(Ordering::SeqCst) == 0 {
         let first = next.fetch_add(20, Ordering::SeqCst);
-        let body: String = (first..first + 20).map(|id| format!("lines,t=a id={id}i {id}\n")).collect();
+        let body: String =
+            (first..first + 20).map(|id| format!("lines,t=a id={id}i {id}\n")).collect();
         let request = format!(
             "POST /api/v2/write?bucket=public HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()

@@ -73,10 +73,11 @@ async fn a_full_disk_refuses_writes_clearly_and_loses_nothing_acknowledged() {
     );
     // Reads go on, and everything acknowledged is there.
     let client = server.connect().await;
-    let found: i64 = one(&client, &format!("SELECT count(DISTINCT id) FROM t WHERE id < {acknowledged}"))
-        .await
-        .parse()
-        .unwrap();
+    let found: i64 =
+        one(&client, &format!("SELECT count(DISTINCT id) FROM t WHERE id < {acknowledged}"))
+            .await
+            .parse()
+            .unwrap();
     assert_eq!(found, acknowledged, "{}", server.log());
 }
 
@@ -97,7 +98,11 @@ async fn a_request_that_stops_in_the_middle_stores_nothing_and_harms_nobody() {
     stream.write_all(&[0xff; 64]).await.unwrap();
     let mut answer = Vec::new();
     // It may answer with an error or just close; it must not hang on to the connection for ever.
-    drop(tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await.unwrap());
+    drop(
+        tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer))
+            .await
+            .unwrap(),
+    );
     let (status, _) =
         http(server.http, "POST", "/api/v2/write?bucket=public", b"whole,t=a v=1 1\n").await;
     assert_eq!(status, 204, "{}", server.log());

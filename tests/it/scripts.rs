@@ -56,9 +56,7 @@ impl AsyncDB for Door {
             }
         }
         Ok(match columns {
-            Some(columns) => {
-                DBOutput::Rows { types: vec![DefaultColumnType::Any; columns], rows }
-            }
+            Some(columns) => DBOutput::Rows { types: vec![DefaultColumnType::Any; columns], rows },
             None => DBOutput::StatementComplete(affected),
         })
     }
@@ -89,7 +87,8 @@ async fn sql_scripts_give_what_they_say() {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
         .filter(|path| {
-            only.as_ref().is_none_or(|only| path.file_stem().is_some_and(|stem| stem == only.as_str()))
+            only.as_ref()
+                .is_none_or(|only| path.file_stem().is_some_and(|stem| stem == only.as_str()))
         })
         .collect();
     scripts.sort();

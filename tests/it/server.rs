@@ -30,7 +30,9 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_partita"));
         command.arg("standalone").arg("--data-dir").arg(data);
         command.args(["--http", "127.0.0.1:0", "--postgres", "127.0.0.1:0"]).args(options);
-        Self::spawn(command, &data.with_extension("log"))
+        // Beside the nearest directory that exists: a test may name one that cannot be made.
+        let parent = data.ancestors().skip(1).find(|parent| parent.is_dir());
+        Self::spawn(command, &parent.expect("some directory exists").join("server.log"))
     }
 
     /// Runs a command that becomes a server (directly, or through a shell that prepares something).
@@ -61,13 +63,16 @@ impl Server {
 
     /// A connection of the PostgreSQL protocol.
     pub(crate) async fn connect(&self) -> Client {
-        self.try_connect("public").await.unwrap_or_else(|error| {
-            panic!("cannot connect: {error}\n{}", self.log())
-        })
+        self.try_connect("public")
+            .await
+            .unwrap_or_else(|error| panic!("cannot connect: {error}\n{}", self.log()))
     }
 
     /// A connection to a database, or why not.
-    pub(crate) async fn try_connect(&self, database: &str) -> Result<Client, tokio_postgres::Error> {
+    pub(crate) async fn try_connect(
+        &self,
+        database: &str,
+    ) -> Result<Client, tokio_postgres::Error> {
         let config = format!(
             "host={} port={} user=test dbname={database}",
             self.postgres.ip(),

@@ -65,3 +65,39 @@ fn listening_beyond_loopback_needs_to_be_said() {
     let log = Server::try_start(&dir.path().join("data"), &["--http", "0.0.0.0:0"]).err().unwrap();
     assert!(log.contains("--insecure"), "{log}");
 }
+
+#[tokio::test]
+async fn what_show_create_table_prints_makes_the_same_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let client = server.connect().await;
+    let tables = [
+        "CREATE TABLE t (message STRING NULL FULLTEXT INDEX WITH(analyzer = 'English'), ts TIMESTAMP(9) NOT NULL, \
+         TIME INDEX (ts),) with ('append_mode'='true')",
+        "CREATE TABLE t (h BIGINT UNSIGNED GENERATED ALWAYS AS (hash64(userid)) STORED, userid BIGINT NOT NULL, \
+         ts TIMESTAMP(3) DEFAULT now() TIME INDEX, \"odd Name\" DECIMAL(10, 2) DEFAULT 1.50, PRIMARY KEY (h, userid, ts)) \
+         PARTITION BY RANGE (h) SPLIT AT ((5), (9223372036854775808)) WITH ('ttl' = '7d', 'merge_mode' = 'last_non_null')",
+        "CREATE TABLE t (a INT, b STRING, ts TIMESTAMP(6) TIME INDEX, PRIMARY KEY (a, b)) PARTITION ON COLUMNS (a, b) \
+         (a < 10 AND b < 'm', a < 10 AND b >= 'm', a >= 10)",
+        "CREATE TABLE t (a INT, ts TIMESTAMP(0) TIME INDEX, PRIMARY KEY (a)) PARTITION BY HASH (a) PARTITIONS 5",
+    ];
+    for sql in tables {
+        client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let shown = second(&client, "SHOW CREATE TABLE t").await;
+        client.batch_execute("DROP TABLE t").await.unwrap();
+        client.batch_execute(&shown).await.unwrap_or_else(|error| panic!("{shown}: {error:?}"));
+        assert_eq!(second(&client, "SHOW CREATE TABLE t").await, shown);
+        client.batch_execute("DROP TABLE t").await.unwrap();
+    }
+}
+
+/// The second column of a query's only row.
+async fn second(client: &tokio_postgres::Client, sql: &str) -> String {
+    let rows = client.simple_query(sql).await.unwrap();
+    rows.iter()
+        .find_map(|message| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(1).map(str::to_owned),
+            _ => None,
+        })
+        .expect("a row of two columns")
+}

@@ -1,0 +1,483 @@
+"""Clients of PostgreSQL against a running server: psycopg 3, psycopg2, asyncpg, SQLAlchemy, pandas, psql.
+
+PARTITA_PG is the server's DSN. Prints what failed, and 'N passed, M failed' at the end.
+"""
+
+import asyncio
+import datetime as dt
+import decimal
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import uuid
+
+import psycopg
+import psycopg.errors
+import psycopg2
+import psycopg2.extras
+
+DSN = os.environ["PARTITA_PG"]
+PARTS = dict(re.findall(r"(\w+)=(\S+)", DSN))
+UTC = dt.timezone.utc
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def name(prefix):
+    """A table name nobody else has."""
+    return f"{prefix}_{uuid.uuid4().hex[:10]}"
+
+
+def make(connection, columns, prefix="t"):
+    table = name(prefix)
+    connection.execute(f"CREATE TABLE {table} ({columns})")
+    return table
+
+
+EVENTS = "host TEXT, ts TIMESTAMP(6) TIME INDEX, v DOUBLE PRECISION, n BIGINT, PRIMARY KEY (host)"
+
+
+def raises(error, function):
+    try:
+        function()
+    except error as raised:
+        return raised
+    raise AssertionError(f"{error.__name__} was not raised")
+
+
+def connect(**options):
+    return psycopg.connect(DSN, autocommit=True, **options)
+
+
+# psycopg 3
+
+
+@test
+def psycopg_knows_the_server():
+    with connect() as c:
+        assert c.info.server_version == 160006, c.info.server_version
+        assert c.info.encoding == "utf-8"
+        assert c.info.parameter_status("TimeZone") == "UTC"
+        assert c.info.parameter_status("standard_conforming_strings") == "on"
+        assert c.execute("SELECT version()").fetchone()[0].startswith("PostgreSQL 16.6 (Partita ")
+
+
+@test
+def psycopg_sends_and_reads_every_type():
+    columns = (
+        "id INT, ts TIMESTAMP(6) TIME INDEX, b BOOLEAN, i2 SMALLINT, i8 BIGINT, f4 REAL, "
+        "f8 DOUBLE PRECISION, s TEXT, y BYTEA, d DATE, z TIMESTAMPTZ, n DECIMAL(20, 5), PRIMARY KEY (id)"
+    )
+    moment = dt.datetime(2024, 2, 29, 12, 30, 45, 123456)
+    rows = [
+        (1, moment, True, -7, 2**60, 1.5, -2.25e-8, "häßlich 'quoted' \\", b"\x00\xff'\\", dt.date(1969, 12, 31),
+         moment.replace(tzinfo=dt.timezone(dt.timedelta(hours=2))), decimal.Decimal("-12345.67890")),
+        (2, moment, None, None, None, None, None, None, None, None, None, None),
+        (3, dt.datetime(1999, 1, 1), False, 0, 0, 0.0, 1e300, "", b"", dt.date(2000, 1, 1),
+         dt.datetime(2000, 1, 1, tzinfo=UTC), decimal.Decimal("0.00001")),
+    ]
+    with connect() as c:
+        table = make(c, columns)
+        cursor = c.cursor()
+        marks = ", ".join(["%s"] * 12)
+        for row in rows:
+            cursor.execute(f"INSERT INTO {table} VALUES ({marks})", row)
+            assert cursor.rowcount == 1
+        for binary in (False, True):
+            got = c.cursor(binary=binary).execute(f"SELECT * FROM {table} ORDER BY id").fetchall()
+            assert got == rows, (binary, got)
+        marks = ", ".join(["%b"] * 12)
+        cursor.execute(f"INSERT INTO {table} VALUES ({marks})", (4, *rows[0][1:]))
+        got = c.execute(f"SELECT * FROM {table} WHERE id = %s", (4,)).fetchone()
+        assert got == (4, *rows[0][1:]), got
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def unsigned_integers_come_as_the_next_larger_type():
+    with connect() as c:
+        table = make(c, "ts TIMESTAMP TIME INDEX, a UINT8, b UINT16, c UINT32, d UINT64")
+        c.execute(f"INSERT INTO {table} VALUES ('2024-01-01', 255, 65535, 4294967295, 18446744073709551615)")
+        for binary in (False, True):
+            cursor = c.cursor(binary=binary).execute(f"SELECT a, b, c, d FROM {table}")
+            assert [column.type_code for column in cursor.description] == [21, 23, 20, 1700]
+            assert cursor.fetchone() == (255, 65535, 4294967295, 18446744073709551615)
+        c.execute(f"INSERT INTO {table} VALUES ('2024-01-02', %s, %s, %s, %s)", (1, 2, 3, 2**64 - 1))
+        assert c.execute(f"SELECT d FROM {table} WHERE a = 1").fetchone() == (2**64 - 1,)
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def executemany_and_pipelines_write_every_row():
+    with connect() as c:
+        table = make(c, EVENTS)
+        start = dt.datetime(2024, 1, 1)
+        rows = [(f"h{i % 7}", start + dt.timedelta(seconds=i), i / 2, i) for i in range(5000)]
+        cursor = c.cursor()
+        began = time.monotonic()
+        cursor.executemany(f"INSERT INTO {table} VALUES (%s, %s, %s, %s)", rows)
+        took = time.monotonic() - began
+        assert cursor.rowcount == 5000, cursor.rowcount
+        assert c.execute(f"SELECT count(*), sum(n) FROM {table}").fetchone() == (5000, sum(range(5000)))
+        assert took < 30, f"executemany of 5000 rows took {took:.1f} s"
+        with c.pipeline() as pipeline:
+            answers = [c.execute(f"SELECT n FROM {table} WHERE n = %s", (i,)) for i in range(50)]
+            c.execute(f"INSERT INTO {table} VALUES ('x', %s, 1, -1)", (start,))
+            seen = c.execute(f"SELECT n FROM {table} WHERE host = 'x'")
+            pipeline.sync()
+            assert [answer.fetchone()[0] for answer in answers] == list(range(50))
+            assert seen.fetchone() == (-1,)
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def an_error_in_a_pipeline_leaves_the_connection_usable():
+    with connect() as c:
+        table = make(c, "ts TIMESTAMP TIME INDEX, n BIGINT NOT NULL")
+        def fail():
+            c.cursor().executemany(
+                f"INSERT INTO {table} VALUES (%s, %s)", [("2024-01-01", 1), ("2024-01-02", None)])
+        raises(psycopg.errors.NotNullViolation, fail)
+        assert c.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def server_side_prepared_statements_survive_a_new_column():
+    with connect(prepare_threshold=1) as c:
+        table = make(c, EVENTS)
+        for i in range(10):
+            c.execute(f"INSERT INTO {table} VALUES (%s, %s, %s, %s)", ("a", dt.datetime(2024, 1, 1 + i), i, i))
+            assert c.execute(f"SELECT count(*) FROM {table} WHERE n >= %s", (0,)).fetchone() == (i + 1,)
+        c.execute(f"ALTER TABLE {table} ADD COLUMN extra TEXT")
+        assert c.execute(f"SELECT extra FROM {table} WHERE n = %s", (3,)).fetchone() == (None,)
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def times_are_shown_in_the_time_zone_of_the_session():
+    with connect() as c:
+        c.execute("SET TIME ZONE 'Europe/Berlin'")
+        assert c.info.parameter_status("TimeZone") == "Europe/Berlin"
+        table = make(c, "z TIMESTAMPTZ TIME INDEX")
+        c.execute(f"INSERT INTO {table} VALUES (%s)", (dt.datetime(2024, 7, 1, 10, tzinfo=UTC),))
+        for binary in (False, True):
+            (got,) = c.cursor(binary=binary).execute(f"SELECT z FROM {table}").fetchone()
+            assert got == dt.datetime(2024, 7, 1, 10, tzinfo=UTC) and got.utcoffset() == dt.timedelta(hours=2), got
+        raw = c.pgconn.exec_(f"SELECT z FROM {table}".encode()).get_value(0, 0)
+        assert raw == b"2024-07-01 12:00:00+02", raw
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def copy_in_and_out_in_text_csv_and_binary():
+    rows = [("a", dt.datetime(2024, 1, 1), 1.5, 1), ("b\tc\\d", dt.datetime(2024, 1, 2), None, 2),
+            ("ö", dt.datetime(2024, 1, 3), -0.25, None)]
+    with connect() as c:
+        for binary in (False, True):
+            table = make(c, EVENTS)
+            form = " WITH (FORMAT binary)" if binary else ""
+            types = ["text", "timestamp", "float8", "int8"]
+            with c.cursor().copy(f"COPY {table} (host, ts, v, n) FROM STDIN{form}") as copy:
+                copy.set_types(types)
+                for row in rows:
+                    copy.write_row(row)
+            with c.cursor().copy(f"COPY (SELECT host, ts, v, n FROM {table} ORDER BY n) TO STDOUT{form}") as copy:
+                copy.set_types(types)
+                assert list(copy.rows()) == rows
+            c.execute(f"DROP TABLE {table}")
+        table = make(c, EVENTS)
+        many = "".join(f"h{i},2024-01-01 00:00:00.{i:06},{i},{i}\n" for i in range(20000))
+        with c.cursor().copy(f"COPY {table} FROM STDIN WITH (FORMAT csv, HEADER)") as copy:
+            copy.write("host,ts,v,n\n" + many)
+        assert c.execute(f"SELECT count(*), sum(n) FROM {table}").fetchone() == (20000, sum(range(20000)))
+        with c.cursor().copy(f"COPY {table} TO STDOUT WITH (FORMAT csv, HEADER)") as copy:
+            text = b"".join(copy).decode()
+        assert text.startswith("host,ts,v,n\n") and text.count("\n") == 20001
+        with c.cursor().copy(f"COPY (SELECT * FROM {table} WHERE n < 0) TO STDOUT WITH (FORMAT csv, HEADER)") as copy:
+            assert b"".join(copy) == b"host,ts,v,n\n"
+        def bad():
+            with c.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+                copy.write("a\t2024-01-01\tnumber\t1\n")
+        error = raises(psycopg.errors.InvalidTextRepresentation, bad)
+        assert "line 1" in str(error), error
+        def stop():
+            with c.cursor().copy(f"COPY {table} FROM STDIN") as copy:
+                copy.write("zzz\t2024-01-01\t1\t1\n")
+                raise ValueError("changed my mind")
+        raises(ValueError, stop)
+        assert c.execute(f"SELECT count(*) FROM {table}").fetchone() == (20000,)
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def named_cursors_fetch_in_parts():
+    with psycopg.connect(DSN) as c:
+        with c.cursor(name="parts") as cursor:
+            cursor.itersize = 100
+            cursor.execute("SELECT value FROM generate_series(1, 1000)")
+            assert cursor.fetchmany(10) == [(i,) for i in range(1, 11)]
+            assert sum(1 for _ in cursor) == 990
+        c.rollback()
+
+
+@test
+def a_running_statement_is_cancelled():
+    with connect() as c:
+        timer = threading.Timer(0.5, c.cancel)
+        timer.start()
+        began = time.monotonic()
+        query = "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 1000000) b WHERE a.value + b.value = 0"
+        raises(psycopg.errors.QueryCanceled, lambda: c.execute(query))
+        assert time.monotonic() - began < 20
+        timer.join()
+        assert c.execute("SELECT 1").fetchone() == (1,)
+        # Also while rows are on their way.
+        threading.Timer(0.5, c.cancel).start()
+        def stream():
+            for _ in c.cursor().stream("SELECT value FROM generate_series(1, 1000000000)"):
+                pass
+        raises(psycopg.errors.QueryCanceled, stream)
+        assert c.execute("SELECT 1").fetchone() == (1,)
+        c.execute("SET statement_timeout = '300ms'")
+        raises(psycopg.errors.QueryCanceled, lambda: c.execute(query))
+
+
+@test
+def errors_have_their_classes():
+    e = psycopg.errors
+    with connect() as c:
+        table = make(c, "ts TIMESTAMP TIME INDEX, n BIGINT NOT NULL")
+        cases = [
+            (e.UndefinedColumn, f"SELECT nothing FROM {table}", ()),
+            (e.UndefinedTable, "SELECT * FROM there_is_none", ()),
+            (e.SyntaxError, "SELEC 1", ()),
+            (e.NotNullViolation, f"INSERT INTO {table} VALUES ('2024-01-01', NULL)", ()),
+            (e.NotNullViolation, f"INSERT INTO {table} VALUES (%s, %s)", ("2024-01-01", None)),
+            (e.DivisionByZero, "SELECT 1 / 0", ()),
+            (e.UndefinedFunction, "SELECT there_is_none(1)", ()),
+            (e.InvalidTextRepresentation, f"INSERT INTO {table} VALUES ('2024-01-01', 'x')", ()),
+            (e.DuplicateTable, f"CREATE TABLE {table} (ts TIMESTAMP TIME INDEX)", ()),
+            (e.FeatureNotSupported, f"UPDATE {table} SET n = 1", ()),
+        ]
+        for error, sql, parameters in cases:
+            raised = raises(error, lambda: c.execute(sql, parameters or None))
+            assert raised.diag.message_primary
+            assert c.execute("SELECT 1").fetchone() == (1,)
+        c.execute(f"DROP TABLE {table}")
+    raises(psycopg.OperationalError, lambda: psycopg.connect(DSN, dbname="there_is_none"))
+
+
+@test
+def transaction_blocks_are_followed():
+    status = psycopg.pq.TransactionStatus
+    with psycopg.connect(DSN) as c:
+        c.execute("SELECT 1")
+        assert c.info.transaction_status == status.INTRANS
+        raises(psycopg.errors.UndefinedTable, lambda: c.execute("SELECT * FROM there_is_none"))
+        assert c.info.transaction_status == status.INERROR
+        raises(psycopg.errors.InFailedSqlTransaction, lambda: c.execute("SELECT 1"))
+        c.rollback()
+        assert c.info.transaction_status == status.IDLE
+        with c.transaction():
+            with c.transaction():
+                assert c.execute("SELECT 1").fetchone() == (1,)
+        c.commit()
+
+
+@test
+def lists_go_to_and_fro():
+    with connect() as c:
+        for binary in (False, True):
+            cursor = c.cursor(binary=binary)
+            assert cursor.execute("SELECT make_array(1, NULL, 3), make_array('a b', '\"', '')").fetchone() == (
+                [1, None, 3], ["a b", '"', ""])
+        got = c.execute("SELECT value FROM generate_series(1, 9) WHERE value = ANY(%s) ORDER BY 1", ([2, 5, 77],))
+        assert got.fetchall() == [(2,), (5,)]
+
+
+# psycopg2
+
+
+@test
+def psycopg2_inserts_values():
+    c = psycopg2.connect(DSN)
+    c.autocommit = True
+    cursor = c.cursor()
+    table = name("t")
+    cursor.execute(f"CREATE TABLE {table} ({EVENTS})")
+    start = dt.datetime(2024, 1, 1)
+    rows = [(f"it's {i}", start + dt.timedelta(seconds=i), i / 4, i) for i in range(1000)]
+    psycopg2.extras.execute_values(cursor, f"INSERT INTO {table} VALUES %s", rows)
+    cursor.execute(f"SELECT * FROM {table} ORDER BY n")
+    assert cursor.fetchall() == rows
+    psycopg2.extras.execute_batch(
+        cursor, f"INSERT INTO {table} VALUES (%s, %s, %s, %s)", [("x", start, None, -i) for i in range(10)])
+    cursor.execute(f"SELECT n FROM {table} WHERE host = 'x'")
+    assert cursor.fetchall() == [(-9,)]
+    c.autocommit = False
+    with c.cursor(name="parts") as named:
+        named.execute(f"SELECT n FROM {table}")
+        assert len(named.fetchall()) == 1001
+    c.rollback()
+    import io
+    cursor.copy_expert(f"COPY {table} FROM STDIN", io.StringIO("y\t2024-01-01 00:00:00\t\\N\t7\n"))
+    c.commit()
+    cursor.execute(f"DROP TABLE {table}")
+    c.commit()
+    c.close()
+
+
+# asyncpg
+
+
+@test
+def asyncpg_speaks_binary():
+    import asyncpg
+
+    async def run():
+        c = await asyncpg.connect(host=PARTS["host"], port=int(PARTS["port"]), user=PARTS["user"],
+                                  database=PARTS["dbname"])
+        table = name("t")
+        await c.execute(f"CREATE TABLE {table} ({EVENTS})")
+        start = dt.datetime(2024, 1, 1)
+        rows = [("a", start + dt.timedelta(seconds=i), i / 2, i) for i in range(1000)]
+        await c.executemany(f"INSERT INTO {table} VALUES ($1, $2, $3, $4)", rows)
+        got = await c.fetch(f"SELECT * FROM {table} WHERE n < $1 ORDER BY n", 5)
+        assert [tuple(row) for row in got] == rows[:5], got
+        await c.copy_records_to_table(table, records=[("b", start, None, None)], columns=["host", "ts", "v", "n"])
+        assert await c.fetchval(f"SELECT count(*) FROM {table}") == 1001
+        async with c.transaction():
+            cursor = await c.cursor(f"SELECT n FROM {table} ORDER BY n")
+            assert len(await cursor.fetch(10)) == 10
+        await c.execute(f"DROP TABLE {table}")
+        await c.close()
+
+    asyncio.run(run())
+
+
+# SQLAlchemy and pandas
+
+
+def alchemy(driver):
+    import pandas
+    import sqlalchemy as sa
+
+    url = f"postgresql+{driver}://{PARTS['user']}@{PARTS['host']}:{PARTS['port']}/{PARTS['dbname']}"
+    engine = sa.create_engine(url)
+    table = name("sa")
+    with engine.connect() as c:
+        c.execute(sa.text(
+            f"CREATE TABLE {table} (host TEXT, ts TIMESTAMP(6) TIME INDEX, v DOUBLE PRECISION, "
+            "n BIGINT NOT NULL DEFAULT 5, d DECIMAL(10, 2) COMMENT 'price', PRIMARY KEY (host))"))
+        c.commit()
+    look = sa.inspect(engine)
+    assert table in look.get_table_names()
+    assert look.has_table(table) and not look.has_table("there_is_none")
+    assert "public" in look.get_schema_names()
+    columns = {column["name"]: column for column in look.get_columns(table)}
+    assert list(columns) == ["host", "ts", "v", "n", "d"]
+    assert isinstance(columns["host"]["type"], sa.TEXT)
+    assert isinstance(columns["ts"]["type"], sa.TIMESTAMP)
+    assert isinstance(columns["v"]["type"], sa.DOUBLE_PRECISION)
+    assert isinstance(columns["n"]["type"], sa.BIGINT)
+    assert (columns["d"]["type"].precision, columns["d"]["type"].scale) == (10, 2)
+    assert columns["n"]["nullable"] is False and columns["v"]["nullable"] is True
+    assert columns["n"]["default"] == "5" and columns["d"]["comment"] == "price"
+    assert look.get_pk_constraint(table)["constrained_columns"] == ["host", "ts"]
+    assert look.get_indexes(table) == [] and look.get_foreign_keys(table) == []
+    look.get_unique_constraints(table), look.get_check_constraints(table), look.get_table_comment(table)
+    reflected = sa.Table(table, sa.MetaData(), autoload_with=engine)
+    assert [column.name for column in reflected.primary_key] == ["host", "ts"]
+    with engine.connect() as c:
+        rows = [{"host": "a", "ts": dt.datetime(2024, 1, i), "v": i / 2, "n": i, "d": None} for i in range(1, 20)]
+        c.execute(sa.insert(reflected), rows)
+        c.commit()
+        counted = c.execute(sa.select(sa.func.count()).where(reflected.c.n > 10)).scalar()
+        assert counted == 9, counted
+        frame = pandas.read_sql(sa.select(reflected).order_by(reflected.c.n), c)
+        assert list(frame["n"]) == list(range(1, 20)) and str(frame["ts"].dtype).startswith("datetime64")
+        frame["host"] = "b"
+        frame.drop(columns=["d"]).to_sql(table, c, if_exists="append", index=False)
+        c.commit()
+        assert len(pandas.read_sql(f"SELECT * FROM {table} WHERE host = 'b'", c)) == 19
+        c.execute(sa.text(f"DROP TABLE {table}"))
+        c.commit()
+    engine.dispose()
+
+
+@test
+def sqlalchemy_over_psycopg_reflects_and_writes():
+    alchemy("psycopg")
+
+
+@test
+def sqlalchemy_over_psycopg2_reflects_and_writes():
+    alchemy("psycopg2")
+
+
+# psql
+
+
+def psql(*commands, check=True):
+    arguments = ["psql", "-X", "-h", PARTS["host"], "-p", PARTS["port"], "-U", PARTS["user"], "-d", PARTS["dbname"],
+                 "-v", "ON_ERROR_STOP=1"]
+    for command in commands:
+        arguments += ["-c", command]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout if check else done.stderr
+
+
+@test
+def psql_meta_commands():
+    if shutil.which("psql") is None:
+        print("   (no psql here)")
+        return
+    table = name("t")
+    psql(f"CREATE TABLE {table} (host TEXT, ts TIMESTAMP(3) TIME INDEX, n BIGINT DEFAULT 7, "
+         "d DECIMAL(10, 2) COMMENT 'price', PRIMARY KEY (host)) WITH ('comment' = 'things')")
+    assert table in psql(r"\dt") and table in psql(r"\d")
+    told = psql(rf"\d {table}")
+    for part in ["host", "timestamp(3) without time zone", "numeric(10,2)", f'"{table}_pkey" PRIMARY KEY, btree (host, ts)']:
+        assert part in told, (part, told)
+    assert re.search(r"\bn\s*\|\s*bigint\s*\|\s*\|\s*\|\s*7", told), told
+    assert "price" in psql(rf"\d+ {table}")
+    assert "things" in psql(rf"\dt+ {table}")
+    assert "public" in psql(r"\dn") and "public" in psql(r"\l")
+    assert f"{table}_pkey" in psql(r"\di")
+    assert "partita" in psql(r"\du")
+    psql(r"\dv"), psql(r"\df"), psql(r"\conninfo"), psql(r"\dT"), psql(r"\ds"), psql(r"\dm"), psql(r"\dx")
+    psql(r"\dn+"), psql(r"\l+"), psql(r"\di+"), psql(r"\dp"), psql(r"\df pg_size_pretty"), psql(r"\dC")
+    assert "Did not find any relation" in psql(r"\d there_is_none", check=False)
+    psql(f"DROP TABLE {table}")
+
+
+def main():
+    wanted = sys.argv[1:]
+    passed = failed = 0
+    for function in TESTS:
+        if wanted and function.__name__ not in wanted:
+            continue
+        try:
+            function()
+            passed += 1
+        except Exception:
+            failed += 1
+            print(f"-- {function.__name__} failed")
+            traceback.print_exc(limit=-4, file=sys.stdout)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
