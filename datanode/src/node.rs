@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -62,6 +62,8 @@ pub struct NodeOptions {
 
 /// A node's replicas.
 pub struct Datanode {
+    /// Itself, for orders that must end even when who gave them stops waiting.
+    me: Weak<Self>,
     options: NodeOptions,
     host: Arc<Host>,
     store: Arc<dyn ObjectStore>,
@@ -88,7 +90,8 @@ impl Datanode {
         std::fs::create_dir_all(&root).map_err(|error| io_error(&root, &error))?;
         let store =
             LocalStore::open(&root).map_err(|error| Error::Unavailable(error.to_string()))?;
-        let node = Arc::new(Self {
+        let node = Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
             options,
             host,
             store: Arc::new(store),
@@ -274,49 +277,11 @@ impl DataService for Datanode {
     }
 
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
-        let _one_at_a_time = self.orders.lock().await;
-        if let Ok(replica) = self.replica(spec.partition) {
-            return replica.lead().await;
-        }
-        let partition = spec.partition;
-        let config = PartitionConfig {
-            partition,
-            table: spec.table,
-            schema: spec.schema,
-            placement: spec.placement,
-            range: spec.range,
-            epoch: spec.epoch,
-            replica: spec.replica,
-            members: spec.members,
-        };
-        let engine = Partition::create(
-            Arc::clone(&self.store),
-            root_of(partition),
-            config,
-            self.options.engine.clone(),
-            Arc::clone(&self.clock),
-        )
-        .await
-        .map_err(Error::from)?;
-        if let Err(error) = self.start(engine, false).await {
-            // Nobody was told that it exists: leave nothing behind.
-            self.remove_files(partition)?;
-            return Err(error);
-        }
-        info!(%partition, "partition created");
-        self.replica(partition)?.lead().await
+        self.to_the_end(|node| async move { node.create(spec).await }).await
     }
 
     async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error> {
-        let _one_at_a_time = self.orders.lock().await;
-        let Some(replica) = self.replicas.write().remove(&partition) else { return Ok(()) };
-        if let Err(error) = replica.shutdown().await {
-            warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
-        }
-        self.remove_files(partition)?;
-        self.destroy_group(partition).await?;
-        info!(%partition, "partition dropped");
-        Ok(())
+        self.to_the_end(move |node| async move { node.remove(partition).await }).await
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
@@ -345,6 +310,76 @@ impl DataService for Datanode {
 }
 
 impl Datanode {
+    /// Runs an order in a task of its own: half an order must not be left because the one who gave it
+    /// timed out.
+    async fn to_the_end<F: Future<Output = Result<(), Error>> + Send + 'static>(
+        &self,
+        order: impl FnOnce(Arc<Self>) -> F,
+    ) -> Result<(), Error> {
+        let Some(node) = self.me.upgrade() else {
+            return Err(Error::Unavailable("the node is stopping".to_owned()));
+        };
+        tokio::spawn(order(node))
+            .await
+            .unwrap_or_else(|error| Err(Error::Internal(format!("an order failed: {error}"))))
+    }
+
+    async fn create(&self, spec: PartitionSpec) -> Result<(), Error> {
+        let _one_at_a_time = self.orders.lock().await;
+        if let Ok(replica) = self.replica(spec.partition) {
+            return replica.lead().await;
+        }
+        let partition = spec.partition;
+        let config = PartitionConfig {
+            partition,
+            table: spec.table,
+            schema: spec.schema,
+            placement: spec.placement,
+            range: spec.range,
+            epoch: spec.epoch,
+            replica: spec.replica,
+            members: spec.members,
+        };
+        let engine = Partition::create(
+            Arc::clone(&self.store),
+            root_of(partition),
+            config,
+            self.options.engine.clone(),
+            Arc::clone(&self.clock),
+        )
+        .await;
+        let started = match engine {
+            Ok(engine) => self.start(engine, false).await,
+            Err(error) => Err(Error::from(error)),
+        };
+        if let Err(error) = started {
+            // Nobody was told that it exists: leave nothing behind.
+            self.remove_files(partition)?;
+            return Err(error);
+        }
+        info!(%partition, "partition created");
+        self.replica(partition)?.lead().await
+    }
+
+    /// Every step may be done already by an order that failed half-way.
+    async fn remove(&self, partition: PartitionId) -> Result<(), Error> {
+        let _one_at_a_time = self.orders.lock().await;
+        if let Ok(replica) = self.replica(partition)
+            && let Err(error) = replica.shutdown().await
+        {
+            warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
+        }
+        self.remove_files(partition)?;
+        let group = GroupId::from(partition);
+        if self.host.known_groups().iter().any(|(known, _)| *known == group) {
+            self.destroy_group(partition).await?;
+        }
+        if self.replicas.write().remove(&partition).is_some() {
+            info!(%partition, "partition dropped");
+        }
+        Ok(())
+    }
+
     fn remove_files(&self, partition: PartitionId) -> Result<(), Error> {
         let root = self.options.dir.join(PARTITIONS);
         let from = root.join(partition.to_string());
