@@ -100,7 +100,8 @@ impl Keys {
         });
         let mut rows: Vec<(u64, u32)> =
             self.iter().zip(0..count).map(|(key, row)| (head(&key[shared..]), row)).collect();
-        rows.sort_unstable_by(|(head_a, a), (head_b, b)| {
+        // Stable not for the order, which is total, but because it merges runs that are sorted already.
+        rows.sort_by(|(head_a, a), (head_b, b)| {
             head_a
                 .cmp(head_b)
                 .then_with(|| self.get(*a as usize).cmp(self.get(*b as usize)))
