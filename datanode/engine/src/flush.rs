@@ -41,7 +41,7 @@ impl Partition {
     /// Returns whether it moved. Readers and writers go on meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::DiskFull`]: nothing was changed, try again when there is space. Anything else:
+    /// [`crate::EngineError::DiskFull`]: nothing was changed, try again when there is space. Anything else:
     /// stop the partition.
     pub async fn flush(&self) -> Result<bool> {
         let _one_at_a_time = self.flushing.lock().await;
