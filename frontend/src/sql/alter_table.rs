@@ -44,9 +44,7 @@ impl Tokens<'_> {
             let if_exists = self.if_exists();
             for what in ["constraint", "primary", "index"] {
                 if self.at(what) && !matches!(self.peek_nth(1).token, Token::EOF | Token::Comma) {
-                    return Err(
-                        self.unsupported(format!("DROP {}", what.to_ascii_uppercase()))
-                    );
+                    return Err(self.unsupported(format!("DROP {}", what.to_ascii_uppercase())));
                 }
             }
             let name = self.name("a column name")?;
@@ -97,8 +95,21 @@ impl Tokens<'_> {
             }
         } else {
             let what = self.peek().token.to_string().to_ascii_uppercase();
-            let known = ["REPARTITION", "SPLIT", "MERGE", "PARTITION", "OWNER", "ENABLE", "DISABLE",
-                "CLUSTER", "INHERIT", "VALIDATE", "ATTACH", "DETACH", "REPLICA"];
+            let known = [
+                "REPARTITION",
+                "SPLIT",
+                "MERGE",
+                "PARTITION",
+                "OWNER",
+                "ENABLE",
+                "DISABLE",
+                "CLUSTER",
+                "INHERIT",
+                "VALIDATE",
+                "ATTACH",
+                "DETACH",
+                "REPLICA",
+            ];
             return Err(if known.contains(&what.as_str()) {
                 self.unsupported(format!("ALTER TABLE ... {what}"))
             } else {
@@ -120,7 +131,9 @@ impl Tokens<'_> {
     ) -> Result<(), SqlError> {
         for what in ["constraint", "primary", "unique", "check", "foreign", "index"] {
             if self.at(what) {
-                return Err(self.unsupported(format!("ALTER TABLE ADD {}", what.to_ascii_uppercase())));
+                return Err(
+                    self.unsupported(format!("ALTER TABLE ADD {}", what.to_ascii_uppercase()))
+                );
             }
         }
         self.take(&["column"]);
@@ -176,9 +189,12 @@ impl Tokens<'_> {
             self.next();
             self.next();
             let default = Some(self.expression()?).filter(|expression| {
-                !matches!(super::literal::literal(expression), Ok(Some(super::literal::Literal::Null)))
+                !matches!(
+                    super::literal::literal(expression),
+                    Ok(Some(super::literal::Literal::Null))
+                )
             });
-            changes.push(AlterChange::SetDefault { column, default });
+            changes.push(AlterChange::SetDefault { column, default: default.map(Box::new) });
             return Ok(());
         }
         for (words, what) in [
@@ -271,8 +287,7 @@ impl AlterTable {
                 AlterChange::RenameColumn { from, to } => {
                     known_column(table, from)?;
                     check_unused(&table.schema, from, "rename")?;
-                    changes
-                        .push(TableChange::RenameColumn { from: from.clone(), to: to.clone() });
+                    changes.push(TableChange::RenameColumn { from: from.clone(), to: to.clone() });
                 }
                 AlterChange::SetDefault { column, default } => {
                     let known = known_column(table, column)?;
@@ -318,9 +333,10 @@ fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
 }
 
 fn known_column<'a>(table: &'a Table, name: &str) -> Result<&'a Column, SqlError> {
-    table.schema.column(name).ok_or_else(|| {
-        SqlError::undefined_column(name, TableName::bare(table.name.as_str()))
-    })
+    table
+        .schema
+        .column(name)
+        .ok_or_else(|| SqlError::undefined_column(name, TableName::bare(table.name.as_str())))
 }
 
 /// A generated column's expression is kept as text, by names.

@@ -8,9 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    ColumnOption, Expr, FunctionArguments, visit_expressions,
-};
+use datafusion::sql::sqlparser::ast::{ColumnOption, Expr, FunctionArguments, visit_expressions};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::ColumnType;
 
@@ -23,9 +21,21 @@ use crate::output::Notice;
 
 /// Functions that give something else each time, and so may not compute a stored column.
 const VOLATILE: &[&str] = &[
-    "now", "current_timestamp", "current_date", "current_time", "localtimestamp", "localtime",
-    "today", "random", "rand", "uuid", "gen_random_uuid", "current_user", "current_database",
-    "current_schema", "version",
+    "now",
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "localtimestamp",
+    "localtime",
+    "today",
+    "random",
+    "rand",
+    "uuid",
+    "gen_random_uuid",
+    "current_user",
+    "current_database",
+    "current_schema",
+    "version",
 ];
 
 /// A column, and what its options said of the table.
@@ -106,11 +116,7 @@ impl Tokens<'_> {
         Ok(true)
     }
 
-    fn nullability(
-        &self,
-        column: &mut ColumnDefinition,
-        nullable: bool,
-    ) -> Result<(), SqlError> {
+    fn nullability(&self, column: &mut ColumnDefinition, nullable: bool) -> Result<(), SqlError> {
         if column.nullable.is_some_and(|before| before != nullable) {
             return Err(self.located(SqlError::syntax(format!(
                 "conflicting NULL/NOT NULL declarations for column \"{}\"",
@@ -123,10 +129,14 @@ impl Tokens<'_> {
 
     /// Takes the name of a kind of index and INDEX.
     pub(super) fn take_index(&mut self) -> Option<&'static str> {
-        [("inverted", "INVERTED INDEX"), ("skipping", "SKIPPING INDEX"), ("fulltext", "FULLTEXT INDEX")]
-            .into_iter()
-            .find(|(word, _)| self.take(&[word, "index"]))
-            .map(|(_, kind)| kind)
+        [
+            ("inverted", "INVERTED INDEX"),
+            ("skipping", "SKIPPING INDEX"),
+            ("fulltext", "FULLTEXT INDEX"),
+        ]
+        .into_iter()
+        .find(|(word, _)| self.take(&[word, "index"]))
+        .map(|(_, kind)| kind)
     }
 
     /// What the next words ask for of a column, if it is something that exists elsewhere only.
@@ -176,8 +186,10 @@ impl Tokens<'_> {
         // By sqlparser's own rule for it, which knows that the NOT of NOT NULL ends the expression.
         let option = self.inner.parse_optional_column_option().map_err(|e| self.foreign(e))?;
         match option {
-            Some(ColumnOption::Default(expression)) => default_text(&expression, column, column_type)
-                .map_err(|error| error.with_position(position)),
+            Some(ColumnOption::Default(expression)) => {
+                default_text(&expression, column, column_type)
+                    .map_err(|error| error.with_position(position))
+            }
             _ => Err(self.unexpected("an expression")),
         }
     }

@@ -40,11 +40,8 @@ impl Tokens<'_> {
             return self.copy_query(given);
         }
         let table = self.table_name()?;
-        let columns = if matches!(self.peek().token, Token::LParen) {
-            Some(self.columns()?)
-        } else {
-            None
-        };
+        let columns =
+            if matches!(self.peek().token, Token::LParen) { Some(self.columns()?) } else { None };
         if self.take(&["from"]) {
             if !self.take(&["stdin"]) && !self.take(&["stdout"]) {
                 return Err(self.not_a_stream("COPY FROM a file or program"));
@@ -99,7 +96,8 @@ impl Tokens<'_> {
     }
 
     fn not_a_stream(&self, what: &str) -> SqlError {
-        self.unsupported(what).with_hint("use STDIN or STDOUT; psql's \\copy reads and writes files")
+        self.unsupported(what)
+            .with_hint("use STDIN or STDOUT; psql's \\copy reads and writes files")
     }
 
     /// Takes [WITH] and options in either spelling.
@@ -135,8 +133,9 @@ impl Tokens<'_> {
             "on_error" => {
                 let value = self.word_or_string()?;
                 if !value.eq_ignore_ascii_case("stop") {
-                    return Err(SqlError::unsupported(format!("ON_ERROR {value}"))
-                        .with_position(position));
+                    return Err(
+                        SqlError::unsupported(format!("ON_ERROR {value}")).with_position(position)
+                    );
                 }
                 false
             }
@@ -153,8 +152,9 @@ impl Tokens<'_> {
             }
         };
         if twice {
-            return Err(SqlError::syntax("conflicting or redundant options")
-                .with_position(position));
+            return Err(
+                SqlError::syntax("conflicting or redundant options").with_position(position)
+            );
         }
         Ok(())
     }
@@ -310,7 +310,9 @@ impl Given {
             return Err(invalid("COPY null representation cannot use newline or carriage return"));
         }
         if format != CopyFormat::Binary && options.null.as_bytes().contains(&options.delimiter) {
-            return Err(invalid("COPY delimiter character must not appear in the NULL specification"));
+            return Err(invalid(
+                "COPY delimiter character must not appear in the NULL specification",
+            ));
         }
         if csv && options.delimiter == options.quote {
             return Err(invalid("COPY delimiter and quote must be different"));
@@ -318,10 +320,14 @@ impl Given {
         if csv && options.null.as_bytes().contains(&options.quote) {
             return Err(invalid("CSV quote character must not appear in the NULL specification"));
         }
-        if !csv && (options.delimiter.is_ascii_lowercase() || options.delimiter.is_ascii_digit()
-            || matches!(options.delimiter, b'\\' | b'.'))
+        if !csv
+            && (options.delimiter.is_ascii_lowercase()
+                || options.delimiter.is_ascii_digit()
+                || matches!(options.delimiter, b'\\' | b'.'))
         {
-            return Err(invalid("COPY delimiter cannot be a lower-case letter, digit, dot or backslash"));
+            return Err(invalid(
+                "COPY delimiter cannot be a lower-case letter, digit, dot or backslash",
+            ));
         }
         Ok((format, options))
     }
@@ -340,7 +346,9 @@ fn one_byte(text: &str, what: &str) -> Result<u8, SqlError> {
             Err(invalid(&format!("COPY {what} cannot be newline or carriage return")))
         }
         [byte] if byte.is_ascii() => Ok(*byte),
-        _ => Err(SqlError::new(FEATURE, format!("COPY {what} must be a single one-byte character"))),
+        _ => {
+            Err(SqlError::new(FEATURE, format!("COPY {what} must be a single one-byte character")))
+        }
     }
 }
 

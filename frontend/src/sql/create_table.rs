@@ -74,10 +74,8 @@ impl Tokens<'_> {
             columns: draft.columns,
             primary_key: draft.primary_key,
             time_index: draft.time_index,
-            partitioning: draft
-                .partitioning
-                .unwrap_or(Partitioning::Range { columns: Vec::new() }),
-            cuts: draft.cuts.unwrap_or_default(),
+            partitioning: draft.partitioning.unwrap_or(Partitioning::Range { columns: Vec::new() }),
+            cuts: draft.cuts,
             schema_on_write: draft.schema_on_write,
             options: draft.options,
             notices: draft.notices,
@@ -96,9 +94,8 @@ impl Tokens<'_> {
         match (&mut draft.partitioning, draft.partitions) {
             (Some(Partitioning::Hash { partitions, .. }), Some(number)) => *partitions = number,
             (Some(Partitioning::Hash { partitions: 0, .. }), None) => {
-                return Err(self.located(SqlError::syntax(
-                    "PARTITION BY HASH needs PARTITIONS and a number",
-                )));
+                return Err(self
+                    .located(SqlError::syntax("PARTITION BY HASH needs PARTITIONS and a number")));
             }
             (_, Some(_)) => {
                 return Err(self.located(SqlError::syntax(
@@ -338,20 +335,19 @@ fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
         "partitions" => set_partitions(draft, pair.number()?).map_err(here)?,
         "partition_at_keys" => match &pair.value {
             OptionValue::Tuples(tuples) => {
-                let cuts = tuples.iter().map(|tuple| tuple.iter().map(unquoted).collect()).collect();
+                let cuts =
+                    tuples.iter().map(|tuple| tuple.iter().map(unquoted).collect()).collect();
                 set_cuts(draft, cuts).map_err(here)?;
             }
             _ => return Err(pair.wrong("a list of keys such as ((100, 'abc'), (200, 'x'))")),
         },
         key if key.starts_with("auto_partitioning_") || key == "uniform_partitions" => {
-            return Err(here(SqlError::unsupported(format!(
-                "option {}",
-                key.to_ascii_uppercase()
-            ))
-            .with_hint(
-                "this version does not split tables by itself; give the cuts with SPLIT AT or \
+            return Err(here(
+                SqlError::unsupported(format!("option {}", key.to_ascii_uppercase())).with_hint(
+                    "this version does not split tables by itself; give the cuts with SPLIT AT or \
                  PARTITION_AT_KEYS",
-            )));
+                ),
+            ));
         }
         _ => return Err(pair.unknown()),
     }
@@ -375,9 +371,9 @@ fn partition_by(pair: &OptionPair) -> Result<Partitioning, SqlError> {
 /// YQL writes strings in double quotes, which are names to everybody else.
 fn unquoted(expression: &Expr) -> Expr {
     match expression {
-        Expr::Identifier(name) if name.quote_style.is_some() => Expr::Value(
-            ast::Value::SingleQuotedString(name.value.clone()).with_empty_span(),
-        ),
+        Expr::Identifier(name) if name.quote_style.is_some() => {
+            Expr::Value(ast::Value::SingleQuotedString(name.value.clone()).with_empty_span())
+        }
         other => other.clone(),
     }
 }

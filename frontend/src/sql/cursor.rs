@@ -84,8 +84,7 @@ impl<'t> Cursor<'t> {
         if !bytes.first()?.is_ascii_alphabetic() && bytes[0] != b'_' {
             return None;
         }
-        let length =
-            bytes.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
+        let length = bytes.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
         if bytes.get(length).is_some_and(|b| is_name_byte(*b)) {
             return None;
         }

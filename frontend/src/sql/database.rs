@@ -5,9 +5,7 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::options::{OptionPair, OptionValue};
-use super::statement::{
-    AlterDatabase, CreateDatabase, DropDatabase, DropTable, Statement,
-};
+use super::statement::{AlterDatabase, CreateDatabase, DropDatabase, DropTable, Statement};
 use super::tokens::Tokens;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 

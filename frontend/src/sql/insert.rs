@@ -66,6 +66,7 @@ impl Reader<'_> {
     }
 
     fn source(&mut self) -> Result<InsertSource, SqlError> {
+        self.cursor.skip_blank();
         if self.take("values") || self.take("value") {
             self.cursor.skip_blank();
             return Ok(InsertSource::Values(self.cursor.offset()..self.text.len()));
@@ -84,7 +85,8 @@ impl Reader<'_> {
         }
         let mut tokens = Tokens::new(self.cursor.rest(), self.position() - 1)?;
         let query = tokens.query()?;
-        if tokens.at("on") {
+        // A query may have taken ON for the alias of its last column.
+        if tokens.at("on") || tokens.at("conflict") || tokens.at("duplicate") {
             return Err(tokens.located(on_conflict()));
         }
         if tokens.at("returning") {
@@ -103,8 +105,9 @@ impl Reader<'_> {
             parts.remove(0);
         }
         if parts.len() > 2 {
-            return Err(self
-                .unsupported(&format!("a table of another catalog (\"{}\")", parts.join("."))));
+            return Err(
+                self.unsupported(&format!("a table of another catalog (\"{}\")", parts.join(".")))
+            );
         }
         let name = parts.pop().unwrap_or_default();
         Ok(TableName { database: parts.pop(), name })
@@ -285,7 +288,7 @@ impl Insert {
             match rows.scan(&self.text[values.clone()], *set) {
                 Ok(()) => {}
                 Err(Stop::NotSimple) => return Ok(None),
-                Err(Stop::Wrong(error, at)) => return Err(self.located(error, values, at)),
+                Err(Stop::Wrong(error, at)) => return Err(self.located(*error, values, at)),
             }
         }
         rows.finish().map(Some)
@@ -315,7 +318,7 @@ impl Insert {
         match parameters(&self.text[values.clone()], target) {
             Ok(types) => Ok(Some(types.into_iter().map(|t| t.map(|t| t.arrow())).collect())),
             Err(Stop::NotSimple) => Ok(None),
-            Err(Stop::Wrong(error, at)) => Err(self.located(error, values, at)),
+            Err(Stop::Wrong(error, at)) => Err(self.located(*error, values, at)),
         }
     }
 

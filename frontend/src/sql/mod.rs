@@ -39,3 +39,6 @@ mod values;
 pub use parser::parse;
 pub use statement::Statement;
 pub use values::Target;
+
+#[cfg(test)]
+mod tests;

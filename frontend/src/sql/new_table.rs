@@ -220,12 +220,7 @@ impl CreateTable {
     }
 
     /// Partitioning by time sends all new rows to one partition, or one series to all of them.
-    fn warn_of_time(
-        &self,
-        schema: &TableSchema,
-        columns: &[ColumnId],
-        notices: &mut Vec<Notice>,
-    ) {
+    fn warn_of_time(&self, schema: &TableSchema, columns: &[ColumnId], notices: &mut Vec<Notice>) {
         let Some(time) = schema.time_index() else { return };
         let effect = match &self.partitioning {
             Partitioning::Range { .. } if columns.first() == Some(&time.id) => {
@@ -247,7 +242,7 @@ impl CreateTable {
     }
 
     fn cuts(&self, schema: &TableSchema, placement: &Placement) -> Result<Vec<Bound>, SqlError> {
-        if self.cuts.is_empty() {
+        let Some(cuts) = &self.cuts else {
             return Ok(match (&self.partitioning, placement) {
                 (Partitioning::Hash { partitions, .. }, _) => {
                     check_partitions(usize::from(*partitions))?;
@@ -256,11 +251,10 @@ impl CreateTable {
                 (_, Placement::Rules { rules, .. }) => rule_cuts(rules),
                 _ => Vec::new(),
             });
-        }
-        check_partitions(self.cuts.len() + 1)?;
+        };
+        check_partitions(cuts.len() + 1)?;
         let key: Vec<_> = schema.key_columns().collect();
-        let cuts = self
-            .cuts
+        let cuts = cuts
             .iter()
             .map(|tuple| bound(tuple, &key, placement))
             .collect::<Result<Vec<_>, _>>()?;

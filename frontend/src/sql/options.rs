@@ -113,7 +113,9 @@ impl OptionPair {
         };
         match fold(text).as_str() {
             "" | "forever" | "none" | "null" => Ok(None),
-            "instant" => Err(SqlError::unsupported("the ttl 'instant'").with_position(self.position)),
+            "instant" => {
+                Err(SqlError::unsupported("the ttl 'instant'").with_position(self.position))
+            }
             text => match parse_duration(text) {
                 Some(duration) => Ok(Some(duration).filter(|duration| !duration.is_zero())),
                 None => Err(self.wrong("a time such as '7d', '12h', '90 days' or 'forever'")),

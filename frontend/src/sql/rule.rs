@@ -36,20 +36,20 @@ impl Reader<'_> {
     fn rule(&self, expression: &Expr) -> Result<Rule, SqlError> {
         match expression {
             Expr::Nested(inner) => self.rule(inner),
-            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+            Expr::BinaryOp { op: BinaryOperator::And, .. } => {
                 let mut rules = Vec::new();
-                for side in [left, right] {
-                    match self.rule(side)? {
+                for member in members(expression, &BinaryOperator::And) {
+                    match self.rule(member)? {
                         Rule::And(inner) if !inner.is_empty() => rules.extend(inner),
                         other => rules.push(other),
                     }
                 }
                 Ok(Rule::And(rules))
             }
-            Expr::BinaryOp { left, op: BinaryOperator::Or, right } => {
+            Expr::BinaryOp { op: BinaryOperator::Or, .. } => {
                 let mut rules = Vec::new();
-                for side in [left, right] {
-                    match self.rule(side)? {
+                for member in members(expression, &BinaryOperator::Or) {
+                    match self.rule(member)? {
                         Rule::Or(inner) if !inner.is_empty() => rules.extend(inner),
                         other => rules.push(other),
                     }
@@ -131,6 +131,22 @@ impl Reader<'_> {
     }
 }
 
+/// What an operator joins, in order. `a OR b OR c` is a tree that leans to the left, as deep as it is
+/// long, so that it is walked and not recursed into.
+fn members<'e>(expression: &'e Expr, operator: &BinaryOperator) -> Vec<&'e Expr> {
+    let mut members = Vec::new();
+    let mut rest = expression;
+    while let Expr::BinaryOp { left, op, right } = rest
+        && op == operator
+    {
+        members.push(right.as_ref());
+        rest = left;
+    }
+    members.push(rest);
+    members.reverse();
+    members
+}
+
 fn compared(
     column: &Column,
     comparison: Comparison,
@@ -181,5 +197,7 @@ fn refuse(expression: &Expr) -> SqlError {
         FEATURE_NOT_SUPPORTED,
         format!("`{expression}` is not supported in a partition expression"),
     )
-    .with_hint("compare columns with literals by =, <>, <, <=, >, >=, BETWEEN or IN, joined by AND and OR")
+    .with_hint(
+        "compare columns with literals by =, <>, <, <=, >, >=, BETWEEN or IN, joined by AND and OR",
+    )
 }

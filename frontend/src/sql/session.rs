@@ -44,7 +44,8 @@ impl Tokens<'_> {
             if self.at("interval") {
                 return Err(self.unsupported("SET TIME ZONE INTERVAL"));
             }
-            let value = if self.take(&["local"]) { SetValue::Default } else { self.set_value("timezone")? };
+            let value =
+                if self.take(&["local"]) { SetValue::Default } else { self.set_value("timezone")? };
             return Ok(set("timezone", value, local));
         }
         if self.at("names") && !matches!(self.peek_nth(1).token, Token::Eq) {
@@ -72,7 +73,8 @@ impl Tokens<'_> {
         if self.at("role") || (self.at("session") && self.at_nth(1, "authorization")) {
             return Err(self.unsupported("RESET ROLE"));
         }
-        let name = if self.take(&["time", "zone"]) { "timezone".to_owned() } else { self.setting()? };
+        let name =
+            if self.take(&["time", "zone"]) { "timezone".to_owned() } else { self.setting()? };
         Ok(set(&name, SetValue::Default, false))
     }
 
@@ -253,7 +255,9 @@ impl Tokens<'_> {
             if self.at("scroll") {
                 return Err(self.unsupported("a SCROLL cursor"));
             }
-            if !self.take(&["insensitive"]) && !self.take(&["asensitive"]) && !self.take(&["no", "scroll"])
+            if !self.take(&["insensitive"])
+                && !self.take(&["asensitive"])
+                && !self.take(&["no", "scroll"])
             {
                 break;
             }
@@ -314,7 +318,9 @@ impl Tokens<'_> {
             "plans" => Discard::Plans,
             "temp" | "temporary" | "sequences" => Discard::Temporary,
             other => {
-                return Err(SqlError::syntax(format!("there is nothing to discard called {other}")));
+                return Err(SqlError::syntax(format!(
+                    "there is nothing to discard called {other}"
+                )));
             }
         };
         Ok(Statement::Discard(discard))

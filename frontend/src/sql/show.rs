@@ -108,9 +108,7 @@ fn write_partitions(
             let _ = write!(sql, "\nPARTITION BY RANGE ({})", names(&columns));
             Vec::new()
         }
-        Placement::Hash { .. } => {
-            hash_cuts(u16::try_from(partitions).unwrap_or(u16::MAX))
-        }
+        Placement::Hash { .. } => hash_cuts(u16::try_from(partitions).unwrap_or(u16::MAX)),
         Placement::Rules { rules, .. } => rule_cuts(rules),
     };
     if let Some(clause) = placement.to_sql(schema, partitions) {

@@ -8,9 +8,24 @@ use crate::error::SqlError;
 
 /// What SHOW shows elsewhere.
 const UNSUPPORTED: &[&str] = &[
-    "charset", "collation", "engines", "events", "flows", "functions", "grants", "index",
-    "indexes", "keys", "plugins", "procedure", "processlist", "series", "status", "triggers",
-    "views", "warnings",
+    "charset",
+    "collation",
+    "engines",
+    "events",
+    "flows",
+    "functions",
+    "grants",
+    "index",
+    "indexes",
+    "keys",
+    "plugins",
+    "procedure",
+    "processlist",
+    "series",
+    "status",
+    "triggers",
+    "views",
+    "warnings",
 ];
 
 impl Tokens<'_> {
@@ -113,7 +128,8 @@ impl Tokens<'_> {
 
     /// Takes [ON database] [FROM table].
     fn optional_table(&mut self) -> Result<Option<TableName>, SqlError> {
-        let database = if self.take(&["on"]) { Some(self.name("a database's name")?) } else { None };
+        let database =
+            if self.take(&["on"]) { Some(self.name("a database's name")?) } else { None };
         if !self.take(&["from"]) && !self.take(&["in"]) {
             return match database {
                 None => Ok(None),

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn comments_in_front_are_trimmed() {
-        assert_eq!(trim_start(" -- x\n /* y */\tselect"), ("select", 16));
+        assert_eq!(trim_start(" -- x\n /* y */\tselect"), ("select", 15));
         assert_eq!(trim_start("/* y").0, "");
     }
 

@@ -381,8 +381,8 @@ pub struct CreateTable {
     /// How rows are placed.
     pub partitioning: Partitioning,
     /// Where the key space is cut from the beginning: ascending tuples of literals, the placement
-    /// first for tables that have one. Empty: as the partitioning says.
-    pub cuts: Vec<Vec<Expr>>,
+    /// first for tables that have one. `None`: as the partitioning says.
+    pub cuts: Option<Vec<Vec<Expr>>>,
     /// Whether rows that bring unknown columns add them.
     pub schema_on_write: bool,
     /// What WITH and ENGINE said.
@@ -476,7 +476,7 @@ pub enum AlterChange {
         /// The column.
         column: String,
         /// The expression; `None`: no default.
-        default: Option<Expr>,
+        default: Option<Box<Expr>>,
     },
     /// SET ('option' = 'value') and UNSET 'option'.
     SetOption(TableOption),

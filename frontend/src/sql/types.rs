@@ -55,10 +55,8 @@ impl Tokens<'_> {
             let error = self.unsupported(format!("type {}", name.to_ascii_uppercase()));
             return Err(error.with_hint(format!("use {instead}")));
         }
-        let unknown = self.located(SqlError::new(
-            UNDEFINED_OBJECT,
-            format!("type \"{name}\" does not exist"),
-        ));
+        let unknown = self
+            .located(SqlError::new(UNDEFINED_OBJECT, format!("type \"{name}\" does not exist")));
         self.next();
         let column_type = if let Some(integer) = integer(&name) {
             self.integer_modifiers(integer)?
@@ -140,8 +138,7 @@ impl Tokens<'_> {
             format!("DECIMAL takes 1 to {DECIMAL_PRECISION_MAX} digits and a scale up to them"),
         ));
         let precision = self.unsigned("a number of digits")?;
-        let scale =
-            if self.take_mark(&Token::Comma) { self.unsigned("a scale")? } else { 0 };
+        let scale = if self.take_mark(&Token::Comma) { self.unsigned("a scale")? } else { 0 };
         self.expect_mark(&Token::RParen)?;
         if !(1..=DECIMAL_PRECISION_MAX).contains(&precision) || scale > precision {
             return Err(wrong);
@@ -190,10 +187,7 @@ impl Tokens<'_> {
 }
 
 fn length_notice(name: &str, length: u64) -> Notice {
-    Notice::notice(format!(
-        "the length of {}({length}) is not enforced",
-        name.to_ascii_uppercase()
-    ))
+    Notice::notice(format!("the length of {}({length}) is not enforced", name.to_ascii_uppercase()))
 }
 
 /// The integer type of a name.

@@ -40,7 +40,7 @@ pub(super) enum Stop {
     /// Something that only a planner understands.
     NotSimple,
     /// Something that is wrong, and where: the byte of the text.
-    Wrong(SqlError, usize),
+    Wrong(Box<SqlError>, usize),
 }
 
 /// The columns that rows are for.
@@ -95,6 +95,12 @@ pub(super) struct Rows<'a> {
     cast: Option<(String, Cast)>,
 }
 
+impl Stop {
+    fn wrong(error: SqlError, at: usize) -> Self {
+        Self::Wrong(Box::new(error), at)
+    }
+}
+
 impl<'a> Rows<'a> {
     pub(super) fn new(target: &'a Target<'a>, now: i64) -> Self {
         let sinks = target.columns.iter().map(|column| Sink {
@@ -137,7 +143,7 @@ impl<'a> Rows<'a> {
         let begin = cursor.offset();
         if !cursor.take(b'(') {
             return Err(if cursor.at_end() {
-                Stop::Wrong(
+                Stop::wrong(
                     SqlError::syntax("syntax error at end of input, expected a row in parentheses"),
                     begin,
                 )
@@ -154,7 +160,7 @@ impl<'a> Rows<'a> {
             }
             if width == self.sinks.len() {
                 // Whether it is simple is of no matter: it is too much.
-                return Err(Stop::Wrong(
+                return Err(Stop::wrong(
                     SqlError::syntax("INSERT has more expressions than target columns"),
                     cursor.offset(),
                 ));
@@ -170,14 +176,14 @@ impl<'a> Rows<'a> {
             }
         }
         match self.width {
-            Some(before) if before != width => Err(Stop::Wrong(
+            Some(before) if before != width => Err(Stop::wrong(
                 SqlError::syntax("VALUES lists must all be the same length"),
                 begin,
             )),
             None if width == 0 => {
-                Err(Stop::Wrong(SqlError::syntax("a row of VALUES may not be empty"), begin))
+                Err(Stop::wrong(SqlError::syntax("a row of VALUES may not be empty"), begin))
             }
-            None if self.target.listed && width < self.sinks.len() => Err(Stop::Wrong(
+            None if self.target.listed && width < self.sinks.len() => Err(Stop::wrong(
                 SqlError::syntax("INSERT has more target columns than expressions"),
                 begin,
             )),
@@ -204,14 +210,14 @@ impl<'a> Rows<'a> {
                 None => error.with_detail(format!("in column \"{}\"", column.name)),
                 Some(_) => error,
             };
-            Stop::Wrong(error, begin)
+            Stop::wrong(error, begin)
         };
         if sink.column.generated.is_some() && !matches!(cell, Cell::Default) {
             let error = SqlError::new(
                 GENERATED_ALWAYS,
                 format!("cannot insert a non-DEFAULT value into column \"{}\"", sink.column.name),
             );
-            return Err(Stop::Wrong(
+            return Err(Stop::wrong(
                 error.with_detail(format!("column \"{}\" is generated", sink.column.name)),
                 begin,
             ));
@@ -226,7 +232,7 @@ impl<'a> Rows<'a> {
             return append_default(sink, self.now);
         }
         append(&mut sink.builder, &cell, self.now, parameters).map_err(|stop| match stop {
-            Stop::Wrong(error, _) => wrong(error, sink.column),
+            Stop::Wrong(error, _) => wrong(*error, sink.column),
             Stop::NotSimple => Stop::NotSimple,
         })
     }
@@ -258,8 +264,8 @@ fn after_rows(cursor: &mut Cursor<'_>) -> Stop {
     cursor.skip_blank();
     let next = cursor.word().map(str::to_ascii_lowercase);
     match (word.as_deref(), next.as_deref()) {
-        (Some("on"), Some("conflict" | "duplicate")) => Stop::Wrong(on_conflict(), begin),
-        (Some("returning"), _) => Stop::Wrong(SqlError::unsupported("INSERT ... RETURNING"), begin),
+        (Some("on"), Some("conflict" | "duplicate")) => Stop::wrong(on_conflict(), begin),
+        (Some("returning"), _) => Stop::wrong(SqlError::unsupported("INSERT ... RETURNING"), begin),
         _ => Stop::NotSimple,
     }
 }
@@ -331,7 +337,7 @@ fn append(
         },
         Cell::Bool(_) | Cell::Bytes(_) => return Err(Stop::NotSimple),
     };
-    result.map_err(|error| Stop::Wrong(error, 0))
+    result.map_err(|error| Stop::wrong(error, 0))
 }
 
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
@@ -460,7 +466,7 @@ fn word_cell<'t>(
         if is("x") {
             let digits = string(cursor)?;
             let bytes = parse_hex(&digits).ok_or_else(|| {
-                Stop::Wrong(
+                Stop::wrong(
                     SqlError::new(
                         INVALID_TEXT,
                         format!("X'{digits}' is not made of pairs of hexadecimal digits"),
@@ -483,11 +489,8 @@ fn word_cell<'t>(
     if is("default") {
         return Ok((Cell::Default, None));
     }
-    for (name, needs_call) in [
-        ("now", true),
-        ("current_timestamp", false),
-        ("current_date", false),
-    ] {
+    for (name, needs_call) in [("now", true), ("current_timestamp", false), ("current_date", false)]
+    {
         if is(name) {
             let called = empty_call(cursor)?;
             if needs_call && !called {
@@ -576,9 +579,7 @@ fn signed<'t>(
     cursor: &Cursor<'t>,
 ) -> Result<Cell<'t>, Stop> {
     match cell {
-        Cell::Integer(integer) => {
-            Ok(Cell::Integer(Integer { negative: sign == b'-', ..integer }))
-        }
+        Cell::Integer(integer) => Ok(Cell::Integer(Integer { negative: sign == b'-', ..integer })),
         // Blanks or comments between the sign and the digits are for the planner.
         Cell::Number(_) => {
             let text = cursor.since(begin);
@@ -601,7 +602,7 @@ fn string<'t>(cursor: &mut Cursor<'t>) -> Result<Cow<'t, str>, Stop> {
 }
 
 fn unterminated(begin: usize) -> Stop {
-    Stop::Wrong(SqlError::syntax("syntax error: unterminated quoted string"), begin)
+    Stop::wrong(SqlError::syntax("syntax error: unterminated quoted string"), begin)
 }
 
 /// Reads `'..'` after an E. The escapes of one letter are read here, codes are the planner's.
@@ -652,10 +653,7 @@ fn cast_type(text: &str, known: &mut Option<(String, Cast)>) -> Result<Cast, Sto
 }
 
 /// Finds which column each parameter of a text goes to, row by row; a cast says the type itself.
-pub(super) fn parameters(
-    text: &str,
-    target: &Target<'_>,
-) -> Result<Vec<Option<ColumnType>>, Stop> {
+pub(super) fn parameters(text: &str, target: &Target<'_>) -> Result<Vec<Option<ColumnType>>, Stop> {
     let mut types: Vec<Option<ColumnType>> = Vec::new();
     let mut cursor = Cursor::new(text);
     let mut known = None;
@@ -675,7 +673,7 @@ pub(super) fn parameters(
             let (cell, cast) = cell(&mut cursor, &mut known)?;
             if let (Cell::Parameter(number), Some(column)) = (cell, column) {
                 let at = number.checked_sub(1).filter(|at| *at < PARAMETERS_MAX);
-                let at = at.ok_or_else(|| Stop::Wrong(undefined_parameter(number), begin))?;
+                let at = at.ok_or_else(|| Stop::wrong(undefined_parameter(number), begin))?;
                 if types.len() <= at {
                     types.resize(at + 1, None);
                 }
@@ -701,9 +699,6 @@ const PARAMETERS_MAX: usize = 65_535;
 
 /// The error of DEFAULT where a planner has to be asked, which does not know it.
 pub(super) fn default_beside_expressions() -> SqlError {
-    SqlError::new(
-        FEATURE_NOT_SUPPORTED,
-        "DEFAULT beside an expression in VALUES is not supported",
-    )
-    .with_hint("leave the column out of the list")
+    SqlError::new(FEATURE_NOT_SUPPORTED, "DEFAULT beside an expression in VALUES is not supported")
+        .with_hint("leave the column out of the list")
 }

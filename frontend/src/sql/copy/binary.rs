@@ -155,7 +155,10 @@ fn read_value(value: &[u8], builder: &mut ColumnBuilder) -> Result<(), SqlError>
             None => {
                 let number = numeric(value, ColumnType::Decimal(38, 0))?;
                 let magnitude = u64::try_from(number.unsigned_abs()).map_err(|_| {
-                    SqlError::new(NUMERIC_OUT_OF_RANGE, format!("value \"{number}\" is out of range"))
+                    SqlError::new(
+                        NUMERIC_OUT_OF_RANGE,
+                        format!("value \"{number}\" is out of range"),
+                    )
                 })?;
                 builder.append_integer(Integer { negative: number < 0, magnitude })
             }

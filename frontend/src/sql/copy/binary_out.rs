@@ -4,8 +4,8 @@
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
 use partita_proto::schema::Unit;
@@ -127,7 +127,9 @@ fn write_value(array: &dyn Array, row: usize, out: &mut Vec<u8>) -> Result<(), S
             write_numeric(array.as_primitive::<Decimal128Type>().value(row), *scale, out);
         }
         DataType::Utf8 => out.extend_from_slice(array.as_string::<i32>().value(row).as_bytes()),
-        DataType::LargeUtf8 => out.extend_from_slice(array.as_string::<i64>().value(row).as_bytes()),
+        DataType::LargeUtf8 => {
+            out.extend_from_slice(array.as_string::<i64>().value(row).as_bytes())
+        }
         DataType::Utf8View => out.extend_from_slice(array.as_string_view().value(row).as_bytes()),
         DataType::Binary => out.extend_from_slice(array.as_binary::<i32>().value(row)),
         DataType::LargeBinary => out.extend_from_slice(array.as_binary::<i64>().value(row)),

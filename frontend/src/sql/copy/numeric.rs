@@ -65,8 +65,11 @@ pub(super) fn write_numeric(unscaled: i128, scale: i8, out: &mut Vec<u8>) {
     while !digits.len().is_multiple_of(4) {
         digits.insert(0, '0');
     }
-    let mut groups: Vec<u16> =
-        digits.as_bytes().chunks(4).map(|four| four.iter().fold(0, |n, d| n * 10 + u16::from(d - b'0'))).collect();
+    let mut groups: Vec<u16> = digits
+        .as_bytes()
+        .chunks(4)
+        .map(|four| four.iter().fold(0, |n, d| n * 10 + u16::from(d - b'0')))
+        .collect();
     let before_point = i64::try_from(groups.len()).unwrap_or(0) - i64::from(fraction / 4);
     let mut weight = before_point - 1;
     let zeros = groups.iter().take_while(|group| **group == 0).count();
@@ -106,10 +109,7 @@ mod tests {
             out
         };
         // SELECT numeric_send(12345.678), numeric_send(-0.0001), numeric_send(0.00)
-        assert_eq!(
-            bytes(12_345_678, 3),
-            [0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c]
-        );
+        assert_eq!(bytes(12_345_678, 3), [0, 3, 0, 1, 0, 0, 0, 3, 0, 1, 0x09, 0x29, 0x1a, 0x7c]);
         assert_eq!(bytes(-1, 4), [0, 1, 0xff, 0xff, 0x40, 0, 0, 4, 0, 1]);
         assert_eq!(bytes(0, 2), [0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(bytes(10_000, 0), [0, 1, 0, 1, 0, 0, 0, 0, 0, 1]);

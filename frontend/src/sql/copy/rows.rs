@@ -149,10 +149,7 @@ impl Rows {
     /// The error of a row that ends before its columns do.
     pub(super) fn missing(&self, column: usize) -> SqlError {
         let name = self.names.get(column).map_or("?", String::as_str);
-        self.located(SqlError::new(
-            BAD_COPY_FORMAT,
-            format!("missing data for column \"{name}\""),
-        ))
+        self.located(SqlError::new(BAD_COPY_FORMAT, format!("missing data for column \"{name}\"")))
     }
 
     /// The error of a row that goes on behind its columns.
@@ -183,7 +180,9 @@ impl Rows {
             None => Ok(()),
             Some((found, name)) => Err(self.located(SqlError::new(
                 BAD_COPY_FORMAT,
-                format!("column name mismatch in header line: got \"{found}\", expected \"{name}\""),
+                format!(
+                    "column name mismatch in header line: got \"{found}\", expected \"{name}\""
+                ),
             ))),
         }
     }

@@ -49,11 +49,10 @@ impl TextDecoder {
         let text = rows.utf8(line)?;
         if self.header != CopyHeader::None {
             if self.header == CopyHeader::Match {
-                let names = self.fields(text).map(|field| unescape(field, rows)).collect::<Result<
-                    Vec<_>,
-                    _,
-                >>(
-                )?;
+                let names =
+                    self.fields(text)
+                        .map(|field| unescape(field, rows))
+                        .collect::<Result<Vec<_>, _>>()?;
                 rows.check_header(&names)?;
             }
             self.header = CopyHeader::None;

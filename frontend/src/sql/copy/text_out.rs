@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use arrow::array::{Array, AsArray};
 use arrow::array::temporal_conversions::{
     date32_to_datetime, timestamp_ms_to_datetime, timestamp_ns_to_datetime,
     timestamp_s_to_datetime, timestamp_us_to_datetime,
 };
+use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -57,8 +57,11 @@ impl TextEncoder {
     }
 
     pub(super) fn batch<'a>(&'a self, batch: &'a RecordBatch) -> Result<WriteRow<'a>, SqlError> {
-        let columns =
-            batch.columns().iter().map(|array| Printer::new(array.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        let columns = batch
+            .columns()
+            .iter()
+            .map(|array| Printer::new(array.as_ref()))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut text = String::new();
         Ok(Box::new(move |row, line| {
             for (at, column) in columns.iter().enumerate() {
