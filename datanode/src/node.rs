@@ -19,7 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use object_store::ObjectStore;
 use parking_lot::RwLock;
-use partita_engine::{EngineOptions, LocalStore, Partition, PartitionConfig};
+use partita_engine::{EngineError, EngineOptions, LocalStore, Partition, PartitionConfig};
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::id::{GroupId, NodeId, PartitionId};
@@ -137,8 +137,17 @@ impl Datanode {
                 self.options.engine.clone(),
                 Arc::clone(&self.clock),
             )
-            .await
-            .map_err(Error::from)?;
+            .await;
+            let engine = match engine {
+                Ok(engine) => engine,
+                // Its creation never finished, so nobody was told that it exists.
+                Err(EngineError::NotFound(_)) => {
+                    warn!(%partition, "removing what a creation that did not finish has left");
+                    self.remove_files(partition)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             let in_log = known.contains(&GroupId::from(partition));
             if !in_log && engine.durable_mark().is_some() {
                 return Err(Error::Corrupted(format!(

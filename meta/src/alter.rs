@@ -245,11 +245,11 @@ fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool,
     if schema.options == *options {
         return Ok(false);
     }
-    if schema.options.append_mode && !options.append_mode {
+    if schema.options.append_mode != options.append_mode {
+        // Rows are stored differently: an append-mode table may hold several of one key, the other
+        // kind overwritten versions and tombstones.
         return Err(Error::InvalidInput(
-            "'append_mode' cannot be set back to 'false': the table may hold several rows of one \
-             key"
-            .to_owned(),
+            "'append_mode' cannot be changed after CREATE TABLE".to_owned(),
         ));
     }
     if options.append_mode && options.merge_mode != MergeMode::LastRow {

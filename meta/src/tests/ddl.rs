@@ -434,7 +434,7 @@ fn defaults_are_set_and_dropped() {
 }
 
 #[test]
-fn append_mode_goes_one_way_and_excludes_merging() {
+fn append_mode_stays_as_it_was_made_and_excludes_merging() {
     let mut world = world_with("t");
     let mut set = |append_mode, merge_mode| {
         let options = TableOptions { append_mode, merge_mode, ..TableOptions::default() };
@@ -442,9 +442,16 @@ fn append_mode_goes_one_way_and_excludes_merging() {
     };
     assert_eq!(set(false, MergeMode::LastNonNull), Ok(true));
     assert_eq!(set(false, MergeMode::LastNonNull), Ok(false));
-    assert!(invalid(set(true, MergeMode::LastNonNull)).contains("'merge_mode'"));
-    assert_eq!(set(true, MergeMode::LastRow), Ok(true));
-    assert!(invalid(set(false, MergeMode::LastRow)).contains("'append_mode'"));
+    assert!(invalid(set(true, MergeMode::LastRow)).contains("'append_mode'"));
+    let mut log = new_table("log");
+    log.schema.options.append_mode = true;
+    world.done(create(log)).unwrap();
+    let mut set_log = |append_mode, merge_mode| {
+        let options = TableOptions { append_mode, merge_mode, ..TableOptions::default() };
+        world.done(alter("log", TableChange::SetOptions(options)))
+    };
+    assert!(invalid(set_log(false, MergeMode::LastRow)).contains("'append_mode'"));
+    assert!(invalid(set_log(true, MergeMode::LastNonNull)).contains("'merge_mode'"));
     let mut both = new_table("u");
     both.schema.options.append_mode = true;
     both.schema.options.merge_mode = MergeMode::LastNonNull;
