@@ -30,6 +30,7 @@ mod information;
 mod ingest;
 mod predicate;
 mod router;
+mod row_counts;
 mod scan;
 mod session;
 mod settings;

@@ -47,6 +47,7 @@ pub struct Notice {
 
 impl Notice {
     /// Good to know.
+    #[expect(clippy::self_named_constructors, reason = "PostgreSQL's word for the lesser one")]
     pub fn notice(message: impl Into<String>) -> Self {
         Self { severity: Severity::Notice, code: "00000".to_owned(), message: message.into() }
     }

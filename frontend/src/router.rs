@@ -14,6 +14,7 @@
 //!
 //! A write of several partitions is not atomic: when some parts fail, the error says which.
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::{Completed, TablePlan, TablePlans};
 use crate::ingest::size::{batch_bytes, slices};
 use crate::metrics::FrontendMetrics;
+use crate::row_counts::RowCounts;
 
 /// The longest encoded key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
@@ -68,6 +70,7 @@ pub(crate) struct Router {
     timeout: Duration,
     metrics: Arc<FrontendMetrics>,
     plans: TablePlans,
+    row_counts: RowCounts,
 }
 
 /// Rows of one partition, under one identity.
@@ -107,6 +110,7 @@ impl Router {
             timeout,
             metrics,
             plans: TablePlans::default(),
+            row_counts: RowCounts::default(),
         }
     }
 
@@ -124,6 +128,16 @@ impl Router {
 
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// How many rows partitions have, as their leaders said some seconds ago: for the order of joins,
+    /// never for an answer.
+    pub(crate) fn row_counts(self: &Arc<Self>) -> Arc<HashMap<PartitionId, u64>> {
+        self.row_counts.get(self)
+    }
+
+    pub(crate) fn set_row_counts(&self, counts: HashMap<PartitionId, u64>) {
+        self.row_counts.set(counts);
     }
 
     /// How rows of a table are completed.
@@ -489,7 +503,7 @@ fn timed_out(part: &Part, last: &Error) -> SqlError {
 /// Adds the placement, for tables that have one.
 fn place(table: &Table, rows: RecordBatch) -> Result<RecordBatch, SqlError> {
     let Some(placements) = table.placement.place(&table.schema, &rows)? else { return Ok(rows) };
-    Ok(with_placement(&rows, placements)?)
+    with_placement(&rows, placements)
 }
 
 fn with_placement(rows: &RecordBatch, placements: UInt16Array) -> Result<RecordBatch, SqlError> {

@@ -20,6 +20,8 @@ use std::sync::atomic::Ordering;
 use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -30,7 +32,7 @@ use datafusion::physical_plan::metrics::{
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, StatisticsArgs,
 };
 use futures::{Stream, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -70,6 +72,8 @@ pub(crate) struct ScanSpec {
     pub(crate) outputs: usize,
     /// Into how many streams each partition is split.
     pub(crate) streams: usize,
+    /// About how many rows the partitions have, if anybody said.
+    pub(crate) rows: Option<usize>,
 }
 
 /// A scan of some of a table's partitions.
@@ -317,6 +321,21 @@ impl ExecutionPlan for PartitionScanExec {
     /// A plan that runs again opens its partitions again.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self::new(self.spec.clone(), Arc::clone(&self.router))))
+    }
+
+    /// An estimate, for the order of joins.
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.spec.schema);
+        if let Some(rows) = self.spec.rows {
+            let rows = rows.min(self.spec.limit.unwrap_or(usize::MAX));
+            let outputs = args.partition().map_or(1, |_| self.spec.outputs.max(1));
+            statistics.num_rows = Precision::Inexact(rows.div_ceil(outputs));
+        }
+        Ok(Arc::new(statistics))
     }
 
     fn fetch(&self) -> Option<usize> {

@@ -104,7 +104,13 @@ impl PartitionedTable {
         } else {
             parallelism.div_ceil(touched.len().max(1))
         };
+        let counts = self.router.row_counts();
+        let routes = self.table.partitions.routes();
+        // Partitions that nobody spoke of yet are new and small.
+        let rows: u64 = touched.iter().filter_map(|at| counts.get(&routes[*at].partition)).sum();
+        let known = touched.iter().any(|at| counts.contains_key(&routes[*at].partition));
         Ok(ScanSpec {
+            rows: known.then(|| usize::try_from(rows).unwrap_or(usize::MAX)),
             table: Arc::clone(&self.table),
             schema: Arc::new(self.schema.project(projection)?),
             columns: self.columns(projection),

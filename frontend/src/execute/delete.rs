@@ -3,6 +3,8 @@
 //! All scans of the table are opened before the first key is deleted: a subquery of the predicate
 //! sees the table as it was when the statement began.
 
+use std::sync::Arc;
+
 use datafusion::common::ScalarValue;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{SetExpr, Statement as Ast};
@@ -73,7 +75,7 @@ impl Session {
         } else {
             return Err(SqlError::internal("the query of a DELETE is no SELECT"));
         }
-        Ok(Query { text: delete.text.clone(), ..query })
+        Ok(Query { text: Arc::clone(&delete.text), ..query })
     }
 
     /// The columns by which rows of a table are deleted.

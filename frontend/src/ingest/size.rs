@@ -9,7 +9,7 @@ use arrow::record_batch::RecordBatch;
 
 /// The bytes of all values of a batch, roughly.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| array_bytes(column)).sum()
+    batch.columns().iter().map(array_bytes).sum()
 }
 
 /// The bytes of all values of an array, roughly.

@@ -264,6 +264,24 @@ async fn system_tables_and_information_schema_tell_what_there_is() {
 }
 
 #[tokio::test]
+async fn joins_build_on_the_smaller_side_once_sizes_are_known() {
+    let db = two_keys().await;
+    db.tag("CREATE TABLE few (userid BIGINT PRIMARY KEY)").await;
+    db.tag("INSERT INTO few VALUES (1), (2)").await;
+    let sql = "SELECT count(*) FROM by_user JOIN few USING (userid)";
+    // The first plan asks for the sizes.
+    assert_eq!(db.one(sql).await, "2");
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let plan = db.explain(sql).await;
+    let (few, many) =
+        (plan.rfind("table=public.few").unwrap(), plan.rfind("table=public.by_user").unwrap());
+    assert!(few < many, "{plan}");
+    assert_eq!(db.one(sql).await, "2");
+}
+
+#[tokio::test]
 async fn explain_of_writes_shows_how_their_rows_are_found() {
     let db = two_keys().await;
     let plan = db.explain("DELETE FROM by_user WHERE userid = 7").await;
