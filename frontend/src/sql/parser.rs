@@ -1,6 +1,6 @@
 //! From text to statements.
 //!
-//! The first word decides: INSERT and its kin are cut up by [`super::insert`] without a tokenizer,
+//! The first word decides: INSERT and its kin are cut up by `insert.rs` without a tokenizer,
 //! queries go to sqlparser, and everything else is read here and in the files beside, word by word.
 //! What this version does not do is refused by name (0A000), what nobody does is a syntax error
 //! (42601), both with a position.

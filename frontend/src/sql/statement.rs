@@ -511,12 +511,12 @@ pub struct DropTable {
 /// SHOW.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Show {
-    /// SHOW DATABASES [LIKE pattern].
+    /// `SHOW DATABASES [LIKE pattern]`.
     Databases {
         /// The LIKE pattern.
         like: Option<String>,
     },
-    /// SHOW [FULL] TABLES [FROM database] [LIKE pattern].
+    /// `SHOW [FULL] TABLES [FROM database] [LIKE pattern]`.
     Tables {
         /// Of which database, if not the session's.
         database: Option<String>,
@@ -531,11 +531,11 @@ pub enum Show {
     Columns(TableName),
     /// SHOW PARTITIONS FROM.
     Partitions(TableName),
-    /// SHOW TAG KEYS [FROM table].
+    /// `SHOW TAG KEYS [FROM table]`.
     TagKeys(Option<TableName>),
-    /// SHOW FIELD KEYS [FROM table].
+    /// `SHOW FIELD KEYS [FROM table]`.
     FieldKeys(Option<TableName>),
-    /// SHOW MEASUREMENTS [ON database].
+    /// `SHOW MEASUREMENTS [ON database]`.
     Measurements {
         /// Of which database, if not the session's.
         database: Option<String>,
