@@ -157,8 +157,7 @@ impl CopyHandler for Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let rows = self.copy.lock().await.take().map_or(0, |copy| copy.rows);
-        let error =
-            SqlError::new("57014", format!("COPY from stdin failed: {}", fail.message));
+        let error = SqlError::new("57014", format!("COPY from stdin failed: {}", fail.message));
         to_wire(said_how_far(error, rows))
     }
 }

@@ -25,6 +25,9 @@ use crate::civil::Zone;
 use crate::error::{protocol, to_wire};
 use crate::types;
 
+#[cfg(test)]
+pub(crate) use self::binary::numeric;
+
 /// Bytes that a batch's buffer grows by.
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -65,9 +68,9 @@ pub(crate) fn response(
     let fields = Arc::new(fields(schema, format)?);
     let of_rows = Arc::clone(&fields);
     let rows = rows.flat_map(move |batch| {
-        let encoded = batch.map_err(to_wire).and_then(|batch| {
-            BatchRows::new(&batch, &of_rows, zone).map_err(to_wire)
-        });
+        let encoded = batch
+            .map_err(to_wire)
+            .and_then(|batch| BatchRows::new(&batch, &of_rows, zone).map_err(to_wire));
         match encoded {
             Ok(rows) => stream::iter(rows).left_stream(),
             Err(error) => stream::iter([Err::<DataRow, PgWireError>(error)]).right_stream(),
@@ -182,7 +185,9 @@ impl Iterator for BatchRows {
 }
 
 /// Months, days and microseconds of an interval.
-fn interval_parts(array: &ArrayRef) -> Result<Box<dyn Fn(usize) -> (i32, i32, i64) + Send>, SqlError> {
+fn interval_parts(
+    array: &ArrayRef,
+) -> Result<Box<dyn Fn(usize) -> (i32, i32, i64) + Send>, SqlError> {
     use arrow::array::{Array as _, AsArray};
     use arrow::datatypes::{
         IntervalDayTimeType, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType,
@@ -212,7 +217,11 @@ fn interval_parts(array: &ArrayRef) -> Result<Box<dyn Fn(usize) -> (i32, i32, i6
             let array = array.as_primitive::<arrow::datatypes::Int64Type>().clone();
             Box::new(move |row| {
                 let micros = i128::from(array.value(row)) * 1_000_000 / i128::from(per_second);
-                (0, 0, i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX }))
+                (
+                    0,
+                    0,
+                    i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX }),
+                )
             })
         }
         other => return Err(SqlError::internal(format!("{other} is no interval"))),
@@ -229,4 +238,165 @@ fn shown(array: &ArrayRef) -> Result<Writer, SqlError> {
         out.extend_from_slice(text.as_bytes());
         Ok(())
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::*;
+    use arrow::datatypes::{Int32Type, i256};
+
+    /// The value of row 0 in a format, without its length.
+    fn encoded(array: impl Array + 'static, format: FieldFormat) -> Vec<u8> {
+        let array: ArrayRef = Arc::new(array);
+        let column = Column::new(&array, format, Zone::new("Europe/Berlin")).unwrap();
+        let mut out = BytesMut::new();
+        column.put(0, &mut out).unwrap();
+        let length = i32::from_be_bytes(out[..4].try_into().unwrap());
+        assert_eq!(usize::try_from(length).unwrap(), out.len() - 4);
+        out[4..].to_vec()
+    }
+
+    fn text(array: impl Array + 'static) -> String {
+        String::from_utf8(encoded(array, FieldFormat::Text)).unwrap()
+    }
+
+    fn binary(array: impl Array + 'static) -> Vec<u8> {
+        encoded(array, FieldFormat::Binary)
+    }
+
+    #[test]
+    fn floats_are_written_as_postgres_writes_them() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.5, "1.5"),
+            (100_000.0, "100000"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (123_456_789_012_345.0, "123456789012345"),
+            (1e15, "1e+15"),
+            (-2.5e300, "-2.5e+300"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(text(Float64Array::from(vec![value])), expected);
+        }
+        assert_eq!(text(Float32Array::from(vec![1e6_f32])), "1e+06");
+        assert_eq!(text(Float32Array::from(vec![0.1_f32])), "0.1");
+    }
+
+    #[test]
+    fn times_are_written_as_postgres_writes_them() {
+        let micros = |ticks| TimestampMicrosecondArray::from(vec![ticks]);
+        assert_eq!(text(micros(0)), "1970-01-01 00:00:00");
+        assert_eq!(text(micros(-1)), "1969-12-31 23:59:59.999999");
+        assert_eq!(text(micros(1_719_828_000_500_000)), "2024-07-01 10:00:00.5");
+        assert_eq!(
+            text(micros(1_719_828_000_500_000).with_timezone("UTC")),
+            "2024-07-01 12:00:00.5+02"
+        );
+        let nanos = TimestampNanosecondArray::from(vec![1]);
+        assert_eq!(text(nanos), "1970-01-01 00:00:00.000000001");
+        assert_eq!(text(TimestampSecondArray::from(vec![253_402_300_800])), "10000-01-01 00:00:00");
+        assert_eq!(text(Date32Array::from(vec![-719_163])), "0001-12-31 BC");
+        assert_eq!(text(Date32Array::from(vec![19_782])), "2024-02-29");
+        assert_eq!(text(Time64MicrosecondArray::from(vec![3_723_000_001])), "01:02:03.000001");
+        assert_eq!(binary(micros(0)), (-946_684_800_000_000_i64).to_be_bytes());
+        assert_eq!(
+            binary(TimestampNanosecondArray::from(vec![-1])),
+            (-946_684_800_000_001_i64).to_be_bytes()
+        );
+        assert_eq!(binary(Date32Array::from(vec![10_957])), 0_i32.to_be_bytes());
+        for array in [
+            Arc::new(TimestampSecondArray::from(vec![i64::MAX])) as ArrayRef,
+            Arc::new(TimestampSecondArray::from(vec![i64::MIN])),
+        ] {
+            let column = Column::new(&array, FieldFormat::Binary, Zone::Utc).unwrap();
+            let error = column.put(0, &mut BytesMut::new()).unwrap_err();
+            assert_eq!(error.sqlstate, "22008");
+            // As text every tick has a form.
+            let column = Column::new(&array, FieldFormat::Text, Zone::Utc).unwrap();
+            column.put(0, &mut BytesMut::new()).unwrap();
+        }
+    }
+
+    #[test]
+    fn numerics_keep_every_digit() {
+        let decimal = |value: i128, scale| {
+            Decimal128Array::from(vec![value]).with_precision_and_scale(38, scale).unwrap()
+        };
+        assert_eq!(text(decimal(-1_234_567, 2)), "-12345.67");
+        assert_eq!(text(UInt64Array::from(vec![u64::MAX])), "18446744073709551615");
+        // Groups, weight of the first, sign, digits behind the point, groups of four digits.
+        let parts = |bytes: Vec<u8>| -> Vec<i16> {
+            bytes.chunks(2).map(|part| i16::from_be_bytes(part.try_into().unwrap())).collect()
+        };
+        assert_eq!(parts(binary(decimal(-1_234_567, 2))), [3, 1, 0x4000, 2, 1, 2345, 6700]);
+        assert_eq!(parts(binary(decimal(0, 3))), [0, 0, 0, 3]);
+        assert_eq!(parts(binary(decimal(1, 5))), [1, -2, 0, 5, 1000]);
+        assert_eq!(parts(binary(decimal(10_000, 0))), [1, 1, 0, 0, 1]);
+        assert_eq!(parts(binary(UInt64Array::from(vec![100_000_000]))), [1, 2, 0, 0, 1]);
+        let wide = Decimal256Array::from(vec![i256::from_i128(15)]).with_precision_and_scale(76, 1);
+        assert_eq!(parts(binary(wide.unwrap())), [2, 0, 0, 1, 1, 5000]);
+    }
+
+    #[test]
+    fn lists_and_bytes_are_quoted_where_they_must_be() {
+        let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1), None])]);
+        assert_eq!(text(list.clone()), "{1,NULL}");
+        let mut expected = Vec::new();
+        for word in [1_i32, 1, 23, 2, 1, 4, 1, -1] {
+            expected.extend(word.to_be_bytes());
+        }
+        assert_eq!(binary(list), expected);
+        let mut builder = ListBuilder::new(StringBuilder::new());
+        for word in ["plain", "", "null", "a \"b\" \\c", "{}"] {
+            builder.values().append_value(word);
+        }
+        builder.append(true);
+        assert_eq!(text(builder.finish()), r#"{plain,"","null","a \"b\" \\c","{}"}"#);
+        assert_eq!(text(BinaryViewArray::from(vec![b"\x00\xffa".as_slice()])), "\\x00ff61");
+    }
+
+    #[test]
+    fn dictionaries_and_views_are_what_they_hold() {
+        let dictionary: DictionaryArray<Int32Type> = ["a", "b"].into_iter().collect();
+        assert_eq!(text(dictionary.clone()), "a");
+        assert_eq!(binary(dictionary), b"a");
+        assert_eq!(
+            text(StringViewArray::from(vec!["longer than twelve bytes"])),
+            "longer than twelve bytes"
+        );
+        assert_eq!(text(BooleanArray::from(vec![true])), "t");
+        assert_eq!(binary(UInt32Array::from(vec![u32::MAX])), 4_294_967_295_i64.to_be_bytes());
+        assert_eq!(binary(Int8Array::from(vec![-1])), (-1_i16).to_be_bytes());
+    }
+
+    #[test]
+    fn intervals_are_written_in_postgres_style() {
+        use arrow::datatypes::IntervalMonthDayNano;
+        let interval = |months, days, nanos| {
+            let value = IntervalMonthDayNano::new(months, days, nanos);
+            text(IntervalMonthDayNanoArray::from(vec![value]))
+        };
+        assert_eq!(interval(14, 3, 14_706_789_000_000), "1 year 2 mons 3 days 04:05:06.789");
+        assert_eq!(interval(0, 0, 0), "00:00:00");
+        assert_eq!(interval(0, -1, -1_000_000_000), "-1 days -00:00:01");
+        assert_eq!(text(DurationSecondArray::from(vec![90_061])), "25:01:01");
+    }
+
+    #[test]
+    fn a_null_has_no_bytes_and_rows_keep_apart() {
+        let batch = RecordBatch::try_from_iter([
+            ("a", Arc::new(Int32Array::from(vec![Some(1), None])) as ArrayRef),
+            ("b", Arc::new(StringArray::from(vec![None, Some("xy")])) as ArrayRef),
+        ])
+        .unwrap();
+        let fields = fields(&batch.schema(), &Format::UnifiedText).unwrap();
+        let rows: Vec<_> =
+            BatchRows::new(&batch, &fields, Zone::Utc).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows[0].data.as_ref(), b"\x00\x00\x00\x011\xff\xff\xff\xff");
+        assert_eq!(rows[1].data.as_ref(), b"\xff\xff\xff\xff\x00\x00\x00\x02xy");
+    }
 }

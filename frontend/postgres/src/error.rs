@@ -53,16 +53,17 @@ impl ErrorHandler for Errors {
         let name = |name: &str| if name == DEFAULT_NAME { String::new() } else { name.to_owned() };
         let known = match &*error {
             PgWireError::UserError(_) => return,
-            PgWireError::StatementNotFound(of) => protocol(
-                "26000",
-                format!("prepared statement \"{}\" does not exist", name(of)),
-            ),
+            PgWireError::StatementNotFound(of) => {
+                protocol("26000", format!("prepared statement \"{}\" does not exist", name(of)))
+            }
             PgWireError::PortalNotFound(of) => {
                 protocol("34000", format!("portal \"{}\" does not exist", name(of)))
             }
             PgWireError::UnsupportedProtocolVersion(major, minor) => fatal(
                 "08P01",
-                &format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2"),
+                &format!(
+                    "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.2"
+                ),
             ),
             PgWireError::NotReadyForQuery => {
                 protocol("08P01", "a statement came while another one runs")

@@ -6,15 +6,15 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use futures::{Sink, SinkExt, StreamExt};
 use parking_lot::Mutex;
-use partita_frontend::sql::statement::Statement;
+use partita_frontend::sql::statement::{Fetch, Statement};
 use partita_frontend::{Output, Prepared};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
-use pgwire::api::query::{ExtendedQueryHandler, send_ready_for_query};
-use pgwire::api::results::{FieldInfo, Response, Tag};
+use pgwire::api::query::{ExtendedQueryHandler, send_describe_response, send_ready_for_query};
+use pgwire::api::results::{DescribePortalResponse, FieldInfo, Response, Tag};
 use pgwire::api::stmt::{QueryParser, StoredStatement};
 use pgwire::api::store::{Entry, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
@@ -51,7 +51,12 @@ fn name_of(name: Option<&String>) -> &str {
 }
 
 /// Counts a name in, up to a bound.
-fn remember(names: &Mutex<std::collections::HashSet<String>>, name: &str, what: &str, max: usize) -> PgWireResult<()> {
+fn remember(
+    names: &Mutex<std::collections::HashSet<String>>,
+    name: &str,
+    what: &str,
+    max: usize,
+) -> PgWireResult<()> {
     let mut names = names.lock();
     if names.len() >= max && !names.contains(name) {
         return Err(protocol("54000", format!("a connection may have {max} {what}")));
@@ -89,10 +94,8 @@ impl QueryParser for Planner {
             return Ok(None);
         }
         check_block(&statement, client.transaction_status())?;
-        let prepared = session
-            .prepare(statement, &parameters::declared(types))
-            .await
-            .map_err(to_wire)?;
+        let prepared =
+            session.prepare(statement, &parameters::declared(types)).await.map_err(to_wire)?;
         Ok(Some(prepared))
     }
 
@@ -124,6 +127,20 @@ fn check_same(described: &Schema, now: &Schema) -> PgWireResult<()> {
 }
 
 impl Connection {
+    /// The columns of a cursor that SQL declared: to PostgreSQL those are portals too.
+    async fn cursor<C>(&self, client: &C, name: &str) -> PgWireResult<Option<SchemaRef>>
+    where
+        C: ClientPortalStore + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
+    {
+        if name == DEFAULT_NAME || client.portal_store().get_portal(name).is_some() {
+            return Ok(None);
+        }
+        let fetch = Fetch { name: name.to_owned(), count: Some(0), only_move: false };
+        let prepared = self.session()?.prepare(Statement::Fetch(fetch), &[]).await;
+        Ok(prepared.map_err(to_wire)?.schema.clone())
+    }
+
     /// Runs a portal that has not run, and sends the next of its rows: all, or `most`.
     async fn execute<C>(
         &self,
@@ -198,6 +215,10 @@ impl ExtendedQueryHandler for Connection {
             return Err(protocol("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let parsed = StoredStatement::parse(client, &message, self.query_parser()).await?;
+        // Some clients parse the same INSERT again for every row.
+        if !parsed.as_ref().is_some_and(|parsed| self.is_joined(&parsed.statement)) {
+            self.run_joined(client).await?;
+        }
         remember(&self.statements, name, "prepared statements", STATEMENTS_MAX)?;
         match parsed {
             Some(statement) => client.portal_store().put_statement(Arc::new(statement)),
@@ -255,6 +276,11 @@ impl ExtendedQueryHandler for Connection {
             {
                 return self.answer(client, PgWireBackendMessage::NoData(NoData::new())).await;
             }
+            if let Some(schema) = self.cursor(client, name).await? {
+                self.run_joined(client).await?;
+                let fields = encode::fields(&schema, &Format::UnifiedText)?;
+                return send_describe_response(client, &DescribePortalResponse::new(fields)).await;
+            }
         }
         self.run_joined(client).await?;
         self._on_describe(client, message).await
@@ -289,7 +315,9 @@ impl ExtendedQueryHandler for Connection {
                 self.execute(client, &portal, most).await?;
             }
             Some(Entry::Empty) => {
-                client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
+                client
+                    .feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))
+                    .await?;
             }
             None => return Err(PgWireError::PortalNotFound(name.to_owned())),
         }

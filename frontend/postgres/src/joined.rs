@@ -52,9 +52,13 @@ pub(crate) fn joins(prepared: &Prepared) -> bool {
 }
 
 impl Connection {
-    /// Whether executions of this statement wait.
-    pub(crate) fn is_joined(&self, prepared: &Arc<Prepared>) -> bool {
-        self.joined.lock().as_ref().is_some_and(|joined| Arc::ptr_eq(&joined.prepared, prepared))
+    /// Whether executions of this statement wait. Parameters are cast to the columns' types in each
+    /// row, so it does not matter what types a client declares for them.
+    pub(crate) fn is_joined(&self, prepared: &Prepared) -> bool {
+        match (self.joined.lock().as_ref(), prepared.statement.text()) {
+            (Some(joined), Some(text)) => joined.prepared.statement.text() == Some(text),
+            _ => false,
+        }
     }
 
     /// Answers behind those that wait, if any do.
@@ -119,7 +123,9 @@ impl Connection {
         let executions = rows.len() as u64;
         let session = self.session()?;
         let written = match rows.pop() {
-            Some(only) if rows.is_empty() => session.run_prepared(&prepared, only).await.map(|o| vec![o]),
+            Some(only) if rows.is_empty() => {
+                session.run_prepared(&prepared, only).await.map(|o| vec![o])
+            }
             Some(last) => {
                 rows.push(last);
                 session.run_prepared_many(&prepared, rows).await

@@ -27,6 +27,8 @@ mod parameters;
 mod pg_catalog;
 mod query;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::io;

@@ -14,9 +14,7 @@ use pgwire::api::auth::StartupHandler;
 use pgwire::api::{ClientInfo, DefaultClient, ErrorHandler, PgWireConnectionState};
 use pgwire::error::{ErrorInfo, PgWireError};
 use pgwire::messages::response::{GssEncResponse, SslResponse};
-use pgwire::messages::{
-    PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage,
-};
+use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage};
 use pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
 use tokio::net::TcpStream;
 use tokio_util::codec::Framed;
@@ -45,9 +43,7 @@ pub(crate) async fn serve(
         Ok(Ok(true)) => converse(&mut socket, connection, stop).await,
         Ok(Ok(false)) => Ok(()),
         Ok(Err(error)) => end(&mut socket, error).await,
-        Err(_) => {
-            end(&mut socket, fatal("08P01", "the startup took too long")).await
-        }
+        Err(_) => end(&mut socket, fatal("08P01", "the startup took too long")).await,
     }
 }
 
@@ -131,7 +127,8 @@ async fn answer(
     // INSERTs of a pipeline wait for each other; whatever is not more of them ends the waiting.
     let more = matches!(
         message,
-        PgWireFrontendMessage::Bind(_)
+        PgWireFrontendMessage::Parse(_)
+            | PgWireFrontendMessage::Bind(_)
             | PgWireFrontendMessage::Describe(_)
             | PgWireFrontendMessage::Execute(_)
     );

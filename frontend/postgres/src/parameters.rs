@@ -70,10 +70,7 @@ pub(crate) fn types(prepared: &Prepared) -> Vec<Type> {
 }
 
 /// A portal's parameters.
-pub(crate) fn values(
-    portal: &Portal<Arc<Prepared>>,
-    zone: Zone,
-) -> PgWireResult<Vec<ScalarValue>> {
+pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult<Vec<ScalarValue>> {
     let statement = &portal.statement;
     let prepared = &statement.statement;
     let expected = prepared.parameter_types.len();
@@ -240,8 +237,7 @@ fn list_from_text(
     target: &DataType,
     zone: Zone,
 ) -> Result<ScalarValue, SqlError> {
-    let malformed =
-        || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
+    let malformed = || SqlError::new("22P02", format!("malformed array literal: \"{text}\""));
     let inner = text
         .trim()
         .strip_prefix('{')
@@ -292,7 +288,10 @@ fn list_from_text(
 /// A list of values of one type.
 fn list_of(values: Vec<ScalarValue>, target: &DataType) -> Result<ScalarValue, SqlError> {
     let DataType::List(item) = target else {
-        return Err(SqlError::new("42804", format!("a parameter of type {target} cannot be an array")));
+        return Err(SqlError::new(
+            "42804",
+            format!("a parameter of type {target} cannot be an array"),
+        ));
     };
     Ok(ScalarValue::List(ScalarValue::new_list_nullable(&values, item.data_type())))
 }
@@ -308,4 +307,113 @@ fn out_of_range(error: &ArrowError, value: &ScalarValue, target: &DataType) -> S
     let name = types::of_arrow(target).name().to_owned();
     SqlError::new("22003", format!("value {value} is out of range for type {name}"))
         .with_detail(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::DataType;
+    use bytes::BytesMut;
+
+    fn read(text: &str, target: &DataType) -> Result<ScalarValue, SqlError> {
+        from_text(text, target, Zone::new("Europe/Berlin"))
+    }
+
+    fn micros(zone: Option<&str>) -> DataType {
+        DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into))
+    }
+
+    #[test]
+    fn text_is_read_as_the_statement_takes_it() {
+        assert_eq!(read(" 7 ", &DataType::Int16).unwrap(), ScalarValue::Int16(Some(7)));
+        assert_eq!(read("on", &DataType::Boolean).unwrap(), ScalarValue::Boolean(Some(true)));
+        assert_eq!(read("NaN", &DataType::Float64).unwrap().to_string(), "NaN");
+        assert_eq!(
+            read("\\x00ff", &DataType::BinaryView).unwrap(),
+            ScalarValue::BinaryView(Some(vec![0, 255]))
+        );
+        let decimal = read("-1.25", &DataType::Decimal128(10, 2)).unwrap();
+        assert_eq!(decimal, ScalarValue::Decimal128(Some(-125), 10, 2));
+        assert_eq!(
+            read("2024-07-01 10:00:00", &micros(None)).unwrap(),
+            ScalarValue::TimestampMicrosecond(Some(1_719_828_000_000_000), None)
+        );
+        // Without an offset it is the session's time.
+        for text in ["2024-07-01 12:00:00", "2024-07-01 10:00:00+00", "2024-07-01 15:30:00+05:30"] {
+            assert_eq!(
+                read(text, &micros(Some("UTC"))).unwrap(),
+                ScalarValue::TimestampMicrosecond(Some(1_719_828_000_000_000), Some("UTC".into())),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn text_that_is_no_value_has_the_sqlstate_of_postgres() {
+        let state = |text: &str, target: &DataType| read(text, target).unwrap_err().sqlstate;
+        assert_eq!(state("x", &DataType::Int64), "22P02");
+        assert_eq!(state("40000", &DataType::Int16), "22003");
+        assert_eq!(state("maybe", &DataType::Boolean), "22P02");
+        assert_eq!(state("never", &micros(None)), "22007");
+        assert_eq!(state("1.x", &DataType::Decimal128(10, 2)), "22P02");
+        assert_eq!(state("{1", &list(DataType::Int32)), "22P02");
+    }
+
+    fn list(item: DataType) -> DataType {
+        DataType::List(Arc::new(Field::new_list_field(item, true)))
+    }
+
+    #[test]
+    fn arrays_are_read_in_both_formats() {
+        let texts = list(DataType::Utf8View);
+        let got = read(r#"{a, "b \"c\"" ,NULL,"NULL"}"#, &texts).unwrap();
+        let word = |word: &str| ScalarValue::Utf8View(Some(word.to_owned()));
+        let expected = [word("a"), word("b \"c\""), ScalarValue::Utf8View(None), word("NULL")];
+        assert_eq!(got, list_of(expected.to_vec(), &texts).unwrap());
+        let numbers = list(DataType::Int64);
+        let mut bytes = Vec::new();
+        for part in [1_i32, 1, 23, 2, 1, 4, 7, -1] {
+            bytes.extend(part.to_be_bytes());
+        }
+        let got = binary::value(&bytes, &Type::INT4_ARRAY, &numbers).unwrap();
+        let expected = vec![ScalarValue::Int64(Some(7)), ScalarValue::Int64(None)];
+        assert_eq!(got, list_of(expected, &numbers).unwrap());
+        for cut in 0..bytes.len() {
+            binary::value(&bytes[..cut], &Type::INT4_ARRAY, &numbers).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_binary_numeric_keeps_every_digit() {
+        for text in
+            ["0", "1", "-12345.678", "0.00001", "99999999", "10000", "-0.5", "123456789.00001"]
+        {
+            let mut bytes = BytesMut::new();
+            crate::encode::numeric(&mut bytes, text).unwrap();
+            let got = binary::value(&bytes, &Type::NUMERIC, &DataType::Utf8View).unwrap();
+            assert_eq!(got, ScalarValue::Utf8View(Some(text.to_owned())));
+            let decimal = DataType::Decimal128(30, 5);
+            let got = binary::value(&bytes, &Type::NUMERIC, &decimal).unwrap();
+            assert_eq!(got, read(text, &decimal).unwrap());
+        }
+        let mut bytes = BytesMut::new();
+        crate::encode::numeric(&mut bytes, "18446744073709551615").unwrap();
+        let got = binary::value(&bytes, &Type::NUMERIC, &DataType::UInt64).unwrap();
+        assert_eq!(got, ScalarValue::UInt64(Some(u64::MAX)));
+    }
+
+    #[test]
+    fn binary_values_are_cast_to_what_the_statement_takes() {
+        let got = binary::value(&5_i16.to_be_bytes(), &Type::INT2, &DataType::Int64).unwrap();
+        assert_eq!(got, ScalarValue::Int64(Some(5)));
+        let error = binary::value(&70_000_i32.to_be_bytes(), &Type::INT4, &DataType::Int16);
+        assert_eq!(error.unwrap_err().sqlstate, "22003");
+        let error = binary::value(&[1, 2], &Type::INT4, &DataType::Int32);
+        assert_eq!(error.unwrap_err().sqlstate, "22P03");
+        let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
+        let got = binary::value(&0_i64.to_be_bytes(), &Type::TIMESTAMP, &millis).unwrap();
+        assert_eq!(got, ScalarValue::TimestampMillisecond(Some(946_684_800_000), None));
+        let error = binary::value(&i64::MAX.to_be_bytes(), &Type::TIMESTAMP, &millis);
+        assert_eq!(error.unwrap_err().sqlstate, "22008");
+    }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let library = catalog
         .schema(SCHEMA)
         .ok_or_else(|| DataFusionError::Internal(format!("there is no schema {SCHEMA}")))?;
-    let schemas = vec![INFORMATION, SYSTEM];
+    let schemas = vec![SCHEMA, INFORMATION, SYSTEM];
     let fixed = fixed(catalog.as_ref(), &schemas).await?;
     let objects = Arc::new(Objects::new(frontend, fixed, schemas));
     for function in functions::all(&objects) {
@@ -67,7 +67,7 @@ async fn fixed(catalog: &dyn CatalogProvider, schemas: &[&'static str]) -> Resul
                 .iter()
                 .map(|field| (field.name().clone(), field.data_type().clone()))
                 .collect();
-            all.push(Fixed { schema: name, name: table, columns });
+            all.push(Fixed { oid: 0, schema: name, name: table, columns });
         }
     }
     Ok(all)

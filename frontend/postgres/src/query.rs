@@ -114,13 +114,14 @@ impl Connection {
         let session = self.session()?;
         let statements = pg_catalog::parse(session, text).map_err(to_wire)?;
         if statements.is_empty() {
-            client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
+            client
+                .feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))
+                .await?;
         }
         for statement in &statements {
             check_block(statement, client.transaction_status())?;
             let output = session.run(statement).await.map_err(to_wire)?;
-            let response =
-                self.respond(client, statement, output, &Format::UnifiedText).await?;
+            let response = self.respond(client, statement, output, &Format::UnifiedText).await?;
             send(client, response, false).await?;
             if matches!(client.state(), PgWireConnectionState::CopyInProgress(_)) {
                 // The rows come next; whatever the text had after COPY is not run.
@@ -132,11 +133,7 @@ impl Connection {
 }
 
 /// Sends a response; one with rows is described first, which the extended protocol has done before.
-pub(crate) async fn send<C>(
-    client: &mut C,
-    response: Response,
-    extended: bool,
-) -> PgWireResult<()>
+pub(crate) async fn send<C>(client: &mut C, response: Response, extended: bool) -> PgWireResult<()>
 where
     C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
     C::Error: Debug,
@@ -144,7 +141,9 @@ where
 {
     match response {
         Response::EmptyQuery => {
-            client.feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new())).await?;
+            client
+                .feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))
+                .await?;
         }
         Response::Query(rows) => send_query_response(client, rows, !extended).await?,
         Response::Execution(tag) => send_execution_response(client, tag).await?,

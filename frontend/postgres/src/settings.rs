@@ -65,8 +65,12 @@ impl ServerParameterProvider for AtStart {
     where
         C: ClientInfo,
     {
-        let mut all: HashMap<String, String> =
-            self.reported.0.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let mut all: HashMap<String, String> = self
+            .reported
+            .0
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect();
         all.insert("server_version".to_owned(), self.server_version.clone());
         Some(all)
     }
@@ -84,10 +88,7 @@ pub(crate) fn may_change(statement: &Statement) -> bool {
 }
 
 /// Sets what a startup message asks for.
-pub(crate) async fn apply(
-    session: &Session,
-    asked: &HashMap<String, String>,
-) -> PgWireResult<()> {
+pub(crate) async fn apply(session: &Session, asked: &HashMap<String, String>) -> PgWireResult<()> {
     let mut settings: Vec<(String, String)> = asked
         .iter()
         // Names that begin so are options of the protocol.
@@ -97,7 +98,11 @@ pub(crate) async fn apply(
     if let Some(options) = asked.get("options") {
         settings.extend(of_options(options)?);
     }
-    for (name, value) in settings {
+    for (name, mut value) in settings {
+        if name == "client_encoding" {
+            // PostgreSQL looks at letters and digits only; there are clients that send quotes.
+            value.retain(|character| character.is_ascii_alphanumeric());
+        }
         let set = Set { name, value: SetValue::Values(vec![value]), local: false };
         session.run(&Statement::Set(set)).await.map_err(fatal_of)?;
     }
@@ -122,7 +127,9 @@ fn of_options(options: &str) -> PgWireResult<Vec<(String, String)>> {
         let setting = match word.strip_prefix("--").or_else(|| word.strip_prefix("-c")) {
             Some("") => words.next().unwrap_or_default(),
             Some(setting) => setting.to_owned(),
-            None => return Err(protocol("42601", format!("invalid command-line argument: {word}"))),
+            None => {
+                return Err(protocol("42601", format!("invalid command-line argument: {word}")));
+            }
         };
         let Some((name, value)) = setting.split_once('=') else {
             return Err(protocol("42601", format!("invalid command-line argument: {word}")));

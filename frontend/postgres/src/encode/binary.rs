@@ -122,8 +122,8 @@ fn date(out: &mut BytesMut, days: i64) -> Result<(), SqlError> {
 /// Microseconds since 2000; what is finer is cut off towards the past.
 fn timestamp(out: &mut BytesMut, ticks: i64, per_second: i64) -> Result<(), SqlError> {
     let micros = (i128::from(ticks) * 1_000_000).div_euclid(i128::from(per_second));
-    let micros = i64::try_from(micros - i128::from(EPOCH_MICROS))
-        .map_err(|_| out_of_range("timestamp"))?;
+    let micros =
+        i64::try_from(micros - i128::from(EPOCH_MICROS)).map_err(|_| out_of_range("timestamp"))?;
     out.put_i64(micros);
     Ok(())
 }
@@ -225,8 +225,9 @@ fn list(array: &ArrayRef, zone: Zone) -> Result<Writer, SqlError> {
             out.put_u32(element);
             return Ok(());
         }
-        let index =
-            |at: i32| usize::try_from(at).map_err(|_| SqlError::internal("a list before its start"));
+        let index = |at: i32| {
+            usize::try_from(at).map_err(|_| SqlError::internal("a list before its start"))
+        };
         let range = index(start)?..index(end)?;
         let has_null = range.clone().any(|at| items.is_null(at));
         out.put_i32(1);

@@ -233,7 +233,8 @@ fn list(array: &ArrayRef, zone: Zone) -> Result<Writer, SqlError> {
             if at > range.0 {
                 out.put_u8(b',');
             }
-            let at = usize::try_from(at).map_err(|_| SqlError::internal("a list before its start"))?;
+            let at =
+                usize::try_from(at).map_err(|_| SqlError::internal("a list before its start"))?;
             if items.is_null(at) {
                 out.extend_from_slice(b"NULL");
                 continue;

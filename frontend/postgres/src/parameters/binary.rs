@@ -17,11 +17,7 @@ const NUMERIC_NEGATIVE: u16 = 0x4000;
 const NUMERIC_GROUPS_MAX: i16 = 2_500;
 
 /// A parameter of the type that was declared, as what the statement takes.
-pub(super) fn value(
-    bytes: &[u8],
-    wire: &Type,
-    target: &DataType,
-) -> Result<ScalarValue, SqlError> {
+pub(super) fn value(bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarValue, SqlError> {
     let value = natural(bytes, wire, target)?;
     if value.data_type() == *target {
         return Ok(value);
@@ -52,7 +48,12 @@ fn natural(bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarValue, 
         Type::INT8 => ScalarValue::Int64(Some(i64::from_be_bytes(exactly(bytes, wire)?))),
         Type::FLOAT4 => ScalarValue::Float32(Some(f32::from_be_bytes(exactly(bytes, wire)?))),
         Type::FLOAT8 => ScalarValue::Float64(Some(f64::from_be_bytes(exactly(bytes, wire)?))),
-        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::CHAR | Type::UNKNOWN
+        Type::TEXT
+        | Type::VARCHAR
+        | Type::BPCHAR
+        | Type::NAME
+        | Type::CHAR
+        | Type::UNKNOWN
         | Type::JSON => ScalarValue::Utf8View(Some(string(bytes)?)),
         Type::BYTEA => ScalarValue::BinaryView(Some(bytes.to_vec())),
         Type::DATE => {
@@ -73,9 +74,10 @@ fn natural(bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarValue, 
         Type::INTERVAL => {
             let all = exactly::<16>(bytes, wire)?;
             let mut all = all.as_slice();
-            let nanos = all.get_i64().checked_mul(1_000).ok_or_else(|| {
-                SqlError::new("22015", "interval out of range")
-            })?;
+            let nanos = all
+                .get_i64()
+                .checked_mul(1_000)
+                .ok_or_else(|| SqlError::new("22015", "interval out of range"))?;
             let (days, months) = (all.get_i32(), all.get_i32());
             ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos)))
         }
@@ -196,7 +198,10 @@ fn array(
 ) -> Result<ScalarValue, SqlError> {
     let malformed = || Malformed(wire.name().to_owned());
     let DataType::List(item) = target else {
-        return Err(SqlError::new("42804", format!("a parameter of type {target} cannot be an array")));
+        return Err(SqlError::new(
+            "42804",
+            format!("a parameter of type {target} cannot be an array"),
+        ));
     };
     if bytes.len() < 12 {
         return Err(malformed().into());

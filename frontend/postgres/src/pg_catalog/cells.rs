@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanBuilder, Float32Builder, Int16Builder, Int32Builder, ListBuilder, StringBuilder,
+    ArrayRef, BooleanBuilder, Float32Builder, Int16Builder, Int32Builder, ListBuilder,
+    StringBuilder,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
@@ -19,8 +20,8 @@ use datafusion::physical_plan::ExecutionPlan;
 /// What a column is of.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// An object number, shown as this type (`oid`, `regclass`, ...).
-    Oid(&'static str),
+    /// An object number.
+    Oid,
     Int2,
     Int4,
     Float4,
@@ -41,7 +42,7 @@ impl Kind {
             Field::new(name, data_type, true).with_metadata(metadata)
         };
         match self {
-            Self::Oid(alias) => marked(DataType::Int32, "pg.oid_alias", alias),
+            Self::Oid => marked(DataType::Int32, "pg.oid_alias", "oid"),
             Self::Int2 => Field::new(name, DataType::Int16, true),
             Self::Int4 => Field::new(name, DataType::Int32, true),
             Self::Float4 => Field::new(name, DataType::Float32, true),
@@ -64,7 +65,6 @@ pub(super) enum Cell {
     Flag(bool),
     Text(String),
     Numbers(Vec<i32>),
-    Texts(Vec<String>),
 }
 
 impl From<i32> for Cell {
@@ -182,7 +182,7 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayR
         _ => None,
     };
     Some(match kind {
-        Kind::Oid(_) | Kind::Int4 => flat!(Int32Builder::new(), cell => number(cell)),
+        Kind::Oid | Kind::Int4 => flat!(Int32Builder::new(), cell => number(cell)),
         Kind::Int2 => {
             flat!(Int16Builder::new(), cell => number(cell).and_then(|n| i16::try_from(n).ok()))
         }
@@ -225,17 +225,12 @@ fn array<'a>(kind: Kind, cells: impl Iterator<Item = &'a Cell>) -> Option<ArrayR
             }
             Arc::new(builder.finish())
         }
+        // Privileges and options, which nothing here has.
         Kind::Texts => {
             let mut builder = ListBuilder::new(StringBuilder::new());
             for cell in cells {
                 match cell {
                     Cell::Null => builder.append_null(),
-                    Cell::Texts(texts) => {
-                        for text in texts {
-                            builder.values().append_value(text);
-                        }
-                        builder.append(true);
-                    }
                     _ => return None,
                 }
             }

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use pgwire::api::Type;
 
-use super::objects::{Found, Objects, OWNER_NAME, attribute, key_columns};
+use super::objects::{Found, OWNER_NAME, Objects, attribute, key_columns};
 use super::tables::index_definition;
 
 /// What a function knows beside its arguments.
@@ -27,6 +27,9 @@ struct Around<'a> {
     database: &'a str,
     options: &'a ConfigOptions,
 }
+
+/// What a column is when nobody gives it: a function of ours, which stands for a subquery of clients'.
+pub(super) const COLUMN_DEFAULT: &str = "partita_column_default";
 
 type Evaluate = fn(&Around<'_>, &[ScalarValue]) -> ScalarValue;
 
@@ -57,6 +60,7 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_get_indexdef", Returns::Text, indexdef),
     ("pg_get_constraintdef", Returns::Text, constraintdef),
     ("pg_get_expr", Returns::Text, first),
+    (COLUMN_DEFAULT, Returns::Text, column_default),
     ("pg_get_viewdef", Returns::Text, null_text),
     ("pg_get_ruledef", Returns::Text, null_text),
     ("pg_get_triggerdef", Returns::Text, null_text),
@@ -120,9 +124,7 @@ impl Returns {
             Self::Int8 => DataType::Int64,
             Self::Oid => DataType::Int32,
             Self::Text => DataType::Utf8,
-            Self::Texts => {
-                DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)))
-            }
+            Self::Texts => DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))),
         }
     }
 }
@@ -258,7 +260,8 @@ fn first(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
 
 fn table_is_visible(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
     let Some(oid) = number(values, 0) else { return ScalarValue::Boolean(None) };
-    bool(around.objects.find(oid).is_some_and(|found| found.schema() == around.database))
+    let found = around.objects.find(oid);
+    bool(found.is_some_and(|found| ["pg_catalog", around.database].contains(&found.schema())))
 }
 
 fn indexdef(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
@@ -297,6 +300,16 @@ fn col_description(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
     let mut columns = table.schema.columns.iter().enumerate();
     let column = columns.find(|(at, _)| attribute(*at) == column);
     text(column.and_then(|(_, column)| column.comment.clone()))
+}
+
+fn column_default(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let found = number(values, 0).and_then(|oid| around.objects.find(oid));
+    let (Some(Found::Table(table)), Some(column)) = (found, number(values, 1)) else {
+        return text(None);
+    };
+    let mut columns = table.schema.columns.iter().enumerate();
+    let column = columns.find(|(at, _)| attribute(*at) == column);
+    text(column.and_then(|(_, column)| column.generated.clone().or_else(|| column.default.clone())))
 }
 
 fn to_regclass(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {

@@ -30,9 +30,30 @@ pub(super) const PG_CLASS: i32 = 1_259;
 /// PostgreSQL's number of its only access method that matters here.
 pub(super) const BTREE: i32 = 403;
 
-/// A table that is not stored: of `sys` or `information_schema`.
+/// PostgreSQL's numbers of its own tables, for those that clients compare with.
+const KNOWN: &[(&str, i32)] = &[
+    ("pg_attrdef", 2_604),
+    ("pg_attribute", 1_249),
+    ("pg_authid", 1_260),
+    ("pg_class", PG_CLASS),
+    ("pg_collation", 3_456),
+    ("pg_constraint", 2_606),
+    ("pg_database", 1_262),
+    ("pg_description", 2_609),
+    ("pg_extension", 3_079),
+    ("pg_index", 2_610),
+    ("pg_namespace", 2_615),
+    ("pg_operator", 2_617),
+    ("pg_proc", 1_255),
+    ("pg_tablespace", 1_213),
+    ("pg_trigger", 2_620),
+    ("pg_type", 1_247),
+];
+
+/// A table that is not stored: of `sys`, `information_schema` or `pg_catalog`.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
+    pub(super) oid: i32,
     pub(super) schema: &'static str,
     pub(super) name: String,
     pub(super) columns: Vec<(String, DataType)>,
@@ -105,9 +126,13 @@ pub(super) fn key_columns(table: &Table) -> String {
 impl Objects {
     pub(super) fn new(
         frontend: &Arc<Frontend>,
-        fixed: Vec<Fixed>,
+        mut fixed: Vec<Fixed>,
         fixed_schemas: Vec<&'static str>,
     ) -> Self {
+        for (number, fixed) in (FIRST_FIXED..).zip(&mut fixed) {
+            let known = KNOWN.iter().find(|(name, _)| fixed.name == *name);
+            fixed.oid = known.map_or(number, |(_, number)| *number);
+        }
         Self { frontend: Arc::downgrade(frontend), fixed, fixed_schemas }
     }
 
@@ -127,11 +152,6 @@ impl Objects {
         catalog.databases.get(name).map_or(0, |database| database_oid(database))
     }
 
-    /// Tables that are not stored, with their numbers.
-    pub(super) fn fixed(&self) -> impl Iterator<Item = (i32, &Fixed)> {
-        (FIRST_FIXED..).zip(&self.fixed)
-    }
-
     /// What has a number.
     pub(super) fn find(&self, oid: i32) -> Option<Found> {
         let catalog = self.catalog();
@@ -143,7 +163,7 @@ impl Objects {
                 return Some(Found::Key(Arc::clone(table)));
             }
         }
-        self.fixed().find(|(of, _)| *of == oid).map(|(_, fixed)| Found::Fixed(fixed.clone()))
+        self.fixed.iter().find(|fixed| fixed.oid == oid).map(|fixed| Found::Fixed(fixed.schema))
     }
 
     /// The number of a relation by the name a user gives it.
@@ -165,9 +185,13 @@ impl Objects {
                 return Some(key_oid(table));
             }
         }
-        self.fixed()
-            .find(|(_, fixed)| fixed.schema == schema && fixed.name == *name)
-            .map(|(oid, _)| oid)
+        // As in PostgreSQL, its own tables are found without their schema.
+        let bare = parts.len() == 1;
+        self.fixed
+            .iter()
+            .filter(|fixed| fixed.schema == schema || (bare && fixed.schema == "pg_catalog"))
+            .find(|fixed| fixed.name == *name)
+            .map(|fixed| fixed.oid)
     }
 }
 
@@ -175,7 +199,7 @@ impl Objects {
 pub(super) enum Found {
     Table(Arc<Table>),
     Key(Arc<Table>),
-    Fixed(Fixed),
+    Fixed(&'static str),
 }
 
 impl Found {
@@ -183,16 +207,7 @@ impl Found {
     pub(super) fn schema(&self) -> &str {
         match self {
             Self::Table(table) | Self::Key(table) => &table.database,
-            Self::Fixed(fixed) => fixed.schema,
-        }
-    }
-
-    /// Its name.
-    pub(super) fn name(&self) -> String {
-        match self {
-            Self::Table(table) => table.name.clone(),
-            Self::Key(table) => key_name(table),
-            Self::Fixed(fixed) => fixed.name.clone(),
+            Self::Fixed(schema) => schema,
         }
     }
 }

@@ -3,13 +3,22 @@
 //! Clients ask in PostgreSQL's dialect. The library's parser translates most of it (operators with a
 //! schema, `::regclass`, `= ANY (..)`); what it does not, is translated here first.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
 
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::Statement as Tree;
+use datafusion::sql::sqlparser::ast::{
+    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
+    Statement as Tree, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions,
+    visit_expressions_mut,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use partita_frontend::sql::statement::{Query, Statement};
 use partita_frontend::{Session, SqlError};
+
+use super::functions::COLUMN_DEFAULT;
 
 static PARSER: LazyLock<PostgresCompatibilityParser> =
     LazyLock::new(PostgresCompatibilityParser::new);
@@ -38,14 +47,25 @@ fn mentions(text: &str) -> bool {
     MENTIONS.iter().any(|mention| lower.contains(mention))
 }
 
+/// What the library's translation does not do, or not as it should.
+const OURS: &[&str] =
+    &["pg_attrdef", "generate_subscripts", "array(", "(select", " escape ", "as regclass"];
+
+/// In queries that the library knows by heart and has answers for.
+const KNOWN: &[&str] = &["pol.polname,", "pg_publication", "fk.confkey", "t.typrelid = 0"];
+
+/// Tables of objects that do not exist here: a lookup in them finds nothing.
+const ABSENT: &[&str] =
+    &["pg_sequence", "pg_collation", "pg_foreign_table", "pg_inherits", "pg_trigger", "pg_policy"];
+
 /// Parses what a client sent.
 pub(crate) fn parse(session: &Session, text: &str) -> Result<Vec<Statement>, SqlError> {
     if !mentions(text) {
         return session.parse(text);
     }
     // What the translation cannot read is read as it is, for the better error.
-    match PARSER.parse(text) {
-        Ok(trees) if trees.iter().all(|tree| matches!(tree, Tree::Query(_))) => {
+    match trees(text) {
+        Some(trees) if trees.iter().all(|tree| matches!(tree, Tree::Query(_))) => {
             Ok(trees.into_iter().map(|tree| translated(text, tree)).collect())
         }
         _ => session.parse(text),
@@ -55,4 +75,197 @@ pub(crate) fn parse(session: &Session, text: &str) -> Result<Vec<Statement>, Sql
 fn translated(text: &str, tree: Tree) -> Statement {
     let statement = PlannerStatement::Statement(Box::new(tree));
     Statement::Query(Query { text: Arc::from(text), statement })
+}
+
+fn trees(text: &str) -> Option<Vec<Tree>> {
+    let lower = text.to_ascii_lowercase();
+    let known = KNOWN.iter().any(|mention| lower.contains(mention));
+    if known || !OURS.iter().any(|mention| lower.contains(mention)) {
+        return PARSER.parse(text).ok();
+    }
+    let trees = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
+    let translate = |mut tree: Tree| {
+        let _: ControlFlow<()> = tree.visit(&mut Existence);
+        let _: ControlFlow<()> = visit_expressions_mut(&mut tree, |expression| {
+            if let Some(other) = replaced(expression) {
+                *expression = other;
+            }
+            ControlFlow::Continue(())
+        });
+        PARSER.rewrite(tree)
+    };
+    Some(trees.into_iter().map(translate).collect())
+}
+
+/// EXISTS among the columns of a result becomes a count, which DataFusion can join.
+struct Existence;
+
+impl VisitorMut for Existence {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<()> {
+        let SetExpr::Select(select) = query.body.as_mut() else {
+            return ControlFlow::Continue(());
+        };
+        for item in &mut select.projection {
+            let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) =
+                item
+            else {
+                continue;
+            };
+            let _: ControlFlow<()> = visit_expressions_mut(value, |expression| {
+                if let Expr::Exists { subquery, negated } = expression
+                    && let SetExpr::Select(select) = subquery.body.as_mut()
+                    && let Some(count) = expression_of("count(*)")
+                {
+                    select.projection = vec![SelectItem::UnnamedExpr(count)];
+                    let comparison = if *negated { "=" } else { ">" };
+                    if let Some(other) = expression_of(&format!("({subquery}) {comparison} 0")) {
+                        *expression = other;
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What stands for an expression, if it cannot stay.
+fn replaced(expression: &mut Expr) -> Option<Expr> {
+    match expression {
+        Expr::Subquery(query) => scalar(query),
+        Expr::Function(function) => {
+            let name = function.name.0.last()?.as_ident()?.value.to_ascii_lowercase();
+            match (name.as_str(), &function.args) {
+                // All of them are lists of roles, privileges or options; there are none.
+                ("array", FunctionArguments::Subquery(_)) => {
+                    expression_of("arrow_cast(make_array(), 'List(Utf8)')")
+                }
+                ("generate_subscripts", FunctionArguments::List(list)) => {
+                    let FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) = list.args.first()?
+                    else {
+                        return None;
+                    };
+                    let range = format!("generate_series(1, CAST(cardinality({array}) AS BIGINT))");
+                    expression_of(&format!("unnest({range})"))
+                }
+                _ => None,
+            }
+        }
+        // Only a backslash escapes in DataFusion's LIKE.
+        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+            if let Some(escape) = escape_char.take() {
+                let text = format!("replace(({pattern}), {escape}, '\\')");
+                **pattern = expression_of(&text)?;
+            }
+            None
+        }
+        // A name that is a literal is the library's to find.
+        Expr::Cast { expr, data_type, .. }
+            if data_type.to_string().eq_ignore_ascii_case("regclass") =>
+        {
+            let Expr::Value(value) = expr.as_ref() else { return None };
+            let Value::Placeholder(_) = &value.value else { return None };
+            expression_of(&format!("to_regclass(CAST({expr} AS TEXT))"))
+        }
+        _ => None,
+    }
+}
+
+fn expression_of(text: &str) -> Option<Expr> {
+    Parser::new(&PostgreSqlDialect {}).try_with_sql(text).ok()?.parse_expr().ok()
+}
+
+/// A subquery for one value. DataFusion can join one that depends on the rows around it only if it
+/// is an aggregate, so it becomes one: of at most one row the maximum is the row.
+fn scalar(query: &mut ast::Query) -> Option<Expr> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    let tables: Vec<String> = select.from.iter().flat_map(names).map(|(table, _)| table).collect();
+    if tables.iter().any(|table| ABSENT.contains(&table.as_str())) {
+        return expression_of("NULL");
+    }
+    let own: Vec<String> = select.from.iter().flat_map(names).map(|(_, alias)| alias).collect();
+    let mut outer = Vec::new();
+    let _: ControlFlow<()> = visit_expressions(&*select, |expression| {
+        if let Expr::CompoundIdentifier(parts) = expression
+            && let [.., table, column] = parts.as_slice()
+            && !own.contains(&table.value.to_ascii_lowercase())
+        {
+            outer.push((column.value.to_ascii_lowercase(), expression.clone()));
+        }
+        ControlFlow::Continue(())
+    });
+    let of = |name: &str| outer.iter().find(|(column, _)| column == name).map(|(_, of)| of);
+    if tables == ["pg_attrdef"] {
+        let (relation, number) = (of("attrelid")?, of("attnum")?);
+        return expression_of(&format!("{COLUMN_DEFAULT}({relation}, {number})"));
+    }
+    if outer.is_empty() {
+        return None;
+    }
+    if let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        select.projection.as_mut_slice()
+        && !is_aggregate(value)
+    {
+        *value = expression_of(&format!("max({value})"))?;
+    }
+    None
+}
+
+fn is_aggregate(expression: &Expr) -> bool {
+    const AGGREGATES: &[&str] =
+        &["max", "min", "count", "sum", "array_agg", "string_agg", "bool_or"];
+    matches!(
+        expression,
+        Expr::Function(function)
+            if function.name.0.last().and_then(|name| name.as_ident()).is_some_and(|name| {
+                AGGREGATES.contains(&name.value.to_ascii_lowercase().as_str())
+            })
+    )
+}
+
+/// Tables of a FROM with the names they go by.
+fn names(from: &TableWithJoins) -> Vec<(String, String)> {
+    let joined = from.joins.iter().map(|join| &join.relation);
+    std::iter::once(&from.relation)
+        .chain(joined)
+        .filter_map(|relation| {
+            let TableFactor::Table { name, alias, .. } = relation else { return None };
+            let table = name.0.last()?.as_ident()?.value.to_ascii_lowercase();
+            let alias = alias.as_ref().map(|alias| alias.name.value.to_ascii_lowercase());
+            Some((table.clone(), alias.unwrap_or(table)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{mentions, trees};
+
+    fn translated(text: &str) -> String {
+        trees(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn only_queries_that_mention_the_catalog_are_looked_at() {
+        assert!(mentions("  SELECT relname FROM PG_CLASS"));
+        assert!(mentions("select 'x'::regclass"));
+        assert!(!mentions("SELECT * FROM events"));
+        assert!(!mentions("INSERT INTO t VALUES ('pg_class')"));
+    }
+
+    #[test]
+    fn lookups_of_one_row_become_functions_nulls_or_aggregates() {
+        let text = "SELECT (SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef d \
+                    WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef) AS x \
+                    FROM pg_attribute a";
+        assert!(translated(text).contains("partita_column_default(a.attrelid, a.attnum)"));
+        let text = "SELECT (SELECT c.collname FROM pg_collation c WHERE c.oid = a.attcollation) AS x \
+                    FROM pg_attribute a";
+        assert!(translated(text).starts_with("SELECT NULL AS x"));
+        let text = "SELECT CASE WHEN true THEN (SELECT t.typname FROM pg_type t \
+                    WHERE t.oid = a.atttypid) END AS x FROM pg_attribute a";
+        assert!(translated(text).contains("SELECT max(t.typname)"), "{}", translated(text));
+    }
 }

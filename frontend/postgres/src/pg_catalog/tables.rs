@@ -14,86 +14,208 @@ use super::objects::{
 };
 use crate::types;
 
-const OID: super::cells::Kind = Oid("oid");
-const REGCLASS: super::cells::Kind = Oid("regclass");
-
 const PG_NAMESPACE: Columns =
-    &[("oid", OID), ("nspname", Text), ("nspowner", OID), ("nspacl", Texts)];
+    &[("oid", Oid), ("nspname", Text), ("nspowner", Oid), ("nspacl", Texts)];
 
 const PG_CLASS_COLUMNS: Columns = &[
-    ("oid", OID), ("relname", Text), ("relnamespace", Oid("regnamespace")), ("reltype", OID),
-    ("reloftype", OID), ("relowner", OID), ("relam", OID), ("relfilenode", OID),
-    ("reltablespace", OID), ("relpages", Int4), ("reltuples", Float4), ("relallvisible", Int4),
-    ("reltoastrelid", OID), ("relhasindex", Bool), ("relisshared", Bool), ("relpersistence", Char),
-    ("relkind", Char), ("relnatts", Int2), ("relchecks", Int2), ("relhasrules", Bool),
-    ("relhastriggers", Bool), ("relhassubclass", Bool), ("relrowsecurity", Bool),
-    ("relforcerowsecurity", Bool), ("relispopulated", Bool), ("relreplident", Char),
-    ("relispartition", Bool), ("relrewrite", OID), ("relfrozenxid", Int4), ("relminmxid", Int4),
-    ("relacl", Texts), ("reloptions", Texts), ("relpartbound", Text), ("relhasoids", Bool),
+    ("oid", Oid),
+    ("relname", Text),
+    ("relnamespace", Oid),
+    ("reltype", Oid),
+    ("reloftype", Oid),
+    ("relowner", Oid),
+    ("relam", Oid),
+    ("relfilenode", Oid),
+    ("reltablespace", Oid),
+    ("relpages", Int4),
+    ("reltuples", Float4),
+    ("relallvisible", Int4),
+    ("reltoastrelid", Oid),
+    ("relhasindex", Bool),
+    ("relisshared", Bool),
+    ("relpersistence", Char),
+    ("relkind", Char),
+    ("relnatts", Int2),
+    ("relchecks", Int2),
+    ("relhasrules", Bool),
+    ("relhastriggers", Bool),
+    ("relhassubclass", Bool),
+    ("relrowsecurity", Bool),
+    ("relforcerowsecurity", Bool),
+    ("relispopulated", Bool),
+    ("relreplident", Char),
+    ("relispartition", Bool),
+    ("relrewrite", Oid),
+    ("relfrozenxid", Int4),
+    ("relminmxid", Int4),
+    ("relacl", Texts),
+    ("reloptions", Texts),
+    ("relpartbound", Text),
+    ("relhasoids", Bool),
 ];
 
 const PG_ATTRIBUTE: Columns = &[
-    ("attrelid", REGCLASS), ("attname", Text), ("atttypid", Oid("regtype")), ("attlen", Int2),
-    ("attnum", Int2), ("attcacheoff", Int4), ("atttypmod", Int4), ("attndims", Int2),
-    ("attbyval", Bool), ("attalign", Char), ("attstorage", Char), ("attcompression", Char),
-    ("attnotnull", Bool), ("atthasdef", Bool), ("atthasmissing", Bool), ("attidentity", Char),
-    ("attgenerated", Char), ("attisdropped", Bool), ("attislocal", Bool), ("attinhcount", Int2),
-    ("attstattarget", Int2), ("attcollation", OID), ("attacl", Texts), ("attoptions", Texts),
+    ("attrelid", Oid),
+    ("attname", Text),
+    ("atttypid", Oid),
+    ("attlen", Int2),
+    ("attnum", Int2),
+    ("attcacheoff", Int4),
+    ("atttypmod", Int4),
+    ("attndims", Int2),
+    ("attbyval", Bool),
+    ("attalign", Char),
+    ("attstorage", Char),
+    ("attcompression", Char),
+    ("attnotnull", Bool),
+    ("atthasdef", Bool),
+    ("atthasmissing", Bool),
+    ("attidentity", Char),
+    ("attgenerated", Char),
+    ("attisdropped", Bool),
+    ("attislocal", Bool),
+    ("attinhcount", Int2),
+    ("attstattarget", Int2),
+    ("attcollation", Oid),
+    ("attacl", Texts),
+    ("attoptions", Texts),
     ("attfdwoptions", Texts),
 ];
 
-const PG_ATTRDEF: Columns = &[("oid", OID), ("adrelid", REGCLASS), ("adnum", Int2), ("adbin", Text)];
+const PG_ATTRDEF: Columns = &[("oid", Oid), ("adrelid", Oid), ("adnum", Int2), ("adbin", Text)];
 
 const PG_CONSTRAINT: Columns = &[
-    ("oid", OID), ("conname", Text), ("connamespace", OID), ("contype", Char),
-    ("condeferrable", Bool), ("condeferred", Bool), ("convalidated", Bool), ("conrelid", REGCLASS),
-    ("contypid", OID), ("conindid", REGCLASS), ("conparentid", OID), ("confrelid", REGCLASS),
-    ("confupdtype", Char), ("confdeltype", Char), ("confmatchtype", Char), ("conislocal", Bool),
-    ("coninhcount", Int2), ("connoinherit", Bool), ("conkey", Int2s), ("confkey", Int2s),
-    ("conpfeqop", Oids), ("conppeqop", Oids), ("conffeqop", Oids), ("confdelsetcols", Int2s),
-    ("conexclop", Oids), ("conbin", Text),
+    ("oid", Oid),
+    ("conname", Text),
+    ("connamespace", Oid),
+    ("contype", Char),
+    ("condeferrable", Bool),
+    ("condeferred", Bool),
+    ("convalidated", Bool),
+    ("conrelid", Oid),
+    ("contypid", Oid),
+    ("conindid", Oid),
+    ("conparentid", Oid),
+    ("confrelid", Oid),
+    ("confupdtype", Char),
+    ("confdeltype", Char),
+    ("confmatchtype", Char),
+    ("conislocal", Bool),
+    ("coninhcount", Int2),
+    ("connoinherit", Bool),
+    ("conkey", Int2s),
+    ("confkey", Int2s),
+    ("conpfeqop", Oids),
+    ("conppeqop", Oids),
+    ("conffeqop", Oids),
+    ("confdelsetcols", Int2s),
+    ("conexclop", Oids),
+    ("conbin", Text),
 ];
 
 const PG_INDEX: Columns = &[
-    ("indexrelid", REGCLASS), ("indrelid", REGCLASS), ("indnatts", Int2), ("indnkeyatts", Int2),
-    ("indisunique", Bool), ("indnullsnotdistinct", Bool), ("indisprimary", Bool),
-    ("indisexclusion", Bool), ("indimmediate", Bool), ("indisclustered", Bool),
-    ("indisvalid", Bool), ("indcheckxmin", Bool), ("indisready", Bool), ("indislive", Bool),
-    ("indisreplident", Bool), ("indkey", Int2s), ("indcollation", Oids), ("indclass", Oids),
-    ("indoption", Int2s), ("indexprs", Text), ("indpred", Text),
+    ("indexrelid", Oid),
+    ("indrelid", Oid),
+    ("indnatts", Int2),
+    ("indnkeyatts", Int2),
+    ("indisunique", Bool),
+    ("indnullsnotdistinct", Bool),
+    ("indisprimary", Bool),
+    ("indisexclusion", Bool),
+    ("indimmediate", Bool),
+    ("indisclustered", Bool),
+    ("indisvalid", Bool),
+    ("indcheckxmin", Bool),
+    ("indisready", Bool),
+    ("indislive", Bool),
+    ("indisreplident", Bool),
+    ("indkey", Int2s),
+    ("indcollation", Oids),
+    ("indclass", Oids),
+    ("indoption", Int2s),
+    ("indexprs", Text),
+    ("indpred", Text),
 ];
 
 const PG_DESCRIPTION: Columns =
-    &[("objoid", OID), ("classoid", OID), ("objsubid", Int4), ("description", Text)];
+    &[("objoid", Oid), ("classoid", Oid), ("objsubid", Int4), ("description", Text)];
 
 const PG_DATABASE: Columns = &[
-    ("oid", OID), ("datname", Text), ("datdba", OID), ("encoding", Int4), ("datlocprovider", Char),
-    ("datistemplate", Bool), ("datallowconn", Bool), ("datconnlimit", Int4), ("datfrozenxid", Int4),
-    ("datminmxid", Int4), ("dattablespace", OID), ("datcollate", Text), ("datctype", Text),
-    ("daticulocale", Text), ("daticurules", Text), ("datcollversion", Text), ("datacl", Texts),
+    ("oid", Oid),
+    ("datname", Text),
+    ("datdba", Oid),
+    ("encoding", Int4),
+    ("datlocprovider", Char),
+    ("datistemplate", Bool),
+    ("datallowconn", Bool),
+    ("datconnlimit", Int4),
+    ("datfrozenxid", Int4),
+    ("datminmxid", Int4),
+    ("dattablespace", Oid),
+    ("datcollate", Text),
+    ("datctype", Text),
+    ("daticulocale", Text),
+    ("daticurules", Text),
+    ("datcollversion", Text),
+    ("datacl", Texts),
 ];
 
 const PG_ROLES: Columns = &[
-    ("oid", OID), ("rolname", Text), ("rolsuper", Bool), ("rolinherit", Bool),
-    ("rolcreaterole", Bool), ("rolcreatedb", Bool), ("rolcanlogin", Bool), ("rolreplication", Bool),
-    ("rolconnlimit", Int4), ("rolpassword", Text), ("rolvaliduntil", Text), ("rolbypassrls", Bool),
+    ("oid", Oid),
+    ("rolname", Text),
+    ("rolsuper", Bool),
+    ("rolinherit", Bool),
+    ("rolcreaterole", Bool),
+    ("rolcreatedb", Bool),
+    ("rolcanlogin", Bool),
+    ("rolreplication", Bool),
+    ("rolconnlimit", Int4),
+    ("rolpassword", Text),
+    ("rolvaliduntil", Text),
+    ("rolbypassrls", Bool),
     ("rolconfig", Texts),
 ];
 
 const PG_USER: Columns = &[
-    ("usename", Text), ("usesysid", OID), ("usecreatedb", Bool), ("usesuper", Bool),
-    ("userepl", Bool), ("usebypassrls", Bool), ("passwd", Text), ("valuntil", Text),
+    ("usename", Text),
+    ("usesysid", Oid),
+    ("usecreatedb", Bool),
+    ("usesuper", Bool),
+    ("userepl", Bool),
+    ("usebypassrls", Bool),
+    ("passwd", Text),
+    ("valuntil", Text),
     ("useconfig", Texts),
 ];
 
 const PG_TABLES: Columns = &[
-    ("schemaname", Text), ("tablename", Text), ("tableowner", Text), ("tablespace", Text),
-    ("hasindexes", Bool), ("hasrules", Bool), ("hastriggers", Bool), ("rowsecurity", Bool),
+    ("schemaname", Text),
+    ("tablename", Text),
+    ("tableowner", Text),
+    ("tablespace", Text),
+    ("hasindexes", Bool),
+    ("hasrules", Bool),
+    ("hastriggers", Bool),
+    ("rowsecurity", Bool),
 ];
 
 const PG_INDEXES: Columns = &[
-    ("schemaname", Text), ("tablename", Text), ("indexname", Text), ("tablespace", Text),
+    ("schemaname", Text),
+    ("tablename", Text),
+    ("indexname", Text),
+    ("tablespace", Text),
     ("indexdef", Text),
+];
+
+const PG_EXTENSION: Columns = &[
+    ("oid", Oid),
+    ("extname", Text),
+    ("extowner", Oid),
+    ("extnamespace", Oid),
+    ("extrelocatable", Bool),
+    ("extversion", Text),
+    ("extconfig", Oids),
+    ("extcondition", Texts),
 ];
 
 /// All of them, by name.
@@ -115,6 +237,7 @@ pub(super) fn all(objects: &Arc<Objects>) -> BTreeMap<&'static str, Arc<Made>> {
         ("pg_authid", of(PG_ROLES, |_| roles())),
         ("pg_user", of(PG_USER, |_| users())),
         ("pg_tables", of(PG_TABLES, tables)),
+        ("pg_extension", of(PG_EXTENSION, |_| Vec::new())),
         ("pg_indexes", of(PG_INDEXES, index_definitions)),
     ])
 }
@@ -128,7 +251,7 @@ fn namespaces(objects: &Objects) -> Vec<Row> {
     let row = |oid: i32, name: &str| -> Row {
         vec![("oid", oid.into()), ("nspname", name.into()), ("nspowner", OWNER.into())]
     };
-    let mut rows = vec![row(PG_CATALOG, "pg_catalog")];
+    let mut rows = Vec::new();
     for schema in &objects.fixed_schemas {
         rows.push(row(objects.schema_oid(&catalog, schema), schema));
     }
@@ -145,7 +268,15 @@ fn class(oid: i32, name: String, schema: i32, kind: &str, columns: usize, indexe
         ("reloftype", 0.into()),
         ("relowner", OWNER.into()),
         // PostgreSQL's heap, for tables.
-        ("relam", match kind { "i" => BTREE, "r" => 2, _ => 0 }.into()),
+        (
+            "relam",
+            match kind {
+                "i" => BTREE,
+                "r" => 2,
+                _ => 0,
+            }
+            .into(),
+        ),
         ("relfilenode", oid.into()),
         ("reltablespace", 0.into()),
         ("relpages", 0.into()),
@@ -180,15 +311,23 @@ fn classes(objects: &Objects) -> Vec<Row> {
     for table in stored(&catalog) {
         let schema = objects.schema_oid(&catalog, &table.database);
         let columns = table.schema.columns.len();
-        rows.push(class(table_oid(table), table.name.clone(), schema, "r", columns, has_key(table)));
+        rows.push(class(
+            table_oid(table),
+            table.name.clone(),
+            schema,
+            "r",
+            columns,
+            has_key(table),
+        ));
         if has_key(table) {
             let columns = table.schema.key.len();
             rows.push(class(key_oid(table), key_name(table), schema, "i", columns, false));
         }
     }
-    for (oid, fixed) in objects.fixed() {
+    for fixed in &objects.fixed {
         let schema = objects.schema_oid(&catalog, fixed.schema);
-        rows.push(class(oid, fixed.name.clone(), schema, "v", fixed.columns.len(), false));
+        let kind = if schema == PG_CATALOG { "r" } else { "v" };
+        rows.push(class(fixed.oid, fixed.name.clone(), schema, kind, fixed.columns.len(), false));
     }
     rows
 }
@@ -265,11 +404,13 @@ fn attributes(objects: &Objects) -> Vec<Row> {
             rows.push(attribute.row());
         }
     }
-    for (relation, fixed) in objects.fixed() {
+    for fixed in &objects.fixed {
+        let relation = fixed.oid;
         for (at, (name, data_type)) in fixed.columns.iter().enumerate() {
             let number = attribute(at);
             let (nullable, default, generated) = (true, false, false);
-            let column = Attribute { relation, name, number, data_type, nullable, default, generated };
+            let column =
+                Attribute { relation, name, number, data_type, nullable, default, generated };
             rows.push(column.row());
         }
     }
@@ -281,7 +422,9 @@ fn defaults(objects: &Objects) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in stored(&catalog) {
         for (at, column) in table.schema.columns.iter().enumerate() {
-            let Some(text) = column.generated.as_ref().or(column.default.as_ref()) else { continue };
+            let Some(text) = column.generated.as_ref().or(column.default.as_ref()) else {
+                continue;
+            };
             rows.push(vec![
                 ("oid", table_oid(table).into()),
                 ("adrelid", table_oid(table).into()),
@@ -388,7 +531,8 @@ fn databases(objects: &Objects) -> Vec<Row> {
             ("datconnlimit", (-1).into()),
             ("datfrozenxid", 0.into()),
             ("datminmxid", 0.into()),
-            ("dattablespace", 0.into()),
+            // PostgreSQL's number of its default.
+            ("dattablespace", 1_663.into()),
             ("datcollate", "C".into()),
             ("datctype", "C".into()),
         ]

@@ -1,0 +1,263 @@
+//! The door over services in memory, as a client sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use partita_frontend::FrontendOptions;
+use partita_frontend::fake::Fake;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_util::sync::CancellationToken;
+
+use crate::{PostgresOptions, serve};
+
+const EVENTS: &str = "CREATE TABLE events (host TEXT, ts TIMESTAMP(3) TIME INDEX, n BIGINT NOT NULL, \
+                      PRIMARY KEY (host)) PARTITION BY RANGE (host) SPLIT AT (('m'))";
+
+struct Door {
+    fake: Arc<Fake>,
+    port: u16,
+    stop: CancellationToken,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+impl Door {
+    async fn open(max_connections: usize) -> Self {
+        let fake = Fake::new(3);
+        let frontend = fake.frontend(FrontendOptions::default()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stop = CancellationToken::new();
+        let options = PostgresOptions { max_connections };
+        let served = tokio::spawn(Box::pin(serve(listener, frontend, options, stop.clone())));
+        Self { fake, port, stop, served }
+    }
+
+    async fn connect_to(&self, database: &str) -> Result<Client, tokio_postgres::Error> {
+        let config = format!("host=127.0.0.1 port={} user=test dbname={database}", self.port);
+        let (client, connection) = tokio_postgres::connect(&config, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn connect(&self) -> Client {
+        self.connect_to("public").await.unwrap()
+    }
+
+    /// A socket that has been through the startup.
+    async fn raw(&self) -> TcpStream {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let parameters = b"\x00\x03\x00\x00user\x00test\x00database\x00public\x00\x00";
+        let length = u32::try_from(parameters.len() + 4).unwrap();
+        socket.write_all(&length.to_be_bytes()).await.unwrap();
+        socket.write_all(parameters).await.unwrap();
+        while next(&mut socket).await.0 != b'Z' {}
+        socket
+    }
+}
+
+/// The next message: its type and its body.
+async fn next(socket: &mut TcpStream) -> (u8, Vec<u8>) {
+    let kind = socket.read_u8().await.unwrap();
+    let length = socket.read_u32().await.unwrap();
+    let mut body = vec![0; length as usize - 4];
+    socket.read_exact(&mut body).await.unwrap();
+    (kind, body)
+}
+
+/// The SQLSTATE in an ErrorResponse.
+fn sqlstate(body: &[u8]) -> String {
+    let fields = body.split(|byte| *byte == 0);
+    let code = fields.filter(|field| field.first() == Some(&b'C')).map(|field| &field[1..]).next();
+    String::from_utf8_lossy(code.unwrap_or_default()).into_owned()
+}
+
+fn state(error: &tokio_postgres::Error) -> &str {
+    error.code().map_or("", SqlState::code)
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_exist_and_a_connection_too_many_are_refused() {
+    let door = Door::open(1).await;
+    for name in ["public", "postgres", "partita", "test"] {
+        drop(door.connect_to(name).await.unwrap());
+        // The place is free once the server has seen the end.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(state(&door.connect_to("nothing").await.err().unwrap()), "3D000");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let _first = door.connect().await;
+    assert_eq!(state(&door.connect_to("public").await.err().unwrap()), "53300");
+}
+
+#[tokio::test]
+async fn inserts_of_one_pipeline_are_one_write_per_partition() {
+    let door = Door::open(8).await;
+    let client = door.connect().await;
+    client.batch_execute(EVENTS).await.unwrap();
+    let insert = client.prepare("INSERT INTO events VALUES ($1, $2::text, $3)").await.err();
+    assert!(insert.is_some(), "a cast to text is no timestamp");
+    let insert = client
+        .prepare("INSERT INTO events (host, ts, n) VALUES ($1, '2024-01-01', $2)")
+        .await
+        .unwrap();
+    let hosts: Vec<String> =
+        (0..500).map(|i| format!("{}{i}", if i % 2 == 0 { "a" } else { "z" })).collect();
+    let rows = hosts.iter().zip(0_i64..).map(|(host, n)| {
+        let (client, insert) = (&client, &insert);
+        async move { client.execute(insert, &[host, &n]).await }
+    });
+    let counts = try_join_all(rows).await.unwrap();
+    assert!(counts.iter().all(|count| *count == 1));
+    assert_eq!(door.fake.rows("public", "events"), [250, 250]);
+    let row = client.query_one("SELECT count(*), sum(n) FROM events", &[]).await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 499 * 250));
+}
+
+/// Bind, Execute, Bind, Execute, Sync of one statement in one write of the socket.
+fn pipeline(values: &[Option<&str>]) -> Vec<u8> {
+    fn message(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
+        out.push(kind);
+        out.extend(u32::try_from(body.len() + 4).unwrap().to_be_bytes());
+        out.extend(body);
+    }
+    let mut out = Vec::new();
+    let text = b"s\x00INSERT INTO events VALUES ('a', '2024-01-01', $1)\x00\x00\x00";
+    message(&mut out, b'P', text);
+    for value in values {
+        let mut bind = b"\x00s\x00\x00\x00\x00\x01".to_vec();
+        match value {
+            Some(value) => {
+                bind.extend(u32::try_from(value.len()).unwrap().to_be_bytes());
+                bind.extend(value.as_bytes());
+            }
+            None => bind.extend((-1_i32).to_be_bytes()),
+        }
+        bind.extend(b"\x00\x00");
+        message(&mut out, b'B', &bind);
+        message(&mut out, b'E', b"\x00\x00\x00\x00\x00");
+    }
+    message(&mut out, b'S', b"");
+    out
+}
+
+#[tokio::test]
+async fn answers_of_a_pipeline_keep_their_order_and_an_error_takes_it_back() {
+    let door = Door::open(8).await;
+    door.connect().await.batch_execute(EVENTS).await.unwrap();
+    let kinds = |values: &'static [Option<&'static str>]| {
+        let door = &door;
+        async move {
+            let mut socket = door.raw().await;
+            socket.write_all(&pipeline(values)).await.unwrap();
+            let mut kinds = String::new();
+            let mut code = String::new();
+            loop {
+                let (kind, body) = next(&mut socket).await;
+                kinds.push(char::from(kind));
+                match kind {
+                    b'E' => code = sqlstate(&body),
+                    b'Z' => return (kinds, code),
+                    _ => {}
+                }
+            }
+        }
+    };
+    assert_eq!(kinds(&[Some("1"), Some("2")]).await, ("12C2CZ".to_owned(), String::new()));
+    assert_eq!(door.fake.requests.lock().len(), 1, "both rows are one write");
+    // A value that no bigint is, found when it is executed, and NULL, found when it is written.
+    assert_eq!(kinds(&[Some("3"), Some("x")]).await.1, "22P02");
+    assert_eq!(kinds(&[Some("3"), None, Some("4")]).await.1, "23502");
+    assert_eq!(door.fake.requests.lock().len(), 1, "nothing else was written");
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_ends_the_connection() {
+    let door = Door::open(8).await;
+    let mut socket = door.raw().await;
+    socket.write_all(b"Q\x7f\xff\xff\xff").await.unwrap();
+    let (kind, body) = next(&mut socket).await;
+    assert_eq!((kind, sqlstate(&body).as_str()), (b'E', "08P01"));
+    assert_eq!(socket.read(&mut [0]).await.unwrap(), 0, "the server hangs up");
+}
+
+#[tokio::test]
+async fn a_portal_gives_its_rows_in_parts() {
+    let door = Door::open(8).await;
+    let mut client = door.connect().await;
+    let block = client.transaction().await.unwrap();
+    let statement = block.prepare("SELECT value FROM generate_series(1, 25)").await.unwrap();
+    let portal = block.bind(&statement, &[]).await.unwrap();
+    let mut seen = Vec::new();
+    for expected in [10, 10, 5, 0] {
+        let rows = block.query_portal(&portal, 10).await.unwrap();
+        assert_eq!(rows.len(), expected);
+        seen.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
+    }
+    assert_eq!(seen, (1..=25).collect::<Vec<_>>());
+    block.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn errors_in_a_block_wait_for_its_end() {
+    let door = Door::open(8).await;
+    let client = door.connect().await;
+    client.batch_execute("BEGIN").await.unwrap();
+    let error = client.simple_query("SELECT * FROM nothing").await.unwrap_err();
+    assert_eq!(state(&error), "42P01");
+    let error = client.query("SELECT 1", &[]).await.unwrap_err();
+    assert_eq!(state(&error), "25P02");
+    let done = client.simple_query("COMMIT").await.unwrap();
+    assert!(matches!(done[..], [SimpleQueryMessage::CommandComplete(0)]));
+    client.query("SELECT 1", &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_statement_is_cancelled_by_its_key() {
+    let door = Door::open(8).await;
+    let client = door.connect().await;
+    let token = client.cancel_token();
+    let cancel = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        token.cancel_query(NoTls).await.unwrap();
+    };
+    let long = "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 1000000) b \
+                WHERE a.value + b.value = 0";
+    let (result, ()) = tokio::join!(client.simple_query(long), cancel);
+    assert_eq!(state(&result.unwrap_err()), "57014");
+    client.simple_query("SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_server_stops_between_two_statements() {
+    let door = Door::open(8).await;
+    let mut socket = door.raw().await;
+    door.stop.cancel();
+    let (kind, body) = next(&mut socket).await;
+    assert_eq!((kind, sqlstate(&body).as_str()), (b'E', "57P01"));
+    door.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn pg_catalog_lists_tables_columns_and_keys() {
+    let door = Door::open(8).await;
+    let client = door.connect().await;
+    client.batch_execute(EVENTS).await.unwrap();
+    client.batch_execute("CREATE DATABASE other").await.unwrap();
+    let keys = "SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull \
+                FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indexrelid \
+                WHERE i.indrelid = 'events'::regclass AND i.indisprimary ORDER BY a.attnum";
+    let rows = client.query(keys, &[]).await.unwrap();
+    let got: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let expected = [("host", "text"), ("ts", "timestamp(3) without time zone")]
+        .map(|(name, of)| (name.to_owned(), of.to_owned()));
+    assert_eq!(got, expected);
+    let visible = "SELECT relname FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid)";
+    assert_eq!(client.query(visible, &[]).await.unwrap().len(), 1);
+    client.batch_execute("USE other").await.unwrap();
+    assert_eq!(client.query(visible, &[]).await.unwrap().len(), 0);
+}
