@@ -28,7 +28,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -371,8 +371,7 @@ impl ExecutionPlan for PartitionScanExec {
                 let timer = baseline.elapsed_compute().timer();
                 let batch = converter.convert(batch?)?;
                 timer.done();
-                baseline.record_output(batch.num_rows());
-                Ok(batch)
+                Ok(batch.record_output(&baseline))
             });
         let rows = limited(rows, self.spec.limit);
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.spec.schema), rows)))

@@ -152,6 +152,8 @@ impl Session {
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let mut count = 0;
+        // Of all writes, the one that took most partitions counts.
+        let mut usage = Usage::default();
         let mut waiting: Vec<RecordBatch> = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
         loop {
@@ -173,8 +175,11 @@ impl Session {
                 let joined = concat_batches(&schema, &waiting)?;
                 waiting.clear();
                 (rows, bytes) = (0, 0);
-                let written = self.frontend().ingest(table, joined).await;
-                count += written.map_err(|error| after(error, count, "inserted"))?;
+                let written = self.frontend().ingest_counted(table, joined).await;
+                let (rows, touched) = written.map_err(|error| after(error, count, "inserted"))?;
+                count += rows;
+                usage.partitions_total = touched.partitions_total;
+                usage.partitions_touched = usage.partitions_touched.max(touched.partitions_touched);
             }
             if ended {
                 break;
@@ -183,7 +188,7 @@ impl Session {
         Ok(Executed {
             output: Output::affected("INSERT 0", count),
             plan: Some(running.plan),
-            usage: Usage::default(),
+            usage,
         })
     }
 }

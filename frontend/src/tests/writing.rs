@@ -285,6 +285,9 @@ async fn insert_select_reads_the_table_as_it_was() {
     let tag = db.tag("INSERT INTO events SELECT userid + 100, ts, v FROM events").await;
     assert_eq!(tag, "INSERT 0 50");
     assert_eq!(db.fake.rows("public", "events"), [50, 50, 0]);
+    // Three partitions read, one of three written.
+    let entry = db.logged("INSERT");
+    assert_eq!((entry.partitions_touched, entry.partitions_total), (4, 6));
     db.tag("CREATE TABLE copy (u BIGINT PRIMARY KEY, s STRING DEFAULT 'd')").await;
     assert_eq!(
         db.tag("INSERT INTO copy (u) SELECT userid FROM events WHERE userid < 5").await,
