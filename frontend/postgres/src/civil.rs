@@ -81,8 +81,8 @@ fn put(out: &mut BytesMut, text: std::fmt::Arguments<'_>) {
 
 /// A two-digit number.
 fn two(out: &mut BytesMut, number: i64) {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "one digit each")]
-    out.extend_from_slice(&[b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]);
+    let digit = |value: i64| b'0' + u8::try_from(value.rem_euclid(10)).unwrap_or(0);
+    out.extend_from_slice(&[digit(number / 10), digit(number)]);
 }
 
 /// The date without " BC"; whether that is to follow.

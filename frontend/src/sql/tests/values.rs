@@ -412,34 +412,3 @@ fn scanning_gives_what_planning_gives() {
     });
     result.unwrap();
 }
-
-/// Not a benchmark, but a figure to look at: run with `--ignored --nocapture`.
-#[test]
-#[ignore = "prints a time"]
-fn a_thousand_rows_are_scanned_quickly() {
-    let schema = made(
-        "CREATE TABLE t (host STRING, region STRING, ts TIMESTAMP TIME INDEX, a DOUBLE, b DOUBLE, \
-         c DOUBLE, d DOUBLE, e DOUBLE, f DOUBLE, g DOUBLE, PRIMARY KEY (host, region))",
-    )
-    .schema;
-    let row = |n: usize| {
-        format!(
-            "('host_{n}', 'eu-west-1', {}, 12.5, 0.25, 99.125, {n}.5, 3.75, 17.0, 42.875)",
-            1_700_000_000_000 + n
-        )
-    };
-    let rows: Vec<_> = (0..1000).map(row).collect();
-    let sql = format!("INSERT INTO t VALUES {}", rows.join(", "));
-    let rounds = 200;
-    let begin = now();
-    for _ in 0..rounds {
-        let insert = insert(&sql);
-        let target = insert.target(&schema).unwrap();
-        assert_eq!(insert.scan(&target, NOW, None).unwrap().unwrap().num_rows(), 1000);
-    }
-    println!("{} us per 1,000 rows of 10 columns", (now() - begin) / rounds);
-}
-
-fn now() -> u128 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros()
-}
