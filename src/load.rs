@@ -273,7 +273,7 @@ async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyho
     let total = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0).max(1);
     let schema = std::sync::Arc::clone(builder.schema());
     let reader = builder.with_batch_size(BATCH_ROWS).build()?;
-    let batches = futures::stream::iter(reader).map_err(|error| FlightError::Arrow(error)).boxed();
+    let batches = futures::stream::iter(reader).map_err(FlightError::Arrow).boxed();
     let descriptor = FlightDescriptor::new_path(vec![options.database.clone(), table]);
     let encoded = FlightDataEncoderBuilder::new()
         .with_schema(schema)

@@ -1,5 +1,7 @@
 //! The style that a compiler does not check: layers, file heads, paths in ARCHITECTURE.md.
 
+#![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
+
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {

@@ -1,5 +1,7 @@
 //! Tests over real server processes: one test binary, one module for each concern.
 
+#![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
+
 mod kill;
 mod limits;
 mod scripts;
