@@ -32,5 +32,8 @@ mod status;
 mod write;
 mod write_lines;
 
+#[cfg(test)]
+mod tests;
+
 pub use options::HttpOptions;
 pub use server::serve;

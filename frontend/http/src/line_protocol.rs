@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nothing here does I/O. The reader is given the catalog, so that every line is judged with the types
-//! that its table has, and says which columns are missing; making them is for [`crate::write`].
+//! that its table has, and says which columns are missing; making them is for the write path (`write.rs`).
 
 mod check;
 mod number;

@@ -28,14 +28,22 @@ pub(crate) async fn run_with(
     };
     let values =
         names.iter().map(|name| scalar(name, &parameters[name])).collect::<Result<Vec<_>, _>>()?;
-    // What the statement makes of a parameter comes first: a text may be meant as a timestamp.
-    let untyped = vec![None; values.len()];
-    let prepared = match session.prepare(statement.clone(), &untyped).await {
+    // Numbers are what they are; what the statement makes of a text comes first, because it may be
+    // meant as a timestamp.
+    let types: Vec<_> = values
+        .iter()
+        .map(|value| match value {
+            ScalarValue::Utf8View(_) | ScalarValue::Null => None,
+            other => Some(other.data_type()),
+        })
+        .collect();
+    let prepared = match session.prepare(statement.clone(), &types).await {
         Ok(prepared) => prepared,
-        Err(_) => {
-            let types: Vec<_> = values.iter().map(|value| Some(value.data_type())).collect();
-            session.prepare(statement, &types).await?
-        }
+        // A number may stand for a timestamp's ticks: then only the statement knows the type.
+        Err(error) => match session.prepare(statement, &vec![None; values.len()]).await {
+            Ok(prepared) => prepared,
+            Err(_) => return Err(error),
+        },
     };
     let values = values
         .into_iter()

@@ -98,3 +98,33 @@ impl Entries {
         self.uses
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use partita_frontend::fake::Fake;
+    use partita_frontend::{FrontendOptions, SessionOptions};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_longest_unused_statement_goes_first() {
+        let frontend = Fake::new(1).frontend(FrontendOptions::default()).unwrap();
+        let session = frontend.session(SessionOptions::default());
+        let parsed = session.parse("SELECT 1").unwrap().remove(0);
+        let prepared = session.prepare(parsed, &[]).await.unwrap();
+        let statement = Statement { session, prepared, bound: Arc::default() };
+        let statements = Statements::new(2);
+        let first = statements.add(statement.clone());
+        let second = statements.add(statement.clone());
+        assert!(statements.get(&first).is_some());
+        assert!(statements.bind(&first, vec![vec![ScalarValue::Int64(Some(1))]]));
+        let third = statements.add(statement);
+        assert!(statements.get(&second).is_none(), "the second was not used since");
+        assert_eq!(statements.get(&first).unwrap().bound.len(), 1);
+        statements.remove(&third);
+        assert!(statements.get(&third).is_none());
+        assert!(statements.get(b"nonsense").is_none());
+        assert!(!statements.bind(&second, Vec::new()));
+        assert_eq!(statements.entries.lock().by_use.len(), 1);
+    }
+}

@@ -1,0 +1,386 @@
+//! The doors over services in memory: through the routes, and through a socket where it matters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, StringArray};
+use arrow::datatypes::Int64Type;
+use arrow::record_batch::RecordBatch;
+use arrow_flight::FlightDescriptor;
+use arrow_flight::Ticket;
+use arrow_flight::client::FlightClient;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::sql::client::FlightSqlServiceClient;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use futures::TryStreamExt;
+use partita_frontend::FrontendOptions;
+use partita_frontend::fake::Fake;
+use partita_proto::Error;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+use tower::ServiceExt;
+
+use crate::door::Door;
+use crate::routes::routes;
+use crate::{HttpOptions, serve};
+
+struct Api {
+    fake: Arc<Fake>,
+    app: Router,
+}
+
+impl Api {
+    fn new() -> Self {
+        let fake = Fake::new(2);
+        let options = FrontendOptions {
+            write_timeout: Duration::from_millis(300),
+            ..FrontendOptions::default()
+        };
+        let door = Door::new(fake.frontend(options).unwrap(), HttpOptions::default());
+        Self { app: routes(&door), fake }
+    }
+
+    async fn send(&self, request: Request<Body>) -> (StatusCode, axum::http::HeaderMap, Vec<u8>) {
+        let response = self.app.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        (head.status, head.headers, body.to_vec())
+    }
+
+    async fn post(&self, uri: &str, body: &str) -> (StatusCode, Value) {
+        let request = Request::post(uri).body(Body::from(body.to_owned())).unwrap();
+        let (status, _, body) = self.send(request).await;
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, uri: &str) -> (StatusCode, Value) {
+        let (status, _, body) = self.send(Request::get(uri).body(Body::empty()).unwrap()).await;
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+
+    async fn query(&self, database: &str, sql: &str) -> Value {
+        let body = json!({ "db": database, "q": sql }).to_string();
+        let request = Request::post("/api/v3/query_sql")
+            .header("content-type", "application/json")
+            .body(Body::from(body))
+            .unwrap();
+        let (status, _, body) = self.send(request).await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        serde_json::from_slice(&body).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_first_write_makes_the_database_the_table_and_its_columns() {
+    let api = Api::new();
+    let (status, _) = api.post("/api/v2/write?bucket=b", "home,room=k t=1,n=2i 1\n").await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    // The same point again: fields merge.
+    let (status, _) = api.post("/api/v3/write_lp?db=b&precision=ns", "home,room=k n=9i 1\n").await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    let (status, _) = api.post("/write?db=b", "home,room=k,floor=1 t=2 2\n").await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    let rows = api.query("b", "SELECT room, floor, n, t FROM home ORDER BY time").await;
+    let old = json!({"room": "k", "n": 9, "t": 1.0});
+    assert_eq!(rows, json!([old, {"room": "k", "floor": "1", "t": 2.0}]));
+}
+
+#[tokio::test]
+async fn each_dialect_tells_of_wrong_lines_in_its_own_form() {
+    let api = Api::new();
+    let lines = "m v=1 1\nm v=x 2\n";
+    let (status, body) = api.post("/api/v2/write?bucket=b", lines).await;
+    assert_eq!(
+        (status, &body["code"], &body["line"]),
+        (StatusCode::BAD_REQUEST, &json!("invalid"), &json!(2))
+    );
+    let (_, body) = api.post("/write?db=b", lines).await;
+    assert!(body["error"].as_str().unwrap().ends_with("dropped=1"), "{body}");
+    let (_, body) = api.post("/api/v3/write_lp?db=b", lines).await;
+    assert_eq!(body["data"][0]["original_line"], "m v=x 2");
+    let (_, body) =
+        api.post("/api/v3/write_lp?db=b&accept_partial=false", "m v=5 9\nm v=x\n").await;
+    assert_eq!(body["error"], "line protocol parsing error");
+    assert_eq!(body["data"]["line_number"], 2);
+    // v2 and v1 stored the line at 1, v3 told its unit by its size: a second after 1970.
+    assert_eq!(api.query("b", "SELECT count(*) AS n FROM m").await, json!([{"n": 2}]));
+}
+
+#[tokio::test]
+async fn what_is_asked_wrongly_is_told() {
+    let api = Api::new();
+    let (status, body) = api.post("/api/v2/write", "m v=1").await;
+    assert_eq!((status, &body["message"]), (StatusCode::BAD_REQUEST, &json!("bucket is required")));
+    let (status, _) = api.post("/api/v2/write?bucket=a%20b", "m v=1").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    let (status, _) = api.post("/write?db=b&precision=x", "m v=1").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert_eq!(api.get("/query?q=x").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(api.get("/api/v2/write").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(api.get("/api/v3/query_sql?db=nope&q=SELECT+1").await.0, StatusCode::NOT_FOUND);
+    let (status, body) = api.get("/api/v3/query_sql?db=public&q=DROP+TABLE+x").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    let (status, body) = api.get("/v1/sql?sql=SELECT+*+FROM+nope").await;
+    assert_eq!((status, &body["code"]), (StatusCode::BAD_REQUEST, &json!(4001)));
+    let request = Request::options("/anything").body(Body::empty()).unwrap();
+    let (status, headers, _) = api.send(request).await;
+    assert_eq!(
+        (status, &headers["access-control-allow-origin"]),
+        (StatusCode::NO_CONTENT, &"*".parse().unwrap())
+    );
+}
+
+#[tokio::test]
+async fn failures_of_the_store_are_not_the_writers_fault() {
+    let api = Api::new();
+    api.post("/api/v2/write?bucket=b", "m v=1 1").await;
+    let fail_with = |error: Error| {
+        api.fake.write_errors.lock().extend(vec![error; 1_000]);
+    };
+    fail_with(Error::Overloaded("partition 1 has too much to do".to_owned()));
+    let request = Request::post("/api/v2/write?bucket=b").body(Body::from("m v=2 2")).unwrap();
+    let (status, headers, body) = api.send(request).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{}", String::from_utf8_lossy(&body));
+    assert!(headers.contains_key("retry-after"));
+    api.fake.write_errors.lock().clear();
+    fail_with(Error::Internal("broken".to_owned()));
+    assert_eq!(api.post("/write?db=b", "m v=2 2").await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    api.fake.write_errors.lock().clear();
+    assert_eq!(api.query("b", "SELECT count(*) AS n FROM m").await, json!([{"n": 1}]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_bring_the_same_names_at_once_all_succeed() {
+    let api = Arc::new(Api::new());
+    let writers = (0..24).map(|writer| {
+        let api = Arc::clone(&api);
+        tokio::spawn(async move {
+            let line =
+                format!("m,t{}=x,w=w{writer} f{}=1,shared=1 {writer}\n", writer % 3, writer % 5);
+            api.post("/api/v2/write?bucket=b", &line).await
+        })
+    });
+    for answer in futures::future::join_all(writers).await {
+        let (status, body) = answer.unwrap();
+        assert_eq!(status, StatusCode::NO_CONTENT, "{body}");
+    }
+    let rows = api.query("b", "SELECT count(*) AS n, count(shared) AS s FROM m").await;
+    assert_eq!(rows, json!([{"n": 24, "s": 24}]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_types_brought_at_once_one_wins_and_the_other_is_told() {
+    for _ in 0..10 {
+        let api = Arc::new(Api::new());
+        let write = |line: &'static str| {
+            let api = Arc::clone(&api);
+            tokio::spawn(async move { api.post("/api/v2/write?bucket=b", line).await })
+        };
+        let (float, integer) = tokio::join!(write("m v=1 1"), write("m v=1i 2"));
+        let answers = [float.unwrap(), integer.unwrap()];
+        let refused: Vec<_> =
+            answers.iter().filter(|(status, _)| *status != StatusCode::NO_CONTENT).collect();
+        assert_eq!(refused.len(), 1, "{answers:?}");
+        assert!(refused[0].1["message"].as_str().unwrap().contains("invalid column type"));
+        assert_eq!(api.query("b", "SELECT count(*) AS n FROM m").await, json!([{"n": 1}]));
+    }
+}
+
+#[tokio::test]
+async fn parameters_stay_values() {
+    let api = Api::new();
+    api.post("/api/v2/write?bucket=b", "m,host=a v=1 1\nm,host=b v=2 2").await;
+    let ask = |params: Value| {
+        let body = json!({"db": "b", "q": "SELECT v FROM m WHERE host = $h", "params": params});
+        Request::post("/api/v3/query_sql")
+            .header("content-type", "application/json")
+            .body(Body::from(body.to_string()))
+            .unwrap()
+    };
+    let (_, _, body) = api.send(ask(json!({"h": "a"}))).await;
+    assert_eq!(body, br#"[{"v":1.0}]"#);
+    let (_, _, body) = api.send(ask(json!({"h": "a' OR '1'='1"}))).await;
+    assert_eq!(body, b"[]");
+    let (status, _, _) = api.send(ask(json!({"other": 1}))).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn metrics_count_what_happened() {
+    let api = Api::new();
+    api.post("/api/v2/write?bucket=b", "m v=1 1\nm v=x 2").await;
+    api.get("/no/such/path").await;
+    let (_, _, text) = api.send(Request::get("/metrics").body(Body::empty()).unwrap()).await;
+    let text = String::from_utf8(text).unwrap();
+    for wanted in [
+        "partita_line_protocol_lines_total{outcome=\"stored\"} 1\n",
+        "partita_line_protocol_lines_total{outcome=\"rejected\"} 1\n",
+        "partita_http_requests_total{path=\"/api/v2/write\",method=\"POST\",status=\"400\"} 1\n",
+        "partita_http_requests_total{path=\"unknown\",method=\"GET\",status=\"404\"} 1\n",
+        "partita_tables 1\n",
+        "partita_frontend_rows_written_total 1\n",
+    ] {
+        assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+    }
+}
+
+/// The server on a port of its own.
+struct Server {
+    fake: Arc<Fake>,
+    address: std::net::SocketAddr,
+    stop: CancellationToken,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start(options: HttpOptions) -> Self {
+        let fake = Fake::new(1);
+        let frontend = fake.frontend(FrontendOptions::default()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let served = tokio::spawn(Box::pin(serve(listener, frontend, options, stop.clone())));
+        Self { fake, address, stop, served }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        let served = tokio::time::timeout(Duration::from_secs(10), self.served).await;
+        served.expect("the server stops").unwrap().unwrap();
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    async fn channel(&self) -> Channel {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        endpoint.connect().await.unwrap()
+    }
+}
+
+async fn answer_of(mut socket: TcpStream) -> String {
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut answer))
+        .await
+        .expect("the connection ends")
+        .unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_in_flight_is_finished_before_the_server_stops() {
+    let server = Server::start(HttpOptions::default()).await;
+    let mut socket = server.connect().await;
+    let head = "POST /api/v2/write?bucket=b HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n\r\nm v=";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let idle = server.connect().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let fake = Arc::clone(&server.fake);
+    server.stop.cancel();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(TcpStream::connect(server.address).await.is_err(), "no new connections");
+    socket.write_all(b"1 15").await.unwrap();
+    assert!(answer_of(socket).await.starts_with("HTTP/1.1 204"));
+    server.stop().await;
+    drop(idle);
+    assert_eq!(fake.rows("b", "m"), [1]);
+}
+
+#[tokio::test]
+async fn a_connection_too_many_and_one_that_says_nothing_are_closed() {
+    let options = HttpOptions {
+        connections_max: 1,
+        header_timeout: Duration::from_millis(400),
+        ..HttpOptions::default()
+    };
+    let server = Server::start(options).await;
+    let silent = server.connect().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let refused = answer_of(server.connect().await).await;
+    assert!(
+        refused.starts_with("HTTP/1.1 503") && refused.ends_with("connections\"}"),
+        "{refused}"
+    );
+    assert_eq!(answer_of(silent).await, "");
+    // Its place is free again.
+    let mut socket = server.connect().await;
+    socket.write_all(b"GET /ping HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    assert!(answer_of(socket).await.starts_with("HTTP/1.1 204"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large_or_too_slow_are_refused() {
+    let options = HttpOptions {
+        body_bytes_max: 100,
+        body_timeout: Duration::from_millis(300),
+        ..HttpOptions::default()
+    };
+    let server = Server::start(options).await;
+    let ask = async |head: &str| {
+        let mut socket = server.connect().await;
+        let head = format!("POST /write?db=b HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{head}");
+        socket.write_all(head.as_bytes()).await.unwrap();
+        answer_of(socket).await
+    };
+    assert!(ask("content-length: 101\r\n\r\n").await.starts_with("HTTP/1.1 413"));
+    let chunk = format!("transfer-encoding: chunked\r\n\r\nc8\r\n{}\r\n", "x".repeat(200));
+    assert!(ask(&chunk).await.starts_with("HTTP/1.1 413"));
+    assert!(ask("content-length: 50\r\n\r\nm v=1").await.starts_with("HTTP/1.1 408"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn flight_shares_the_port() {
+    let server = Server::start(HttpOptions::default()).await;
+    let mut sql = FlightSqlServiceClient::new(server.channel().await);
+    let create = "CREATE TABLE t (host STRING PRIMARY KEY, v DOUBLE)";
+    sql.execute_update(create.to_owned(), None).await.unwrap();
+
+    let hosts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0]));
+    let batch = RecordBatch::try_from_iter([("host", hosts), ("v", values)]).unwrap();
+    let path = FlightDescriptor::new_path(vec!["public".to_owned(), "t".to_owned()]);
+    let rows = futures::stream::iter([Ok(batch.clone()), Ok(batch.slice(0, 1))]);
+    let rows = FlightDataEncoderBuilder::new().with_flight_descriptor(Some(path)).build(rows);
+    let mut flight = FlightClient::new(server.channel().await);
+    let answers: Vec<_> = flight.do_put(rows).await.unwrap().try_collect().await.unwrap();
+    let counts: Vec<_> = answers.iter().map(|answer| &answer.app_metadata[..]).collect();
+    assert_eq!(counts, [b"2", b"1"]);
+
+    let ticket = json!({"database": "public", "sql_query": "SELECT count(*) AS n FROM t",
+        "query_type": "sql"});
+    let ticket = Ticket::new(ticket.to_string());
+    let batches: Vec<_> = flight.do_get(ticket).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 2);
+
+    let mut prepared =
+        sql.prepare("SELECT v FROM t WHERE host = $1".to_owned(), None).await.unwrap();
+    let host: ArrayRef = Arc::new(StringArray::from(vec!["b"]));
+    prepared.set_parameters(RecordBatch::try_from_iter([("$1", host)]).unwrap()).unwrap();
+    let info = prepared.execute().await.unwrap();
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let batches: Vec<_> = sql.do_get(ticket).await.unwrap().try_collect().await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+    prepared.close().await.unwrap();
+
+    let error = sql.execute("SELECT * FROM nope".to_owned(), None).await.unwrap_err();
+    assert!(error.to_string().contains("nope"), "{error}");
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let odd = RecordBatch::try_from_iter([("nope", numbers)]).unwrap();
+    let path = FlightDescriptor::new_path(vec!["t".to_owned()]);
+    let rows = FlightDataEncoderBuilder::new()
+        .with_flight_descriptor(Some(path))
+        .build(futures::stream::iter([Ok(odd)]));
+    let refused = flight.do_put(rows).await.unwrap().try_collect::<Vec<_>>().await.unwrap_err();
+    assert!(refused.to_string().contains("nope"), "{refused}");
+    drop((sql, flight));
+    server.stop().await;
+}
