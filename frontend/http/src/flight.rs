@@ -18,6 +18,7 @@ mod put;
 mod run;
 mod sql;
 mod status;
+mod values;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   text -- reader --> scan, number (grammar)     where things are, what they are worth
-//!             |------> check (schema)             does the line fit its table?
-//!             '------> table (columns)            store it whole
+//!             '------> line --> check (schema)    does the line fit its table?
+//!                        '----> table (columns)   store it whole
 //! ```
 //!
 //! Nothing here does I/O. The reader is given the catalog, so that every line is judged with the types
 //! that its table has, and says which columns are missing; making them is for the write path (`write.rs`).
 
 mod check;
+mod line;
 mod number;
 mod precision;
 mod reader;

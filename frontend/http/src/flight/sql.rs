@@ -8,9 +8,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Schema};
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
@@ -26,9 +25,8 @@ use arrow_flight::{
     PutResult, Ticket,
 };
 use bytes::Bytes;
-use datafusion::common::ScalarValue;
 use futures::{StreamExt, TryStreamExt};
-use partita_frontend::{Output, Session, SqlError};
+use partita_frontend::{Session, SqlError};
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use tonic::metadata::MetadataValue;
@@ -38,6 +36,7 @@ use super::encode::{messages, outer_schema, parameter_schema, schema_bytes};
 use super::prepared::{Statement, Statements};
 use super::run::{respond, run_all};
 use super::status::{arrow_status, status_of, stream_status};
+use super::values::{finish, values};
 use super::{Answers, database_of, metadata, put};
 use crate::door::Door;
 use crate::query::rows_of;
@@ -73,60 +72,6 @@ fn no_transactions(id: Option<&Bytes>) -> Result<(), Status> {
 
 fn forgotten() -> Status {
     Status::not_found("the prepared statement is not known any more; prepare it again")
-}
-
-/// Values of the parameters, a row of them for each row of a client's batch.
-fn values(batch: &RecordBatch, types: &[DataType]) -> Result<Vec<Vec<ScalarValue>>, Status> {
-    if batch.num_columns() != types.len() {
-        return Err(Status::invalid_argument(format!(
-            "{} parameters were bound, the statement has {}",
-            batch.num_columns(),
-            types.len()
-        )));
-    }
-    let columns = batch
-        .columns()
-        .iter()
-        .zip(types)
-        .map(|(column, wanted)| match wanted {
-            DataType::Null => Ok(Arc::clone(column)),
-            _ => cast(column, wanted),
-        })
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(arrow_status)?;
-    (0..batch.num_rows())
-        .map(|row| {
-            columns
-                .iter()
-                .map(|column| {
-                    ScalarValue::try_from_array(column.as_ref() as &dyn Array, row)
-                        .map_err(|error| sql_status(error.into()))
-                })
-                .collect()
-        })
-        .collect()
-}
-
-/// Rows affected, as Flight SQL counts them: -1 when nobody knows.
-fn affected(outputs: &[Output]) -> i64 {
-    let mut total = -1_i64;
-    for output in outputs {
-        if let Output::Done { rows: Some(rows), .. } = output {
-            total = total.max(0).saturating_add(i64::try_from(*rows).unwrap_or(i64::MAX));
-        }
-    }
-    total
-}
-
-/// Runs what is left of outputs that have rows.
-async fn finish(outputs: Vec<Output>) -> Result<i64, SqlError> {
-    let count = affected(&outputs);
-    for output in outputs {
-        if let Output::Rows { mut stream, .. } = output {
-            while stream.next().await.transpose()?.is_some() {}
-        }
-    }
-    Ok(count)
 }
 
 impl SqlFlight {

@@ -13,7 +13,7 @@ use partita_proto::schema::{
     Column, ColumnType, KEY_COLUMNS_MAX, Semantic, TableSchema, validate_name,
 };
 
-use super::reader::FieldScan;
+use super::line::FieldScan;
 use super::reject::Kind;
 use super::scan::Value;
 use super::table::{FieldType, Rows};

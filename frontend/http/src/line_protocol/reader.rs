@@ -21,10 +21,11 @@ use partita_proto::catalog::Catalog;
 use partita_proto::schema::COLUMNS_MAX;
 
 use super::check::{self, Limits};
+use super::line::{FieldScan, SeriesAt, check_line, store_fields, store_series};
 use super::precision::Precision;
 use super::reject::{Kind, Rejection, original};
-use super::scan::{self, Malformed, Reading, Value};
-use super::table::{FieldColumn, FieldType, Rows, TableRows, TagColumn};
+use super::scan::{self, Malformed, Reading};
+use super::table::{Rows, TableRows};
 
 /// Rejected lines that are reported one by one; the others are counted.
 pub const REJECTIONS_MAX: usize = 100;
@@ -79,17 +80,6 @@ pub fn read(text: &str, options: &ReadOptions<'_>) -> Result<Lines, ArrowError> 
     reader.finish()
 }
 
-/// A field of the line that is being read.
-pub(super) struct FieldScan<'a> {
-    column: Option<usize>,
-    /// Empty if the column is known.
-    pub(super) name: Cow<'a, str>,
-    raw: &'a str,
-    pub(super) value: Value<'a>,
-    /// Of a new column, the type of the table's column.
-    table_type: Option<partita_proto::schema::ColumnType>,
-}
-
 enum Refused {
     Malformed(Malformed),
     Schema(Kind, String),
@@ -113,12 +103,6 @@ struct Rejected {
     to: usize,
     kind: Kind,
     message: String,
-}
-
-#[derive(Clone, Copy)]
-struct SeriesAt {
-    table: usize,
-    series: u32,
 }
 
 struct Reader<'a> {
@@ -432,133 +416,5 @@ impl LineCount<'_> {
         self.line += memchr_iter(b'\n', &self.bytes[self.at..position]).count();
         self.at = position;
         self.line
-    }
-}
-
-/// Checks a line against its table and what the lines before it made of that.
-fn check_line<'a>(
-    rows: &mut Rows<'a>,
-    limits: &Limits<'_>,
-    fields: &mut [FieldScan<'a>],
-    tags: &[(Cow<'a, str>, Cow<'a, str>)],
-    known: Option<SeriesAt>,
-    expected: bool,
-    reading: u64,
-) -> Result<(), check::Refusal> {
-    let mut added = 0;
-    if known.is_none() {
-        added += check::check_tags(rows, limits, tags)?;
-    }
-    for at in 0..fields.len() {
-        let (before, rest) = fields.split_at_mut(at);
-        let field = &mut rest[0];
-        let Some(index) = field.column else {
-            let table_type = check::check_new_field(rows, limits, field, tags)?;
-            if before.iter().any(|other| other.column.is_none() && other.name == field.name) {
-                return Err(twice(&field.name));
-            }
-            let field_type = FieldType::of(field.value);
-            let narrow = table_type.filter(|narrow| *narrow != field_type.column_type());
-            check::check_value(limits, &field.name, field_type, narrow, field.value)?;
-            field.table_type = table_type;
-            added += usize::from(table_type.is_none());
-            continue;
-        };
-        let column = &mut rows.fields[index];
-        // Expected fields are in the order of a line that was checked: none can be there twice.
-        if !expected {
-            if column.named_by == reading {
-                return Err(twice(&column.name));
-            }
-            column.named_by = reading;
-            if let Some((name, _)) = tags.iter().find(|(tag, _)| *tag == column.name) {
-                return Err((Kind::Schema, format!("a tag and a field are both named '{name}'")));
-            }
-        }
-        check::check_value(limits, &column.name, column.field_type, column.narrow, field.value)?;
-    }
-    check::check_column_count(rows, limits, added)?;
-    if !rows.required.is_empty() {
-        let rows = &*rows;
-        check::check_required(rows, |name| {
-            let field = |field: &FieldScan<'_>| match field.column {
-                Some(index) => rows.fields[index].name == name,
-                None => field.name == name,
-            };
-            fields.iter().any(field) || tag_given(rows, tags, known, name)
-        })?;
-    }
-    Ok(())
-}
-
-fn twice(name: &str) -> check::Refusal {
-    (Kind::Schema, format!("invalid line protocol - multiple instances of '{name}' field found"))
-}
-
-/// Whether the line's series has a tag.
-fn tag_given(
-    rows: &Rows<'_>,
-    tags: &[(Cow<'_, str>, Cow<'_, str>)],
-    known: Option<SeriesAt>,
-    name: &str,
-) -> bool {
-    match known {
-        None => tags.iter().any(|(tag, _)| tag == name),
-        // A known series was new once and had all required tags then; a required column that is no
-        // tag cannot be given by it.
-        Some(_) => rows.tag_by_name.contains_key(name),
-    }
-}
-
-/// Gives a series its number and keeps its tags.
-fn store_series<'a>(rows: &mut Rows<'a>, tags: &mut Vec<(Cow<'a, str>, Cow<'a, str>)>) -> u32 {
-    let series = rows.series_count;
-    rows.series_count += 1;
-    for (name, value) in tags.drain(..) {
-        let index = match rows.tag_by_name.get(&name) {
-            Some(index) => *index,
-            None => {
-                let in_table = rows.table.as_ref().and_then(|table| table.schema.column(&name));
-                let new = in_table.is_none();
-                rows.column_count += usize::from(new);
-                rows.tags.push(TagColumn::new(name.clone(), new));
-                rows.tag_by_name.insert(name, rows.tags.len() - 1);
-                rows.tags.len() - 1
-            }
-        };
-        rows.tags[index].append(series, &value);
-    }
-    u32::try_from(series).expect("a series takes at least three bytes of a text below 4 GiB")
-}
-
-/// Appends a checked line's values to their columns.
-fn store_fields<'a>(
-    rows: &mut Rows<'a>,
-    fields: &mut Vec<FieldScan<'a>>,
-    expected: bool,
-    scratch: &mut String,
-) {
-    let row = rows.times.len();
-    if !expected || fields.len() != rows.layout.len() {
-        rows.layout.clear();
-    }
-    let keep_layout = !rows.layout.is_empty();
-    for field in fields.drain(..) {
-        let index = match field.column {
-            Some(index) => index,
-            None => {
-                let field_type = FieldType::of(field.value);
-                rows.column_count += usize::from(field.table_type.is_none());
-                let column =
-                    FieldColumn::new(field.name.clone(), field.raw, field_type, field.table_type);
-                rows.fields.push(column);
-                rows.field_by_name.insert(field.name, rows.fields.len() - 1);
-                rows.fields.len() - 1
-            }
-        };
-        rows.fields[index].append(row, field.value, scratch);
-        if !keep_layout {
-            rows.layout.push(index);
-        }
     }
 }
