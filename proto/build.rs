@@ -2,12 +2,14 @@
 
 use std::error::Error;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     "partita/schema.proto",
     "partita/place.proto",
     "partita/catalog.proto",
     "partita/error.proto",
     "partita/command.proto",
+    "partita/domain.proto",
+    "partita/service.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -15,6 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         // Rows are cut from the message, not copied.
         .bytes(".partita.v1.Write.rows")
+        .bytes(".partita.v1.WriteRequest.rows")
+        .bytes(".partita.v1.ScanFrame.rows")
         .compile_fds(protox::compile(FILES, ["."])?)?;
     Ok(())
 }

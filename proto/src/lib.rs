@@ -5,6 +5,7 @@
 //!   schema ─┬─ key codec ── range ──┐
 //!           └─ placement ── rule ───┴─ route (partition map) ── catalog
 //!   value ──── domain (what a predicate leaves of a column) ── prunes routes and files
+//!   member (the nodes that meta knows)
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod hash;
 pub mod id;
 pub mod key;
 mod literal;
+pub mod member;
 mod neighbour;
 pub mod placement;
 pub mod range;

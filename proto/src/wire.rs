@@ -11,10 +11,14 @@
 
 mod catalog;
 mod command;
+mod domain;
 mod error;
 pub mod ipc;
+mod member;
 mod place;
 mod schema;
+mod service;
+mod watch;
 
 use std::time::Duration;
 
@@ -23,6 +27,7 @@ use prost::Message;
 
 pub use self::catalog::decode_route;
 pub use self::command::{Command, WriteCommand, WritePart};
+pub use self::watch::{Follower, parts_between};
 use crate::error::Error;
 
 /// The generated messages; to be embedded in other messages. Everything else uses [`Wire`].
@@ -31,6 +36,7 @@ use crate::error::Error;
     unreachable_pub,
     unused_qualifications,
     clippy::all,
+    clippy::too_many_lines,
     clippy::allow_attributes_without_reason,
     clippy::clone_on_ref_ptr,
     reason = "generated"

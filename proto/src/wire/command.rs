@@ -94,19 +94,11 @@ impl Wire for WritePart {
     type Message = pb::WritePart;
 
     fn to_wire(&self) -> pb::WritePart {
-        let kind = match self.kind {
-            WriteKind::Put => pb::WriteKind::Put,
-            WriteKind::Delete => pb::WriteKind::Delete,
-        };
-        pb::WritePart { id: Some(self.id.to_wire()), kind: kind.into(), rows: self.rows }
+        pb::WritePart { id: Some(self.id.to_wire()), kind: self.kind.to_wire(), rows: self.rows }
     }
 
     fn from_wire(message: pb::WritePart) -> Result<Self, Error> {
-        let kind = match pb::WriteKind::try_from(message.kind) {
-            Ok(pb::WriteKind::Put) => WriteKind::Put,
-            Ok(pb::WriteKind::Delete) => WriteKind::Delete,
-            Ok(pb::WriteKind::Unspecified) | Err(_) => return Err(missing("kind of write")),
-        };
+        let kind = Wire::from_wire(message.kind)?;
         Ok(Self { id: required(message.id, "request id")?, kind, rows: message.rows })
     }
 }

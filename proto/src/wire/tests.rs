@@ -304,6 +304,8 @@ macro_rules! round_trips {
     };
 }
 
+mod services;
+
 round_trips! {
     values_survive: any_value();
     column_types_survive: arbitrary::column_type();

@@ -1,0 +1,231 @@
+//! Requests to nodes and their answers.
+//!
+//! Rows are encoded as [`super::ipc`] streams, which may fail; so a [`WriteRequest`] has functions of
+//! its own in place of [`Wire`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+
+use super::{Wire, ipc, missing, pb, required};
+use crate::domain::Domains;
+use crate::error::Error;
+use crate::id::{Epoch, PartitionId, ReplicaId, TableId};
+use crate::schema::ColumnType;
+use crate::service::{
+    ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind, WriteReply, WriteRequest,
+};
+
+/// Into how many streams a request may ask to split a scan. More than any machine has threads for.
+const PARALLELISM_MAX: u32 = 1024;
+
+impl Wire for WriteKind {
+    type Message = i32;
+
+    fn to_wire(&self) -> i32 {
+        match self {
+            Self::Put => pb::WriteKind::Put,
+            Self::Delete => pb::WriteKind::Delete,
+        }
+        .into()
+    }
+
+    fn from_wire(message: i32) -> Result<Self, Error> {
+        Ok(match pb::WriteKind::try_from(message) {
+            Ok(pb::WriteKind::Put) => Self::Put,
+            Ok(pb::WriteKind::Delete) => Self::Delete,
+            Ok(pb::WriteKind::Unspecified) | Err(_) => return Err(missing("kind of write")),
+        })
+    }
+}
+
+impl WriteRequest {
+    /// The message of a request; encodes its rows.
+    ///
+    /// # Errors
+    /// As [`ipc::encode`].
+    pub fn to_wire(&self) -> Result<pb::WriteRequest, Error> {
+        Ok(pb::WriteRequest {
+            partition: self.partition.0,
+            epoch: self.epoch.0,
+            id: Some(self.id.to_wire()),
+            kind: self.kind.to_wire(),
+            rows: ipc::encode(std::slice::from_ref(&self.rows))?,
+        })
+    }
+
+    /// The request of a message. Its rows share the message's bytes wherever these are aligned for it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when a field is missing or the rows are not one batch.
+    pub fn from_wire(message: pb::WriteRequest) -> Result<Self, Error> {
+        let [rows] = <[_; 1]>::try_from(ipc::decode(message.rows)?).map_err(|batches| {
+            Error::Corrupted(format!(
+                "a write has {} batches of rows instead of one",
+                batches.len()
+            ))
+        })?;
+        Ok(Self {
+            partition: PartitionId(message.partition),
+            epoch: Epoch(message.epoch),
+            id: required::<RequestId>(message.id, "request id")?,
+            kind: Wire::from_wire(message.kind)?,
+            rows,
+        })
+    }
+}
+
+impl Wire for WriteReply {
+    type Message = pb::WriteReply;
+
+    fn to_wire(&self) -> pb::WriteReply {
+        pb::WriteReply { index: self.index }
+    }
+
+    fn from_wire(message: pb::WriteReply) -> Result<Self, Error> {
+        Ok(Self { index: message.index })
+    }
+}
+
+impl ScanRequest {
+    /// The message of a request.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when a column has a type that tables do not have.
+    pub fn to_wire(&self) -> Result<pb::ScanRequest, Error> {
+        Ok(pb::ScanRequest {
+            partition: self.partition.0,
+            epoch: self.epoch.0,
+            columns: columns_to_wire(&self.columns)?,
+            domains: Some(self.domains.to_wire()),
+            limit: self.limit.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)),
+            parallelism: u32::try_from(self.parallelism).unwrap_or(u32::MAX).min(PARALLELISM_MAX),
+        })
+    }
+
+    /// The request of a message.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when a field is missing or out of range.
+    pub fn from_wire(message: pb::ScanRequest) -> Result<Self, Error> {
+        if message.parallelism > PARALLELISM_MAX {
+            return Err(Error::Corrupted(format!(
+                "a scan is to be split into {} streams, more than {PARALLELISM_MAX}",
+                message.parallelism
+            )));
+        }
+        Ok(Self {
+            partition: PartitionId(message.partition),
+            epoch: Epoch(message.epoch),
+            columns: columns_from_wire(message.columns)?,
+            domains: required::<Domains>(message.domains, "domains")?,
+            limit: message.limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)),
+            parallelism: message.parallelism as usize,
+        })
+    }
+}
+
+fn columns_to_wire(columns: &Schema) -> Result<Vec<pb::ScanColumn>, Error> {
+    let column = |field: &Arc<Field>| {
+        let column_type = ColumnType::from_arrow(field.data_type()).ok_or_else(|| {
+            Error::InvalidInput(format!(
+                "column \"{}\" has type {}, which tables do not have",
+                field.name(),
+                field.data_type()
+            ))
+        })?;
+        Ok(pb::ScanColumn {
+            name: field.name().clone(),
+            column_type: Some(column_type.to_wire()),
+            nullable: field.is_nullable(),
+        })
+    };
+    columns.fields().iter().map(column).collect()
+}
+
+fn columns_from_wire(columns: Vec<pb::ScanColumn>) -> Result<SchemaRef, Error> {
+    let field = |column: pb::ScanColumn| {
+        let column_type: ColumnType = required(column.column_type, "column type")?;
+        Ok(Field::new(column.name, column_type.arrow(), column.nullable))
+    };
+    let fields = columns.into_iter().map(field).collect::<Result<Vec<_>, Error>>()?;
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+impl ScanStats {
+    /// The message of what is counted so far.
+    pub fn to_wire(&self) -> pb::ScanStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        pb::ScanStats {
+            rows_scanned: read(&self.rows_scanned),
+            bytes_scanned: read(&self.bytes_scanned),
+            files_read: read(&self.files_read),
+            files_pruned: read(&self.files_pruned),
+            row_groups_pruned: read(&self.row_groups_pruned),
+        }
+    }
+
+    /// Takes over what a message says was counted so far. Messages of a scan's streams come in any
+    /// order; counters only grow, so the largest value is the newest.
+    pub fn merge_wire(&self, message: &pb::ScanStats) {
+        let grow = |counter: &AtomicU64, value| {
+            counter.fetch_max(value, Ordering::Relaxed);
+        };
+        grow(&self.rows_scanned, message.rows_scanned);
+        grow(&self.bytes_scanned, message.bytes_scanned);
+        grow(&self.files_read, message.files_read);
+        grow(&self.files_pruned, message.files_pruned);
+        grow(&self.row_groups_pruned, message.row_groups_pruned);
+    }
+}
+
+impl Wire for ReplicaStatus {
+    type Message = pb::ReplicaStatus;
+
+    fn to_wire(&self) -> pb::ReplicaStatus {
+        pb::ReplicaStatus {
+            partition: self.partition.0,
+            table: self.table.0,
+            replica: self.replica.0,
+            leader: self.leader,
+            epoch: self.epoch.0,
+            rows: self.rows,
+            file_bytes: self.file_bytes,
+            files: self.files,
+            memtable_bytes: self.memtable_bytes,
+            rows_written: self.rows_written,
+            bytes_written: self.bytes_written,
+            writes: self.writes,
+            scans: self.scans,
+            rows_scanned: self.rows_scanned,
+            rejected: self.rejected,
+            applied: self.applied,
+            flushed: self.flushed,
+            failure: self.failure.clone(),
+        }
+    }
+
+    fn from_wire(message: pb::ReplicaStatus) -> Result<Self, Error> {
+        Ok(Self {
+            partition: PartitionId(message.partition),
+            table: TableId(message.table),
+            replica: ReplicaId(message.replica),
+            leader: message.leader,
+            epoch: Epoch(message.epoch),
+            rows: message.rows,
+            file_bytes: message.file_bytes,
+            files: message.files,
+            memtable_bytes: message.memtable_bytes,
+            rows_written: message.rows_written,
+            bytes_written: message.bytes_written,
+            writes: message.writes,
+            scans: message.scans,
+            rows_scanned: message.rows_scanned,
+            rejected: message.rejected,
+            applied: message.applied,
+            flushed: message.flushed,
+            failure: message.failure,
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! What processes say to each other, there and back.
+
+use std::sync::atomic::Ordering;
+
+use arrow::datatypes::{Field, Schema};
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::domain::{Domain, Domains};
+use crate::member::{Heartbeat, Member, Members, Registration};
+use crate::route::Route;
+use crate::schema::ColumnType;
+use crate::service::{ReplicaStatus, ScanRequest, ScanStats, WriteRequest};
+
+fn any_domain() -> impl Strategy<Value = Domain> {
+    let special = prop_oneof![Just(Domain::all()), Just(Domain::none()), Just(Domain::not_null())];
+    prop_oneof![1 => special, 6 => arbitrary::column_type().prop_flat_map(samples::domain)]
+}
+
+fn domains() -> impl Strategy<Value = Domains> {
+    vec((name(), any_domain()), 0..4).prop_map(|columns| {
+        let mut domains = Domains::default();
+        for (column, domain) in columns {
+            domains.restrict(&column, domain);
+        }
+        domains
+    })
+}
+
+fn status() -> impl Strategy<Value = ReplicaStatus> {
+    let numbers = proptest::array::uniform16(any::<u64>());
+    (any::<u32>(), any::<bool>(), numbers, option::of(name())).prop_map(
+        |(table, leader, numbers, failure)| {
+            let [partition, replica, epoch, rows, file_bytes, files, ..] = numbers;
+            let [.., memtable_bytes, rows_written, bytes_written, writes, scans, _, _, _, _] =
+                numbers;
+            let [.., rows_scanned, rejected, applied, flushed] = numbers;
+            ReplicaStatus {
+                partition: PartitionId(partition),
+                table: TableId(table),
+                replica: ReplicaId(replica),
+                leader,
+                epoch: Epoch(epoch),
+                rows,
+                file_bytes,
+                files,
+                memtable_bytes,
+                rows_written,
+                bytes_written,
+                writes,
+                scans,
+                rows_scanned,
+                rejected,
+                applied,
+                flushed,
+                failure,
+            }
+        },
+    )
+}
+
+fn member() -> impl Strategy<Value = Member> {
+    (name(), any::<bool>(), any::<u64>(), any::<u64>())
+        .prop_map(|(address, live, replicas, missing)| Member { address, live, replicas, missing })
+}
+
+fn members() -> impl Strategy<Value = Members> {
+    proptest::collection::btree_map(any::<u64>().prop_map(NodeId), member(), 0..4)
+}
+
+fn registration() -> impl Strategy<Value = Registration> {
+    let node = option::of(any::<u64>().prop_map(NodeId));
+    (any::<u64>(), node, name()).prop_map(|(identity, node, address)| Registration {
+        identity,
+        node,
+        address,
+    })
+}
+
+fn heartbeat() -> impl Strategy<Value = Heartbeat> {
+    (any::<u64>(), any::<u64>(), name(), vec(status(), 0..3)).prop_map(
+        |(node, identity, address, replicas)| Heartbeat {
+            node: NodeId(node),
+            identity,
+            address,
+            replicas,
+        },
+    )
+}
+
+round_trips! {
+    domains_of_a_column_survive: any_domain();
+    domains_of_columns_survive: domains();
+    replica_statuses_survive: status();
+    members_survive: members();
+    registrations_survive: registration();
+    heartbeats_survive: heartbeat();
+}
+
+fn scan_request() -> impl Strategy<Value = ScanRequest> {
+    let numbers = (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize);
+    let column = (name(), arbitrary::column_type(), any::<bool>())
+        .prop_map(|(name, kind, nullable)| Field::new(name, kind.arrow(), nullable));
+    (numbers, vec(column, 0..4), domains()).prop_map(
+        |((partition, epoch, limit, parallelism), columns, domains)| ScanRequest {
+            partition: PartitionId(partition),
+            epoch: Epoch(epoch),
+            columns: Arc::new(Schema::new(columns)),
+            domains,
+            limit,
+            parallelism,
+        },
+    )
+}
+
+fn write_request() -> impl Strategy<Value = WriteRequest> {
+    let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
+    let ids = (any::<u64>(), any::<u64>(), request_id(), kind);
+    (ids, arbitrary::table_and_rows()).prop_map(|((partition, epoch, id, kind), (schema, rows))| {
+        WriteRequest {
+            partition: PartitionId(partition),
+            epoch: Epoch(epoch),
+            id,
+            kind,
+            rows: arbitrary::batch(&schema, &rows),
+        }
+    })
+}
+
+/// Flips bits of a message's bytes: what still is a message is decoded, and may be refused.
+fn damaged<M: Message + Default>(message: &M, at: prop::sample::Index, flip: u8) -> Option<M> {
+    let mut bytes = message.encode_to_vec();
+    if bytes.is_empty() {
+        return None;
+    }
+    let at = at.index(bytes.len());
+    bytes[at] ^= flip;
+    M::decode(bytes.as_slice()).ok()
+}
+
+proptest! {
+    #[test]
+    fn scan_requests_survive(
+        request in scan_request(),
+        at in any::<prop::sample::Index>(),
+        flip in 1..=255_u8,
+    ) {
+        let message = request.to_wire().unwrap();
+        let again = ScanRequest::from_wire(message.clone()).unwrap();
+        prop_assert_eq!(again.partition, request.partition);
+        prop_assert_eq!(again.epoch, request.epoch);
+        prop_assert_eq!(again.columns, request.columns);
+        prop_assert_eq!(again.domains, request.domains);
+        prop_assert_eq!(again.limit, request.limit);
+        prop_assert_eq!(again.parallelism, request.parallelism);
+        if let Some(message) = damaged(&message, at, flip) {
+            drop(ScanRequest::from_wire(message));
+        }
+    }
+
+    #[test]
+    fn write_requests_survive_with_their_rows(
+        request in write_request(),
+        at in any::<prop::sample::Index>(),
+        flip in 1..=255_u8,
+    ) {
+        let message = request.to_wire().unwrap();
+        let again = WriteRequest::from_wire(message.clone()).unwrap();
+        prop_assert_eq!(again.partition, request.partition);
+        prop_assert_eq!(again.epoch, request.epoch);
+        prop_assert_eq!(again.id, request.id);
+        prop_assert_eq!(again.kind, request.kind);
+        prop_assert_eq!(again.rows, request.rows);
+        if let Some(message) = damaged(&message, at, flip) {
+            drop(WriteRequest::from_wire(message));
+        }
+    }
+}
+
+#[test]
+fn counters_of_a_scan_only_grow_whatever_order_they_come_in() {
+    let stats = ScanStats::default();
+    let late = pb::ScanStats { rows_scanned: 10, files_read: 2, ..pb::ScanStats::default() };
+    let early = pb::ScanStats { rows_scanned: 4, bytes_scanned: 7, ..pb::ScanStats::default() };
+    stats.merge_wire(&late);
+    stats.merge_wire(&early);
+    assert_eq!(stats.rows_scanned.load(Ordering::Relaxed), 10);
+    let expected = pb::ScanStats { bytes_scanned: 7, ..late };
+    assert_eq!(stats.to_wire(), expected);
+}
+
+/// A change of a catalog: which database and table, and what becomes of them.
+#[derive(Clone, Debug)]
+enum Change {
+    Put { database: usize, table: usize, id: u32, partitions: u64 },
+    Drop { database: usize, table: usize },
+    Database { database: usize, ttl: Option<Duration> },
+    DropDatabase { database: usize },
+}
+
+fn catalog_change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => (0..3_usize, 0..3_usize, any::<u32>(), 1..4_u64).prop_map(
+            |(database, table, id, partitions)| Change::Put { database, table, id, partitions }
+        ),
+        2 => (0..3_usize, 0..3_usize).prop_map(|(database, table)| Change::Drop { database, table }),
+        2 => (0..3_usize, option::of(duration()))
+            .prop_map(|(database, ttl)| Change::Database { database, ttl }),
+        1 => (0..3_usize).prop_map(|database| Change::DropDatabase { database }),
+    ]
+}
+
+fn a_table(database: &str, name: &str, id: u32, partitions: u64) -> Table {
+    let schema = samples::schema(&[ColumnType::Int64]);
+    let codec = KeyCodec::new(&schema, &Placement::Range).unwrap();
+    let cut = |at: u64| Bound { placement: None, key: vec![Value::Int(at.cast_signed())] };
+    let cuts: Vec<Bound> = (1..partitions).map(cut).collect();
+    let ids = (u64::from(id)..).map(PartitionId);
+    let map = PartitionMap::from_cuts(&codec, &cuts, ids, Epoch(1)).unwrap();
+    let routes: Vec<Route> = map.routes().to_vec();
+    Table {
+        id: TableId(id),
+        database: database.to_owned(),
+        name: name.to_owned(),
+        schema: Arc::new(schema),
+        placement: Placement::Range,
+        partitions: Arc::new(PartitionMap::new(routes).unwrap()),
+    }
+}
+
+fn make(catalog: &mut Catalog, change: &Change) {
+    let name = |number: usize| format!("n{number}");
+    match *change {
+        Change::Put { database, table, id, partitions } => {
+            let made = a_table(&name(database), &name(table), id, partitions);
+            let tables = catalog.tables.entry(name(database)).or_default();
+            tables.insert(name(table), Arc::new(made));
+        }
+        Change::Drop { database, table } => {
+            if let Some(tables) = catalog.tables.get_mut(&name(database)) {
+                tables.remove(&name(table));
+                if tables.is_empty() {
+                    catalog.tables.remove(&name(database));
+                }
+            }
+        }
+        Change::Database { database, ttl } => {
+            let id = DatabaseId(u32::try_from(database).unwrap());
+            let made = Database { id, name: name(database), ttl };
+            catalog.databases.insert(name(database), Arc::new(made));
+        }
+        Change::DropDatabase { database } => {
+            catalog.databases.remove(&name(database));
+            catalog.tables.remove(&name(database));
+        }
+    }
+    catalog.version += 1;
+}
+
+fn follow(follower: &mut Follower, parts: Vec<pb::CatalogPart>) -> Catalog {
+    let count = parts.len();
+    let mut whole = None;
+    for (number, part) in parts.into_iter().enumerate() {
+        assert!(whole.is_none(), "a catalog was whole before its last part");
+        let sent = pb::CatalogPart::decode(part.encode_to_vec().as_slice()).unwrap();
+        whole = follower.take(sent).unwrap();
+        assert_eq!(whole.is_some(), number + 1 == count);
+    }
+    whole.unwrap()
+}
+
+fn assert_equal(a: &Catalog, b: &Catalog) {
+    assert_eq!(a.version, b.version);
+    assert_eq!(a.databases, b.databases);
+    assert_eq!(a.tables, b.tables);
+}
+
+proptest! {
+    #[test]
+    fn whoever_follows_a_catalog_has_the_same_one(
+        rounds in vec(vec(catalog_change(), 1..6), 1..6),
+    ) {
+        let mut catalog = Catalog { version: 1, ..Catalog::default() };
+        let mut follower = Follower::default();
+        assert_equal(&follow(&mut follower, parts_between(None, &catalog)), &catalog);
+        for changes in rounds {
+            let before = catalog.clone();
+            changes.iter().for_each(|change| make(&mut catalog, change));
+            let parts = parts_between(Some(&before), &catalog);
+            assert_equal(&follow(&mut follower, parts), &catalog);
+            // And whoever comes now, whatever they knew.
+            let mut fresh = Follower::of(&before);
+            assert_equal(&follow(&mut fresh, parts_between(None, &catalog)), &catalog);
+        }
+    }
+}
+
+#[test]
+fn a_large_catalog_comes_in_parts_and_a_change_of_it_in_one() {
+    let mut catalog = Catalog { version: 1, ..Catalog::default() };
+    for number in 0..100 {
+        let table = a_table("d", &format!("t{number}"), number, 400);
+        let tables = catalog.tables.entry("d".to_owned()).or_default();
+        tables.insert(table.name.clone(), Arc::new(table));
+    }
+    let parts = parts_between(None, &catalog);
+    assert!(parts.len() > 2, "{} parts", parts.len());
+    assert!(parts.iter().all(|part| part.encoded_len() < 512 << 10));
+    assert_eq!(parts.iter().filter(|part| part.reset).count(), 1);
+    let mut follower = Follower::default();
+    assert_equal(&follow(&mut follower, parts), &catalog);
+
+    let before = catalog.clone();
+    make(&mut catalog, &Change::Put { database: 0, table: 0, id: 999, partitions: 1 });
+    let parts = parts_between(Some(&before), &catalog);
+    assert_eq!(parts.len(), 1);
+    assert_eq!(parts[0].tables.len(), 1);
+    assert_equal(&follow(&mut follower, parts), &catalog);
+}
+
+#[test]
+fn a_write_of_no_batch_or_of_two_is_refused() {
+    let schema = arbitrary::table(&[ColumnType::Int64]);
+    let batch = arbitrary::batch(&schema, &[vec![Value::Int(1)]]);
+    let message = pb::WriteRequest {
+        id: Some(RequestId { client: 1, sequence: 1 }.to_wire()),
+        kind: WriteKind::Put.to_wire(),
+        rows: ipc::encode(&[batch.clone(), batch]).unwrap(),
+        ..pb::WriteRequest::default()
+    };
+    let error = WriteRequest::from_wire(message).unwrap_err();
+    assert!(error.to_string().contains("2 batches"), "{error}");
+    let empty = pb::WriteRequest::default();
+    assert!(matches!(WriteRequest::from_wire(empty), Err(Error::Corrupted(_))));
+}
+
+#[test]
+fn a_scan_into_absurdly_many_streams_is_refused() {
+    let message = pb::ScanRequest {
+        domains: Some(pb::Domains::default()),
+        parallelism: u32::MAX,
+        ..pb::ScanRequest::default()
+    };
+    let error = ScanRequest::from_wire(message).unwrap_err();
+    assert!(error.to_string().contains("4294967295 streams"), "{error}");
+}
+
+#[test]
+fn an_interval_that_ends_at_null_is_refused() {
+    use pb::limit::Kind;
+    let limit = |kind| Some(pb::Limit { kind: Some(kind) });
+    let interval = pb::Interval {
+        low: limit(Kind::Included(Value::Null.to_wire())),
+        high: limit(Kind::Unbounded(true)),
+    };
+    let domain = pb::Domain { null: false, intervals: vec![interval] };
+    assert!(matches!(Domain::from_wire(domain), Err(Error::Corrupted(_))));
+    let open = pb::Interval { low: None, high: limit(Kind::Unbounded(true)) };
+    let domain = pb::Domain { null: false, intervals: vec![open] };
+    let error = Domain::from_wire(domain).unwrap_err();
+    assert!(error.to_string().contains("low end"), "{error}");
+}

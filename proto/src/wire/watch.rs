@@ -1,0 +1,147 @@
+//! The catalog on its way to those who watch it: whole at first, then what changes.
+//!
+//! ```text
+//!   catalog before ─┐
+//!   catalog now ────┴─ parts_between ─▶ parts ─▶ Follower ─▶ the same catalog now
+//! ```
+//!
+//! A change is cut into parts of bounded size, the last of which bears the version; only then is the
+//! catalog whole again, and only then does [`Follower::take`] give it out. Databases and tables that
+//! two catalogs share are shared pointers, so that finding what changed in ten thousand tables is ten
+//! thousand comparisons of pointers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prost::Message;
+
+use super::{Wire, pb};
+use crate::catalog::{Catalog, Database, Table};
+use crate::error::Error;
+
+/// A part is closed when it has reached this size. A table is never cut, so that a part may be larger
+/// by one table: 4096 partitions are below 1 MiB.
+const PART_BYTES: usize = 256 << 10;
+
+/// What turns one catalog into another; `None` before: into everything that there is.
+pub fn parts_between(before: Option<&Catalog>, now: &Catalog) -> Vec<pb::CatalogPart> {
+    let mut parts = Parts::new(before.is_none());
+    if let Some(before) = before {
+        for name in before.databases.keys().filter(|name| !now.databases.contains_key(*name)) {
+            parts.grow(name.len()).databases_gone.push(name.clone());
+        }
+        for (database, name) in tables(before).map(|(names, _)| names) {
+            if now.table(database, name).is_none() {
+                let gone = pb::TableName { database: database.to_owned(), name: name.to_owned() };
+                parts.grow(gone.encoded_len()).tables_gone.push(gone);
+            }
+        }
+    }
+    for (name, database) in &now.databases {
+        let known = before.and_then(|before| before.databases.get(name));
+        if !known.is_some_and(|known| same(known, database)) {
+            let message = database.to_wire();
+            parts.grow(message.encoded_len()).databases.push(message);
+        }
+    }
+    for ((database, name), table) in tables(now) {
+        let known = before.and_then(|before| before.table(database, name));
+        if !known.is_some_and(|known| same(known, table)) {
+            let message = table.to_wire();
+            parts.grow(message.encoded_len()).tables.push(message);
+        }
+    }
+    parts.finish(now.version)
+}
+
+fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+/// All tables with the names that they are found by.
+fn tables(catalog: &Catalog) -> impl Iterator<Item = ((&str, &str), &Arc<Table>)> {
+    catalog.tables.iter().flat_map(|(database, tables)| {
+        let of_table = |(name, table)| ((database.as_str(), String::as_str(name)), table);
+        tables.iter().map(of_table)
+    })
+}
+
+/// Parts in the making.
+struct Parts {
+    parts: Vec<pb::CatalogPart>,
+    last: pb::CatalogPart,
+    bytes: usize,
+}
+
+impl Parts {
+    fn new(reset: bool) -> Self {
+        let last = pb::CatalogPart { reset, ..pb::CatalogPart::default() };
+        Self { parts: Vec::new(), last, bytes: 0 }
+    }
+
+    /// The part that something of this size goes into.
+    fn grow(&mut self, bytes: usize) -> &mut pb::CatalogPart {
+        if self.bytes >= PART_BYTES {
+            self.parts.push(std::mem::take(&mut self.last));
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        &mut self.last
+    }
+
+    fn finish(mut self, version: u64) -> Vec<pb::CatalogPart> {
+        self.last.version = version;
+        self.parts.push(self.last);
+        self.parts
+    }
+}
+
+/// Puts a catalog together from parts.
+#[derive(Debug, Default)]
+pub struct Follower {
+    draft: Catalog,
+}
+
+impl Follower {
+    /// One that knows a catalog already.
+    pub fn of(catalog: &Catalog) -> Self {
+        Self { draft: catalog.clone() }
+    }
+
+    /// Takes a part; the catalog, when that was the last one of its change.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when it cannot be understood. Begin anew then: half of a part may have
+    /// been taken.
+    pub fn take(&mut self, part: pb::CatalogPart) -> Result<Option<Catalog>, Error> {
+        if part.reset {
+            self.draft = Catalog::default();
+        }
+        for name in part.databases_gone {
+            self.draft.databases.remove(&name);
+        }
+        for gone in part.tables_gone {
+            if let Some(tables) = self.draft.tables.get_mut(&gone.database) {
+                tables.remove(&gone.name);
+                if tables.is_empty() {
+                    self.draft.tables.remove(&gone.database);
+                }
+            }
+        }
+        for message in part.databases {
+            let database = Database::from_wire(message)?;
+            self.draft.databases.insert(database.name.clone(), Arc::new(database));
+        }
+        for message in part.tables {
+            let table = Table::from_wire(message)?;
+            let tables: &mut BTreeMap<_, _> =
+                self.draft.tables.entry(table.database.clone()).or_default();
+            tables.insert(table.name.clone(), Arc::new(table));
+        }
+        if part.version == 0 {
+            return Ok(None);
+        }
+        self.draft.version = part.version;
+        Ok(Some(self.draft.clone()))
+    }
+}
