@@ -28,6 +28,9 @@ enum Command {
     Sql(sql::Options),
     /// Load a file (line protocol, CSV or Parquet).
     Load(load::Options),
+    /// Make load and ask questions, here or of other servers, and measure.
+    #[command(subcommand)]
+    Lab(partita_lab::Command),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,10 @@ fn main() -> ExitCode {
         Command::Load(options) => {
             log_to_stderr("warn");
             runtime.block_on(Box::pin(load::run(options)))
+        }
+        Command::Lab(command) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(partita_lab::run(command)))
         }
     };
     // Tasks that still wait for a client must not keep the process.

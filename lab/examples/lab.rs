@@ -1,0 +1,29 @@
+//! `partita lab` without the server around it: light to build, for the machine that makes the load.
+//!
+//! ```text
+//! cargo run --release -p partita-lab --example lab -- ingest --help
+//! ```
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Data sets, load and queries against Partita and its peers, measured.
+#[derive(Parser)]
+#[command(name = "lab", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: partita_lab::Command,
+}
+
+#[tokio::main]
+#[expect(clippy::print_stderr, reason = "the last word of a command goes to its terminal")]
+async fn main() -> ExitCode {
+    match partita_lab::run(Cli::parse().command).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

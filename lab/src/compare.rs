@@ -1,0 +1,162 @@
+//! `partita lab compare`: the results of several runs, as medians, beside each other.
+//!
+//! Results are lines of JSON as `ingest --json` and `query --json` print them. Runs of one server, door,
+//! label and number of connections are rounds of one measurement. Ratios are of medians: how many times
+//! faster the base (Partita) is than a peer. Runs in which something was refused are left out and
+//! counted.
+
+mod loads;
+mod queries;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Summary;
+use crate::query::answer::Digest;
+use crate::report::{align, say};
+
+/// Options of `compare`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Files of results, one line of JSON each.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The server that others are compared with.
+    #[arg(long, default_value = "partita")]
+    base: String,
+    /// Write the medians and ratios as JSON into a file.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// A result, as far as it is compared.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "what", rename_all = "lowercase")]
+enum Line {
+    Ingest(Box<Load>),
+    Query(Asked),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Load {
+    label: String,
+    server: String,
+    door: String,
+    connections: u32,
+    rows_per_s: f64,
+    latency: Summary,
+    rejected_batches: u64,
+    client_cpu_s: f64,
+    metered: bool,
+    server_usage: LoadUsage,
+    server_cpu_s_per_mrow: f64,
+    server_cpu_settled_s_per_mrow: f64,
+    disk_bytes_per_row: f64,
+    written_bytes_per_row: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct LoadUsage {
+    memory_peak_bytes: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Asked {
+    label: String,
+    server: String,
+    door: String,
+    connections: u32,
+    queries: Vec<AskedQuery>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct AskedQuery {
+    name: String,
+    latency: Summary,
+    answer: Digest,
+    failed: u64,
+}
+
+/// All that is told.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    base: String,
+    loads: Vec<loads::Medians>,
+    queries: Vec<queries::Medians>,
+    /// Runs left out because something was refused.
+    left_out: usize,
+}
+
+/// Reads, compares, prints.
+///
+/// # Errors
+/// When a file cannot be read or holds no results.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let (mut all_loads, mut all_asked) = (Vec::new(), Vec::new());
+    for path in &options.files {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        for (at, line) in text.lines().enumerate() {
+            // Points of a series are no results.
+            if line.trim().is_empty() || !line.contains("\"what\"") {
+                continue;
+            }
+            let line = serde_json::from_str(line)
+                .with_context(|| format!("{}:{}: no result", path.display(), at + 1))?;
+            match line {
+                Line::Ingest(load) => all_loads.push(*load),
+                Line::Query(asked) => all_asked.push(asked),
+            }
+        }
+    }
+    if all_loads.is_empty() && all_asked.is_empty() {
+        bail!("there are no results in these files");
+    }
+    let runs = all_loads.len();
+    all_loads.retain(|load| load.rejected_batches == 0);
+    let comparison = Comparison {
+        base: options.base.clone(),
+        left_out: runs - all_loads.len(),
+        loads: loads::compare(&all_loads, &options.base),
+        queries: queries::compare(&all_asked, &options.base),
+    };
+    if let Some(path) = &options.out {
+        std::fs::write(path, serde_json::to_string_pretty(&comparison)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if !comparison.loads.is_empty() {
+        say(&align(&loads::lines(&comparison.loads, &options.base)))?;
+    }
+    if comparison.left_out > 0 {
+        say(&format!("{} loads with refused batches are left out", comparison.left_out))?;
+    }
+    for table in queries::tables(&comparison.queries, &options.base) {
+        say(&format!("\n{}", align(&table)))?;
+    }
+    Ok(())
+}
+
+/// The middle one; of an even number the mean of the middle two; 0 of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.as_slice() {
+        [] => 0.0,
+        odd if odd.len() % 2 == 1 => odd[half],
+        even => f64::midpoint(even[half - 1], even[half]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
+        assert!(median(Vec::new()).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,198 @@
+//! Loads beside each other.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Load, median};
+use crate::report::{mib, short};
+
+/// The door that a server is compared by when the base has none like it.
+const COMMON_DOOR: &str = "line-protocol";
+
+/// The medians of a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Medians {
+    label: String,
+    connections: u32,
+    server: String,
+    door: String,
+    rounds: usize,
+    rows_per_s: f64,
+    slowest_rows_per_s: f64,
+    fastest_rows_per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    client_cpu_s: f64,
+    metered: bool,
+    server_cpu_s_per_mrow: f64,
+    server_cpu_settled_s_per_mrow: f64,
+    memory_peak_bytes: u64,
+    disk_bytes_per_row: f64,
+    written_bytes_per_row: f64,
+    /// The base's rows/s by these.
+    base_rate_ratio: Option<f64>,
+    /// These settled CPU-seconds per million rows by the base's.
+    base_cpu_ratio: Option<f64>,
+}
+
+/// Medians of each measurement, with ratios to the base.
+pub(super) fn compare(loads: &[Load], base: &str) -> Vec<Medians> {
+    let mut rounds: BTreeMap<_, Vec<&Load>> = BTreeMap::new();
+    for load in loads {
+        let key = (&load.label, load.connections, load.server != base, &load.server, &load.door);
+        rounds.entry(key).or_default().push(load);
+    }
+    let mut all: Vec<Medians> = rounds.values().map(|rounds| medians(rounds)).collect();
+    let bases: Vec<Medians> = all.iter().filter(|one| one.server == base).cloned().collect();
+    for one in &mut all {
+        let same = |door: &str| {
+            let alike = |b: &&Medians| b.label == one.label && b.connections == one.connections;
+            bases.iter().filter(alike).find(|b| b.door == door)
+        };
+        // The base's own doors are told against its common one.
+        let own = if one.server == base { None } else { same(&one.door) };
+        if let Some(base) = own.or_else(|| same(COMMON_DOOR)) {
+            one.base_rate_ratio = ratio(base.rows_per_s, one.rows_per_s);
+            one.base_cpu_ratio =
+                ratio(one.server_cpu_settled_s_per_mrow, base.server_cpu_settled_s_per_mrow);
+        }
+    }
+    all
+}
+
+fn ratio(above: f64, below: f64) -> Option<f64> {
+    (above > 0.0 && below > 0.0).then(|| above / below)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "bytes of memory fit 53 bits"
+)]
+fn medians(rounds: &[&Load]) -> Medians {
+    let first = rounds[0];
+    let all = |value: fn(&Load) -> f64| rounds.iter().map(|load| value(load)).collect::<Vec<_>>();
+    let rates = all(|load| load.rows_per_s);
+    Medians {
+        label: first.label.clone(),
+        connections: first.connections,
+        server: first.server.clone(),
+        door: first.door.clone(),
+        rounds: rounds.len(),
+        slowest_rows_per_s: rates.iter().copied().fold(f64::INFINITY, f64::min),
+        fastest_rows_per_s: rates.iter().copied().fold(0.0, f64::max),
+        rows_per_s: median(rates),
+        p50_ms: median(all(|load| load.latency.p50_ms)),
+        p99_ms: median(all(|load| load.latency.p99_ms)),
+        client_cpu_s: median(all(|load| load.client_cpu_s)),
+        metered: first.metered,
+        server_cpu_s_per_mrow: median(all(|load| load.server_cpu_s_per_mrow)),
+        server_cpu_settled_s_per_mrow: median(all(|load| load.server_cpu_settled_s_per_mrow)),
+        memory_peak_bytes: median(all(|load| load.server_usage.memory_peak_bytes as f64)) as u64,
+        disk_bytes_per_row: median(all(|load| load.disk_bytes_per_row)),
+        written_bytes_per_row: median(all(|load| load.written_bytes_per_row)),
+        base_rate_ratio: None,
+        base_cpu_ratio: None,
+    }
+}
+
+/// The table.
+pub(super) fn lines(all: &[Medians], base: &str) -> Vec<Vec<String>> {
+    let head = [
+        "load",
+        "rounds",
+        "rows/s",
+        "(from",
+        "to)",
+        "p50 ms",
+        "p99 ms",
+        "server CPU s/Mrow",
+        "settled",
+        "peak",
+        "disk B/row",
+        "written B/row",
+        &format!("{base} faster"),
+        "less CPU",
+    ]
+    .map(str::to_owned);
+    let times =
+        |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |r| format!("{}x", short(r)));
+    let line = |one: &Medians| {
+        let metered = |text: String| if one.metered { text } else { "-".to_owned() };
+        vec![
+            format!("{} {} x{} {}", one.label, one.server, one.connections, one.door),
+            one.rounds.to_string(),
+            short(one.rows_per_s),
+            short(one.slowest_rows_per_s),
+            short(one.fastest_rows_per_s),
+            short(one.p50_ms),
+            short(one.p99_ms),
+            metered(short(one.server_cpu_s_per_mrow)),
+            metered(short(one.server_cpu_settled_s_per_mrow)),
+            metered(mib(one.memory_peak_bytes)),
+            short(one.disk_bytes_per_row),
+            metered(short(one.written_bytes_per_row)),
+            times(one.base_rate_ratio),
+            times(one.base_cpu_ratio),
+        ]
+    };
+    std::iter::once(head.to_vec()).chain(all.iter().map(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LoadUsage;
+    use super::*;
+    use crate::latency::Summary;
+
+    fn load(server: &str, door: &str, rows_per_s: f64, cpu: f64) -> Load {
+        Load {
+            label: "A".to_owned(),
+            server: server.to_owned(),
+            door: door.to_owned(),
+            connections: 1,
+            rows_per_s,
+            latency: Summary::default(),
+            rejected_batches: 0,
+            client_cpu_s: 1.0,
+            metered: true,
+            server_usage: LoadUsage { memory_peak_bytes: 1 << 20 },
+            server_cpu_s_per_mrow: cpu,
+            server_cpu_settled_s_per_mrow: cpu,
+            disk_bytes_per_row: 4.0,
+            written_bytes_per_row: 8.0,
+        }
+    }
+
+    #[test]
+    fn a_peer_is_compared_by_its_own_door_or_the_common_one() {
+        let loads = [
+            load("partita", "line-protocol", 300.0, 2.0),
+            load("influxdb", "line-protocol", 100.0, 10.0),
+            load("influxdb", "line-protocol", 50.0, 12.0),
+            load("influxdb", "line-protocol", 120.0, 11.0),
+            load("postgresql", "copy-text", 200.0, 4.0),
+            load("partita", "copy-text", 500.0, 1.0),
+            load("clickhouse", "tab-separated", 150.0, 6.0),
+        ];
+        let told: Vec<_> = compare(&loads, "partita")
+            .into_iter()
+            .map(|one| (one.server, one.door, one.rounds, one.base_rate_ratio, one.base_cpu_ratio))
+            .collect();
+        let row = |server: &str, door: &str, rounds, rate, cpu| {
+            (server.to_owned(), door.to_owned(), rounds, Some(rate), Some(cpu))
+        };
+        assert_eq!(
+            told,
+            [
+                row("partita", "copy-text", 1, 0.6, 0.5),
+                row("partita", "line-protocol", 1, 1.0, 1.0),
+                row("clickhouse", "tab-separated", 1, 2.0, 3.0),
+                row("influxdb", "line-protocol", 3, 3.0, 5.5),
+                row("postgresql", "copy-text", 1, 2.5, 4.0),
+            ]
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! Queries beside each other, and whether all servers answered the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Asked, AskedQuery, median};
+use crate::query::answer::Digest;
+use crate::report::short;
+
+/// By how much sums of the same numbers may differ: servers add them in different orders.
+const SUM_TOLERANCE: f64 = 1e-9;
+
+/// The medians of a query on a server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Medians {
+    label: String,
+    connections: u32,
+    query: String,
+    server: String,
+    door: String,
+    rounds: usize,
+    /// The median of the rounds' medians.
+    p50_ms: f64,
+    p99_ms: f64,
+    answer: Digest,
+    failed: u64,
+    /// This median by the base's.
+    base_ratio: Option<f64>,
+    /// Whether the answers are those of the base.
+    same_as_base: Option<bool>,
+}
+
+fn same(one: Digest, other: Digest) -> bool {
+    let size = one.sum.abs().max(other.sum.abs()).max(1.0);
+    one.rows == other.rows && (one.sum - other.sum).abs() <= SUM_TOLERANCE * size
+}
+
+/// Medians of each query of each server, with ratios to the base's.
+pub(super) fn compare(asked: &[Asked], base: &str) -> Vec<Medians> {
+    let mut rounds: BTreeMap<_, Vec<&AskedQuery>> = BTreeMap::new();
+    for run in asked {
+        for (place, query) in run.queries.iter().enumerate() {
+            let measurement = (&run.label, run.connections);
+            let server = (run.server != base, &run.server, &run.door);
+            rounds.entry((measurement, place, &query.name, server)).or_default().push(query);
+        }
+    }
+    let mut all = Vec::new();
+    for (((label, connections), _, name, (_, server, door)), rounds) in rounds {
+        all.push(Medians {
+            label: label.clone(),
+            connections,
+            query: name.clone(),
+            server: server.clone(),
+            door: door.clone(),
+            rounds: rounds.len(),
+            p50_ms: median(rounds.iter().map(|query| query.latency.p50_ms).collect()),
+            p99_ms: median(rounds.iter().map(|query| query.latency.p99_ms).collect()),
+            answer: rounds[0].answer,
+            failed: rounds.iter().map(|query| query.failed).sum(),
+            base_ratio: None,
+            same_as_base: None,
+        });
+    }
+    let bases: Vec<Medians> = all.iter().filter(|one| one.server == base).cloned().collect();
+    for one in &mut all {
+        let alike = |b: &&Medians| {
+            b.label == one.label && b.connections == one.connections && b.query == one.query
+        };
+        if let Some(base) = bases.iter().find(alike) {
+            one.base_ratio = (base.p50_ms > 0.0).then(|| one.p50_ms / base.p50_ms);
+            one.same_as_base = Some(same(base.answer, one.answer));
+        }
+    }
+    all
+}
+
+/// A table for each data set and number of connections: queries down, servers across.
+pub(super) fn tables(all: &[Medians], base: &str) -> Vec<Vec<Vec<String>>> {
+    let kinds: BTreeSet<_> = all.iter().map(|one| (&one.label, one.connections)).collect();
+    kinds
+        .into_iter()
+        .map(|(label, connections)| {
+            let here: Vec<&Medians> = all
+                .iter()
+                .filter(|one| &one.label == label && one.connections == connections)
+                .collect();
+            table(&format!("{label} queries x{connections}, median ms"), &here, base)
+        })
+        .collect()
+}
+
+fn table(title: &str, here: &[&Medians], base: &str) -> Vec<Vec<String>> {
+    let mut columns: Vec<_> = here.iter().map(|one| (&one.server, &one.door)).collect();
+    columns.sort_by_key(|(server, door)| (*server != base, *server, *door));
+    columns.dedup();
+    let mut queries: Vec<&String> = Vec::new();
+    for one in here {
+        if !queries.contains(&&one.query) {
+            queries.push(&one.query);
+        }
+    }
+    let names = columns.iter().map(|(server, door)| format!("{server} {door}"));
+    let mut lines = vec![std::iter::once(title.to_owned()).chain(names).collect::<Vec<_>>()];
+    for query in queries {
+        let cell = |(server, door): &(&String, &String)| {
+            let found = here
+                .iter()
+                .find(|one| &one.query == query && &one.server == *server && &one.door == *door);
+            let Some(one) = found else { return "-".to_owned() };
+            if one.failed > 0 {
+                return "failed".to_owned();
+            }
+            let ratio = match one.base_ratio {
+                Some(ratio) if *server != base => format!(" {}x", short(ratio)),
+                _ => String::new(),
+            };
+            let differs = if one.same_as_base == Some(false) { " differs" } else { "" };
+            format!("{}{ratio}{differs}", short(one.p50_ms))
+        };
+        lines.push(std::iter::once(query.clone()).chain(columns.iter().map(cell)).collect());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Summary;
+
+    fn asked(server: &str, p50_ms: f64, sum: f64) -> Asked {
+        Asked {
+            label: "A".to_owned(),
+            server: server.to_owned(),
+            door: "http".to_owned(),
+            connections: 1,
+            queries: vec![AskedQuery {
+                name: "lastpoint".to_owned(),
+                latency: Summary { p50_ms, ..Summary::default() },
+                answer: Digest { rows: 10, sum },
+                failed: 0,
+            }],
+        }
+    }
+
+    #[test]
+    fn answers_that_differ_are_told() {
+        let runs = [
+            asked("influxdb", 30.0, 1_000.000_000_001),
+            asked("partita", 9.0, 1_000.0),
+            asked("partita", 11.0, 1_000.0),
+            asked("clickhouse", 5.0, 1_001.0),
+        ];
+        let all = compare(&runs, "partita");
+        let lines = tables(&all, "partita").remove(0);
+        assert_eq!(lines[0][1..], ["partita http", "clickhouse http", "influxdb http"]);
+        assert_eq!(lines[1], ["lastpoint", "10.0", "5.00 0.50x differs", "30.0 3.00x"]);
+    }
+}

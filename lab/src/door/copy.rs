@@ -1,0 +1,43 @@
+//! COPY FROM STDIN: one statement a batch, so that each batch is acknowledged, and durable, by itself.
+
+use bytes::Bytes;
+use futures::SinkExt;
+use tokio_postgres::Client;
+
+use super::Failure;
+use super::postgres::failure;
+use crate::encode::columns;
+
+/// Bytes in one message.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+/// A connection that copies into one table.
+pub(crate) struct CopyDoor {
+    client: Client,
+    statement: String,
+}
+
+impl CopyDoor {
+    /// Copies into a table, whose name is SQL already.
+    pub(crate) fn new(client: Client, table: &str, binary: bool) -> Self {
+        let columns = columns().collect::<Vec<_>>().join(", ");
+        let format = if binary { " WITH (FORMAT binary)" } else { "" };
+        let statement = format!("COPY {table} ({columns}) FROM STDIN{format}");
+        Self { client, statement }
+    }
+
+    /// Copies a batch.
+    ///
+    /// # Errors
+    /// When the server refuses it or is gone.
+    pub(crate) async fn send(&self, batch: &Bytes) -> Result<u64, Failure> {
+        let sink = self.client.copy_in(&self.statement).await.map_err(|error| failure(&error))?;
+        let mut sink = std::pin::pin!(sink);
+        let mut rest = batch.clone();
+        while !rest.is_empty() {
+            let message = rest.split_to(rest.len().min(MESSAGE_BYTES));
+            sink.send(message).await.map_err(|error| failure(&error))?;
+        }
+        sink.finish().await.map_err(|error| failure(&error))
+    }
+}

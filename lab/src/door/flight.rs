@@ -1,0 +1,94 @@
+//! Arrow Flight DoPut: one stream a connection, each batch answered with the number of its rows.
+
+use std::pin::Pin;
+
+use arrow_flight::flight_service_client::FlightServiceClient;
+use arrow_flight::{FlightData, PutResult};
+use futures::{Stream, StreamExt};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+
+use super::Failure;
+use super::http::causes;
+use crate::encode::arrow::flight_head;
+
+/// The largest message; the server takes up to 64 MiB.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+type Answers = Pin<Box<dyn Stream<Item = Result<PutResult, tonic::Status>> + Send>>;
+
+/// A stream into one table; opened when it is needed, and again after an error ended it.
+pub(crate) struct FlightDoor {
+    client: FlightServiceClient<Channel>,
+    path: Vec<String>,
+    open: Option<(mpsc::Sender<FlightData>, Answers)>,
+}
+
+impl FlightDoor {
+    /// A door to `http://host:port` for the table that a path names.
+    ///
+    /// # Errors
+    /// When nobody answers there.
+    pub(crate) async fn connect(base: &str, path: Vec<String>) -> Result<Self, Failure> {
+        let endpoint = Endpoint::from_shared(base.to_owned())
+            .map_err(|error| Failure::refused(causes(&error)))?;
+        let channel =
+            endpoint.tcp_nodelay(true).connect().await.map_err(|error| {
+                Failure::lost(format!("cannot reach {base}: {}", causes(&error)))
+            })?;
+        let client = FlightServiceClient::new(channel).max_encoding_message_size(MESSAGE_BYTES_MAX);
+        Ok(Self { client, path, open: None })
+    }
+
+    /// Sends a batch; the number of rows that the server took.
+    ///
+    /// # Errors
+    /// When the server refuses it or is gone.
+    pub(crate) async fn send(&mut self, batch: &FlightData) -> Result<u64, Failure> {
+        let result = self.exchange(batch).await;
+        if result.is_err() {
+            self.open = None;
+        }
+        result
+    }
+
+    async fn exchange(&mut self, batch: &FlightData) -> Result<u64, Failure> {
+        if self.open.is_none() {
+            let (sender, receiver) = mpsc::channel(2);
+            let gone = |_| Failure::lost("the stream is closed");
+            sender.send(flight_head(self.path.clone())).await.map_err(gone)?;
+            // Sent before the call: a server may answer only when it has seen the first batch.
+            sender.send(batch.clone()).await.map_err(gone)?;
+            let answers = self.client.do_put(ReceiverStream::new(receiver)).await;
+            let answers = answers.map_err(|status| failure(&status))?.into_inner();
+            self.open = Some((sender, Box::pin(answers)));
+        } else if let Some((sender, _)) = &self.open {
+            let sent = sender.send(batch.clone()).await;
+            sent.map_err(|_| Failure::lost("the stream is closed"))?;
+        }
+        let Some((_, answers)) = &mut self.open else {
+            return Err(Failure::lost("the stream is closed"));
+        };
+        match answers.next().await {
+            Some(Ok(result)) => {
+                Ok(String::from_utf8_lossy(&result.app_metadata).parse().unwrap_or(0))
+            }
+            Some(Err(status)) => Err(failure(&status)),
+            None => Err(Failure::lost("the server ended the stream")),
+        }
+    }
+}
+
+/// A refusal that bears a SQLSTATE comes from the server itself; without one, `Unavailable` is what the
+/// client's own library says of a broken connection.
+fn failure(status: &tonic::Status) -> Failure {
+    let code = status.code();
+    let said = status.metadata().contains_key("sqlstate");
+    Failure {
+        message: format!("{code:?}: {}", status.message()),
+        retryable: code == Code::Unavailable && said,
+        lost: !said && matches!(code, Code::Unavailable | Code::Unknown | Code::Cancelled),
+    }
+}

@@ -1,0 +1,165 @@
+//! Rows as the bytes that servers take.
+//!
+//! | format | a row |
+//! |---|---|
+//! | line protocol | `cpu,hostname=host_0,... usage_user=58i,... 1451606400000000000` |
+//! | COPY text | tags, time, fields between tabs; ClickHouse reads it as TabSeparated |
+//! | CSV | the same between commas |
+//! | COPY binary | PostgreSQL's binary format, times in microseconds since 2000 |
+//! | Arrow | a record batch: [`arrow`] |
+//!
+//! Columns stand in the order of [`columns`]. What a host's rows have in common is encoded once.
+
+pub(crate) mod arrow;
+
+use crate::civil::{SECOND_NS, spaced};
+use crate::cpu::{FIELDS, Host, Rows, TABLE, TAGS, TIME};
+
+/// How COPY's binary format begins: signature, flags, no extension.
+pub(crate) const BINARY_HEAD: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+/// How COPY's binary format ends: a row of -1 columns.
+pub(crate) const BINARY_END: [u8; 2] = [0xff, 0xff];
+/// Microseconds from 1970 to 2000, which PostgreSQL counts from.
+pub(crate) const EPOCH_2000_US: i64 = 946_684_800_000_000;
+/// Columns of a row, as COPY's binary format says it.
+const BINARY_COLUMNS: i16 = 21;
+
+/// A format of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    LineProtocol,
+    CopyText,
+    CopyBinary,
+    Csv,
+}
+
+/// The names of all columns, in the order in which formats without names have them.
+pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
+    TAGS.into_iter().chain([TIME]).chain(FIELDS)
+}
+
+/// Encodes rows of certain hosts.
+pub(crate) struct Encoder {
+    format: Format,
+    /// How each host's rows begin.
+    heads: Vec<Box<[u8]>>,
+    /// What stands before each field's value, where names are written.
+    labels: [String; 10],
+    /// 0..=100 in digits: every value there is.
+    digits: Vec<String>,
+    /// The time written last: rows of one time stand together.
+    time: (i64, Vec<u8>),
+}
+
+impl Encoder {
+    pub(crate) fn new(format: Format, hosts: &[Host]) -> Self {
+        let label = |name: &str| match format {
+            Format::LineProtocol => format!("{name}="),
+            Format::CopyText | Format::CopyBinary | Format::Csv => String::new(),
+        };
+        Self {
+            format,
+            heads: hosts.iter().map(|host| head(format, host)).collect(),
+            labels: FIELDS.map(label),
+            digits: (0..=100).map(|value: u8| value.to_string()).collect(),
+            time: (i64::MIN, Vec::new()),
+        }
+    }
+
+    /// Appends rows. COPY's binary format gets neither head nor end here: rows of several calls
+    /// make one file.
+    pub(crate) fn append(&mut self, rows: &Rows, out: &mut Vec<u8>) {
+        for at in 0..rows.len() {
+            out.extend_from_slice(&self.heads[rows.hosts[at] as usize]);
+            if self.time.0 != rows.times[at] {
+                self.set_time(rows.times[at]);
+            }
+            match self.format {
+                Format::LineProtocol => self.line(rows, at, out),
+                Format::CopyText => self.separated(rows, at, b'\t', out),
+                Format::Csv => self.separated(rows, at, b',', out),
+                Format::CopyBinary => self.binary(rows, at, out),
+            }
+        }
+    }
+
+    fn set_time(&mut self, time_ns: i64) {
+        self.time.0 = time_ns;
+        self.time.1 = match self.format {
+            Format::LineProtocol => time_ns.to_string().into_bytes(),
+            Format::CopyText | Format::Csv => spaced(time_ns.div_euclid(SECOND_NS)).into_bytes(),
+            Format::CopyBinary => {
+                let micros = time_ns.div_euclid(1_000) - EPOCH_2000_US;
+                let mut value = 8_i32.to_be_bytes().to_vec();
+                value.extend_from_slice(&micros.to_be_bytes());
+                value
+            }
+        };
+    }
+
+    fn line(&self, rows: &Rows, at: usize, out: &mut Vec<u8>) {
+        for (field, (label, column)) in self.labels.iter().zip(&rows.fields).enumerate() {
+            if field > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(label.as_bytes());
+            out.extend_from_slice(self.digits_of(column[at]).as_bytes());
+            out.push(b'i');
+        }
+        out.push(b' ');
+        out.extend_from_slice(&self.time.1);
+        out.push(b'\n');
+    }
+
+    fn separated(&self, rows: &Rows, at: usize, separator: u8, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.time.1);
+        for column in &rows.fields {
+            out.push(separator);
+            out.extend_from_slice(self.digits_of(column[at]).as_bytes());
+        }
+        out.push(b'\n');
+    }
+
+    fn binary(&self, rows: &Rows, at: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.time.1);
+        for column in &rows.fields {
+            out.extend_from_slice(&8_i32.to_be_bytes());
+            out.extend_from_slice(&column[at].to_be_bytes());
+        }
+    }
+
+    fn digits_of(&self, value: i64) -> &str {
+        let at = usize::try_from(value).unwrap_or(usize::MAX);
+        self.digits.get(at).expect("a field is in 0..=100")
+    }
+}
+
+/// How a host's rows begin: its tags, up to where the time or the fields come.
+fn head(format: Format, host: &Host) -> Box<[u8]> {
+    let tags = host.tags();
+    let head = match format {
+        Format::LineProtocol => {
+            let mut line = TABLE.to_owned();
+            for (name, value) in TAGS.iter().zip(&tags) {
+                line.push_str(&format!(",{name}={value}"));
+            }
+            line.push(' ');
+            line.into_bytes()
+        }
+        Format::CopyText => (tags.join("\t") + "\t").into_bytes(),
+        Format::Csv => (tags.join(",") + ",").into_bytes(),
+        Format::CopyBinary => {
+            let mut row = BINARY_COLUMNS.to_be_bytes().to_vec();
+            for value in &tags {
+                let length = i32::try_from(value.len()).expect("a tag is short");
+                row.extend_from_slice(&length.to_be_bytes());
+                row.extend_from_slice(value.as_bytes());
+            }
+            row
+        }
+    };
+    head.into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests;

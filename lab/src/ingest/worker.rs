@@ -1,0 +1,229 @@
+//! One connection's work: take a batch, send it, count.
+//!
+//! A batch is sent again only when the server says that it may be ([`Failure::retryable`]), some times;
+//! whatever else goes wrong is counted as refused and its message kept. A connection that is lost ends
+//! its worker, since nobody knows what became of the batch in flight.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use super::source::{Batch, Payload, Source};
+use crate::door::Failure;
+use crate::door::copy::CopyDoor;
+use crate::door::flight::FlightDoor;
+use crate::door::http::HttpDoor;
+use crate::door::insert::InsertDoor;
+use crate::latency::Latencies;
+use crate::meter::{Meter, Usage};
+use crate::pace::Pace;
+use crate::report::{progress, say_json};
+
+/// How often a batch is sent again.
+const RETRIES_MAX: u32 = 20;
+/// Before the first retry; it doubles up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Messages of refused batches that are kept.
+const MESSAGES_MAX: usize = 5;
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// A connection's way in.
+pub(crate) enum Sender {
+    /// The path that takes the batch.
+    Http(HttpDoor, String),
+    Copy(CopyDoor),
+    Flight(FlightDoor),
+    Insert(Box<InsertDoor>),
+}
+
+impl Sender {
+    async fn send(&mut self, batch: &Batch) -> Result<(), Failure> {
+        let stored = match (&mut *self, &batch.payload) {
+            (Self::Http(door, path), Payload::Bytes(bytes)) => {
+                door.post(path, "text/plain; charset=utf-8", bytes.clone()).await?;
+                batch.rows
+            }
+            (Self::Copy(door), Payload::Bytes(bytes)) => door.send(bytes).await?,
+            (Self::Flight(door), Payload::Flight(message)) => door.send(message).await?,
+            (Self::Insert(door), Payload::Rows(rows)) => door.send(rows).await?,
+            _ => return Err(Failure::refused("this door takes no such batch")),
+        };
+        if stored == batch.rows {
+            return Ok(());
+        }
+        Err(Failure::refused(format!("the server stored {stored} of {} rows", batch.rows)))
+    }
+}
+
+/// What workers did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) latencies: Latencies,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) retries: u64,
+    pub(crate) rejected_batches: u64,
+    pub(crate) rejected_rows: u64,
+    /// Workers that ended because their connection was lost.
+    pub(crate) workers_lost: u32,
+    /// What workers waited for the encoder, all together.
+    pub(crate) waited: Duration,
+    /// The first messages of refused batches.
+    pub(crate) messages: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.latencies.add(&other.latencies);
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.retries += other.retries;
+        self.rejected_batches += other.rejected_batches;
+        self.rejected_rows += other.rejected_rows;
+        self.workers_lost += other.workers_lost;
+        self.waited += other.waited;
+        self.messages.extend(other.messages);
+        self.messages.truncate(MESSAGES_MAX);
+    }
+}
+
+/// What all workers of a load share.
+pub(crate) struct Load {
+    pub(crate) source: Source,
+    pub(crate) prepared_rows: u64,
+    pub(crate) pace: Pace,
+    pub(crate) began: Instant,
+    pub(crate) ends: Option<Instant>,
+    pub(crate) report_every: Option<u64>,
+    pub(crate) meter: Mutex<Meter>,
+    pub(crate) before: Usage,
+    pub(crate) stored: AtomicU64,
+}
+
+/// A line of the series that `--report-every` asks for.
+#[derive(Serialize)]
+struct Point {
+    rows: u64,
+    seconds: f64,
+    server_cpu_s: f64,
+    server_memory_bytes: u64,
+    server_written_bytes: u64,
+}
+
+impl Load {
+    /// What the server uses now.
+    pub(crate) async fn usage(&self) -> anyhow::Result<Usage> {
+        self.meter.lock().await.read()
+    }
+
+    /// Counts stored rows; prints a point when they pass a multiple of `report_every`.
+    async fn count(&self, rows: u64) -> anyhow::Result<()> {
+        let before = self.stored.fetch_add(rows, Ordering::Relaxed);
+        let Some(every) = self.report_every.filter(|every| *every > 0) else { return Ok(()) };
+        if before / every == (before + rows) / every {
+            return Ok(());
+        }
+        let seconds = self.began.elapsed().as_secs_f64();
+        let usage = self.usage().await?;
+        say_json(&Point {
+            rows: before + rows,
+            seconds,
+            server_cpu_s: usage.cpu_s - self.before.cpu_s,
+            server_memory_bytes: usage.memory_bytes,
+            server_written_bytes: usage.written_bytes - self.before.written_bytes,
+        })
+    }
+}
+
+/// Runs a worker for each connection until all is sent or the time is over.
+///
+/// # Errors
+/// When the server's process is gone.
+pub(crate) async fn run(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Result<Tally> {
+    let mut workers = JoinSet::new();
+    for sender in senders {
+        let load = Arc::clone(load);
+        workers.spawn(async move { work(&load, sender).await });
+    }
+    let watching = tokio::spawn({
+        let load = Arc::clone(load);
+        async move { watch(&load).await }
+    });
+    let mut tally = Tally::default();
+    let mut failed = None;
+    while let Some(worker) = workers.join_next().await {
+        match worker? {
+            Ok(done) => tally.add(done),
+            Err(error) => failed = Some(error),
+        }
+    }
+    watching.abort();
+    progress("");
+    failed.map_or(Ok(tally), Err)
+}
+
+/// Says how far it is, and samples the memory of a server of several processes.
+async fn watch(load: &Load) {
+    let mut last = 0;
+    loop {
+        tokio::time::sleep(PROGRESS).await;
+        let stored = load.stored.load(Ordering::Relaxed);
+        let seconds = load.began.elapsed().as_secs();
+        progress(&format!("{seconds} s: {stored} rows, {} rows/s", stored - last));
+        last = stored;
+        if load.usage().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rows become a time")]
+async fn work(load: &Load, mut sender: Sender) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    while load.ends.is_none_or(|ends| Instant::now() < ends) {
+        let Some((batch, waited)) = load.source.next().await else { break };
+        tally.waited += waited;
+        let from = load.pace.due(batch.rows_before as f64).await;
+        match patiently(&mut sender, &batch, &mut tally.retries).await {
+            Ok(()) => {
+                tally.latencies.record(from.elapsed());
+                tally.rows += batch.rows;
+                tally.bytes += batch.bytes;
+                load.count(batch.rows).await?;
+            }
+            Err(failure) => {
+                tally.rejected_batches += 1;
+                tally.rejected_rows += batch.rows;
+                if tally.messages.len() < MESSAGES_MAX {
+                    tally.messages.push(format!("batch {}: {failure}", batch.number));
+                }
+                if failure.lost {
+                    tally.workers_lost += 1;
+                    break;
+                }
+            }
+        }
+    }
+    Ok(tally)
+}
+
+async fn patiently(sender: &mut Sender, batch: &Batch, retries: &mut u64) -> Result<(), Failure> {
+    let mut pause = PAUSE;
+    for _ in 0..RETRIES_MAX {
+        match sender.send(batch).await {
+            Err(failure) if failure.retryable => {
+                *retries += 1;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            result => return result,
+        }
+    }
+    sender.send(batch).await
+}

@@ -1,0 +1,95 @@
+//! Latencies, counted in a histogram of three digits (HdrHistogram).
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The longest latency that is told apart; longer ones count as this.
+const LONGEST: Duration = Duration::from_secs(600);
+const DIGITS: u8 = 3;
+
+/// Latencies of one kind of request.
+#[derive(Clone, Debug)]
+pub(crate) struct Latencies {
+    micros: Histogram<u64>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let longest = u64::try_from(LONGEST.as_micros()).unwrap_or(u64::MAX);
+        let micros = Histogram::new_with_max(longest, DIGITS).expect("these bounds are valid");
+        Self { micros }
+    }
+}
+
+/// What is told of latencies, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    pub(crate) count: u64,
+    pub(crate) mean_ms: f64,
+    pub(crate) min_ms: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p90_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) p999_ms: f64,
+    pub(crate) max_ms: f64,
+}
+
+impl Latencies {
+    pub(crate) fn record(&mut self, latency: Duration) {
+        self.micros.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Takes in what another worker counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.micros.add(&other.micros).expect("all have the same bounds");
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "microseconds up to ten minutes fit")]
+    pub(crate) fn summary(&self) -> Summary {
+        let at = |quantile: f64| self.micros.value_at_quantile(quantile) as f64 / 1e3;
+        if self.micros.is_empty() {
+            return Summary::default();
+        }
+        Summary {
+            count: self.micros.len(),
+            mean_ms: self.micros.mean() / 1e3,
+            min_ms: self.micros.min() as f64 / 1e3,
+            p50_ms: at(0.5),
+            p90_ms: at(0.9),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            max_ms: self.micros.max() as f64 / 1e3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_all_workers() {
+        let (mut one, mut other) = (Latencies::default(), Latencies::default());
+        (1..=500).for_each(|at| one.record(Duration::from_millis(at)));
+        (501..=1_000).for_each(|at| other.record(Duration::from_millis(at)));
+        one.add(&other);
+        let summary = one.summary();
+        assert_eq!(summary.count, 1_000);
+        for (told, real) in
+            [(summary.p50_ms, 500.0), (summary.p99_ms, 990.0), (summary.max_ms, 1_000.0)]
+        {
+            assert!((told - real).abs() / real < 0.002, "{told} for {real}");
+        }
+    }
+
+    #[test]
+    fn no_latency_is_lost_for_being_long() {
+        let mut latencies = Latencies::default();
+        latencies.record(Duration::from_secs(100_000));
+        assert_eq!(latencies.summary().count, 1);
+        assert!(latencies.summary().max_ms >= 600_000.0);
+        assert_eq!(Latencies::default().summary(), Summary::default());
+    }
+}

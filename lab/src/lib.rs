@@ -1,0 +1,55 @@
+//! The lab: data sets, load and queries against Partita and against what people would use instead, all
+//! measured by one driver.
+//!
+//! ```text
+//! cpu (data set) ──> encode (formats) ──> ingest ──> door ──> a server
+//!                                         query  ──> door ──>     │
+//!                    latency, meter, pace <──────────────────── /proc
+//! ```
+//!
+//! It speaks the servers' own protocols and knows nothing of how Partita is made, so that it can drive
+//! any of them. Everything that is sent follows from a seed.
+//!
+//! It is the inside of a command: its errors are for a person to read, so they are `anyhow`'s.
+
+mod civil;
+mod compare;
+mod cpu;
+mod data;
+mod door;
+mod encode;
+mod generate;
+mod ingest;
+mod latency;
+mod meter;
+mod pace;
+mod query;
+mod random;
+mod report;
+mod server;
+
+/// What the lab does.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Write the TSBS cpu-only data set into a file.
+    Generate(generate::Options),
+    /// Load the TSBS cpu-only data set into a server, and measure it.
+    Ingest(Box<ingest::Options>),
+    /// Ask a server the fifteen queries of TSBS, and measure it.
+    Query(Box<query::Options>),
+    /// Put results of several runs beside each other: medians, ratios, equal answers.
+    Compare(compare::Options),
+}
+
+/// Does it.
+///
+/// # Errors
+/// When it cannot be done, or a server refused something; what could be measured is printed before.
+pub async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Generate(options) => generate::run(&options),
+        Command::Ingest(options) => Box::pin(ingest::run(&options)).await,
+        Command::Compare(options) => compare::run(&options),
+        Command::Query(options) => Box::pin(query::run(&options)).await,
+    }
+}

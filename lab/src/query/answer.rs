@@ -1,0 +1,188 @@
+//! Answers, brought down to what can be compared between servers: rows, and the sum of their numbers.
+//!
+//! A row counts when it holds a number (InfluxDB adds rows for minutes without data). Times and tags
+//! are not summed, since servers write them differently; tags such as `rack` look like numbers.
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_postgres::SimpleQueryMessage;
+
+use crate::cpu::{TAGS, TIME};
+
+/// What an answer comes as.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// PostgreSQL's simple protocol.
+    Messages(Vec<SimpleQueryMessage>),
+    /// Lines of values, the first of them names.
+    Lines(Bytes, char),
+    /// InfluxDB 1's JSON.
+    Influx(Bytes),
+    /// The JSON of Prometheus and VictoriaMetrics.
+    Matrix(Bytes),
+}
+
+/// What answers of servers have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Digest {
+    pub(crate) rows: u64,
+    pub(crate) sum: f64,
+}
+
+impl Digest {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.sum += other.sum;
+    }
+
+    /// Takes in a row's values that are to be summed.
+    fn row(&mut self, values: impl Iterator<Item = Option<f64>>) {
+        let mut any = false;
+        for value in values.flatten() {
+            self.sum += value;
+            any = true;
+        }
+        self.rows += u64::from(any);
+    }
+}
+
+/// Whether a column's values are summed.
+fn is_summed(name: &str) -> bool {
+    name != TIME && name != "bucket" && !TAGS.contains(&name)
+}
+
+/// Brings an answer down.
+///
+/// # Errors
+/// When it is not what the server answers to such a question, or an error.
+pub(crate) fn digest(answer: &Answer) -> anyhow::Result<Digest> {
+    match answer {
+        Answer::Messages(messages) => of_messages(messages),
+        Answer::Lines(body, separator) => of_lines(std::str::from_utf8(body)?, *separator),
+        Answer::Influx(body) => of_influx(&serde_json::from_slice(body)?),
+        Answer::Matrix(body) => of_matrix(&serde_json::from_slice(body)?),
+    }
+}
+
+fn of_messages(messages: &[SimpleQueryMessage]) -> anyhow::Result<Digest> {
+    let mut digest = Digest::default();
+    let mut summed: Vec<usize> = Vec::new();
+    for message in messages {
+        match message {
+            SimpleQueryMessage::RowDescription(columns) => {
+                let places = columns.iter().enumerate();
+                summed = places.filter(|(_, c)| is_summed(c.name())).map(|(at, _)| at).collect();
+            }
+            SimpleQueryMessage::Row(row) => {
+                let mut values = Vec::with_capacity(summed.len());
+                for at in &summed {
+                    values.push(row.get(*at).map(number).transpose()?);
+                }
+                digest.row(values.into_iter());
+            }
+            _ => {}
+        }
+    }
+    Ok(digest)
+}
+
+fn number(text: &str) -> anyhow::Result<f64> {
+    text.parse().with_context(|| format!("\"{text}\" is not a number"))
+}
+
+/// None of our values holds a separator, so none is quoted.
+fn of_lines(text: &str, separator: char) -> anyhow::Result<Digest> {
+    let mut lines = text.lines();
+    let Some(names) = lines.next() else { return Ok(Digest::default()) };
+    let summed: Vec<bool> = names.split(separator).map(is_summed).collect();
+    let mut digest = Digest::default();
+    for line in lines {
+        let mut values = Vec::with_capacity(summed.len());
+        for (cell, summed) in line.split(separator).zip(&summed) {
+            if *summed {
+                let missing = cell.is_empty() || cell == "\\N";
+                values.push(if missing { None } else { Some(number(cell)?) });
+            }
+        }
+        digest.row(values.into_iter());
+    }
+    Ok(digest)
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn of_influx(answer: &Value) -> anyhow::Result<Digest> {
+    let mut digest = Digest::default();
+    for result in array(&answer["results"]) {
+        if let Some(error) = result["error"].as_str() {
+            bail!("{error}");
+        }
+        for series in array(&result["series"]) {
+            let names = array(&series["columns"]).iter();
+            let summed: Vec<_> =
+                names.map(|name| is_summed(name.as_str().unwrap_or_default())).collect();
+            for row in array(&series["values"]) {
+                let values = array(row).iter().zip(&summed).filter(|(_, summed)| **summed);
+                digest.row(values.map(|(value, _)| value.as_f64()));
+            }
+        }
+    }
+    Ok(digest)
+}
+
+fn of_matrix(answer: &Value) -> anyhow::Result<Digest> {
+    if answer["status"] != "success" {
+        bail!("{}", answer["error"].as_str().unwrap_or("the answer is no success"));
+    }
+    let mut digest = Digest::default();
+    for series in array(&answer["data"]["result"]) {
+        for point in array(&series["values"]) {
+            let value = point[1].as_str().context("a point has no value")?;
+            digest.row(std::iter::once(Some(number(value)?)));
+        }
+    }
+    Ok(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_all_servers_come_down_to_the_same() {
+        let expected = Digest { rows: 2, sum: 44.5 };
+        let csv = "bucket,hostname,avg_usage_user\n2016-01-01T00:00:00,host_1,42.5\n\
+                   2016-01-01T01:00:00,host_1,2\n";
+        let lines = |text: String, separator| Answer::Lines(text.into(), separator);
+        assert_eq!(digest(&lines(csv.to_owned(), ',')).unwrap(), expected);
+        assert_eq!(digest(&lines(csv.replace(',', "\t"), '\t')).unwrap(), expected);
+        let influx = r#"{"results":[{"statement_id":0,"series":[{"name":"cpu",
+            "tags":{"hostname":"host_1"},"columns":["time","mean"],
+            "values":[["2016-01-01T00:00:00Z",42.5],["2016-01-01T01:00:00Z",2],
+                      ["2016-01-01T02:00:00Z",null]]}]}]}"#;
+        assert_eq!(digest(&Answer::Influx(influx.into())).unwrap(), expected);
+        let matrix = r#"{"status":"success","data":{"resultType":"matrix","result":[
+            {"metric":{},"values":[[1451606400,"42.5"],[1451610000,"2"]]}]}}"#;
+        assert_eq!(digest(&Answer::Matrix(matrix.into())).unwrap(), expected);
+    }
+
+    #[test]
+    fn tags_that_look_like_numbers_are_not_summed() {
+        let text = "hostname,rack,service_version,time,usage_user,usage_idle\n\
+                    host_1,17,1,2016-01-01T00:00:00,91,\n";
+        let answer = Answer::Lines(text.into(), ',');
+        assert_eq!(digest(&answer).unwrap(), Digest { rows: 1, sum: 91.0 });
+    }
+
+    #[test]
+    fn an_error_is_no_empty_answer() {
+        let influx = r#"{"results":[{"statement_id":0,"error":"database not found"}]}"#;
+        assert!(digest(&Answer::Influx(influx.into())).is_err());
+        assert!(digest(&Answer::Matrix(r#"{"status":"error","error":"x"}"#.into())).is_err());
+        assert!(digest(&Answer::Lines("a\nx\n".into(), ',')).is_err());
+    }
+}

@@ -1,0 +1,84 @@
+//! What the lab prints: results on standard output, progress on standard error.
+
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+
+/// Prints a line of JSON.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn say_json(value: &impl Serialize) -> anyhow::Result<()> {
+    say(&serde_json::to_string(value)?)
+}
+
+/// Prints a text and ends the line.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Shows how far it is, on one line of a terminal; an empty text takes the line away.
+pub(crate) fn progress(text: &str) {
+    let mut terminal = std::io::stderr();
+    if terminal.is_terminal() {
+        // Nobody is served by a run that fails because its progress cannot be shown.
+        write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush()).ok();
+    }
+}
+
+/// Lines of cells with their columns below each other; all but the first to the right.
+pub(crate) fn align(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |at: usize| lines.iter().filter_map(move |line| line.get(at)).map(|c| c.chars().count());
+    let widths: Vec<usize> = (0..columns).map(|at| width(at).max().unwrap_or(0)).collect();
+    let aligned = lines.iter().map(|line| {
+        let cells = line.iter().enumerate().map(|(at, cell)| {
+            let width = widths[at];
+            if at == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    aligned.collect::<Vec<_>>().join("\n")
+}
+
+/// A number in few digits: three that count, none behind the point from 100 on.
+pub(crate) fn short(number: f64) -> String {
+    match number.abs() {
+        size if size == 0.0 || size >= 100.0 => format!("{number:.0}"),
+        size if size >= 10.0 => format!("{number:.1}"),
+        size if size >= 0.1 => format!("{number:.2}"),
+        _ => format!("{number:.4}"),
+    }
+}
+
+/// Bytes in MiB.
+#[expect(clippy::cast_precision_loss, reason = "rounded anyway")]
+pub(crate) fn mib(bytes: u64) -> String {
+    format!("{} MiB", short(bytes as f64 / 1_048_576.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let cells = |line: &[&str]| line.iter().map(|cell| (*cell).to_owned()).collect();
+        let text = align(&[cells(&["a", "long"]), cells(&["bcd", "1"])]);
+        assert_eq!(text, "a    long\nbcd     1");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (number, text) in [(0.0, "0"), (123_456.7, "123457"), (12.34, "12.3"), (0.5, "0.50")] {
+            assert_eq!(short(number), text);
+        }
+    }
+}
