@@ -46,6 +46,9 @@ struct Partition {
 /// Meta and the nodes of a cluster, in memory.
 pub struct Fake {
     catalog: watch::Sender<Arc<Catalog>>,
+    /// Held while the catalog is read, changed and published: changes come one after another, as
+    /// meta's log makes them.
+    changing: Mutex<()>,
     partitions: Mutex<HashMap<PartitionId, Partition>>,
     next: AtomicU64,
     nodes: u64,
@@ -72,6 +75,7 @@ impl Fake {
         add_database(&mut catalog, DEFAULT_DATABASE, DatabaseId(1));
         Arc::new(Self {
             catalog: watch::Sender::new(Arc::new(catalog)),
+            changing: Mutex::new(()),
             partitions: Mutex::new(HashMap::new()),
             next: AtomicU64::new(10),
             nodes: nodes.max(1),
@@ -115,6 +119,7 @@ impl Fake {
         position: usize,
         at: Bound,
     ) -> Result<(), Error> {
+        let _one_at_a_time = self.changing.lock();
         let mut catalog = self.catalog.borrow().as_ref().clone();
         let table = Arc::clone(catalog.table(database, table).ok_or_else(|| none("table", table))?);
         let codec = KeyCodec::new(&table.schema, &table.placement)?;
@@ -270,6 +275,7 @@ impl Fake {
     }
 
     fn change(&self, ddl: Ddl) -> Result<bool, Error> {
+        let _one_at_a_time = self.changing.lock();
         let mut catalog = self.catalog.borrow().as_ref().clone();
         let find = |catalog: &Catalog, database: &str, name: &str| {
             catalog.table(database, name).map(Arc::clone).ok_or_else(|| none("table", name))

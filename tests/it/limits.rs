@@ -142,3 +142,25 @@ async fn two_writers_of_the_same_keys_leave_one_whole_row_for_each() {
     assert_eq!(one(&client, "SELECT count(*) FROM t WHERE a <> b").await, "0");
     assert_eq!(one(&client, "SELECT count(*) FROM t WHERE a < 98").await, "0");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_bring_a_table_and_its_columns_at_once_lose_no_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let writers = (0..24).map(|writer| {
+        let address = server.http;
+        tokio::spawn(async move {
+            let line =
+                format!("m,t{}=x,w=w{writer} f{}=1,shared=1 {writer}\n", writer % 3, writer % 5);
+            http(address, "POST", "/api/v2/write?bucket=fresh", line.as_bytes()).await
+        })
+    });
+    for answer in futures::future::join_all(writers).await {
+        let (status, body) = answer.unwrap();
+        assert_eq!(status, 204, "{body}\n{}", server.log());
+    }
+    let client = server.try_connect("fresh").await.unwrap();
+    assert_eq!(one(&client, "SELECT count(*) FROM m").await, "24");
+    assert_eq!(one(&client, "SELECT count(shared) FROM m").await, "24");
+    assert_eq!(one(&client, "SELECT count(DISTINCT w) FROM m WHERE t0 = 'x'").await, "8");
+}
