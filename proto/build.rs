@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "partita/schema.proto",
     "partita/place.proto",
     "partita/catalog.proto",
@@ -10,6 +10,7 @@ const FILES: [&str; 7] = [
     "partita/command.proto",
     "partita/domain.proto",
     "partita/service.proto",
+    "partita/raft.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -19,6 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".partita.v1.Write.rows")
         .bytes(".partita.v1.WriteRequest.rows")
         .bytes(".partita.v1.ScanFrame.rows")
+        .bytes(".partita.v1.RaftEntry.payload")
+        .bytes(".partita.v1.RaftSnapshotOffer")
+        .bytes(".partita.v1.RaftSnapshotChunk.data")
         .compile_fds(protox::compile(FILES, ["."])?)?;
     Ok(())
 }
