@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::{ClientWriteError, Fatal, ForwardToLeader, LinearizableReadError};
+use openraft::errors::{
+    ChangeMembershipError, ClientWriteError, Fatal, ForwardToLeader, LinearizableReadError,
+};
 use openraft::{LinearizerOption, Raft};
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use tokio::sync::Semaphore;
@@ -20,6 +22,7 @@ use tokio::time::Instant;
 use crate::error::RaftError;
 use crate::log::Log;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::state::{Gate, StateMachine};
 use crate::types::{Command, RaftLogId, Types};
 
@@ -31,6 +34,11 @@ const PROPOSE_WAIT: Duration = Duration::from_secs(30);
 const READ_WAIT: Duration = Duration::from_secs(2);
 /// How long a flush waits for its turn in the group.
 const FLUSH_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait before asking again whether a leader can serve; doubled each time.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How long starting a group of one member waits for it to lead.
+const LEAD_WAIT: Duration = Duration::from_secs(10);
 /// Unit of the limit on the bytes of proposals under way.
 pub(crate) const IN_FLIGHT_UNIT: usize = 1024;
 
@@ -77,6 +85,7 @@ pub struct Group {
     id: GroupId,
     replica: ReplicaId,
     raft: RaftHandle,
+    pace: Pace,
     log: Arc<Log>,
     machine: Arc<dyn Machine>,
     gate: Gate,
@@ -87,16 +96,16 @@ pub struct Group {
 
 impl Group {
     pub(crate) fn new(
-        id: GroupId,
-        replica: ReplicaId,
+        (id, replica): (GroupId, ReplicaId),
         raft: RaftHandle,
+        pace: Pace,
         log: Arc<Log>,
         machine: Arc<dyn Machine>,
         gate: Gate,
         (in_flight, in_flight_max): (Arc<Semaphore>, usize),
     ) -> Self {
         let flushing = tokio::sync::Mutex::new(());
-        Self { id, replica, raft, log, machine, gate, in_flight, in_flight_max, flushing }
+        Self { id, replica, raft, pace, log, machine, gate, in_flight, in_flight_max, flushing }
     }
 
     /// The group's id.
@@ -113,6 +122,10 @@ impl Group {
 
     pub(crate) fn raft(&self) -> &RaftHandle {
         &self.raft
+    }
+
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// The largest command that [`Group::propose`] takes.
@@ -146,7 +159,9 @@ impl Group {
             .acquire_many(units)
             .await
             .map_err(|_| self.stopped("the node shuts down"))?;
-        let deadline = Instant::now() + LEADER_WAIT;
+        let _busy = self.pace.busy();
+        self.pace.stir().await;
+        let mut patience = Patience::new();
         let written = tokio::time::timeout(PROPOSE_WAIT, async {
             loop {
                 self.admit()?;
@@ -154,7 +169,9 @@ impl Group {
                     Ok(written) => {
                         return Ok(Applied { index: written.log_id.index, reply: written.data.0 });
                     }
-                    Err(error) => self.after_refusal(self.write_error(error), deadline).await?,
+                    Err(error) => {
+                        self.after_refusal(self.write_error(error), &mut patience).await?
+                    }
                 }
             }
         });
@@ -178,12 +195,12 @@ impl Group {
         if self.leads_alone() {
             return Ok(());
         }
-        let deadline = Instant::now() + LEADER_WAIT;
+        let mut patience = Patience::new();
         loop {
             let option = LinearizerOption::new(None, true).with_wait_timeout(READ_WAIT);
             match self.raft.ensure_linearizable(option).await {
                 Ok(_) => return Ok(()),
-                Err(error) => self.after_refusal(self.read_error(error), deadline).await?,
+                Err(error) => self.after_refusal(self.read_error(error), &mut patience).await?,
             }
         }
     }
@@ -208,6 +225,30 @@ impl Group {
                 .nodes()
                 .map(|(id, _)| *id)
                 .eq([self.replica.0])
+    }
+
+    /// Makes a group of one member lead at once, instead of after an election timeout.
+    pub(crate) async fn lead_if_alone(&self) -> Result<(), RaftError> {
+        let stopped = |fatal: Fatal<Types>| self.stopped(&fatal.to_string());
+        if !is_alone(&self.raft).await.map_err(stopped)? {
+            return Ok(());
+        }
+        self.raft.trigger().elect(false).await.map_err(stopped)?;
+        let wait = self.raft.wait(Some(LEAD_WAIT));
+        let leads = wait.metrics(
+            |metrics| {
+                metrics.running_state.is_err() || metrics.current_leader == Some(self.replica.0)
+            },
+            "a group of one member leads",
+        );
+        match leads.await {
+            Ok(metrics) => metrics.running_state.map_err(stopped),
+            Err(error) => {
+                // Possible on a full disk. The election is under way; proposals wait for it or are refused.
+                tracing::warn!(group = %self.id, %error, "the group does not lead yet");
+                Ok(())
+            }
+        }
     }
 
     /// What this replica knows of the group. Costs no message.
@@ -275,19 +316,27 @@ impl Group {
         result.map_err(|error| self.stopped(&format!("its task panicked: {error}")))
     }
 
-    fn admit(&self) -> Result<(), RaftError> {
+    pub(crate) fn admit(&self) -> Result<(), RaftError> {
         self.log.admit().map_err(|error| match error {
             RaftError::Io { .. } | RaftError::Corrupted(_) => self.stopped(&error.to_string()),
             other => other,
         })
     }
 
-    /// Whether to try again: yes while an election is under way and there is time.
-    async fn after_refusal(&self, error: RaftError, deadline: Instant) -> Result<(), RaftError> {
+    /// Whether to try again: yes while an election is under way, or a quorum is asked whether this replica still
+    /// leads, and there is time.
+    pub(crate) async fn after_refusal(
+        &self,
+        error: RaftError,
+        patience: &mut Patience,
+    ) -> Result<(), RaftError> {
         let RaftError::NotLeader { leader: None } = error else { return Err(error) };
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = patience.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(error);
+        }
+        if patience.pause == PAUSE_MIN {
+            self.pace.assert_leadership().await;
         }
         let wait = self.raft.wait(Some(left));
         let elected = wait.metrics(
@@ -296,11 +345,12 @@ impl Group {
         );
         elected.await.map_err(|_| error)?;
         // The leader may be known a moment before it can serve: do not spin.
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(patience.pause).await;
+        patience.pause = (patience.pause * 2).min(PAUSE_MAX);
         Ok(())
     }
 
-    fn write_error(
+    pub(crate) fn write_error(
         &self,
         error: openraft::errors::RaftError<Types, ClientWriteError<Types>>,
     ) -> RaftError {
@@ -310,10 +360,16 @@ impl Group {
             Raft::APIError(ClientWriteError::LogEntryDiscarded(_)) => {
                 RaftError::OutcomeUnknown(format!("group {} changed its leader", self.id))
             }
-            Raft::APIError(
-                other @ (ClientWriteError::ChangeMembershipError(_)
-                | ClientWriteError::PreconditionFailed(_)),
-            ) => RaftError::InvalidInput(other.to_string()),
+            Raft::APIError(ClientWriteError::ChangeMembershipError(error)) => match error {
+                ChangeMembershipError::InProgress(_)
+                | ChangeMembershipError::UncommittedLeaderLog(_) => {
+                    RaftError::Unavailable(format!("group {}: {error}", self.id))
+                }
+                other => RaftError::InvalidInput(format!("group {}: {other}", self.id)),
+            },
+            Raft::APIError(other @ ClientWriteError::PreconditionFailed(_)) => {
+                RaftError::InvalidInput(other.to_string())
+            }
             Raft::Fatal(fatal) => self.fatal(&fatal),
         }
     }
@@ -332,7 +388,7 @@ impl Group {
         }
     }
 
-    fn fatal(&self, fatal: &Fatal<Types>) -> RaftError {
+    pub(crate) fn fatal(&self, fatal: &Fatal<Types>) -> RaftError {
         // The first error is the one that explains; later calls only hear that the group has stopped.
         let first = self
             .raft
@@ -348,6 +404,28 @@ impl Group {
     fn stopped(&self, reason: &str) -> RaftError {
         RaftError::Stopped { group: self.id, reason: reason.to_owned() }
     }
+}
+
+/// How long somebody waits for a leader, and how often he asks.
+pub(crate) struct Patience {
+    deadline: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { deadline: Instant::now() + LEADER_WAIT, pause: PAUSE_MIN }
+    }
+}
+
+/// Whether a replica is the only member of its group, as far as it knows.
+pub(crate) async fn is_alone(raft: &RaftHandle) -> Result<bool, Fatal<Types>> {
+    let replica = *raft.node_id();
+    raft.with_raft_state(move |state| {
+        let membership = state.membership_state.effective().membership();
+        membership.voter_ids().eq([replica]) && membership.nodes().count() == 1
+    })
+    .await
 }
 
 fn not_leader(forward: &ForwardToLeader<Types>) -> RaftError {

@@ -17,37 +17,31 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use openraft::async_runtime::WatchReceiver;
-use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
-use tokio::sync::{Semaphore, watch};
+use partita_proto::wire::pb::RaftFrame;
+use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::beat;
 use crate::error::RaftError;
-use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle};
+use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle, is_alone};
 use crate::log::disk::{Disk, StdDisk};
 use crate::log::{Log, LogOptions, LogStats};
 use crate::machine::Machine;
 use crate::network::Net;
+use crate::pace::Pace;
+use crate::peer::Peers;
+use crate::server;
+use crate::settings::config;
 use crate::state::{Gate, StateMachine};
 use crate::store::GroupStore;
+use crate::transport::{FRAMES_WAITING, Frames, Nowhere, Transport};
 use crate::types::{Member, log_id};
 
-/// A leader shows itself this often. Groups of one member have no heartbeat, and no ticks at all.
-const HEARTBEAT_MS: u64 = 300;
-/// A follower that hears nothing for a time between these two asks for votes. A fail-over takes the upper one (the
-/// old leader's lease) plus a time between both.
-const ELECTION_MIN_MS: u64 = 900;
-const ELECTION_MAX_MS: u64 = 1500;
-/// Proposals that may wait for a group's task.
-const GROUP_QUEUE_LEN: u64 = 4096;
 /// Bytes of proposals under way on the node, at most; with small segments a quarter of one, so that all of them fit
 /// into the segment that is being written when the disk turns out to be full.
 const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
-/// How long starting a group of one member waits for it to lead.
-const LEAD_WAIT: Duration = Duration::from_secs(10);
 
 /// What a [`Host`] is opened with.
 #[derive(Clone, Debug)]
@@ -86,6 +80,8 @@ pub enum Start {
         /// The replicas, and the nodes that hold them; this one among them.
         members: BTreeMap<ReplicaId, NodeId>,
     },
+    /// It runs elsewhere, and this replica is new: it is empty, and learns everything once the leader adds it.
+    Join,
     /// It is in the log: one of [`Host::known_groups`].
     Restart,
 }
@@ -96,7 +92,7 @@ enum Slot {
     Running(Arc<Group>),
 }
 
-/// All groups of one node, and their log.
+/// All groups of one node, their log, and the way to the other nodes.
 ///
 /// It must be shut down before it is dropped: the groups' tasks keep the log open otherwise.
 pub struct Host {
@@ -105,22 +101,37 @@ pub struct Host {
     groups: Mutex<BTreeMap<GroupId, Slot>>,
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
+    peers: Arc<Peers>,
+    stopped: watch::Sender<bool>,
 }
 
 impl Host {
-    /// Opens the log, and reads it back if there is one. No group runs yet.
+    /// Opens the log, and reads it back if there is one. No group runs yet. There is no way to other nodes: groups
+    /// have one member each.
     ///
     /// # Errors
     /// [`RaftError::InvalidInput`] for bad options or a directory in use, [`RaftError::Incompatible`] for a directory
     /// of another version, [`RaftError::Corrupted`], [`RaftError::DiskFull`], [`RaftError::Io`].
     pub async fn open(options: HostOptions) -> Result<Arc<Self>, RaftError> {
+        Self::open_linked(options, Arc::new(Nowhere)).await
+    }
+
+    /// As [`Host::open`], with a way to other nodes. What comes from them is to be handed to [`Host::accept`].
+    ///
+    /// # Errors
+    /// As [`Host::open`].
+    pub async fn open_linked(
+        options: HostOptions,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Arc<Self>, RaftError> {
         let disk: Arc<dyn Disk> = Arc::new(StdDisk::open(&options.dir)?);
-        Self::open_on(disk, &options).await
+        Self::open_on(disk, &options, transport).await
     }
 
     pub(crate) async fn open_on(
         disk: Arc<dyn Disk>,
         options: &HostOptions,
+        transport: Arc<dyn Transport>,
     ) -> Result<Arc<Self>, RaftError> {
         let segment_bytes = u32::try_from(options.segment_bytes).map_err(|_| {
             RaftError::InvalidInput(format!(
@@ -139,13 +150,44 @@ impl Host {
             )??;
         let in_flight_max =
             (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
-        Ok(Arc::new(Self {
+        let host = Arc::new(Self {
             node: options.node,
             log,
             groups: Mutex::default(),
             in_flight: Arc::new(Semaphore::new(in_flight_max)),
             in_flight_max,
-        }))
+            peers: Arc::new(Peers::new(options.node, transport)),
+            stopped: watch::Sender::new(false),
+        });
+        tokio::spawn(beat::keep_pace(Arc::downgrade(&host)));
+        Ok(host)
+    }
+
+    /// Takes over a link that another node has opened: answers what comes in, until the link or this host ends.
+    #[must_use]
+    pub fn accept(self: &Arc<Self>, requests: Frames) -> mpsc::Receiver<RaftFrame> {
+        let (out, replies) = mpsc::channel(FRAMES_WAITING);
+        tokio::spawn(server::serve(Arc::clone(self), requests, out));
+        replies
+    }
+
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// All groups that run.
+    pub(crate) fn running(&self) -> Vec<Arc<Group>> {
+        let groups = self.groups.lock();
+        let running = groups.values().filter_map(|slot| match slot {
+            Slot::Running(running) => Some(Arc::clone(running)),
+            Slot::Busy => None,
+        });
+        running.collect()
+    }
+
+    /// Turns true when the host stops.
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stopped.subscribe()
     }
 
     /// This node.
@@ -196,27 +238,40 @@ impl Host {
         start: Start,
     ) -> Result<Arc<Group>, RaftError> {
         match &start {
-            Start::Create { members } => self.prepare_creation(group, replica, members).await?,
+            Start::Create { members } => {
+                if members.get(&replica) != Some(&self.node) {
+                    return Err(RaftError::InvalidInput(format!(
+                        "replica {replica} on node {} is not among the members of group {group}",
+                        self.node
+                    )));
+                }
+                self.prepare_creation(group, replica).await?;
+            }
+            Start::Join => self.prepare_creation(group, replica).await?,
             Start::Restart => self.check_restart(group, replica, machine.as_ref())?,
         }
+        let voted = self.log.view(group)?.vote.is_some();
         let gate = Gate::default();
         let state_machine = StateMachine::new(group, Arc::clone(&machine), gate.clone());
         let store = GroupStore::new(Arc::clone(&self.log), group);
         let stopped = |reason: String| RaftError::Stopped { group, reason };
-        let raft = RaftHandle::new(replica.0, Arc::new(config(group)?), Net, store, state_machine)
+        let net = Net { peers: Arc::clone(&self.peers), group, replica };
+        let raft = RaftHandle::new(replica.0, Arc::new(config(group)?), net, store, state_machine)
             .await
             .map_err(|fatal| stopped(fatal.to_string()))?;
-        tokio::spawn(tick_when_not_alone(raft.clone()));
+        // Also a replica that is created or joins may have been there before, in a creation that was cut short.
+        let promised =
+            voted && !is_alone(&raft).await.map_err(|fatal| stopped(fatal.to_string()))?;
+        let pace = Pace::new(raft.clone(), group, replica, promised);
         if let Start::Create { members } = start {
             let members: BTreeMap<u64, Member> =
                 members.into_iter().map(|(replica, node)| (replica.0, Member { node })).collect();
             raft.initialize(members).await.map_err(|error| stopped(error.to_string()))?;
         }
         let in_flight = (Arc::clone(&self.in_flight), self.in_flight_max);
-        let running =
-            Group::new(group, replica, raft, Arc::clone(&self.log), machine, gate, in_flight);
-        let result = lead_if_alone(&running).await;
-        if let Err(error) = result {
+        let log = Arc::clone(&self.log);
+        let running = Group::new((group, replica), raft, pace, log, machine, gate, in_flight);
+        if let Err(error) = running.lead_if_alone().await {
             // Nobody else will: it is not among the running ones.
             if let Err(second) = running.shutdown().await {
                 tracing::warn!(%group, error = %second, "shutting down a group that did not start");
@@ -226,18 +281,7 @@ impl Host {
         Ok(Arc::new(running))
     }
 
-    async fn prepare_creation(
-        &self,
-        group: GroupId,
-        replica: ReplicaId,
-        members: &BTreeMap<ReplicaId, NodeId>,
-    ) -> Result<(), RaftError> {
-        if members.get(&replica) != Some(&self.node) {
-            return Err(RaftError::InvalidInput(format!(
-                "replica {replica} on node {} is not among the members of group {group}",
-                self.node
-            )));
-        }
+    async fn prepare_creation(&self, group: GroupId, replica: ReplicaId) -> Result<(), RaftError> {
         if self.log.groups().iter().any(|(known, _)| *known == group) {
             return Err(RaftError::InvalidInput(format!(
                 "group {group} exists: it must be restarted or destroyed"
@@ -342,6 +386,8 @@ impl Host {
             });
             running.collect()
         };
+        self.stopped.send_replace(true);
+        self.peers.clear();
         let results = futures::future::join_all(running.iter().map(|group| group.shutdown())).await;
         let log = Arc::clone(&self.log);
         let closed = tokio::task::spawn_blocking(move || log.close()).await;
@@ -387,75 +433,6 @@ impl Drop for Reserved<'_> {
         let mut groups = self.groups.lock();
         if matches!(groups.get(&self.group), Some(Slot::Busy)) {
             groups.remove(&self.group);
-        }
-    }
-}
-
-fn config(group: GroupId) -> Result<Config, RaftError> {
-    let config = Config {
-        cluster_name: format!("group {group}"),
-        heartbeat_interval: HEARTBEAT_MS,
-        election_timeout_min: ELECTION_MIN_MS,
-        election_timeout_max: ELECTION_MAX_MS,
-        // Ticks cost more than anything else in an idle group; `tick_when_not_alone` turns them on.
-        enable_tick: false,
-        // The machine decides when it flushes; a snapshot is the mark of that, and the log up to it is purged but for
-        // one entry: a log without any makes the leader send whole snapshots.
-        snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 1,
-        purge_batch_size: 1,
-        enable_leader_restore: Some(false),
-        enable_pre_vote: Some(true),
-        api_channel_size: Some(GROUP_QUEUE_LEN),
-        ..Config::default()
-    };
-    config
-        .validate()
-        .map_err(|error| RaftError::InvalidInput(format!("settings of group {group}: {error}")))
-}
-
-/// A group of one member needs no ticks: it has nobody to send heartbeats to, and elects itself when it starts.
-async fn tick_when_not_alone(raft: RaftHandle) {
-    let mut metrics = raft.server_metrics();
-    loop {
-        if metrics.borrow_and_update().membership_config.membership().nodes().count() > 1 {
-            raft.runtime_config().tick(true);
-            return;
-        }
-        if metrics.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Makes a group of one member lead at once, instead of after an election timeout.
-async fn lead_if_alone(group: &Group) -> Result<(), RaftError> {
-    let id = group.id();
-    let replica = group.replica().0;
-    let stopped = |reason: String| RaftError::Stopped { group: id, reason };
-    let alone = group
-        .raft()
-        .with_raft_state(move |state| {
-            let membership = state.membership_state.effective().membership();
-            membership.voter_ids().eq([replica]) && membership.nodes().count() == 1
-        })
-        .await
-        .map_err(|fatal| stopped(fatal.to_string()))?;
-    if !alone {
-        return Ok(());
-    }
-    group.raft().trigger().elect(false).await.map_err(|fatal| stopped(fatal.to_string()))?;
-    let wait = group.raft().wait(Some(LEAD_WAIT));
-    let leads = wait.metrics(
-        |metrics| metrics.running_state.is_err() || metrics.current_leader == Some(replica),
-        "a group of one member leads",
-    );
-    match leads.await {
-        Ok(metrics) => metrics.running_state.map_err(|fatal| stopped(fatal.to_string())),
-        Err(error) => {
-            // Possible on a full disk. The election is under way; proposals wait for it or are refused.
-            tracing::warn!(group = %id, %error, "the group does not lead yet");
-            Ok(())
         }
     }
 }

@@ -8,7 +8,7 @@
 //!      |                                                              ^
 //!   openraft: elections, replication, commit  --- state.rs -----------+
 //!      |                 \
-//!   store.rs           network.rs
+//!   store.rs           network.rs -> peer.rs -> transport/  ~~~>  server.rs -> Group
 //!      |
 //!   log/: one writer, one sync for all groups
 //! ```
@@ -20,22 +20,31 @@
 //!   a sync does. Nothing is tried again over an unknown state;
 //! - every queue has a bound, and over it callers wait or are told to come again.
 
+mod beat;
 mod error;
 mod group;
 mod host;
 mod log;
 mod machine;
+mod members;
 mod network;
+mod pace;
+mod peer;
+mod server;
+mod settings;
 mod state;
 mod store;
 #[cfg(test)]
 mod tests;
+pub mod transport;
 mod types;
+mod wire;
 
 pub use error::RaftError;
 pub use group::{Applied, Group, GroupStatus};
 pub use host::{Host, HostOptions, Start};
 pub use log::LogStats;
 pub use machine::{Committed, Machine, MachineError};
+pub use members::MemberStatus;
 pub use partita_proto::id::{GroupId, NodeId, ReplicaId};
 pub use types::Mark;

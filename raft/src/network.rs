@@ -1,65 +1,111 @@
-//! The way to the other replicas of a group. There is none yet: every peer is unreachable.
+//! What openraft says to the other replicas of a group, over the links between their nodes.
 //!
-//! Groups of one member, which are what exists today, never ask for it.
-//!
-//! Invariant: `stream_append` itself never fails; errors come inside the stream. openraft backs off only from the
-//! latter, and would call again at once, for ever, after the former.
+//! Invariants:
+//! - `stream_append` itself never fails; errors come inside the stream. openraft backs off only from the latter, and
+//!   would call again at once, for ever, after the former;
+//! - requests of one stream go out in their order, and are answered in it;
+//! - whatever is not an answer of the other replica is an error that says so: it never counts as a vote.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
-use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, VoteRequest,
-    VoteResponse,
+use openraft::errors::{
+    NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable,
 };
+use openraft::network::{Backoff, RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use partita_proto::id::{GroupId, ReplicaId};
+use partita_proto::wire::pb::raft_message::Body;
 
+use crate::error::RaftError;
+use crate::peer::{CallError, Lane, Peer, Peers, Route};
 use crate::state::{SnapshotMark, SnapshotType};
 use crate::types::{Member, RaftVoteType, Types};
+use crate::wire::{self, Asked};
+
+/// Appends under way in one stream.
+const APPENDS_UNDER_WAY: usize = 64;
+/// How long a replica may take to put entries on its disk. A link that is dead ends sooner.
+const APPEND_WAIT: Duration = Duration::from_secs(5);
+/// Between attempts to reach a replica; doubled with every failure.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Makes the connections of one group.
-pub(crate) struct Net;
-
-/// A connection to a replica that cannot be reached.
-pub(crate) struct NoPeer {
-    target: u64,
-    member: Member,
+pub(crate) struct Net {
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) group: GroupId,
+    pub(crate) replica: ReplicaId,
 }
 
-impl NoPeer {
-    fn unreachable(&self) -> Unreachable<Types> {
-        Unreachable::from_string(format!(
-            "replica {} on node {}: nodes do not talk to each other in this version",
-            self.target, self.member.node
-        ))
-    }
+/// A connection to one replica.
+pub(crate) struct Connection {
+    peer: Arc<Peer>,
+    route: Route,
 }
 
 impl RaftNetworkFactory<Types> for Net {
-    type Network = NoPeer;
+    type Network = Connection;
 
-    async fn new_client(&mut self, target: u64, node: &Member) -> NoPeer {
-        NoPeer { target, member: *node }
+    async fn new_client(&mut self, target: u64, node: &Member) -> Connection {
+        let route = Route { group: self.group, from: self.replica, to: ReplicaId(target) };
+        Connection { peer: self.peers.peer(node.node), route }
     }
 }
 
-impl RaftNetworkV2<Types> for NoPeer {
+/// openraft's name for a failure: from an unreachable replica it backs off, other failures it takes for passing.
+fn failed(error: CallError, route: Route, action: RPCTypes) -> RPCError<Types> {
+    match error {
+        CallError::Unreachable(_) | CallError::Refused(_) => Unreachable::from_string(error).into(),
+        CallError::Broken(_) => NetworkError::from_string(error).into(),
+        CallError::TimedOut(timeout) => {
+            Timeout { action, id: route.from.0, target: route.to.0, timeout }.into()
+        }
+    }
+}
+
+/// An answer that makes no sense; the other node may be of another version.
+fn malformed(error: RaftError) -> RPCError<Types> {
+    Unreachable::from_string(error).into()
+}
+
+impl Connection {
+    async fn call(
+        &self,
+        lane: Lane,
+        body: Body,
+        wait: Duration,
+        action: RPCTypes,
+    ) -> Result<Body, RPCError<Types>> {
+        let reply = self.peer.call(lane, self.route, body, wait).await;
+        reply.map_err(|error| failed(error, self.route, action))
+    }
+}
+
+impl RaftNetworkV2<Types> for Connection {
     type SnapshotData = SnapshotMark;
 
     async fn append_entries(
         &mut self,
-        _rpc: AppendEntriesRequest<Types>,
+        request: AppendEntriesRequest<Types>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        Err(self.unreachable().into())
+        let asked = Asked::of(&request);
+        let body = wire::append_out(request);
+        let reply = self.call(Lane::Bulk, body, APPEND_WAIT, RPCTypes::AppendEntries).await?;
+        Ok(wire::appended_in(reply, &asked).map_err(malformed)?.into())
     }
 
     fn stream_append<'s, S>(
         &'s mut self,
-        mut input: S,
+        input: S,
         _option: RPCOption,
     ) -> BoxFuture<
         's,
@@ -68,29 +114,40 @@ impl RaftNetworkV2<Types> for NoPeer {
     where
         S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
     {
-        let error = self.unreachable();
-        let answers = futures::stream::once(async move {
-            // One request must be taken before the refusal: the back-off is computed when the input is polled.
-            input.next().await;
-            Err(error.into())
+        let (peer, route) = (&self.peer, self.route);
+        let fail = move |error| failed(error, route, RPCTypes::AppendEntries);
+        let sent = input.then(move |request| async move {
+            let asked = Asked::of(&request);
+            let sending = peer.send(Lane::Bulk, route, wire::append_out(request));
+            let waiting = tokio::time::timeout(APPEND_WAIT, sending).await;
+            (asked, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
         });
-        Box::pin(async move { Ok(answers.boxed()) })
+        let answers = sent.map(move |(asked, waiting)| async move {
+            let reply = waiting.map_err(fail)?.reply(APPEND_WAIT).await.map_err(fail)?;
+            wire::appended_in(reply, &asked).map_err(malformed)
+        });
+        let answers = answers.buffered(APPENDS_UNDER_WAY).boxed();
+        Box::pin(async move { Ok(answers) })
     }
 
     async fn vote(
         &mut self,
-        _rpc: VoteRequest<Types>,
-        _option: RPCOption,
+        request: VoteRequest<Types>,
+        option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Err(self.unreachable().into())
+        let body = Body::Vote(wire::vote_request_out(&request));
+        let reply = self.call(Lane::Control, body, option.soft_ttl(), RPCTypes::Vote).await?;
+        wire::voted_in(reply).map_err(malformed)
     }
 
     async fn pre_vote(
         &mut self,
-        _rpc: VoteRequest<Types>,
-        _option: RPCOption,
+        request: VoteRequest<Types>,
+        option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Err(self.unreachable().into())
+        let body = Body::PreVote(wire::vote_request_out(&request));
+        let reply = self.call(Lane::Control, body, option.soft_ttl(), RPCTypes::Vote).await?;
+        wire::voted_in(reply).map_err(malformed)
     }
 
     async fn full_snapshot(
@@ -100,6 +157,22 @@ impl RaftNetworkV2<Types> for NoPeer {
         _cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        Err(self.unreachable().into())
+        Err(Unreachable::from_string("snapshots are not sent in this version").into())
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        let body = wire::transfer_out(&request);
+        let action = RPCTypes::TransferLeader;
+        let reply = self.call(Lane::Control, body, option.soft_ttl(), action).await?;
+        wire::transferred_in(reply, &request).map_err(malformed)
+    }
+
+    fn backoff(&self) -> Option<Backoff> {
+        let waits = std::iter::successors(Some(RETRY_MIN), |wait| Some((*wait * 2).min(RETRY_MAX)));
+        Some(Backoff::new(waits))
     }
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::recorder::Recorder;
 use crate::log::simulated::SimulatedDisk;
+use crate::transport::Nowhere;
 use crate::{Group, GroupId, Host, HostOptions, NodeId, RaftError, ReplicaId, Start};
 
 pub(super) const NODE: NodeId = NodeId(1);
@@ -35,7 +36,8 @@ pub(super) async fn create(host: &Host, machine: &Arc<Recorder>) -> Arc<Group> {
 }
 
 pub(super) async fn simulated(disk: &SimulatedDisk) -> Result<Arc<Host>, RaftError> {
-    Host::open_on(Arc::new(disk.clone()), &options(Path::new("/simulated"))).await
+    let options = options(Path::new("/simulated"));
+    Host::open_on(Arc::new(disk.clone()), &options, Arc::new(Nowhere)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,10 @@
 //! Tests of groups: what was acknowledged is there, whatever happens in between.
 
+mod cluster;
 mod groups;
+mod loopback;
 mod recorder;
+mod replication;
 mod restarts;
+mod sleep;
 mod suite;

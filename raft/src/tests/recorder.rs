@@ -57,6 +57,11 @@ impl Recorder {
         self.memory.lock().rows.iter().map(|(_, row)| row.clone()).collect()
     }
 
+    /// Index of the last entry applied.
+    pub(crate) fn applied(&self) -> Option<u64> {
+        self.memory.lock().mark.as_ref().map(Mark::index)
+    }
+
     pub(crate) fn contains(&self, row: &Bytes) -> bool {
         self.memory.lock().rows.iter().any(|(_, found)| found == row)
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::groups::{GROUP, REPLICA, alone, create, options, simulated};
 use super::recorder::Recorder;
 use crate::log::simulated::SimulatedDisk;
+use crate::transport::Nowhere;
 use crate::{Group, Host, HostOptions, RaftError, Start};
 
 async fn restart(host: &Host, machine: &Recorder) -> (Arc<Recorder>, Arc<Group>) {
@@ -215,7 +216,7 @@ async fn files_that_do_not_fit_the_log_are_refused() {
 async fn a_full_disk_refuses_proposals_until_space_returns() {
     let disk = SimulatedDisk::default();
     let options = HostOptions { segment_bytes: 64 << 10, ..options(Path::new("/simulated")) };
-    let host = Host::open_on(Arc::new(disk.clone()), &options).await.unwrap();
+    let host = Host::open_on(Arc::new(disk.clone()), &options, Arc::new(Nowhere)).await.unwrap();
     let machine = Recorder::new();
     let group = create(&host, &machine).await;
     disk.set_space(Some(disk.used() + (128 << 10)));
@@ -251,7 +252,7 @@ async fn flushing_on_pressure_keeps_the_log_within_bounds() {
         log_budget_bytes: 256 << 10,
         ..options(Path::new("/simulated"))
     };
-    let host = Host::open_on(Arc::new(disk.clone()), &options).await.unwrap();
+    let host = Host::open_on(Arc::new(disk.clone()), &options, Arc::new(Nowhere)).await.unwrap();
     let machine = Recorder::new();
     let group = create(&host, &machine).await;
     let mut pressure = host.pressure();

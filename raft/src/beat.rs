@@ -1,0 +1,48 @@
+//! Keeps the clocks of a node's groups, and tells other nodes which of them sleep.
+//!
+//! One message per beat and pair of nodes, however many groups they share.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+use partita_proto::id::{GroupId, NodeId, ReplicaId};
+use partita_proto::wire::pb::raft_message::Body;
+use partita_proto::wire::pb::{RaftAsleep, RaftBeat};
+
+use crate::host::Host;
+use crate::peer::{Lane, Route};
+use crate::settings::HEARTBEAT_MS;
+
+const INTERVAL: Duration = Duration::from_millis(HEARTBEAT_MS);
+/// A beat concerns no group in particular.
+const ROUTE: Route = Route { group: GroupId(0), from: ReplicaId(0), to: ReplicaId(0) };
+
+/// Looks after all groups, beat by beat, as long as there is a host.
+pub(crate) async fn keep_pace(host: Weak<Host>) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let Some(host) = host.upgrade() else { return };
+        if *host.stopped().borrow() {
+            return;
+        }
+        let mut asleep: BTreeMap<NodeId, Vec<RaftAsleep>> = BTreeMap::new();
+        for group in host.running() {
+            if let Some((named, nodes)) = group.pace().step() {
+                for node in nodes {
+                    asleep.entry(node).or_default().push(named);
+                }
+            }
+        }
+        for (node, asleep) in asleep {
+            let peer = host.peers().peer(node);
+            let body = Body::Beat(RaftBeat { asleep });
+            // Not waited for: a node that hangs must not keep the beat from the others. The next one follows soon.
+            tokio::spawn(async move {
+                if let Err(error) = peer.call(Lane::Control, ROUTE, body, INTERVAL).await {
+                    tracing::debug!(%node, %error, "a beat was not heard");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Who belongs to a group, and who leads it: changes on purpose.
+//!
+//! ```text
+//!   nobody --add_learner--> learner --set_voters--> voter --set_voters--> nobody
+//!                              \--remove_learner--> nobody
+//! ```
+//!
+//! Invariants:
+//! - a change of voters goes through both sets at once (joint consensus): at no moment can the old and the new ones
+//!   decide apart from each other;
+//! - leadership is handed only to a voter that has all of the log, or nearly: for as long as it takes, nobody leads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::ClientWriteError;
+use openraft::{ChangeMembers, Instant as _};
+use partita_proto::id::{NodeId, ReplicaId};
+use tokio::time::Instant;
+
+use crate::error::RaftError;
+use crate::group::{Group, Patience};
+use crate::types::{Member, Types};
+
+/// How long a change of members may wait for its quorum.
+const CHANGE_WAIT: Duration = Duration::from_secs(10);
+/// How long a replica that is to lead may take to get the last entries.
+const CATCH_UP_WAIT: Duration = Duration::from_secs(2);
+/// How long it may then take to be elected.
+const HAND_OVER_WAIT: Duration = Duration::from_secs(3);
+/// So many entries may be on their way to it when leadership is handed over; it waits for them.
+const LAG_MAX: u64 = 64;
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A member of a group, as its leader sees it; a follower knows less.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The member.
+    pub replica: ReplicaId,
+    /// The node that holds it.
+    pub node: NodeId,
+    /// Whether it votes; otherwise it is a learner.
+    pub voter: bool,
+    /// Up to which index it has the leader's log on disk. Known to the leader only.
+    pub matched: Option<u64>,
+    /// How long ago it last answered the leader. Known to the leader only; grows while a group sleeps.
+    pub silent_for: Option<Duration>,
+}
+
+type Written<T> = Result<T, openraft::errors::RaftError<Types, ClientWriteError<Types>>>;
+
+impl Group {
+    /// The members of the group.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberStatus> {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        let voters: BTreeSet<u64> = membership.voter_ids().collect();
+        let matched = metrics.replication.as_ref();
+        let answered = metrics.heartbeat.as_ref();
+        let status = |(replica, member): (&u64, &Member)| MemberStatus {
+            replica: ReplicaId(*replica),
+            node: member.node,
+            voter: voters.contains(replica),
+            matched: matched.and_then(|of| of.get(replica)?.as_ref()).map(|id| id.index),
+            silent_for: answered.and_then(|of| of.get(replica)?.as_ref()).map(|at| at.elapsed()),
+        };
+        membership.nodes().map(status).collect()
+    }
+
+    /// Adds a replica that gets everything and decides nothing. To be called on the leader, when the replica has been
+    /// started with [`Start::Join`](crate::Start::Join) or is about to be. Done when that is agreed; how far the
+    /// learner is then shows in [`Group::members`]. Adding a member again changes nothing.
+    ///
+    /// # Errors
+    /// As [`Group::propose`]; [`RaftError::InvalidInput`] if the replica is a member on another node.
+    pub async fn add_learner(&self, replica: ReplicaId, node: NodeId) -> Result<(), RaftError> {
+        if let Some(known) = self.members().iter().find(|member| member.replica == replica) {
+            if known.node == node {
+                return Ok(());
+            }
+            return Err(RaftError::InvalidInput(format!(
+                "replica {replica} of group {} is on node {}, not on node {node}",
+                self.id(),
+                known.node
+            )));
+        }
+        self.change(async || {
+            self.raft().add_learner(replica.0, Member { node }, false).await.map(|_| ())
+        })
+        .await
+    }
+
+    /// Makes these replicas, all of them members, the voters. A voter that is not among them is no member any more.
+    ///
+    /// # Errors
+    /// As [`Group::propose`]; [`RaftError::InvalidInput`] for a replica that is no member.
+    pub async fn set_voters(&self, voters: BTreeSet<ReplicaId>) -> Result<(), RaftError> {
+        let voters: BTreeSet<u64> = voters.into_iter().map(|replica| replica.0).collect();
+        self.change(async || self.raft().change_membership(voters.clone(), false).await.map(|_| ()))
+            .await
+    }
+
+    /// Ends the membership of learners.
+    ///
+    /// # Errors
+    /// As [`Group::propose`]; [`RaftError::InvalidInput`] for a voter.
+    pub async fn remove_learners(&self, learners: BTreeSet<ReplicaId>) -> Result<(), RaftError> {
+        let learners: BTreeSet<u64> = learners.into_iter().map(|replica| replica.0).collect();
+        self.change(async || {
+            let gone = ChangeMembers::RemoveNodes(learners.clone());
+            self.raft().change_membership(gone, false).await.map(|_| ())
+        })
+        .await
+    }
+
+    async fn change(&self, attempt: impl AsyncFn() -> Written<()>) -> Result<(), RaftError> {
+        let _busy = self.pace().busy();
+        self.pace().stir().await;
+        let mut patience = Patience::new();
+        let changed = tokio::time::timeout(CHANGE_WAIT, async {
+            loop {
+                self.admit()?;
+                match attempt().await {
+                    Ok(()) => return Ok(()),
+                    Err(error) => {
+                        self.after_refusal(self.write_error(error), &mut patience).await?;
+                    }
+                }
+            }
+        });
+        changed.await.unwrap_or_else(|_| {
+            Err(RaftError::OutcomeUnknown(format!(
+                "the members of group {} did not agree within {} seconds",
+                self.id(),
+                CHANGE_WAIT.as_secs()
+            )))
+        })
+    }
+
+    /// Hands leadership to another voter, and returns when it leads. To be called on the leader.
+    ///
+    /// Commands and reads are refused meanwhile: for some milliseconds, or, if the other is lost in that very moment,
+    /// until an election.
+    ///
+    /// # Errors
+    /// [`RaftError::NotLeader`]; [`RaftError::InvalidInput`] if the replica is no voter; [`RaftError::Unavailable`]
+    /// if it lags behind (nothing has changed then) or did not take over in time.
+    pub async fn transfer_leadership(&self, to: ReplicaId) -> Result<(), RaftError> {
+        let _busy = self.pace().busy();
+        self.pace().stir().await;
+        self.wait_until_caught_up(to).await?;
+        if to == self.replica() {
+            return Ok(());
+        }
+        let raft = self.raft();
+        raft.trigger().transfer_leader(to.0).await.map_err(|fatal| self.fatal(&fatal))?;
+        let wait = raft.wait(Some(HAND_OVER_WAIT));
+        let leads = wait.metrics(
+            |metrics| metrics.running_state.is_err() || metrics.current_leader == Some(to.0),
+            "the other replica leads",
+        );
+        let metrics = leads.await.map_err(|_| {
+            RaftError::Unavailable(format!("replica {to} of group {} does not lead yet", self.id()))
+        })?;
+        metrics.running_state.map_err(|fatal| self.fatal(&fatal))
+    }
+
+    /// Waits until another replica has what this one, the leader, has.
+    async fn wait_until_caught_up(&self, to: ReplicaId) -> Result<(), RaftError> {
+        let deadline = Instant::now() + CATCH_UP_WAIT;
+        loop {
+            let status = self.status();
+            if !status.is_leader {
+                return Err(RaftError::NotLeader { leader: status.leader });
+            }
+            let members: BTreeMap<ReplicaId, MemberStatus> =
+                self.members().into_iter().map(|member| (member.replica, member)).collect();
+            let Some(member) = members.get(&to).filter(|member| member.voter) else {
+                return Err(RaftError::InvalidInput(format!(
+                    "replica {to} is no voter of group {}",
+                    self.id()
+                )));
+            };
+            let lag =
+                status.last_index.zip(member.matched).map(|(last, has)| last.saturating_sub(has));
+            if to == self.replica() || lag.is_some_and(|lag| lag <= LAG_MAX) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(RaftError::Unavailable(format!(
+                    "replica {to} of group {} is at {:?}, the leader at {:?}",
+                    self.id(),
+                    member.matched,
+                    status.last_index
+                )));
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}

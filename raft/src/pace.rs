@@ -1,0 +1,399 @@
+//! When a group's clock runs.
+//!
+//! openraft asks for ticks, and they cost more than anything else in an idle group: hundreds of them would keep a
+//! core busy with nothing. So ticks stop where nothing is to be timed.
+//!
+//! ```text
+//!            gets a second member              idle, and all members have everything
+//!   Still  ----------------------->  Awake  ------------------------------------------>  Asleep
+//!          <-----------------------   ^  ^  <------------------------------------------
+//!            leads, and is alone      |  |     a proposal, any message of the group, silence of the leader's node
+//!                                     |
+//!   Held  ----------------------------+
+//!     the promises from before the restart have run out
+//! ```
+//!
+//! A leader that sleeps sends no heartbeats. Instead its node's beats, one message for all groups of a pair of nodes,
+//! name it: as long as they do, its followers sleep too.
+//!
+//! Invariants:
+//! - a follower sleeps only while its leader's node names the group, with the leader, term and index that the
+//!   follower itself has: all of the log is committed and applied on both sides;
+//! - sleep never makes a lease longer. A leader that slept asks a quorum before it serves a read or takes a command;
+//! - a replica that restarted neither votes nor stands for election before the leases have run out that it may have
+//!   helped to: openraft forgets at a restart what it had promised.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::{Instant as _, ServerState};
+use parking_lot::Mutex;
+use partita_proto::id::{GroupId, NodeId, ReplicaId};
+use partita_proto::wire::pb::RaftAsleep;
+use tokio::time::Instant;
+
+use crate::group::RaftHandle;
+use crate::settings::{ELECTION_MAX_MS, ELECTION_MIN_MS, HEARTBEAT_MS};
+
+/// How long nothing must happen before a leader sleeps. Long against a heartbeat: waking costs a round of messages.
+const IDLE: Duration = Duration::from_secs(2);
+/// A member that has answered within this time is there.
+const FRESH: Duration = Duration::from_millis(3 * HEARTBEAT_MS);
+/// A leader serves reads for so long after a quorum answered it.
+const LEASE: Duration = Duration::from_millis(ELECTION_MAX_MS);
+/// A follower that sleeps waits at least so long for the next beat.
+const PATIENCE_MIN: Duration = Duration::from_millis(ELECTION_MIN_MS);
+/// By so much the replicas of a group differ in their patience, so that they do not all stand for election at once.
+const SPREAD_MS: u64 = ELECTION_MAX_MS - ELECTION_MIN_MS;
+
+/// What a replica knows of its group, as far as sleeping depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct View {
+    /// Nobody else is a member.
+    alone: bool,
+    leads: bool,
+    place: Place,
+    /// All of the log is committed and applied here.
+    settled: bool,
+    /// All other members have all of the log, and were there a moment ago. Known to the leader only.
+    together: bool,
+}
+
+/// As long as this stays the same, nothing happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    term: u64,
+    leader: Option<u64>,
+    last: Option<u64>,
+    membership: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Still,
+    Held { until: Instant },
+    Awake,
+    Asleep,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    mode: Mode,
+    place: Place,
+    /// Since when the place is the same.
+    since: Instant,
+    /// When the leader's node last named the group.
+    heard: Instant,
+}
+
+/// What becomes of a group's clock.
+fn decide(state: &State, view: &View, busy: bool, patience: Duration, now: Instant) -> Mode {
+    let unchanged = view.place == state.place;
+    match state.mode {
+        Mode::Held { until } if now < until => state.mode,
+        Mode::Still if view.alone => Mode::Still,
+        Mode::Still | Mode::Held { .. } => Mode::Awake,
+        Mode::Awake if view.alone && view.leads => Mode::Still,
+        Mode::Awake => {
+            let idle = unchanged && now - state.since >= IDLE && !busy;
+            if view.leads && view.settled && view.together && idle {
+                Mode::Asleep
+            } else {
+                Mode::Awake
+            }
+        }
+        Mode::Asleep => {
+            let called_for = view.leads || now - state.heard <= patience;
+            if unchanged && view.settled && !busy && called_for {
+                Mode::Asleep
+            } else {
+                Mode::Awake
+            }
+        }
+    }
+}
+
+/// The clock of one group.
+pub(crate) struct Pace {
+    raft: RaftHandle,
+    group: GroupId,
+    replica: ReplicaId,
+    state: Mutex<State>,
+    /// Of `state`, to be asked without a lock.
+    asleep: AtomicBool,
+    /// Proposals under way.
+    busy: AtomicU64,
+    /// Until when this replica gives no vote.
+    promised_until: Option<Instant>,
+}
+
+/// Counts as one proposal under way while it lives.
+pub(crate) struct Busy<'a>(&'a AtomicU64);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Pace {
+    /// The clock of a group that has just been started; `promised`: it may have been there before.
+    pub(crate) fn new(
+        raft: RaftHandle,
+        group: GroupId,
+        replica: ReplicaId,
+        promised: bool,
+    ) -> Self {
+        let now = Instant::now();
+        let promised_until = promised.then(|| now + LEASE);
+        let mode = promised_until
+            .map_or(Mode::Still, |until| Mode::Held { until: until + spread(group, replica) });
+        let state = State { mode, place: Place::default(), since: now, heard: now };
+        Self {
+            raft,
+            group,
+            replica,
+            state: Mutex::new(state),
+            asleep: AtomicBool::new(false),
+            busy: AtomicU64::new(0),
+            promised_until,
+        }
+    }
+
+    /// To be held while a proposal is under way.
+    pub(crate) fn busy(&self) -> Busy<'_> {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(&self.busy)
+    }
+
+    /// Wakes the group. A leader lets its followers know.
+    pub(crate) async fn stir(&self) {
+        if !self.asleep.load(Ordering::Acquire) {
+            return;
+        }
+        {
+            let mut state = self.state.lock();
+            if state.mode != Mode::Asleep {
+                return;
+            }
+            self.enter(&mut state, Mode::Awake);
+            state.since = Instant::now();
+        }
+        self.assert_leadership().await;
+    }
+
+    /// Has a leader ask its followers whether it still leads, at once instead of with the next tick.
+    pub(crate) async fn assert_leadership(&self) {
+        let leads = self.raft.metrics().borrow_watched().state == ServerState::Leader;
+        if leads && let Err(fatal) = self.raft.trigger().heartbeat().await {
+            tracing::debug!(group = %self.group, %fatal, "no heartbeat");
+        }
+    }
+
+    /// Why this replica gives no vote just now, if so. `preliminary`: the vote is asked for to see whether an
+    /// election would make sense.
+    pub(crate) fn withholds_vote(&self, preliminary: bool) -> Option<&'static str> {
+        let now = Instant::now();
+        if self.promised_until.is_some_and(|until| now < until) {
+            return Some("it has just started, and may have promised another leader its support");
+        }
+        let state = self.state.lock();
+        if preliminary && state.mode == Mode::Asleep {
+            let leads = state.place.leader == Some(self.replica.0);
+            if leads || now - state.heard < PATIENCE_MIN {
+                return Some("its leader sleeps, but lives");
+            }
+        }
+        None
+    }
+
+    /// Looks whether the clock should run. Answers, for a leader that sleeps, what its node's beats are to say, and
+    /// to whom.
+    pub(crate) fn step(&self) -> Option<(RaftAsleep, Vec<NodeId>)> {
+        let now = Instant::now();
+        let view = self.view();
+        let busy = self.busy.load(Ordering::Relaxed) > 0;
+        let patience = PATIENCE_MIN + spread(self.group, self.replica);
+        let mut state = self.state.lock();
+        let mode = decide(&state, &view, busy, patience, now);
+        if view.place != state.place {
+            state.place = view.place;
+            state.since = now;
+        }
+        if mode != state.mode {
+            if state.mode == Mode::Asleep {
+                state.since = now;
+            }
+            self.enter(&mut state, mode);
+        }
+        if mode != Mode::Asleep || !view.leads {
+            return None;
+        }
+        let named = RaftAsleep {
+            group: self.group.0,
+            term: view.place.term,
+            leader: self.replica.0,
+            index: view.place.last?,
+        };
+        Some((named, self.others()))
+    }
+
+    /// The leader's node has named this group in a beat.
+    pub(crate) fn heard(&self, named: &RaftAsleep) {
+        let now = Instant::now();
+        let view = self.view();
+        let agrees = !view.leads
+            && view.settled
+            && view.place.term == named.term
+            && view.place.leader == Some(named.leader)
+            && view.place.last == Some(named.index);
+        let mut state = self.state.lock();
+        if agrees && matches!(state.mode, Mode::Awake | Mode::Asleep) {
+            state.heard = now;
+            state.place = view.place;
+            if state.mode == Mode::Awake {
+                self.enter(&mut state, Mode::Asleep);
+            }
+        }
+    }
+
+    fn enter(&self, state: &mut State, mode: Mode) {
+        tracing::trace!(group = %self.group, ?mode, "the clock");
+        state.mode = mode;
+        self.asleep.store(mode == Mode::Asleep, Ordering::Release);
+        self.raft.runtime_config().tick(mode == Mode::Awake);
+    }
+
+    fn view(&self) -> View {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let last = metrics.last_log_index;
+        let index_is_last = |index: Option<u64>| last.is_some() && index == last;
+        let mut others = metrics
+            .membership_config
+            .membership()
+            .nodes()
+            .map(|(replica, _)| *replica)
+            .filter(|replica| *replica != self.replica.0)
+            .peekable();
+        let alone = others.peek().is_none();
+        let matched = metrics.replication.as_ref();
+        let answered = metrics.heartbeat.as_ref();
+        let together = others.all(|replica| {
+            let matched = matched.and_then(|matched| matched.get(&replica)?.as_ref());
+            let answered = answered.and_then(|answered| answered.get(&replica)?.as_ref());
+            index_is_last(matched.map(|id| id.index))
+                && answered.is_some_and(|answered| answered.elapsed() <= FRESH)
+        });
+        View {
+            alone,
+            leads: metrics.running_state.is_ok() && metrics.state == ServerState::Leader,
+            place: Place {
+                term: metrics.current_term,
+                leader: metrics.current_leader,
+                last,
+                membership: metrics.membership_config.log_id().as_ref().map(|id| id.index),
+            },
+            settled: metrics.running_state.is_ok()
+                && index_is_last(metrics.local_committed.as_ref().map(|id| id.index))
+                && index_is_last(metrics.last_applied.as_ref().map(|id| id.index)),
+            together,
+        }
+    }
+
+    fn others(&self) -> Vec<NodeId> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership().nodes();
+        let others = members.filter(|(replica, _)| **replica != self.replica.0);
+        others.map(|(_, member)| member.node).collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Acquire)
+    }
+}
+
+/// By how much a replica is more patient than the least patient one: the same every time, but different for the
+/// replicas of a group.
+fn spread(group: GroupId, replica: ReplicaId) -> Duration {
+    let mixed = (group.0 ^ replica.0.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Duration::from_millis((mixed >> 32) % SPREAD_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(leads: bool) -> View {
+        let place = Place { term: 3, leader: Some(1), last: Some(9), membership: Some(0) };
+        View { alone: false, leads, place, settled: true, together: leads }
+    }
+
+    fn state(mode: Mode, now: Instant) -> State {
+        State { mode, place: view(true).place, since: now, heard: now }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_leader_sleeps_once_nothing_has_happened_and_everybody_has_everything() {
+        let begun = Instant::now();
+        let awake = state(Mode::Awake, begun);
+        let later = begun + IDLE;
+        let after = |view: &View, busy, now| decide(&awake, view, busy, PATIENCE, now);
+        assert_eq!(after(&view(true), false, later), Mode::Asleep);
+        assert_eq!(after(&view(true), false, begun), Mode::Awake);
+        assert_eq!(after(&view(true), true, later), Mode::Awake);
+        assert_eq!(after(&view(false), false, later), Mode::Awake, "a follower waits for a beat");
+        let behind = View { together: false, ..view(true) };
+        assert_eq!(after(&behind, false, later), Mode::Awake);
+        let unapplied = View { settled: false, ..view(true) };
+        assert_eq!(after(&unapplied, false, later), Mode::Awake);
+        let moved = View { place: Place { last: Some(10), ..view(true).place }, ..view(true) };
+        assert_eq!(after(&moved, false, later), Mode::Awake);
+    }
+
+    #[test]
+    fn a_follower_sleeps_no_longer_than_its_leaders_node_is_heard() {
+        let begun = Instant::now();
+        let asleep = state(Mode::Asleep, begun);
+        let after = |view: &View, now| decide(&asleep, view, false, PATIENCE, now);
+        assert_eq!(after(&view(false), begun + PATIENCE), Mode::Asleep);
+        let late = begun + PATIENCE + Duration::from_millis(1);
+        assert_eq!(after(&view(false), late), Mode::Awake);
+        assert_eq!(after(&view(true), late), Mode::Asleep, "a leader need hear nobody");
+        let other = View { place: Place { term: 4, ..view(false).place }, ..view(false) };
+        assert_eq!(after(&other, begun), Mode::Awake);
+    }
+
+    #[test]
+    fn a_group_of_one_has_no_clock_until_somebody_joins() {
+        let begun = Instant::now();
+        let alone = View { alone: true, ..view(true) };
+        let after = |mode, view: &View| decide(&state(mode, begun), view, false, PATIENCE, begun);
+        assert_eq!(after(Mode::Still, &alone), Mode::Still);
+        assert_eq!(after(Mode::Still, &view(true)), Mode::Awake);
+        assert_eq!(after(Mode::Awake, &alone), Mode::Still);
+        let led_by_nobody = View { leads: false, ..alone };
+        assert_eq!(after(Mode::Awake, &led_by_nobody), Mode::Awake, "it must elect itself");
+    }
+
+    #[test]
+    fn a_restarted_replica_is_held_until_its_promises_have_run_out() {
+        let begun = Instant::now();
+        let held = state(Mode::Held { until: begun + LEASE }, begun);
+        let after = |now| decide(&held, &view(false), false, PATIENCE, now);
+        assert_eq!(after(begun), held.mode);
+        assert_eq!(after(begun + LEASE), Mode::Awake);
+    }
+
+    #[test]
+    fn replicas_of_a_group_differ_in_patience() {
+        let spreads: Vec<_> = (70..73).map(|id| spread(GroupId(7), ReplicaId(id))).collect();
+        assert!(spreads.iter().all(|spread| *spread < LEASE));
+        assert!(spreads[0] != spreads[1] && spreads[1] != spreads[2]);
+    }
+}

@@ -1,0 +1,411 @@
+//! The way from this node to one other: calls of all groups, over one link.
+//!
+//! ```text
+//!   call -> control lane \                               / reader -> the caller who waits
+//!   call -> bulk lane    -> frames of many -> Link <-----
+//!                                                        \ watchdog: ends a link that owes replies for too long
+//! ```
+//!
+//! Invariants:
+//! - calls on one lane go out in the order in which they were made;
+//! - a call ends in one of four ways: a reply, a refusal, its deadline, or the end of the link. Nobody waits for a
+//!   node that is known not to be there;
+//! - a link is opened when somebody has something to say, and not before: a node that nobody speaks of costs nothing;
+//! - calls that nobody waits for any more are not sent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use parking_lot::Mutex;
+use partita_proto::id::{GroupId, NodeId, ReplicaId};
+use partita_proto::wire::pb::raft_message::Body;
+use partita_proto::wire::pb::{RaftFrame, RaftHello, RaftMessage};
+use prost::Message;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::error::RaftError;
+use crate::transport::{Frames, Link, Transport, VERSION};
+
+/// Calls that may wait on a lane.
+const LANE_LEN: usize = 1024;
+/// Bytes of calls that may wait for the link, in units of [`SPACE_UNIT`].
+const WAITING_BYTES_MAX: usize = 16 << 20;
+const SPACE_UNIT: usize = 1024;
+/// A frame is closed when it holds this much; small, because votes wait for the frame before them.
+const FRAME_BYTES: usize = 1 << 20;
+/// How long opening a link may take, greeting included.
+const OPEN_WAIT: Duration = Duration::from_secs(2);
+/// A link that has owed replies for so long without giving any is given up: its node hangs, or is cut off without
+/// the network saying so. Beats are answered at once, so a link with a working node is never that silent.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+/// How often that is checked.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
+/// A link that lasted so long had been a good one: the next is opened without waiting.
+const GOOD_LINK: Duration = Duration::from_secs(1);
+/// Between attempts to open a link; doubled with every failure.
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Why a call brought no reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// It was not sent: there is no link.
+    Unreachable(String),
+    /// It may have arrived; the link ended before the reply.
+    Broken(String),
+    /// It may have arrived; there was no reply in time.
+    TimedOut(Duration),
+    /// It arrived and was not carried out.
+    Refused(String),
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "unreachable: {why}"),
+            Self::Broken(why) => write!(f, "the link broke: {why}"),
+            Self::TimedOut(after) => write!(f, "no reply within {} ms", after.as_millis()),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+        }
+    }
+}
+
+/// What a call waits behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Little that must not wait: votes, beats.
+    Control,
+    /// Entries and files.
+    Bulk,
+}
+
+/// Between whom a call is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) group: GroupId,
+    pub(crate) from: ReplicaId,
+    pub(crate) to: ReplicaId,
+}
+
+struct Call {
+    message: RaftMessage,
+    bytes: usize,
+    reply: oneshot::Sender<Result<Body, CallError>>,
+    _space: OwnedSemaphorePermit,
+}
+
+impl Call {
+    fn fail(self, error: CallError) {
+        // Whoever called may have given up.
+        self.reply.send(Err(error)).ok();
+    }
+}
+
+/// A call that is on its way.
+pub(crate) struct Waiting(oneshot::Receiver<Result<Body, CallError>>);
+
+impl Waiting {
+    pub(crate) async fn reply(self, wait: Duration) -> Result<Body, CallError> {
+        match timeout(wait, self.0).await {
+            Ok(Ok(Ok(Body::Refused(refused)))) => Err(CallError::Refused(refused.why)),
+            Ok(Ok(reply)) => reply,
+            Ok(Err(_)) => Err(CallError::Broken("this node shuts down".to_owned())),
+            Err(_) => Err(CallError::TimedOut(wait)),
+        }
+    }
+}
+
+/// The calls to one node.
+pub(crate) struct Peer {
+    next_id: AtomicU64,
+    control: mpsc::Sender<Call>,
+    bulk: mpsc::Sender<Call>,
+    space: Arc<Semaphore>,
+}
+
+impl Peer {
+    fn start(local: NodeId, node: NodeId, transport: Arc<dyn Transport>) -> Arc<Self> {
+        let (control, control_calls) = mpsc::channel(LANE_LEN);
+        let (bulk, bulk_calls) = mpsc::channel(LANE_LEN);
+        let lanes = Lanes { control: control_calls, bulk: bulk_calls };
+        tokio::spawn(run(local, node, transport, lanes));
+        let space = Arc::new(Semaphore::new(WAITING_BYTES_MAX / SPACE_UNIT));
+        Arc::new(Self { next_id: AtomicU64::new(1), control, bulk, space })
+    }
+
+    /// Puts a call on its lane; waits while too much is there.
+    pub(crate) async fn send(
+        &self,
+        lane: Lane,
+        route: Route,
+        body: Body,
+    ) -> Result<Waiting, CallError> {
+        let gone = || CallError::Unreachable("this node shuts down".to_owned());
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (group, from, to) = (route.group.0, route.from.0, route.to.0);
+        let message = RaftMessage { id, group, from, to, body: Some(body) };
+        let bytes = message.encoded_len();
+        let units = bytes.clamp(1, WAITING_BYTES_MAX).div_ceil(SPACE_UNIT);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let space = Arc::clone(&self.space).acquire_many_owned(units).await.map_err(|_| gone())?;
+        let (reply, waiting) = oneshot::channel();
+        let call = Call { message, bytes, reply, _space: space };
+        let sent = match lane {
+            Lane::Control => self.control.send(call).await,
+            Lane::Bulk => self.bulk.send(call).await,
+        };
+        sent.map_err(|_| gone())?;
+        Ok(Waiting(waiting))
+    }
+
+    /// Makes a call and waits for its reply.
+    pub(crate) async fn call(
+        &self,
+        lane: Lane,
+        route: Route,
+        body: Body,
+        wait: Duration,
+    ) -> Result<Body, CallError> {
+        match timeout(wait, self.send(lane, route, body)).await {
+            Ok(waiting) => waiting?.reply(wait).await,
+            Err(_) => Err(CallError::TimedOut(wait)),
+        }
+    }
+}
+
+/// The peers of a node, made when they are first spoken to.
+pub(crate) struct Peers {
+    local: NodeId,
+    transport: Arc<dyn Transport>,
+    peers: Mutex<BTreeMap<NodeId, Arc<Peer>>>,
+}
+
+impl Peers {
+    pub(crate) fn new(local: NodeId, transport: Arc<dyn Transport>) -> Self {
+        Self { local, transport, peers: Mutex::default() }
+    }
+
+    pub(crate) fn peer(&self, node: NodeId) -> Arc<Peer> {
+        let mut peers = self.peers.lock();
+        let peer = peers
+            .entry(node)
+            .or_insert_with(|| Peer::start(self.local, node, Arc::clone(&self.transport)));
+        Arc::clone(peer)
+    }
+
+    /// Lets go of all peers; their tasks end when nobody else uses them.
+    pub(crate) fn clear(&self) {
+        self.peers.lock().clear();
+    }
+}
+
+/// The ends of the lanes from which the link is fed.
+struct Lanes {
+    control: mpsc::Receiver<Call>,
+    bulk: mpsc::Receiver<Call>,
+}
+
+impl Lanes {
+    /// The next call; `None` once nobody can make any.
+    async fn next(&mut self) -> Option<Call> {
+        tokio::select! {
+            biased;
+            Some(call) = self.control.recv() => Some(call),
+            call = self.bulk.recv() => call,
+        }
+    }
+
+    /// A call that waits already.
+    fn ready(&mut self) -> Option<Call> {
+        self.control.try_recv().or_else(|_| self.bulk.try_recv()).ok()
+    }
+}
+
+/// How long to wait after so many failures: spread a little, so that nodes do not all come at once.
+fn retry_after(local: NodeId, node: NodeId, failures: u32) -> Duration {
+    let full = RETRY_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX);
+    let spread = local.0.wrapping_mul(0x9e37_79b9).wrapping_add(node.0 ^ u64::from(failures)) % 8;
+    full - full / 32 * u32::try_from(spread).unwrap_or(0)
+}
+
+async fn run(local: NodeId, node: NodeId, transport: Arc<dyn Transport>, mut lanes: Lanes) {
+    let mut failures: u32 = 0;
+    while let Some(first) = lanes.next().await {
+        let opened = timeout(OPEN_WAIT, open(local, node, transport.as_ref())).await;
+        let opened = opened.unwrap_or_else(|_| {
+            let text = format!("node {node} did not answer within {} s", OPEN_WAIT.as_secs());
+            Err(RaftError::Unavailable(text))
+        });
+        let why = match opened {
+            Ok(link) => {
+                tracing::info!(%node, "linked");
+                let begun = Instant::now();
+                let why = carry(link, first, &mut lanes).await;
+                tracing::info!(%node, %why, "the link ended");
+                if begun.elapsed() >= GOOD_LINK {
+                    failures = 0;
+                    continue;
+                }
+                why
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if failures == 0 {
+                    tracing::warn!(%node, %why, "no link");
+                }
+                first.fail(CallError::Unreachable(why.clone()));
+                why
+            }
+        };
+        failures = failures.saturating_add(1);
+        let until = Instant::now() + retry_after(local, node, failures);
+        while let Ok(Some(call)) = timeout_at(until, lanes.next()).await {
+            call.fail(CallError::Unreachable(why.clone()));
+        }
+    }
+}
+
+/// Opens a link and greets: both sides make sure that they understand each other, and are who they are held for.
+async fn open(local: NodeId, node: NodeId, transport: &dyn Transport) -> Result<Link, RaftError> {
+    let mut link = transport.connect(node).await?;
+    let hello = RaftHello { version: VERSION, node: local.0, peer: node.0 };
+    let frame = RaftFrame { hello: Some(hello), messages: Vec::new() };
+    let ended = || RaftError::Unavailable(format!("node {node} closed the link"));
+    link.requests.send(frame).await.map_err(|_| ended())?;
+    let greeted = link.replies.next().await.ok_or_else(ended)??;
+    let hello = greeted.hello.ok_or_else(|| {
+        RaftError::Incompatible(format!("node {node} does not say what version it speaks"))
+    })?;
+    if hello.version != VERSION {
+        return Err(RaftError::Incompatible(format!(
+            "node {node} speaks version {} of the replication protocol, this node version {VERSION}",
+            hello.version
+        )));
+    }
+    if hello.node != node.0 {
+        return Err(RaftError::Unavailable(format!(
+            "at the address of node {node} is node {}",
+            hello.node
+        )));
+    }
+    Ok(link)
+}
+
+/// Who waits for what on a link.
+#[derive(Default)]
+struct Owed {
+    replies: BTreeMap<u64, oneshot::Sender<Result<Body, CallError>>>,
+    /// Since when replies have been owed without one coming.
+    since: Option<Instant>,
+}
+
+impl Owed {
+    fn settle(&mut self, message: RaftMessage) {
+        self.since = Some(Instant::now());
+        if let (Some(reply), Some(body)) = (self.replies.remove(&message.id), message.body) {
+            reply.send(Ok(body)).ok();
+        }
+    }
+
+    /// Forgets those who do not wait any more; says whether the rest has waited for too long.
+    fn overdue(&mut self) -> bool {
+        self.replies.retain(|_, reply| !reply.is_closed());
+        if self.replies.is_empty() {
+            self.since = None;
+        }
+        self.since.is_some_and(|since| since.elapsed() > SILENCE_MAX)
+    }
+}
+
+/// Carries calls and replies until the link ends; says why it did.
+async fn carry(link: Link, first: Call, lanes: &mut Lanes) -> String {
+    let owed = Mutex::new(Owed::default());
+    let why = tokio::select! {
+        why = write(&link.requests, first, lanes, &owed) => why,
+        why = read(link.replies, &owed) => why,
+        why = watch(&owed) => why,
+    };
+    for reply in owed.into_inner().replies.into_values() {
+        reply.send(Err(CallError::Broken(why.clone()))).ok();
+    }
+    why
+}
+
+async fn write(
+    requests: &mpsc::Sender<RaftFrame>,
+    first: Call,
+    lanes: &mut Lanes,
+    owed: &Mutex<Owed>,
+) -> String {
+    let mut next = Some(first);
+    loop {
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        // The space is free for others once the frame is on its way.
+        let mut spaces = Vec::new();
+        while let Some(call) = next.take().or_else(|| lanes.ready()) {
+            if !call.reply.is_closed() {
+                let mut owed = owed.lock();
+                owed.since.get_or_insert_with(Instant::now);
+                owed.replies.insert(call.message.id, call.reply);
+                bytes += call.bytes;
+                messages.push(call.message);
+                spaces.push(call._space);
+            }
+            if bytes >= FRAME_BYTES {
+                break;
+            }
+        }
+        if !messages.is_empty() && requests.send(RaftFrame { hello: None, messages }).await.is_err()
+        {
+            return "closed by the other side".to_owned();
+        }
+        drop(spaces);
+        next = lanes.next().await;
+        if next.is_none() {
+            return "this node shuts down".to_owned();
+        }
+    }
+}
+
+async fn read(mut replies: Frames, owed: &Mutex<Owed>) -> String {
+    loop {
+        match replies.next().await {
+            Some(Ok(frame)) => {
+                let mut owed = owed.lock();
+                frame.messages.into_iter().for_each(|message| owed.settle(message));
+            }
+            Some(Err(error)) => return error.to_string(),
+            None => return "closed by the other side".to_owned(),
+        }
+    }
+}
+
+async fn watch(owed: &Mutex<Owed>) -> String {
+    loop {
+        tokio::time::sleep(WATCH_INTERVAL).await;
+        if owed.lock().overdue() {
+            return format!("no reply for {} s", SILENCE_MAX.as_secs());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_between_attempts_grow_up_to_a_limit() {
+        let (local, node) = (NodeId(1), NodeId(2));
+        let waits: Vec<_> = (1..40).map(|failures| retry_after(local, node, failures)).collect();
+        assert!(waits[0] > RETRY_MIN / 2 && waits[0] <= RETRY_MIN);
+        assert!(waits[4] > 4 * waits[0], "{waits:?}");
+        assert!(waits.iter().all(|wait| *wait <= RETRY_MAX));
+        assert!(waits[38] > RETRY_MAX / 2);
+    }
+}

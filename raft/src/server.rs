@@ -1,0 +1,219 @@
+//! What comes in on a link: requests of all groups, each answered when its group has.
+//!
+//! Invariants:
+//! - requests reach a group in the order in which they came, though they are answered as they are done;
+//! - what is under way for a link is bounded, in number and bytes; beyond that it is not read;
+//! - no message makes a group. One that is for a replica that is not here is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use partita_proto::id::{GroupId, NodeId, ReplicaId};
+use partita_proto::wire::pb::raft_message::Body;
+use partita_proto::wire::pb::{RaftDone, RaftFrame, RaftHello, RaftMessage, RaftRefused};
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::error::RaftError;
+use crate::group::Group;
+use crate::host::Host;
+use crate::transport::{Frames, VERSION};
+use crate::wire;
+
+/// How long a node that opens a link may take to greet.
+const HELLO_WAIT: Duration = Duration::from_secs(2);
+/// Requests of one link under way.
+const UNDER_WAY_MAX: usize = 4096;
+/// Their bytes.
+const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
+/// Answers in one frame.
+const FRAME_LEN_MAX: usize = 1024;
+/// How long a group may take to answer. Who asked has given up before.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
+type UnderWay = FuturesUnordered<BoxFuture<'static, (usize, RaftMessage)>>;
+
+/// Serves a link until it ends or the host stops.
+pub(crate) async fn serve(host: Arc<Host>, mut incoming: Frames, out: mpsc::Sender<RaftFrame>) {
+    let mut stopped = host.stopped();
+    let serving = async {
+        match greet(&host, &mut incoming, &out).await {
+            Ok(peer) => answer_all(&host, peer, &mut incoming, &out).await,
+            Err(error) => tracing::warn!(%error, "a link was refused"),
+        }
+    };
+    tokio::select! {
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+        () = serving => {}
+    }
+}
+
+/// Says who we are, and makes sure that the other side means us and speaks as we do.
+async fn greet(
+    host: &Host,
+    incoming: &mut Frames,
+    out: &mpsc::Sender<RaftFrame>,
+) -> Result<NodeId, RaftError> {
+    let silent = || RaftError::Unavailable("the node that opened a link says nothing".to_owned());
+    let first = timeout(HELLO_WAIT, incoming.next()).await.map_err(|_| silent())?;
+    let hello = first.ok_or_else(silent)??.hello.ok_or_else(silent)?;
+    // Before anything is refused, so that the other side can tell why.
+    let own = RaftHello { version: VERSION, node: host.node().0, peer: hello.node };
+    out.send(RaftFrame { hello: Some(own), messages: Vec::new() }).await.map_err(|_| silent())?;
+    if hello.version != VERSION {
+        return Err(RaftError::Incompatible(format!(
+            "node {} speaks version {} of the replication protocol, this node version {VERSION}",
+            hello.node, hello.version
+        )));
+    }
+    if hello.peer != host.node().0 {
+        return Err(RaftError::InvalidInput(format!(
+            "node {} looks for node {} here, but this is node {}",
+            hello.node,
+            hello.peer,
+            host.node()
+        )));
+    }
+    Ok(NodeId(hello.node))
+}
+
+async fn answer_all(
+    host: &Host,
+    peer: NodeId,
+    incoming: &mut Frames,
+    out: &mpsc::Sender<RaftFrame>,
+) {
+    let mut under_way = UnderWay::new();
+    let mut bytes = 0;
+    let mut answers = Vec::new();
+    loop {
+        let room = under_way.len() < UNDER_WAY_MAX && bytes < UNDER_WAY_BYTES_MAX;
+        tokio::select! {
+            biased;
+            Some((size, answer)) = under_way.next() => {
+                bytes -= size;
+                answers.push(answer);
+            }
+            frame = incoming.next(), if room => match frame {
+                Some(Ok(frame)) => {
+                    for message in frame.messages {
+                        let size = message.encoded_len();
+                        let mut answering = begin(host, peer, message, size);
+                        // Its first step hands the request to the group: before that of the next one.
+                        match futures::poll!(&mut answering) {
+                            std::task::Poll::Ready((_, answer)) => answers.push(answer),
+                            std::task::Poll::Pending => {
+                                bytes += size;
+                                under_way.push(answering);
+                            }
+                        }
+                    }
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(%peer, %error, "a link ended");
+                    return;
+                }
+                None => return,
+            },
+        }
+        while answers.len() < FRAME_LEN_MAX
+            && let Some(Some((size, answer))) = under_way.next().now_or_never()
+        {
+            bytes -= size;
+            answers.push(answer);
+        }
+        if !answers.is_empty() {
+            let frame = RaftFrame { hello: None, messages: std::mem::take(&mut answers) };
+            if out.send(frame).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The answer to a request, to be polled until it is there.
+fn begin(
+    host: &Host,
+    peer: NodeId,
+    message: RaftMessage,
+    size: usize,
+) -> BoxFuture<'static, (usize, RaftMessage)> {
+    let RaftMessage { id, group, from, to, body } = message;
+    let answer = move |body| (size, RaftMessage { id, group, from, to, body: Some(body) });
+    if let Some(Body::Beat(beat)) = body {
+        for named in &beat.asleep {
+            if let Some(group) = host.group(GroupId(named.group)) {
+                group.pace().heard(named);
+            }
+        }
+        return std::future::ready(answer(Body::Done(RaftDone {}))).boxed();
+    }
+    let refuse = |why: String| {
+        tracing::debug!(%peer, %why, "refused");
+        std::future::ready(answer(Body::Refused(RaftRefused { why }))).boxed()
+    };
+    let Some(body) = body else {
+        return refuse("this version does not know such a request".to_owned());
+    };
+    let here = host.group(GroupId(group)).filter(|here| here.replica() == ReplicaId(to));
+    let Some(here) = here else {
+        return refuse(format!("replica {to} of group {group} is not on node {}", host.node()));
+    };
+    async move {
+        let answered = timeout(ANSWER_WAIT, ask(&here, body)).await;
+        let body = match answered {
+            Ok(Ok(body)) => body,
+            Ok(Err(error)) => Body::Refused(RaftRefused { why: error.to_string() }),
+            Err(_) => Body::Refused(RaftRefused { why: "the group does not answer".to_owned() }),
+        };
+        answer(body)
+    }
+    .boxed()
+}
+
+/// Asks a group.
+async fn ask(group: &Group, body: Body) -> Result<Body, RaftError> {
+    let raft = group.raft();
+    let stopped = |error: &dyn std::fmt::Display| RaftError::Stopped {
+        group: group.id(),
+        reason: error.to_string(),
+    };
+    let withheld = |preliminary| match group.pace().withholds_vote(preliminary) {
+        Some(why) => Err(RaftError::Unavailable(why.to_owned())),
+        None => Ok(()),
+    };
+    match body {
+        Body::Append(append) => {
+            group.pace().stir().await;
+            let previous = append.previous;
+            let answer = raft.append_entries(wire::append_in(append)?).await;
+            Ok(wire::appended_out(answer.map_err(|error| stopped(&error))?, previous))
+        }
+        Body::PreVote(request) => {
+            let withheld = withheld(true);
+            group.pace().stir().await;
+            withheld?;
+            let answer = raft.pre_vote(wire::vote_request_in(request)?).await;
+            Ok(wire::voted_out(&answer.map_err(|error| stopped(&error))?))
+        }
+        Body::Vote(request) => {
+            // An election that the leader asked for ends the leader's lease: it serves no more reads.
+            if !request.transfer {
+                withheld(false)?;
+            }
+            group.pace().stir().await;
+            let answer = raft.vote(wire::vote_request_in(request)?).await;
+            Ok(wire::voted_out(&answer.map_err(|error| stopped(&error))?))
+        }
+        Body::Transfer(request) => {
+            group.pace().stir().await;
+            let answer = raft.handle_transfer_leader(wire::transfer_in(request)?).await;
+            Ok(wire::transferred_out(answer.map_err(|error| stopped(&error))?))
+        }
+        _ => Err(RaftError::Incompatible("a request of an unknown kind".to_owned())),
+    }
+}

@@ -1,0 +1,41 @@
+//! openraft's settings, and the times on which replication depends.
+
+use openraft::{Config, SnapshotPolicy};
+use partita_proto::id::GroupId;
+
+use crate::error::RaftError;
+
+/// A leader shows itself this often. Groups of one member have no heartbeat, and groups that sleep share one.
+pub(crate) const HEARTBEAT_MS: u64 = 250;
+/// A follower that hears nothing for a time between these two asks for votes. A fail-over takes the upper one (the
+/// old leader's lease) plus a time between both: 1.9 to 2.4 s.
+pub(crate) const ELECTION_MIN_MS: u64 = 700;
+pub(crate) const ELECTION_MAX_MS: u64 = 1200;
+/// Proposals that may wait for a group's task.
+const GROUP_QUEUE_LEN: u64 = 4096;
+
+/// The settings of a group.
+pub(crate) fn config(group: GroupId) -> Result<Config, RaftError> {
+    let config = Config {
+        cluster_name: format!("group {group}"),
+        heartbeat_interval: HEARTBEAT_MS,
+        election_timeout_min: ELECTION_MIN_MS,
+        election_timeout_max: ELECTION_MAX_MS,
+        // The group's pace turns them on.
+        enable_tick: false,
+        // The machine decides when it flushes; a snapshot is the mark of that, and the log up to it is purged but for
+        // one entry: a log without any makes the leader send whole snapshots.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 1,
+        purge_batch_size: 1,
+        enable_leader_restore: Some(false),
+        enable_pre_vote: Some(true),
+        api_channel_size: Some(GROUP_QUEUE_LEN),
+        // A follower that has just taken entries need not be told that its leader lives.
+        heartbeat_min_interval: Some(HEARTBEAT_MS / 2),
+        ..Config::default()
+    };
+    config
+        .validate()
+        .map_err(|error| RaftError::InvalidInput(format!("settings of group {group}: {error}")))
+}

@@ -1,0 +1,183 @@
+//! Some nodes in one process, over simulated disks and a network that can be told to misbehave.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::groups::options;
+use super::recorder::Recorder;
+use crate::log::simulated::SimulatedDisk;
+use crate::transport::memory::MemoryNetwork;
+use crate::{Applied, Group, GroupId, Host, HostOptions, NodeId, RaftError, ReplicaId, Start};
+
+/// How long a test waits for what must come. Elections take up to 2.4 s, and machines that run tests are slow.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One node.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) host: Arc<Host>,
+    pub(super) disk: SimulatedDisk,
+    machines: BTreeMap<GroupId, Arc<Recorder>>,
+}
+
+impl Node {
+    pub(super) fn group(&self, group: GroupId) -> Arc<Group> {
+        self.host.group(group).unwrap()
+    }
+
+    pub(super) fn machine(&self, group: GroupId) -> &Arc<Recorder> {
+        &self.machines[&group]
+    }
+}
+
+/// Some nodes.
+pub(super) struct Cluster {
+    pub(super) network: Arc<MemoryNetwork>,
+    pub(super) nodes: Vec<Node>,
+}
+
+/// The replica of a group on a node: a number that tells both.
+pub(super) fn replica(group: GroupId, node: NodeId) -> ReplicaId {
+    ReplicaId(group.0 * 10 + node.0)
+}
+
+async fn open(network: &Arc<MemoryNetwork>, id: NodeId, disk: &SimulatedDisk) -> Arc<Host> {
+    let options = HostOptions { node: id, ..options(Path::new("/simulated")) };
+    let transport = network.transport(id);
+    let host = Host::open_on(Arc::new(disk.clone()), &options, transport).await.unwrap();
+    network.attach(&host);
+    host
+}
+
+impl Cluster {
+    pub(super) async fn new(nodes: u64, seed: u64) -> Self {
+        let network = MemoryNetwork::new(seed);
+        let mut cluster = Self { network, nodes: Vec::new() };
+        for id in (1..=nodes).map(NodeId) {
+            let disk = SimulatedDisk::default();
+            let host = open(&cluster.network, id, &disk).await;
+            cluster.nodes.push(Node { id, host, disk, machines: BTreeMap::new() });
+        }
+        cluster
+    }
+
+    /// Three nodes with one group over all of them.
+    pub(super) async fn of_three(group: GroupId, seed: u64) -> Self {
+        let mut cluster = Self::new(3, seed).await;
+        cluster.create(group, &[0, 1, 2]).await;
+        cluster
+    }
+
+    pub(super) async fn create(&mut self, group: GroupId, on: &[usize]) {
+        let ids = on.iter().map(|node| self.nodes[*node].id);
+        let members: BTreeMap<_, _> = ids.map(|id| (replica(group, id), id)).collect();
+        for node in on {
+            let start = Start::Create { members: members.clone() };
+            self.start(*node, group, Recorder::new(), start).await;
+        }
+    }
+
+    pub(super) async fn start(
+        &mut self,
+        node: usize,
+        group: GroupId,
+        machine: Arc<Recorder>,
+        start: Start,
+    ) {
+        let node = &mut self.nodes[node];
+        node.machines.insert(group, Arc::clone(&machine));
+        node.host.start_group(group, replica(group, node.id), machine, start).await.unwrap();
+    }
+
+    /// Ends a node as a power cut would: what was not synced may be lost.
+    pub(super) async fn kill(&mut self, node: usize, keep: impl FnMut() -> bool) {
+        let node = &mut self.nodes[node];
+        node.disk.cut();
+        node.host.shutdown().await.ok();
+        node.disk = node.disk.survivor(keep);
+    }
+
+    /// Starts a node that was killed, with all the groups in its log.
+    pub(super) async fn restart(&mut self, node: usize) {
+        let network = Arc::clone(&self.network);
+        let known = {
+            let node = &mut self.nodes[node];
+            node.host = open(&network, node.id, &node.disk).await;
+            node.host.known_groups()
+        };
+        for (group, _) in known {
+            let machine = self.nodes[node].machine(group).restarted();
+            self.start(node, group, machine, Start::Restart).await;
+        }
+    }
+
+    /// The node whose replica leads, once there is one that can serve reads.
+    pub(super) async fn leader(&self, group: GroupId) -> usize {
+        self.leader_among(group, &(0..self.nodes.len()).collect::<Vec<_>>()).await
+    }
+
+    pub(super) async fn leader_among(&self, group: GroupId, nodes: &[usize]) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            for at in nodes {
+                if let Some(here) = self.nodes[*at].host.group(group)
+                    && here.status().is_leader
+                    && here.read_barrier().await.is_ok()
+                {
+                    return *at;
+                }
+            }
+            assert!(Instant::now() < deadline, "no leader: {:?}", self.statuses(group));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Proposes to whoever leads, until it is done.
+    pub(super) async fn propose(&self, group: GroupId, row: &Bytes) -> Applied {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader(group).await;
+            match self.nodes[leader].group(group).propose(row.clone()).await {
+                Ok(applied) => return applied,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+            assert!(Instant::now() < deadline, "never taken: {:?}", self.statuses(group));
+        }
+    }
+
+    /// Waits until these nodes have applied as much as the leader.
+    pub(super) async fn converge(&self, group: GroupId, nodes: &[usize]) {
+        let leader = self.leader_among(group, nodes).await;
+        let goal = self.nodes[leader].machine(group).applied();
+        let applied = |at: &usize| self.nodes[*at].machine(group).applied();
+        let behind = || format!("{goal:?} is not applied everywhere: {:?}", self.statuses(group));
+        self.until(|| nodes.iter().all(|at| applied(at) >= goal), behind).await;
+    }
+
+    pub(super) async fn until(&self, done: impl Fn() -> bool, why: impl Fn() -> String) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done() {
+            assert!(Instant::now() < deadline, "{}", why());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(super) fn statuses(&self, group: GroupId) -> Vec<Option<crate::GroupStatus>> {
+        self.nodes.iter().map(|node| Some(node.host.group(group)?.status())).collect()
+    }
+
+    pub(super) async fn shutdown(self) {
+        for node in self.nodes {
+            node.host.shutdown().await.unwrap();
+        }
+    }
+}
+
+/// What a refused read or command says: anything that can be tried again.
+pub(super) fn passing(error: &RaftError) -> bool {
+    error.is_retryable()
+}

@@ -1,0 +1,229 @@
+//! Links within one process, for tests: they delay, break and fall silent as they are told, by a seed.
+//!
+//! Frames go through their bytes, as they would between processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use partita_proto::id::NodeId;
+use partita_proto::wire::pb::RaftFrame;
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{FRAMES_WAITING, Link, Transport};
+use crate::error::RaftError;
+use crate::host::Host;
+
+/// What links do to frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// A frame takes up to so long.
+    pub delay_max: Duration,
+    /// Of a million frames, so many break their link: both ends learn of it.
+    pub breaks: u32,
+    /// Of a million frames, so many are lost, with everything after them, and nobody learns of it.
+    pub silences: u32,
+}
+
+/// What happens to one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrives { after: Duration },
+    Breaks,
+    Lost,
+}
+
+struct State {
+    hosts: BTreeMap<NodeId, Weak<Host>>,
+    /// Ways on which nothing arrives.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    faults: Faults,
+    random: u64,
+}
+
+impl State {
+    /// The next number of the seed's sequence (splitmix64).
+    fn next(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn fate(&mut self, from: NodeId, to: NodeId) -> Fate {
+        if self.cut.contains(&(from, to)) {
+            return Fate::Lost;
+        }
+        let draw = self.next() % 1_000_000;
+        let (breaks, silences) = (u64::from(self.faults.breaks), u64::from(self.faults.silences));
+        if draw < breaks {
+            Fate::Breaks
+        } else if draw < breaks + silences {
+            Fate::Lost
+        } else {
+            let longest = u64::try_from(self.faults.delay_max.as_micros()).unwrap_or(u64::MAX);
+            let micros = if longest == 0 { 0 } else { self.next() % longest };
+            Fate::Arrives { after: Duration::from_micros(micros) }
+        }
+    }
+}
+
+/// A network of hosts in one process.
+pub struct MemoryNetwork {
+    state: Mutex<State>,
+}
+
+impl MemoryNetwork {
+    /// A network without faults; what it is told to do at random later follows from the seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Arc<Self> {
+        let state = State {
+            hosts: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            faults: Faults::default(),
+            random: seed,
+        };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// The way from a node into this network.
+    #[must_use]
+    pub fn transport(self: &Arc<Self>, node: NodeId) -> Arc<dyn Transport> {
+        Arc::new(Port { network: Arc::clone(self), node })
+    }
+
+    /// Lets a host be reached, under its node's number. It is let go of when it is dropped.
+    pub fn attach(&self, host: &Arc<Host>) {
+        self.state.lock().hosts.insert(host.node(), Arc::downgrade(host));
+    }
+
+    /// Lets nothing more through from one node to another. Links that lose something stay silent even after
+    /// [`MemoryNetwork::heal`], until their ends give them up.
+    pub fn cut(&self, from: NodeId, to: NodeId) {
+        self.state.lock().cut.insert((from, to));
+    }
+
+    /// Cuts a node off from all others, both ways.
+    pub fn isolate(&self, node: NodeId) {
+        let mut state = self.state.lock();
+        let others: Vec<NodeId> =
+            state.hosts.keys().copied().filter(|other| *other != node).collect();
+        for other in others {
+            state.cut.insert((node, other));
+            state.cut.insert((other, node));
+        }
+    }
+
+    /// Undoes all cuts.
+    pub fn heal(&self) {
+        self.state.lock().cut.clear();
+    }
+
+    /// What links do from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.state.lock().faults = faults;
+    }
+
+    /// Carries frames one way until either end is gone or the link breaks.
+    async fn carry(
+        self: Arc<Self>,
+        (from, to): (NodeId, NodeId),
+        mut sent: mpsc::Receiver<RaftFrame>,
+        arriving: mpsc::Sender<Result<RaftFrame, RaftError>>,
+    ) {
+        let mut silent = false;
+        while let Some(frame) = sent.recv().await {
+            if silent {
+                continue;
+            }
+            let fate = self.state.lock().fate(from, to);
+            match fate {
+                Fate::Arrives { after } => tokio::time::sleep(after).await,
+                Fate::Breaks => return,
+                Fate::Lost => {
+                    silent = true;
+                    continue;
+                }
+            }
+            let frame = RaftFrame::decode(frame.encode_to_vec().as_slice())
+                .map_err(|error| RaftError::Corrupted(format!("a frame does not parse: {error}")));
+            if arriving.send(frame).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// One node's way into the network.
+struct Port {
+    network: Arc<MemoryNetwork>,
+    node: NodeId,
+}
+
+#[async_trait]
+impl Transport for Port {
+    async fn connect(&self, node: NodeId) -> Result<Link, RaftError> {
+        let host = {
+            let state = self.network.state.lock();
+            let apart =
+                state.cut.contains(&(self.node, node)) || state.cut.contains(&(node, self.node));
+            let host = if apart { None } else { state.hosts.get(&node).and_then(Weak::upgrade) };
+            host.filter(|host| !*host.stopped().borrow())
+        };
+        let host = host.ok_or_else(|| {
+            RaftError::Unavailable(format!("node {node} cannot be reached from node {}", self.node))
+        })?;
+        let (requests, sent) = mpsc::channel(FRAMES_WAITING);
+        let (arriving, arrived) = mpsc::channel(FRAMES_WAITING);
+        let answers = host.accept(ReceiverStream::new(arrived).boxed());
+        let (returning, replies) = mpsc::channel(FRAMES_WAITING);
+        let (there, back) = ((self.node, node), (node, self.node));
+        // A link breaks as a whole: when one way ends, so does the other.
+        let network = Arc::clone(&self.network);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = Arc::clone(&network).carry(there, sent, arriving) => {}
+                () = Arc::clone(&network).carry(back, answers, returning) => {}
+            }
+        });
+        Ok(Link { requests, replies: ReceiverStream::new(replies).boxed() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_decides_what_happens_to_every_frame() {
+        let fates = |seed| {
+            let network = MemoryNetwork::new(seed);
+            let delay_max = Duration::from_millis(5);
+            network.set_faults(Faults { delay_max, breaks: 100_000, silences: 50_000 });
+            let mut state = network.state.lock();
+            (0..1000).map(|_| state.fate(NodeId(1), NodeId(2))).collect::<Vec<_>>()
+        };
+        assert_eq!(fates(1), fates(1));
+        assert_ne!(fates(1), fates(2));
+        let count = |fate| fates(3).iter().filter(|other| **other == fate).count();
+        assert!((50..150).contains(&count(Fate::Breaks)), "{}", count(Fate::Breaks));
+        assert!((20..90).contains(&count(Fate::Lost)), "{}", count(Fate::Lost));
+    }
+
+    #[test]
+    fn nothing_arrives_over_a_cut_until_it_is_healed() {
+        let network = MemoryNetwork::new(7);
+        let (one, two) = (NodeId(1), NodeId(2));
+        network.cut(one, two);
+        assert_eq!(network.state.lock().fate(one, two), Fate::Lost);
+        assert_ne!(network.state.lock().fate(two, one), Fate::Lost, "the other way is open");
+        network.heal();
+        assert_ne!(network.state.lock().fate(one, two), Fate::Lost);
+    }
+}
