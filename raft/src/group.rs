@@ -3,7 +3,8 @@
 //! Invariants:
 //! - a command is refused before openraft sees it if the log could not take it: once accepted, an entry must be
 //!   written, because openraft regards a failed append as the end of the group;
-//! - a command that was refused with anything but [`RaftError::OutcomeUnknown`] has no effect, now or later;
+//! - a command that was refused with [`RaftError::NotLeader`], [`RaftError::Unavailable`], [`RaftError::DiskFull`] or
+//!   [`RaftError::InvalidInput`] has no effect, now or later;
 //! - after [`Group::shutdown`] the machine is not called any more.
 
 use std::sync::Arc;

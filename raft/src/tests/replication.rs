@@ -221,3 +221,22 @@ async fn a_group_without_a_majority_says_so_and_goes_on_when_one_returns() {
     cluster.propose(GROUP, &row(2)).await;
     cluster.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_bounced_keeps_the_promises_it_has_forgotten() {
+    let mut cluster = Cluster::of_three(GROUP, 10).await;
+    cluster.propose(GROUP, &row(0)).await;
+    let follower = others(cluster.leader(GROUP).await)[0];
+    cluster.kill(follower, || true).await;
+    let begun = Instant::now();
+    cluster.restart(follower).await;
+    let group = cluster.nodes[follower].group(GROUP);
+    // The leader may serve reads until 1.2 s after the follower's last answer, which was before the restart.
+    assert!(group.pace().withholds_vote(false).is_some());
+    while group.pace().withholds_vote(false).is_some() {
+        assert!(begun.elapsed() < super::cluster::PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(1200), "{:?}", begun.elapsed());
+    cluster.shutdown().await;
+}
