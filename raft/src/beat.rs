@@ -27,7 +27,11 @@ pub(crate) async fn keep_pace(host: Weak<Host>) {
             return;
         }
         let mut asleep: BTreeMap<NodeId, Vec<RaftAsleep>> = BTreeMap::new();
+        let filling = host.log_is_filling();
         for group in host.running() {
+            if filling && let Err(error) = group.give_up_flushed().await {
+                tracing::debug!(group = %group.id(), %error, "its log is not given up");
+            }
             if let Some((named, nodes)) = group.pace().step() {
                 for node in nodes {
                     asleep.entry(node).or_default().push(named);

@@ -24,6 +24,7 @@ use crate::error::RaftError;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::snapshot::Receiving;
 use crate::state::{Gate, StateMachine};
 use crate::types::{Command, RaftLogId, Types};
 
@@ -33,8 +34,6 @@ const LEADER_WAIT: Duration = Duration::from_secs(4);
 const PROPOSE_WAIT: Duration = Duration::from_secs(30);
 /// How long a read waits for a quorum to confirm that this replica still leads.
 const READ_WAIT: Duration = Duration::from_secs(2);
-/// How long a flush waits for its turn in the group.
-const FLUSH_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait before asking again whether a leader can serve; doubled each time.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -93,6 +92,7 @@ pub struct Group {
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
     flushing: tokio::sync::Mutex<()>,
+    receiving: tokio::sync::Mutex<Option<Receiving>>,
 }
 
 impl Group {
@@ -105,8 +105,19 @@ impl Group {
         gate: Gate,
         (in_flight, in_flight_max): (Arc<Semaphore>, usize),
     ) -> Self {
-        let flushing = tokio::sync::Mutex::new(());
-        Self { id, replica, raft, pace, log, machine, gate, in_flight, in_flight_max, flushing }
+        Self {
+            id,
+            replica,
+            raft,
+            pace,
+            log,
+            machine,
+            gate,
+            in_flight,
+            in_flight_max,
+            flushing: tokio::sync::Mutex::default(),
+            receiving: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The group's id.
@@ -123,6 +134,20 @@ impl Group {
 
     pub(crate) fn raft(&self) -> &RaftHandle {
         &self.raft
+    }
+
+    pub(crate) fn machine(&self) -> &dyn Machine {
+        self.machine.as_ref()
+    }
+
+    /// Held while a snapshot is being made.
+    pub(crate) fn flushing(&self) -> &tokio::sync::Mutex<()> {
+        &self.flushing
+    }
+
+    /// What is coming in from another replica.
+    pub(crate) fn receiving(&self) -> &tokio::sync::Mutex<Option<Receiving>> {
+        &self.receiving
     }
 
     pub(crate) fn pace(&self) -> &Pace {
@@ -276,35 +301,6 @@ impl Group {
             purged: metrics.purged.as_ref().map(|id| id.index),
             stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
         }
-    }
-
-    /// To be called when the machine's durable mark has moved: gives up the log before it.
-    ///
-    /// # Errors
-    /// [`RaftError::Unavailable`] if the group did not get to it in time; [`RaftError::Stopped`].
-    pub async fn flushed(&self) -> Result<(), RaftError> {
-        let Some(mark) = self.machine.durable_mark() else { return Ok(()) };
-        let index = mark.index();
-        // A second snapshot while one is being made would be ignored.
-        let _flushing = self.flushing.lock().await;
-        let covered = self.raft.metrics().borrow_watched().snapshot.as_ref().map(|id| id.index);
-        if covered.is_some_and(|covered| covered >= index) {
-            return Ok(());
-        }
-        self.raft.trigger().snapshot().await.map_err(|fatal| self.fatal(&fatal))?;
-        // Purging follows by itself: the configuration keeps nothing before a snapshot but its last entry.
-        let wait = self.raft.wait(Some(FLUSH_WAIT));
-        let covered = wait.metrics(
-            |metrics| {
-                metrics.running_state.is_err()
-                    || metrics.snapshot.as_ref().is_some_and(|id| id.index >= index)
-            },
-            "the log is purged up to the durable mark",
-        );
-        let metrics = covered
-            .await
-            .map_err(|error| RaftError::Unavailable(format!("group {}: {error}", self.id)))?;
-        metrics.running_state.map_err(|fatal| self.fatal(&fatal))
     }
 
     /// Stops the group on this node. When it returns the machine is not called any more.

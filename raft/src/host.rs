@@ -34,6 +34,7 @@ use crate::pace::Pace;
 use crate::peer::Peers;
 use crate::server;
 use crate::settings::config;
+use crate::snapshot::Outgoing;
 use crate::state::{Gate, StateMachine};
 use crate::store::GroupStore;
 use crate::transport::{FRAMES_WAITING, Frames, Nowhere, Transport};
@@ -56,10 +57,13 @@ pub struct HostOptions {
     pub cache_bytes: u64,
     /// Bytes of one segment. A command can be a quarter of that.
     pub segment_bytes: u64,
+    /// Bytes per second of files that are sent to other replicas, all of them together.
+    pub snapshot_bytes_per_second: u64,
 }
 
 impl HostOptions {
-    /// The defaults: a budget of 1 GiB in segments of 64 MiB, 64 MiB of recent entries in memory.
+    /// The defaults: a budget of 1 GiB in segments of 64 MiB, 64 MiB of recent entries in memory, 64 MiB of snapshots
+    /// per second.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, node: NodeId) -> Self {
         Self {
@@ -68,6 +72,7 @@ impl HostOptions {
             log_budget_bytes: 1 << 30,
             cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
+            snapshot_bytes_per_second: 64 << 20,
         }
     }
 }
@@ -102,6 +107,7 @@ pub struct Host {
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
     peers: Arc<Peers>,
+    outgoing: Arc<Outgoing>,
     stopped: watch::Sender<bool>,
 }
 
@@ -157,6 +163,7 @@ impl Host {
             in_flight: Arc::new(Semaphore::new(in_flight_max)),
             in_flight_max,
             peers: Arc::new(Peers::new(options.node, transport)),
+            outgoing: Arc::new(Outgoing::new(options.snapshot_bytes_per_second)),
             stopped: watch::Sender::new(false),
         });
         tokio::spawn(beat::keep_pace(Arc::downgrade(&host)));
@@ -173,6 +180,11 @@ impl Host {
 
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
+    }
+
+    /// Whether the log should hold no more than it must.
+    pub(crate) fn log_is_filling(&self) -> bool {
+        self.log.is_filling()
     }
 
     /// All groups that run.
@@ -255,7 +267,13 @@ impl Host {
         let state_machine = StateMachine::new(group, Arc::clone(&machine), gate.clone());
         let store = GroupStore::new(Arc::clone(&self.log), group);
         let stopped = |reason: String| RaftError::Stopped { group, reason };
-        let net = Net { peers: Arc::clone(&self.peers), group, replica };
+        let net = Net {
+            peers: Arc::clone(&self.peers),
+            group,
+            replica,
+            machine: Arc::clone(&machine),
+            outgoing: Arc::clone(&self.outgoing),
+        };
         let raft = RaftHandle::new(replica.0, Arc::new(config(group)?), net, store, state_machine)
             .await
             .map_err(|fatal| stopped(fatal.to_string()))?;
@@ -326,7 +344,9 @@ impl Host {
                 view.purged.map(log_id)
             )));
         }
-        if view.last < durable {
+        // A crash after another replica's state was installed, and before the log was given up for it, leaves this.
+        let alone = machine.durable_mark().is_none_or(|mark| mark.members().len() <= 1);
+        if view.last < durable && alone {
             return Err(RaftError::Corrupted(format!(
                 "the log of group {group} ends at {:?}, but the replica's files reach to {durable:?}",
                 view.last.map(log_id)

@@ -8,9 +8,9 @@
 //! Invariants:
 //! - a change of voters goes through both sets at once (joint consensus): at no moment can the old and the new ones
 //!   decide apart from each other;
-//! - leadership is handed only to a voter that has all of the log, or nearly: for as long as it takes, nobody leads.
+//! - leadership is handed only to a voter that has the log: for as long as it takes, nobody leads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -29,8 +29,6 @@ const CHANGE_WAIT: Duration = Duration::from_secs(10);
 const CATCH_UP_WAIT: Duration = Duration::from_secs(2);
 /// How long it may then take to be elected.
 const HAND_OVER_WAIT: Duration = Duration::from_secs(3);
-/// So many entries may be on their way to it when leadership is handed over; it waits for them.
-const LAG_MAX: u64 = 64;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A member of a group, as its leader sees it; a follower knows less.
@@ -151,10 +149,14 @@ impl Group {
     pub async fn transfer_leadership(&self, to: ReplicaId) -> Result<(), RaftError> {
         let _busy = self.pace().busy();
         self.pace().stir().await;
-        self.wait_until_caught_up(to).await?;
+        self.check_may_lead(to)?;
         if to == self.replica() {
             return Ok(());
         }
+        // A replica that was restarted and has got nothing since does not know how far its own log is on disk, and
+        // would decline. An entry teaches it.
+        let written = self.raft().write_blank().await.map_err(|error| self.write_error(error))?;
+        self.wait_until_at(to, written.log_id.index).await?;
         let raft = self.raft();
         raft.trigger().transfer_leader(to.0).await.map_err(|fatal| self.fatal(&fatal))?;
         let wait = raft.wait(Some(HAND_OVER_WAIT));
@@ -168,33 +170,31 @@ impl Group {
         metrics.running_state.map_err(|fatal| self.fatal(&fatal))
     }
 
-    /// Waits until another replica has what this one, the leader, has.
-    async fn wait_until_caught_up(&self, to: ReplicaId) -> Result<(), RaftError> {
+    /// Whether this replica leads, and another may instead of it; the other's place in the log.
+    fn check_may_lead(&self, to: ReplicaId) -> Result<Option<u64>, RaftError> {
+        let status = self.status();
+        if !status.is_leader {
+            return Err(RaftError::NotLeader { leader: status.leader });
+        }
+        let member = self.members().into_iter().find(|member| member.replica == to && member.voter);
+        let member = member.ok_or_else(|| {
+            RaftError::InvalidInput(format!("replica {to} is no voter of group {}", self.id()))
+        })?;
+        Ok(member.matched)
+    }
+
+    /// Waits until another replica has the log up to an index.
+    async fn wait_until_at(&self, to: ReplicaId, index: u64) -> Result<(), RaftError> {
         let deadline = Instant::now() + CATCH_UP_WAIT;
         loop {
-            let status = self.status();
-            if !status.is_leader {
-                return Err(RaftError::NotLeader { leader: status.leader });
-            }
-            let members: BTreeMap<ReplicaId, MemberStatus> =
-                self.members().into_iter().map(|member| (member.replica, member)).collect();
-            let Some(member) = members.get(&to).filter(|member| member.voter) else {
-                return Err(RaftError::InvalidInput(format!(
-                    "replica {to} is no voter of group {}",
-                    self.id()
-                )));
-            };
-            let lag =
-                status.last_index.zip(member.matched).map(|(last, has)| last.saturating_sub(has));
-            if to == self.replica() || lag.is_some_and(|lag| lag <= LAG_MAX) {
+            let matched = self.check_may_lead(to)?;
+            if matched >= Some(index) {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 return Err(RaftError::Unavailable(format!(
-                    "replica {to} of group {} is at {:?}, the leader at {:?}",
-                    self.id(),
-                    member.matched,
-                    status.last_index
+                    "replica {to} of group {} is at {matched:?}, the leader at {index}",
+                    self.id()
                 )));
             }
             tokio::time::sleep(POLL_INTERVAL).await;

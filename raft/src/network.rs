@@ -25,8 +25,10 @@ use partita_proto::id::{GroupId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
 
 use crate::error::RaftError;
+use crate::machine::Machine;
 use crate::peer::{CallError, Lane, Peer, Peers, Route};
-use crate::state::{SnapshotMark, SnapshotType};
+use crate::snapshot::{self, Outgoing};
+use crate::state::{SnapshotContent, SnapshotType};
 use crate::types::{Member, RaftVoteType, Types};
 use crate::wire::{self, Asked};
 
@@ -43,12 +45,16 @@ pub(crate) struct Net {
     pub(crate) peers: Arc<Peers>,
     pub(crate) group: GroupId,
     pub(crate) replica: ReplicaId,
+    pub(crate) machine: Arc<dyn Machine>,
+    pub(crate) outgoing: Arc<Outgoing>,
 }
 
 /// A connection to one replica.
 pub(crate) struct Connection {
     peer: Arc<Peer>,
     route: Route,
+    machine: Arc<dyn Machine>,
+    outgoing: Arc<Outgoing>,
 }
 
 impl RaftNetworkFactory<Types> for Net {
@@ -56,7 +62,8 @@ impl RaftNetworkFactory<Types> for Net {
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Connection {
         let route = Route { group: self.group, from: self.replica, to: ReplicaId(target) };
-        Connection { peer: self.peers.peer(node.node), route }
+        let (machine, outgoing) = (Arc::clone(&self.machine), Arc::clone(&self.outgoing));
+        Connection { peer: self.peers.peer(node.node), route, machine, outgoing }
     }
 }
 
@@ -90,7 +97,7 @@ impl Connection {
 }
 
 impl RaftNetworkV2<Types> for Connection {
-    type SnapshotData = SnapshotMark;
+    type SnapshotData = SnapshotContent;
 
     async fn append_entries(
         &mut self,
@@ -150,14 +157,17 @@ impl RaftNetworkV2<Types> for Connection {
         wire::voted_in(reply).map_err(malformed)
     }
 
+    /// Sends what the machine has on disk now, which may be more than openraft asks for: what it was told at the
+    /// start of the transfer.
     async fn full_snapshot(
         &mut self,
-        _vote: RaftVoteType,
+        vote: RaftVoteType,
         _snapshot: SnapshotType,
-        _cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        Err(Unreachable::from_string("snapshots are not sent in this version").into())
+        let machine = self.machine.as_ref();
+        snapshot::send(&self.outgoing, &self.peer, self.route, machine, vote, cancel).await
     }
 
     async fn transfer_leader(

@@ -23,7 +23,7 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
-use partita_proto::wire::pb::{RaftFrame, RaftHello, RaftMessage};
+use partita_proto::wire::pb::{RaftBeat, RaftFrame, RaftHello, RaftMessage};
 use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -41,7 +41,7 @@ const FRAME_BYTES: usize = 1 << 20;
 /// How long opening a link may take, greeting included.
 const OPEN_WAIT: Duration = Duration::from_secs(2);
 /// A link that has owed replies for so long without giving any is given up: its node hangs, or is cut off without
-/// the network saying so. Beats are answered at once, so a link with a working node is never that silent.
+/// the network saying so.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// How often that is checked.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
@@ -328,7 +328,7 @@ async fn carry(link: Link, first: Call, lanes: &mut Lanes) -> String {
     let why = tokio::select! {
         why = write(&link.requests, first, lanes, &owed) => why,
         why = read(link.replies, &owed) => why,
-        why = watch(&owed) => why,
+        why = watch(&link.requests, &owed) => why,
     };
     for reply in owed.into_inner().replies.into_values() {
         reply.send(Err(CallError::Broken(why.clone()))).ok();
@@ -386,11 +386,18 @@ async fn read(mut replies: Frames, owed: &Mutex<Owed>) -> String {
     }
 }
 
-async fn watch(owed: &Mutex<Owed>) -> String {
+/// Ends a link on which nothing comes back. A node that works answers a beat at once, whatever else it is busy with.
+async fn watch(requests: &mpsc::Sender<RaftFrame>, owed: &Mutex<Owed>) -> String {
     loop {
         tokio::time::sleep(WATCH_INTERVAL).await;
         if owed.lock().overdue() {
             return format!("no reply for {} s", SILENCE_MAX.as_secs());
+        }
+        if owed.lock().since.is_some_and(|since| since.elapsed() > WATCH_INTERVAL) {
+            let body = Some(Body::Beat(RaftBeat::default()));
+            let messages = vec![RaftMessage { body, ..RaftMessage::default() }];
+            // When the way out is full, what is on it will be answered or not.
+            requests.try_send(RaftFrame { hello: None, messages }).ok();
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use crate::error::RaftError;
 use crate::group::Group;
 use crate::host::Host;
+use crate::snapshot::INSTALL_WAIT;
 use crate::transport::{Frames, VERSION};
 use crate::wire;
 
@@ -164,7 +165,8 @@ fn begin(
         return refuse(format!("replica {to} of group {group} is not on node {}", host.node()));
     };
     async move {
-        let answered = timeout(ANSWER_WAIT, ask(&here, body)).await;
+        let wait = if matches!(body, Body::End(_)) { INSTALL_WAIT } else { ANSWER_WAIT };
+        let answered = timeout(wait, ask(&here, ReplicaId(from), body)).await;
         let body = match answered {
             Ok(Ok(body)) => body,
             Ok(Err(error)) => Body::Refused(RaftRefused { why: error.to_string() }),
@@ -176,7 +178,7 @@ fn begin(
 }
 
 /// Asks a group.
-async fn ask(group: &Group, body: Body) -> Result<Body, RaftError> {
+async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftError> {
     let raft = group.raft();
     let stopped = |error: &dyn std::fmt::Display| RaftError::Stopped {
         group: group.id(),
@@ -214,6 +216,12 @@ async fn ask(group: &Group, body: Body) -> Result<Body, RaftError> {
             let answer = raft.handle_transfer_leader(wire::transfer_in(request)?).await;
             Ok(wire::transferred_out(answer.map_err(|error| stopped(&error))?))
         }
+        Body::Offer(offer) => {
+            group.pace().stir().await;
+            group.offered(from, offer).await
+        }
+        Body::Chunk(chunk) => group.take_chunk(from, chunk).await,
+        Body::End(end) => group.end_snapshot(from, end).await,
         _ => Err(RaftError::Incompatible("a request of an unknown kind".to_owned())),
     }
 }

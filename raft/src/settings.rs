@@ -23,11 +23,10 @@ pub(crate) fn config(group: GroupId) -> Result<Config, RaftError> {
         election_timeout_max: ELECTION_MAX_MS,
         // The group's pace turns them on.
         enable_tick: false,
-        // The machine decides when it flushes; a snapshot is the mark of that, and the log up to it is purged but for
-        // one entry: a log without any makes the leader send whole snapshots.
+        // The machine decides when it flushes; a snapshot is the mark of that. What of the log is purged then, the
+        // group decides: openraft on its own would purge nothing.
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 1,
-        purge_batch_size: 1,
+        max_in_snapshot_log_to_keep: u64::MAX,
         enable_leader_restore: Some(false),
         enable_pre_vote: Some(true),
         api_channel_size: Some(GROUP_QUEUE_LEN),

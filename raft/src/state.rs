@@ -3,7 +3,8 @@
 //! Invariants:
 //! - what is applied after a start begins right after the machine's durable mark;
 //! - a snapshot is the durable mark and nothing else: it costs nothing to build, and allows the log up to it to be
-//!   purged;
+//!   purged. Files are pinned only when they are sent (`snapshot/`);
+//! - the state of another replica takes the place of the own one as a whole, and durably, before the log goes on;
 //! - a failed apply stops the group.
 
 use std::io;
@@ -16,7 +17,7 @@ use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, SnapshotMeta};
 use partita_proto::id::GroupId;
 
 use crate::error::RaftError;
-use crate::machine::{Committed, Machine};
+use crate::machine::{Committed, Incoming, Machine};
 use crate::types::{Mark, RaftLogId, RaftStoredMembership, Reply, Types, log_id, position};
 
 /// Entries that are applied together, at most. Enough to make a batch of many small writes, few enough that their
@@ -25,11 +26,15 @@ const APPLY_LEN_MAX: usize = 1024;
 
 pub(crate) type MetaType =
     SnapshotMeta<openraft::impls::leader_id_adv::LeaderId<u64, u64>, u64, crate::types::Member>;
-pub(crate) type SnapshotType = openraft::type_config::alias::SnapshotOf<Types, SnapshotMark>;
+pub(crate) type SnapshotType = openraft::type_config::alias::SnapshotOf<Types, SnapshotContent>;
 
-/// The content of a snapshot: the files that the mark in its metadata covers stay where they are.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SnapshotMark;
+/// The content of a snapshot.
+pub(crate) enum SnapshotContent {
+    /// What this replica's own files hold.
+    Here,
+    /// What came from another replica, ready to be installed.
+    Received(Box<dyn Incoming>),
+}
 
 /// Lets entries through to the machine until it is closed.
 ///
@@ -117,7 +122,7 @@ impl StateMachine {
 }
 
 impl RaftStateMachine<Types> for StateMachine {
-    type SnapshotData = SnapshotMark;
+    type SnapshotData = SnapshotContent;
     type SnapshotBuilder = SnapshotBuilder;
 
     async fn applied_state(
@@ -145,18 +150,30 @@ impl RaftStateMachine<Types> for StateMachine {
 
     async fn install_snapshot(
         &mut self,
-        _meta: &MetaType,
-        _snapshot: SnapshotMark,
+        meta: &MetaType,
+        snapshot: SnapshotContent,
     ) -> Result<(), io::Error> {
-        Err(RaftError::InvalidInput(format!(
-            "group {}: taking over the state of another replica is not supported by this version",
-            self.group
-        ))
-        .into_io())
+        let group = self.group;
+        let stopped = |reason: String| RaftError::Stopped { group, reason }.into_io();
+        let SnapshotContent::Received(incoming) = snapshot else {
+            return Err(stopped("its own snapshot was to be installed".to_owned()));
+        };
+        let gate = self.gate.clone();
+        let closed = gate.0.lock().await;
+        if *closed {
+            return Err(stopped("it was shut down".to_owned()));
+        }
+        incoming.install().await.map_err(|error| stopped(error.to_string()))?;
+        self.applied = meta.last_log_id;
+        self.membership = Arc::new(meta.last_membership.clone());
+        *self.snapshot.lock() = Some(meta.clone());
+        tracing::info!(%group, upto = ?meta.last_log_id.map(|id| id.index), "snapshot installed");
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotType>, io::Error> {
-        Ok(self.snapshot.lock().clone().map(|meta| SnapshotType { meta, snapshot: SnapshotMark }))
+        let meta = self.snapshot.lock().clone();
+        Ok(meta.map(|meta| SnapshotType { meta, snapshot: SnapshotContent::Here }))
     }
 }
 
@@ -167,7 +184,7 @@ pub(crate) struct SnapshotBuilder {
 }
 
 impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
-    type SnapshotData = SnapshotMark;
+    type SnapshotData = SnapshotContent;
 
     async fn build_snapshot(&mut self) -> Result<SnapshotType, io::Error> {
         let meta = self.machine.durable_mark().map(|mark| MetaType {
@@ -176,6 +193,6 @@ impl RaftSnapshotBuilder<Types> for SnapshotBuilder {
         });
         let meta = meta.unwrap_or_default();
         *self.snapshot.lock() = Some(meta.clone());
-        Ok(SnapshotType { meta, snapshot: SnapshotMark })
+        Ok(SnapshotType { meta, snapshot: SnapshotContent::Here })
     }
 }

@@ -34,12 +34,12 @@ fn position_in(position: pb::RaftPosition) -> RaftLogId {
     log_id(Position { term: position.term, leader: position.leader, index: position.index })
 }
 
-fn vote_out(vote: &RaftVoteType) -> pb::RaftVote {
+pub(crate) fn vote_out(vote: &RaftVoteType) -> pb::RaftVote {
     let Vote { term, leader, committed } = stored_vote(vote);
     pb::RaftVote { term, leader, committed }
 }
 
-fn vote_in(vote: Option<pb::RaftVote>) -> Result<RaftVoteType, RaftError> {
+pub(crate) fn vote_in(vote: Option<pb::RaftVote>) -> Result<RaftVoteType, RaftError> {
     let vote = vote.ok_or_else(|| missing("a vote"))?;
     Ok(raft_vote(Vote { term: vote.term, leader: vote.leader, committed: vote.committed }))
 }
@@ -159,6 +159,11 @@ pub(crate) fn voted_in(answer: Body) -> Result<VoteResponse<Types>, RaftError> {
     let Body::Voted(answer) = answer else { return Err(missing("an answer to a vote")) };
     let last = answer.last.map(position_in);
     Ok(VoteResponse::new(vote_in(answer.vote)?, last, answer.granted))
+}
+
+/// A replica's vote alone, as the answer to the end of a snapshot.
+pub(crate) fn follows_out(vote: &RaftVoteType) -> Body {
+    Body::Voted(pb::RaftVoted { vote: Some(vote_out(vote)), last: None, granted: false })
 }
 
 pub(crate) fn transfer_out(request: &TransferLeaderRequest<Types>) -> Body {

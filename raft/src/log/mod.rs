@@ -204,6 +204,12 @@ impl Log {
         Ok(())
     }
 
+    /// Whether the log has reached half its budget: then what is kept only in case that another replica needs it is
+    /// to go.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.shared.state.lock().bytes() > self.shared.options.budget_bytes / 2
+    }
+
     /// The groups that keep the log over its budget by not flushing.
     pub(crate) fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
         self.shared.pressure.subscribe()

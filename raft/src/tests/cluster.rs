@@ -46,7 +46,14 @@ pub(super) fn replica(group: GroupId, node: NodeId) -> ReplicaId {
 }
 
 async fn open(network: &Arc<MemoryNetwork>, id: NodeId, disk: &SimulatedDisk) -> Arc<Host> {
-    let options = HostOptions { node: id, ..options(Path::new("/simulated")) };
+    let options = HostOptions {
+        node: id,
+        snapshot_bytes_per_second: 2 << 20,
+        segment_bytes: 256 << 10,
+        // From the half of it on, the log is given up.
+        log_budget_bytes: 2 << 20,
+        ..options(Path::new("/simulated"))
+    };
     let transport = network.transport(id);
     let host = Host::open_on(Arc::new(disk.clone()), &options, transport).await.unwrap();
     network.attach(&host);
@@ -99,6 +106,12 @@ impl Cluster {
         node.disk.cut();
         node.host.shutdown().await.ok();
         node.disk = node.disk.survivor(keep);
+    }
+
+    /// Gives a node that was killed what another replica has on disk.
+    pub(super) fn copy_files(&mut self, group: GroupId, from: usize, to: usize) {
+        let machine = self.nodes[from].machine(group).restarted();
+        self.nodes[to].machines.insert(group, machine);
     }
 
     /// Starts a node that was killed, with all the groups in its log.

@@ -8,4 +8,5 @@ mod recorder;
 mod replication;
 mod restarts;
 mod sleep;
+mod snapshots;
 mod suite;

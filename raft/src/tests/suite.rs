@@ -12,7 +12,7 @@ use partita_proto::id::{GroupId, ReplicaId};
 use super::recorder::Recorder;
 use crate::log::simulated::SimulatedDisk;
 use crate::log::{Log, LogOptions};
-use crate::state::{Gate, MetaType, SnapshotBuilder, SnapshotMark, SnapshotType, StateMachine};
+use crate::state::{Gate, MetaType, SnapshotBuilder, SnapshotContent, SnapshotType, StateMachine};
 use crate::store::GroupStore;
 use crate::types::{RaftLogId, RaftStoredMembership, Types};
 
@@ -20,7 +20,7 @@ use crate::types::{RaftLogId, RaftStoredMembership, Types};
 struct Installing(StateMachine);
 
 impl RaftStateMachine<Types> for Installing {
-    type SnapshotData = SnapshotMark;
+    type SnapshotData = SnapshotContent;
     type SnapshotBuilder = SnapshotBuilder;
 
     async fn applied_state(
@@ -43,7 +43,7 @@ impl RaftStateMachine<Types> for Installing {
     async fn install_snapshot(
         &mut self,
         meta: &MetaType,
-        _snapshot: SnapshotMark,
+        _snapshot: SnapshotContent,
     ) -> Result<(), io::Error> {
         self.0.replace(meta);
         Ok(())

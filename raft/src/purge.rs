@@ -1,0 +1,88 @@
+//! Giving up the log that a machine's files have made superfluous.
+//!
+//! ```text
+//!   purged        flushed       last
+//!     |  may go      |  needed    |
+//! ----+--------------+------------+
+//!                    ^ a group of several keeps what may go as long as there is room: another replica that lags
+//!                      behind, or was away, needs it, or else all of the files
+//! ```
+//!
+//! Invariant: a group's last entry is never given up, nor what its machine has not made durable.
+
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+
+use crate::error::RaftError;
+use crate::group::Group;
+
+/// How long a flush waits for its turn in the group.
+const FLUSH_WAIT: Duration = Duration::from_secs(10);
+
+impl Group {
+    /// To be called when the machine's durable mark has moved: the log before it may be given up. In a group of one
+    /// member that happens now.
+    ///
+    /// # Errors
+    /// [`RaftError::Unavailable`] if the group did not get to it in time; [`RaftError::Stopped`].
+    pub async fn flushed(&self) -> Result<(), RaftError> {
+        let Some(mark) = self.machine().durable_mark() else { return Ok(()) };
+        let index = mark.index();
+        // A second snapshot while one is being made would be ignored.
+        let _flushing = self.flushing().lock().await;
+        let covered = self.raft().metrics().borrow_watched().snapshot.as_ref().map(|id| id.index);
+        if covered.is_none_or(|covered| covered < index) {
+            self.raft().trigger().snapshot().await.map_err(|fatal| self.fatal(&fatal))?;
+            self.until("the durable mark is known", |metrics| {
+                metrics.snapshot.as_ref().is_some_and(|id| id.index >= index)
+            })
+            .await?;
+        }
+        let alone = {
+            let metrics = self.raft().metrics();
+            let metrics = metrics.borrow_watched();
+            metrics.membership_config.membership().nodes().count() <= 1
+        };
+        if alone && let Some(upto) = self.give_up_flushed().await? {
+            self.until("the log is purged", |metrics| {
+                metrics.purged.as_ref().is_some_and(|id| id.index >= upto)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Gives up the log before the durable mark; answers up to where, if there was any.
+    pub(crate) async fn give_up_flushed(&self) -> Result<Option<u64>, RaftError> {
+        let (flushed, purged) = {
+            let metrics = self.raft().metrics();
+            let metrics = metrics.borrow_watched();
+            let index = |id: &Option<crate::types::RaftLogId>| id.as_ref().map(|id| id.index);
+            (index(&metrics.snapshot), index(&metrics.purged))
+        };
+        // A log without any entry would make the leader send whole snapshots.
+        let Some(upto) = flushed.and_then(|flushed| flushed.checked_sub(1)) else {
+            return Ok(None);
+        };
+        if purged >= Some(upto) {
+            return Ok(None);
+        }
+        self.raft().trigger().purge_log(upto).await.map_err(|fatal| self.fatal(&fatal))?;
+        Ok(Some(upto))
+    }
+
+    async fn until(
+        &self,
+        what: &str,
+        reached: impl Fn(&openraft::RaftMetrics<crate::types::Types>) -> bool + Send + Sync,
+    ) -> Result<(), RaftError> {
+        let wait = self.raft().wait(Some(FLUSH_WAIT));
+        let waited =
+            wait.metrics(|metrics| metrics.running_state.is_err() || reached(metrics), what);
+        let metrics = waited
+            .await
+            .map_err(|error| RaftError::Unavailable(format!("group {}: {error}", self.id())))?;
+        metrics.running_state.map_err(|fatal| self.fatal(&fatal))
+    }
+}

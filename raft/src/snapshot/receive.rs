@@ -1,0 +1,207 @@
+//! The follower's side: takes, checks, installs.
+
+use partita_proto::id::ReplicaId;
+use partita_proto::wire::pb;
+use partita_proto::wire::pb::raft_message::Body;
+
+use crate::error::RaftError;
+use crate::group::Group;
+use crate::machine::{Incoming, Offer, SnapshotFile};
+use crate::state::{MetaType, SnapshotContent, SnapshotType};
+use crate::types::{Mark, log_id};
+use crate::wire;
+
+/// A snapshot while it comes in.
+pub(crate) struct Receiving {
+    from: ReplicaId,
+    offer: u64,
+    files: Vec<SnapshotFile>,
+    have: Vec<u64>,
+    meta: MetaType,
+    incoming: Box<dyn Incoming>,
+}
+
+impl Receiving {
+    /// Checks that a chunk is the next one of its file.
+    fn check(&self, chunk: &pb::RaftSnapshotChunk) -> Result<(usize, u64), RaftError> {
+        let refused = |why: String| RaftError::InvalidInput(why);
+        let at = chunk.file as usize;
+        let (Some(file), Some(have)) = (self.files.get(at), self.have.get(at)) else {
+            return Err(refused(format!("the offer has no file {at}")));
+        };
+        let after = chunk.offset.saturating_add(chunk.data.len() as u64);
+        if chunk.offset != *have || after > file.bytes {
+            return Err(refused(format!(
+                "bytes {} to {after} of {} of {}, of which {have} are there",
+                chunk.offset, file.bytes, file.name
+            )));
+        }
+        if crc32c::crc32c(&chunk.data) != chunk.checksum {
+            return Err(RaftError::Corrupted(format!(
+                "bytes from {} of {} were damaged on their way",
+                chunk.offset, file.name
+            )));
+        }
+        Ok((at, after))
+    }
+
+    fn check_complete(&self) -> Result<(), RaftError> {
+        for (file, have) in self.files.iter().zip(&self.have) {
+            if *have != file.bytes {
+                return Err(RaftError::InvalidInput(format!(
+                    "{have} of {} bytes of {} are there",
+                    file.bytes, file.name
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unavailable(error: impl std::fmt::Display) -> RaftError {
+    RaftError::Unavailable(format!("the snapshot cannot be taken: {error}"))
+}
+
+impl Group {
+    /// Another replica has something to offer: says what of it is here already.
+    pub(crate) async fn offered(
+        &self,
+        from: ReplicaId,
+        offer: pb::RaftSnapshotOffer,
+    ) -> Result<Body, RaftError> {
+        let mut receiving = self.receiving().lock().await;
+        // One at a time: what came before is given up, but for what the machine has kept of it.
+        drop(receiving.take());
+        let mark = Mark::from_bytes(&offer.mark)?;
+        let meta = MetaType {
+            last_log_id: Some(log_id(mark.position())),
+            last_membership: mark.membership().clone(),
+        };
+        let files: Vec<_> = offer
+            .files
+            .into_iter()
+            .map(|file| SnapshotFile { name: file.name, bytes: file.bytes })
+            .collect();
+        let offered = Offer { from, mark, state: offer.state, files: files.clone() };
+        let incoming = self.machine().receive(offered).await.map_err(unavailable)?;
+        let have = incoming.have();
+        let fits = have.len() == files.len()
+            && have.iter().zip(&files).all(|(have, file)| *have <= file.bytes);
+        if !fits {
+            return Err(unavailable(format!("the machine has {have:?} of {files:?}")));
+        }
+        tracing::info!(
+            group = %self.id(), %from, files = files.len(), bytes = files.iter().map(|f| f.bytes).sum::<u64>(),
+            here = have.iter().sum::<u64>(), "a snapshot comes in"
+        );
+        let wanted = pb::RaftSnapshotWanted { have: have.clone() };
+        *receiving = Some(Receiving { from, offer: offer.offer, files, have, meta, incoming });
+        Ok(Body::Wanted(wanted))
+    }
+
+    /// Takes a piece of what was offered.
+    pub(crate) async fn take_chunk(
+        &self,
+        from: ReplicaId,
+        chunk: pb::RaftSnapshotChunk,
+    ) -> Result<Body, RaftError> {
+        let mut receiving = self.receiving().lock().await;
+        let belongs = |r: &mut Receiving| r.from == from && r.offer == chunk.offer;
+        // Taken out while it changes: should this be cut short, nobody knows what the machine has of the file.
+        let Some(mut current) = receiving.take_if(belongs) else {
+            return Err(unavailable("it is not the one that was offered last"));
+        };
+        let checked = current.check(&chunk);
+        if let Ok((at, after)) = checked {
+            current.incoming.write(at, chunk.offset, chunk.data).await.map_err(unavailable)?;
+            if let Some(have) = current.have.get_mut(at) {
+                *have = after;
+            }
+        }
+        *receiving = Some(current);
+        checked?;
+        Ok(Body::Done(pb::RaftDone {}))
+    }
+
+    /// Everything is there: installs it. Answers whom this replica follows.
+    pub(crate) async fn end_snapshot(
+        &self,
+        from: ReplicaId,
+        end: pb::RaftSnapshotEnd,
+    ) -> Result<Body, RaftError> {
+        let received = {
+            let mut receiving = self.receiving().lock().await;
+            let whole = receiving.take_if(|r| r.from == from && r.offer == end.offer);
+            whole.ok_or_else(|| unavailable("it is not the one that was offered last"))?
+        };
+        received.check_complete()?;
+        let vote = wire::vote_in(end.vote)?;
+        let snapshot = SnapshotType {
+            meta: received.meta,
+            snapshot: SnapshotContent::Received(received.incoming),
+        };
+        let answer = self.raft().install_full_snapshot(vote, snapshot).await;
+        let answer = answer.map_err(|fatal| self.fatal(&fatal))?;
+        Ok(wire::follows_out(&answer.vote))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::machine::MachineError;
+
+    struct Nothing;
+
+    #[async_trait]
+    impl Incoming for Nothing {
+        fn have(&self) -> Vec<u64> {
+            Vec::new()
+        }
+
+        async fn write(&mut self, _: usize, _: u64, _: Bytes) -> Result<(), MachineError> {
+            Ok(())
+        }
+
+        async fn install(self: Box<Self>) -> Result<(), MachineError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn only_the_next_bytes_of_a_file_with_the_right_checksum_are_taken() {
+        let file = |name: &str, bytes| SnapshotFile { name: name.to_owned(), bytes };
+        let receiving = Receiving {
+            from: ReplicaId(1),
+            offer: 1,
+            files: vec![file("a", 10), file("b", 4)],
+            have: vec![4, 4],
+            meta: MetaType::default(),
+            incoming: Box::new(Nothing),
+        };
+        let chunk = |file, offset, data: &'static [u8]| pb::RaftSnapshotChunk {
+            offer: 1,
+            file,
+            offset,
+            checksum: crc32c::crc32c(data),
+            data: Bytes::from_static(data),
+        };
+        assert_eq!(receiving.check(&chunk(0, 4, b"next")).unwrap(), (0, 8));
+        for (refused, why) in [
+            (chunk(0, 3, b"again"), "of which 4 are there"),
+            (chunk(0, 5, b"gap"), "of which 4 are there"),
+            (chunk(0, 4, b"too much"), "bytes 4 to 12 of 10"),
+            (chunk(1, 4, b"more"), "bytes 4 to 8 of 4"),
+            (chunk(2, 0, b"other"), "has no file 2"),
+            (pb::RaftSnapshotChunk { checksum: 7, ..chunk(0, 4, b"next") }, "were damaged"),
+        ] {
+            let error = receiving.check(&refused).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}: {why}");
+        }
+        let error = receiving.check_complete().unwrap_err();
+        assert!(error.to_string().contains("4 of 10 bytes of a"), "{error}");
+    }
+}

@@ -1,0 +1,187 @@
+//! The leader's side: offers, reads, throttles, sends.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use openraft::errors::{NetworkError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::network::RPCTypes;
+use openraft::raft::SnapshotResponse;
+use parking_lot::Mutex;
+use partita_proto::wire::pb;
+use partita_proto::wire::pb::raft_message::Body;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::machine::{Machine, Snapshot, SnapshotFile};
+use crate::peer::{CallError, Lane, Peer, Route};
+use crate::types::{RaftVoteType, Types};
+use crate::wire;
+
+/// Bytes in one chunk: few enough that what waits behind it does not wait long.
+const CHUNK_BYTES: u64 = 512 << 10;
+/// Transfers at a time.
+const TRANSFERS_MAX: usize = 2;
+/// How long the receiver may take for a chunk, or to look what it has.
+const CHUNK_WAIT: Duration = Duration::from_secs(20);
+/// How long it may take to install everything.
+pub(crate) const INSTALL_WAIT: Duration = Duration::from_secs(300);
+/// What may be sent at once after a pause, as time at the full rate.
+const BURST: Duration = Duration::from_millis(100);
+
+/// What all transfers from a node share.
+pub(crate) struct Outgoing {
+    slots: Semaphore,
+    throttle: Throttle,
+    next_offer: AtomicU64,
+}
+
+impl Outgoing {
+    pub(crate) fn new(bytes_per_second: u64) -> Self {
+        Self {
+            slots: Semaphore::new(TRANSFERS_MAX),
+            throttle: Throttle::new(bytes_per_second, Instant::now()),
+            next_offer: AtomicU64::new(1),
+        }
+    }
+}
+
+/// Spreads bytes over time.
+struct Throttle {
+    bytes_per_second: u64,
+    /// When what was let through until now would have been sent at the full rate.
+    paid_until: Mutex<Instant>,
+}
+
+impl Throttle {
+    fn new(bytes_per_second: u64, now: Instant) -> Self {
+        Self { bytes_per_second: bytes_per_second.max(1), paid_until: Mutex::new(now) }
+    }
+
+    /// When so many bytes may be sent.
+    fn admit(&self, bytes: u64, now: Instant) -> Instant {
+        let mut paid_until = self.paid_until.lock();
+        let from = (*paid_until).max(now - BURST);
+        let micros = bytes.saturating_mul(1_000_000) / self.bytes_per_second;
+        *paid_until = from + Duration::from_micros(micros);
+        from
+    }
+}
+
+/// What a failure is to openraft, which tries again; not before some time when the peer cannot be reached.
+fn failed(error: CallError, route: Route) -> StreamingError<Types> {
+    match error {
+        CallError::Unreachable(_) | CallError::Refused(_) => Unreachable::from_string(error).into(),
+        CallError::Broken(_) => NetworkError::from_string(error).into(),
+        CallError::TimedOut(timeout) => {
+            let (id, target) = (route.from.0, route.to.0);
+            Timeout { action: RPCTypes::InstallSnapshot, id, target, timeout }.into()
+        }
+    }
+}
+
+/// Sends what a machine has on disk, until it is done or called off.
+pub(crate) async fn send(
+    outgoing: &Outgoing,
+    peer: &Peer,
+    route: Route,
+    machine: &dyn Machine,
+    vote: RaftVoteType,
+    cancel: impl Future<Output = ReplicationClosed>,
+) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+    tokio::select! {
+        closed = cancel => Err(closed.into()),
+        sent = transfer(outgoing, peer, route, machine, vote) => sent,
+    }
+}
+
+async fn transfer(
+    outgoing: &Outgoing,
+    peer: &Peer,
+    route: Route,
+    machine: &dyn Machine,
+    vote: RaftVoteType,
+) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+    let local = |error: &dyn std::fmt::Display| -> StreamingError<Types> {
+        tracing::warn!(group = %route.group, to = %route.to, %error, "no snapshot");
+        Unreachable::from_string(error).into()
+    };
+    let _slot = outgoing.slots.acquire().await.map_err(|error| local(&error))?;
+    let snapshot = machine.snapshot().await.map_err(|error| local(&error))?;
+    let offer = outgoing.next_offer.fetch_add(1, Ordering::Relaxed);
+    let files = snapshot.files();
+    let call = async |lane, body, wait| {
+        peer.call(lane, route, body, wait).await.map_err(|error| failed(error, route))
+    };
+    let reply = call(Lane::Bulk, offered(offer, snapshot.as_ref(), &files), CHUNK_WAIT).await?;
+    let Body::Wanted(wanted) = reply else {
+        return Err(local(&"the receiver does not say what it has"));
+    };
+    if wanted.have.len() != files.len() {
+        return Err(local(&"the receiver speaks of other files"));
+    }
+    let begun = Instant::now();
+    let mut sent = 0;
+    for ((number, file), mut offset) in (0..).zip(&files).zip(wanted.have) {
+        while offset < file.bytes {
+            let bytes = (file.bytes - offset).min(CHUNK_BYTES);
+            tokio::time::sleep_until(outgoing.throttle.admit(bytes, Instant::now())).await;
+            let chunk = read(offer, snapshot.as_ref(), number, offset, bytes).await;
+            let chunk = Body::Chunk(chunk.map_err(|error| local(&error))?);
+            call(Lane::Bulk, chunk, CHUNK_WAIT).await?;
+            offset += bytes;
+            sent += bytes;
+        }
+    }
+    let end = Body::End(pb::RaftSnapshotEnd { offer, vote: Some(wire::vote_out(&vote)) });
+    let reply = call(Lane::Bulk, end, INSTALL_WAIT).await?;
+    let follows = wire::voted_in(reply).map_err(|error| local(&error))?.vote;
+    let (files, took) = (files.len(), begun.elapsed());
+    tracing::info!(group = %route.group, to = %route.to, files, sent, ?took, "snapshot sent");
+    Ok(SnapshotResponse::new(follows))
+}
+
+fn offered(offer: u64, snapshot: &dyn Snapshot, files: &[SnapshotFile]) -> Body {
+    let file =
+        |file: &SnapshotFile| pb::RaftSnapshotFile { name: file.name.clone(), bytes: file.bytes };
+    Body::Offer(pb::RaftSnapshotOffer {
+        offer,
+        mark: snapshot.mark().to_bytes(),
+        state: snapshot.state(),
+        files: files.iter().map(file).collect(),
+    })
+}
+
+async fn read(
+    offer: u64,
+    snapshot: &dyn Snapshot,
+    file: u32,
+    offset: u64,
+    bytes: u64,
+) -> Result<pb::RaftSnapshotChunk, String> {
+    let bytes = usize::try_from(bytes).map_err(|error| error.to_string())?;
+    let data =
+        snapshot.read(file as usize, offset, bytes).await.map_err(|error| error.to_string())?;
+    if data.len() != bytes {
+        return Err(format!("file {file} ends before its size: {} of {bytes} bytes", data.len()));
+    }
+    Ok(pb::RaftSnapshotChunk { offer, file, offset, checksum: crc32c::crc32c(&data), data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_spread_over_time_but_a_pause_is_not_made_up_for() {
+        let begun = Instant::now();
+        let throttle = Throttle::new(1_000_000, begun);
+        let after = |bytes, now| throttle.admit(bytes, now).saturating_duration_since(begun);
+        assert_eq!(after(500_000, begun), Duration::ZERO);
+        assert_eq!(after(500_000, begun), Duration::from_millis(500));
+        assert_eq!(after(500_000, begun), Duration::from_millis(1000));
+        let later = begun + Duration::from_secs(60);
+        assert!(after(500_000, later) <= Duration::from_secs(60));
+        assert!(after(500_000, later) > Duration::from_secs(60));
+    }
+}
