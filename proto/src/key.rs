@@ -17,6 +17,7 @@
 mod cell;
 mod keys;
 mod ranges;
+mod series;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, new_null_array};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::UInt16Type;
+use arrow::datatypes::{DataType, UInt16Type};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, SortField};
@@ -34,6 +35,7 @@ use bytes::Bytes;
 
 pub use self::keys::Keys;
 pub use self::ranges::KEY_RANGES_MAX;
+use self::series::SeriesCodec;
 use crate::error::Error;
 use crate::placement::Placement;
 use crate::range::{Bound, KeyRange, TypedRange};
@@ -60,6 +62,8 @@ struct Inner {
     /// Their types.
     types: Vec<ColumnType>,
     converter: RowConverter,
+    /// For batches whose rows share series.
+    series: Option<SeriesCodec>,
 }
 
 impl KeyCodec {
@@ -80,7 +84,8 @@ impl KeyCodec {
         let fields = types.iter().map(|column_type| SortField::new(column_type.arrow())).collect();
         let converter = RowConverter::new(fields).map_err(internal)?;
         let placed = !matches!(placement, Placement::Range);
-        Ok(Self { inner: Arc::new(Inner { placed, names, types, converter }) })
+        let series = SeriesCodec::new(&types)?;
+        Ok(Self { inner: Arc::new(Inner { placed, names, types, converter, series }) })
     }
 
     /// Whether keys begin with a placement.
@@ -106,17 +111,16 @@ impl KeyCodec {
     /// [`Error::InvalidInput`] when a placed table's batch has no placement, or a key column has
     /// another type than the schema says.
     pub fn encode(&self, rows: &RecordBatch) -> Result<Keys, Error> {
-        let cells = self.cells(rows)?;
-        if !self.inner.placed {
-            return Ok(Keys::new(cells));
+        let columns = self.columns(rows)?;
+        let placement = self.placement(rows)?;
+        if let Some(series) = &self.inner.series
+            && let Some(keys) = series.encode(placement, &columns)?
+        {
+            return Ok(keys);
         }
-        let column = rows.column_by_name(PLACEMENT_COLUMN).ok_or_else(|| {
-            Error::InvalidInput(format!("rows of a placed table have no column {PLACEMENT_COLUMN}"))
-        })?;
-        let placements = column.as_primitive_opt::<UInt16Type>().filter(|p| p.null_count() == 0);
-        let placements = placements.ok_or_else(|| {
-            Error::InvalidInput(format!("column {PLACEMENT_COLUMN} must be UInt16 without NULL"))
-        })?;
+        let cells = self.cells(&columns, rows.num_rows())?;
+        let Some(placement) = placement else { return Ok(Keys::new(cells)) };
+        let placements = placement.as_primitive::<UInt16Type>();
         let total = cells.value_data().len() + PLACEMENT_BYTES * rows.num_rows();
         if i32::try_from(total).is_err() {
             return Err(too_large(total));
@@ -135,22 +139,37 @@ impl KeyCodec {
         Ok(Keys::new(keys))
     }
 
+    /// The placement of the rows, if the table has one.
+    fn placement<'a>(&self, rows: &'a RecordBatch) -> Result<Option<&'a ArrayRef>, Error> {
+        if !self.inner.placed {
+            return Ok(None);
+        }
+        let column = rows.column_by_name(PLACEMENT_COLUMN).ok_or_else(|| {
+            Error::InvalidInput(format!("rows of a placed table have no column {PLACEMENT_COLUMN}"))
+        })?;
+        if *column.data_type() != DataType::UInt16 || column.null_count() > 0 {
+            return Err(Error::InvalidInput(format!(
+                "column {PLACEMENT_COLUMN} must be UInt16 without NULL"
+            )));
+        }
+        Ok(Some(column))
+    }
+
+    /// The key columns, without the placement.
+    fn columns(&self, rows: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
+        let columns = self.inner.names.iter().zip(&self.inner.types);
+        columns.map(|(name, column_type)| key_column(rows, name, *column_type)).collect()
+    }
+
     /// The cells of the key columns, without the placement.
-    fn cells(&self, rows: &RecordBatch) -> Result<BinaryArray, Error> {
-        if self.inner.names.is_empty() {
+    fn cells(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray, Error> {
+        if columns.is_empty() {
             // A table without a key: every row has the empty one.
-            let offsets = OffsetBuffer::new(ScalarBuffer::from(vec![0_i32; rows.num_rows() + 1]));
+            let offsets = OffsetBuffer::new(ScalarBuffer::from(vec![0_i32; rows + 1]));
             return BinaryArray::try_new(offsets, Buffer::from_vec(Vec::<u8>::new()), None)
                 .map_err(internal);
         }
-        let columns = self
-            .inner
-            .names
-            .iter()
-            .zip(&self.inner.types)
-            .map(|(name, column_type)| key_column(rows, name, *column_type))
-            .collect::<Result<Vec<_>, _>>()?;
-        let encoded = self.inner.converter.convert_columns(&columns).map_err(internal)?;
+        let encoded = self.inner.converter.convert_columns(columns).map_err(internal)?;
         let size = encoded.size();
         encoded.try_into_binary().map_err(|_| too_large(size))
     }

@@ -215,7 +215,9 @@ fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Resul
 /// Sorts by key, keeping the order of equal keys, and folds these if the table does.
 fn sort(layout: &Layout, rows: Sorted) -> Result<Sorted> {
     let mut sorted = rows;
-    if !sorted.keys.is_sorted() {
+    if sorted.keys.is_sorted() {
+        sorted.keys = sorted.keys.settled();
+    } else {
         let order = sorted.keys.sort_indices();
         sorted = Sorted {
             batch: take_record_batch(&sorted.batch, &order)?,

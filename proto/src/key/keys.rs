@@ -1,6 +1,7 @@
 //! The keys of a batch of rows: comparable bytes, one after the other in one buffer.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryArray, UInt32Array};
 use arrow::buffer::{Buffer, OffsetBuffer};
@@ -9,14 +10,41 @@ use arrow::compute;
 use crate::error::Error;
 
 /// Encoded keys, one per row. Cheap to clone and to slice: the bytes are shared.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Keys(BinaryArray);
+#[derive(Clone, Debug)]
+pub struct Keys {
+    array: BinaryArray,
+    /// A number for each key that compares like it, if whoever encoded them knew one.
+    order: Option<Arc<[u128]>>,
+}
+
+impl PartialEq for Keys {
+    fn eq(&self, other: &Self) -> bool {
+        self.array == other.array
+    }
+}
 
 impl Keys {
     /// Wraps an array without NULL.
     pub(super) fn new(array: BinaryArray) -> Self {
         debug_assert_eq!(array.null_count(), 0);
-        Self(array)
+        Self { array, order: None }
+    }
+
+    /// The same, with a number for each that compares like it.
+    pub(super) fn ordered(array: BinaryArray, order: Vec<u128>) -> Self {
+        debug_assert_eq!(array.len(), order.len());
+        Self { order: Some(order.into()), ..Self::new(array) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn knows_its_order(&self) -> bool {
+        self.order.is_some()
+    }
+
+    /// Without what was kept to sort them quickly: for keys that are kept.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        Self { order: None, ..self }
     }
 
     /// No keys.
@@ -37,17 +65,17 @@ impl Keys {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.array.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.array.is_empty()
     }
 
     /// The key of a row. Panics when there is no such row.
     pub fn get(&self, row: usize) -> &[u8] {
-        self.0.value(row)
+        self.array.value(row)
     }
 
     /// The first key.
@@ -67,7 +95,10 @@ impl Keys {
 
     /// Whether no key is smaller than the one before it.
     pub fn is_sorted(&self) -> bool {
-        (1..self.len()).all(|row| self.get(row - 1) <= self.get(row))
+        match &self.order {
+            Some(order) => order.is_sorted(),
+            None => (1..self.len()).all(|row| self.get(row - 1) <= self.get(row)),
+        }
     }
 
     /// The number of keys before the first one that is not smaller; the keys are sorted.
@@ -90,6 +121,11 @@ impl Keys {
         let count = u32::try_from(self.len()).expect("offsets of 32 bits count at most 2^31 rows");
         if self.is_sorted() {
             return UInt32Array::from_iter_values(0..count);
+        }
+        if let Some(order) = &self.order {
+            let mut rows: Vec<(u128, u32)> = order.iter().copied().zip(0..count).collect();
+            rows.sort_unstable();
+            return UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row));
         }
         // Most comparisons end within the eight bytes behind what all keys share (placement, a
         // common first column): keep those in the array that is sorted.
@@ -115,14 +151,14 @@ impl Keys {
     /// # Errors
     /// [`Error::Internal`] when there is no such row, or the keys outgrow one batch (2 GiB).
     pub fn take(&self, rows: &UInt32Array) -> Result<Self, Error> {
-        let taken = compute::take(&self.0, rows, None).map_err(internal)?;
+        let taken = compute::take(&self.array, rows, None).map_err(internal)?;
         Ok(Self::new(taken.as_binary().clone()))
     }
 
     /// The keys of a run of rows; the bytes stay shared. Panics when the run leaves the batch.
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
-        Self(self.0.slice(rows.start, rows.len()))
+        Self::new(self.array.slice(rows.start, rows.len()))
     }
 
     /// The keys of several batches, one after the other, copied.
@@ -137,14 +173,14 @@ impl Keys {
         if parts.is_empty() {
             return Ok(Self::empty());
         }
-        let arrays: Vec<&dyn Array> = parts.iter().map(|part| &part.0 as &dyn Array).collect();
+        let arrays: Vec<&dyn Array> = parts.iter().map(|part| &part.array as &dyn Array).collect();
         let joined = compute::concat(&arrays).map_err(internal)?;
         Ok(Self::new(joined.as_binary().clone()))
     }
 
     /// Bytes of the keys themselves.
     fn bytes(&self) -> usize {
-        let offsets = self.0.value_offsets();
+        let offsets = self.array.value_offsets();
         match (offsets.first(), offsets.last()) {
             (Some(first), Some(last)) => usize::try_from(last - first).unwrap_or(0),
             _ => 0,
@@ -153,7 +189,7 @@ impl Keys {
 
     /// Bytes of memory that these keys account for; of a slice, its own part only.
     pub fn size_bytes(&self) -> usize {
-        self.bytes() + size_of_val(self.0.value_offsets())
+        self.bytes() + size_of_val(self.array.value_offsets())
     }
 }
 

@@ -133,6 +133,26 @@ proptest! {
     }
 
     #[test]
+    fn rows_that_share_series_have_the_keys_that_they_have_alone(
+        (types, placed, rows) in rows_of_few_series(),
+    ) {
+        let codec = codec(&types, placed);
+        let batch = samples::batch(&samples::schema(&types), placed, &rows);
+        let keys = codec.encode(&batch).unwrap();
+        prop_assert!(keys.knows_its_order());
+        let alone: Vec<_> = (0..rows.len())
+            .map(|row| codec.encode(&batch.slice(row, 1)).unwrap().get(0).to_vec())
+            .collect();
+        prop_assert_eq!(keys.iter().collect::<Vec<_>>(), alone.iter().collect::<Vec<_>>());
+        let plain = Keys::from_encoded(&alone);
+        prop_assert_eq!(keys.is_sorted(), plain.is_sorted());
+        prop_assert_eq!(keys.sort_indices(), plain.sort_indices());
+        // A part of a batch is one like any other.
+        let part = codec.encode(&batch.slice(3, 90)).unwrap();
+        prop_assert_eq!(&part, &keys.slice(3..93));
+    }
+
+    #[test]
     fn every_row_of_the_domains_lies_in_their_key_ranges(
         (types, rows, domains) in domains_and_rows(),
         hashed in any::<bool>(),
@@ -160,6 +180,40 @@ proptest! {
 }
 
 /// Rows of which many lie in the domains of their key's columns.
+/// A hundred rows and more of at most twenty series: text among other columns, then one of a fixed width.
+fn rows_of_few_series() -> impl Strategy<Value = (Vec<ColumnType>, bool, Vec<Bound>)> {
+    let fixed = arbitrary::column_type()
+        .prop_filter("a fixed width", |of| {
+            !matches!(
+                of,
+                ColumnType::String
+                    | ColumnType::Binary
+                    | ColumnType::Decimal(..)
+                    | ColumnType::Bool
+            )
+        })
+        .boxed();
+    let series = proptest::collection::vec(fixed.clone(), 0..3);
+    (series, fixed, any::<bool>(), any::<bool>())
+        .prop_flat_map(|(mut types, last, text_first, placed)| {
+            types.insert(if text_first { 0 } else { types.len() }, ColumnType::String);
+            types.push(last);
+            let bound = samples::bound(&types, placed);
+            let pool = proptest::collection::vec(bound, 1..20);
+            let picks = proptest::collection::vec(any::<[proptest::sample::Index; 2]>(), 100..200);
+            (Just(types), Just(placed), pool, picks)
+        })
+        .prop_map(|(types, placed, pool, picks)| {
+            let row = |[series, last]: &[proptest::sample::Index; 2]| {
+                let mut row = series.get::<Bound>(&pool).clone();
+                row.key.pop();
+                row.key.extend(last.get::<Bound>(&pool).key.last().cloned());
+                row
+            };
+            (types, placed, picks.iter().map(row).collect())
+        })
+}
+
 fn domains_and_rows() -> impl Strategy<Value = (Vec<ColumnType>, Vec<Bound>, Domains)> {
     proptest::collection::vec(arbitrary::column_type(), 1..4).prop_flat_map(|types| {
         let rows = proptest::collection::vec(samples::bound(&types, false), 1..20);

@@ -1,0 +1,305 @@
+//! Keys of rows that share series.
+//!
+//! A series is all of a key but its last column, with the placement, if the table has one. Measurements
+//! name the same series again and again, and a series is mostly text, which is slow to encode: here each
+//! is encoded once for a batch, and the keys are put together from it and the last column's cells. On the
+//! way every row gets a short number that sorts like its key.
+//!
+//! Invariants:
+//! - the keys are, byte for byte, those of encoding row by row;
+//! - rows share a series only if all their values are equal: a hash proposes, a comparison decides.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, UInt32Array};
+use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer};
+use arrow::compute::take;
+use arrow::datatypes::{DataType, UInt16Type};
+use arrow::row::{RowConverter, SortField};
+
+use super::{Keys, internal, too_large};
+use crate::error::Error;
+use crate::schema::ColumnType;
+use crate::size::view_length;
+
+/// Batches of fewer rows are encoded row by row.
+const ROWS_MIN: usize = 64;
+/// Mean rows of a series from which encoding by series pays.
+const ROWS_PER_SERIES_MIN: usize = 4;
+/// A cell up to this long fits into the number that sorts like the key, behind the series' rank.
+const LAST_CELL_BYTES_MAX: usize = 12;
+/// A text up to this long lies in its view.
+const INLINE_BYTES: usize = 12;
+/// An odd number with its bits well spread (the fraction of the golden ratio).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Encodes keys of one table by series.
+#[derive(Debug)]
+pub(super) struct SeriesCodec {
+    series: RowConverter,
+    last: RowConverter,
+}
+
+/// Which series each row is of.
+struct Grouped {
+    codes: Vec<u32>,
+    /// The first row of each series.
+    first: Vec<u32>,
+}
+
+impl SeriesCodec {
+    /// The codec for a key of these columns, if it is of a kind that this is worth it for: some text,
+    /// then one column of a fixed width.
+    pub(super) fn new(types: &[ColumnType]) -> Result<Option<Self>, Error> {
+        let Some((last, series)) = types.split_last() else { return Ok(None) };
+        let text = |of: &ColumnType| matches!(of, ColumnType::String | ColumnType::Binary);
+        if !series.iter().any(text) || text(last) || matches!(last, ColumnType::Decimal(..)) {
+            return Ok(None);
+        }
+        let fields = |types: &[ColumnType]| {
+            let fields = types.iter().map(|of| SortField::new(of.arrow())).collect();
+            RowConverter::new(fields).map_err(internal)
+        };
+        Ok(Some(Self { series: fields(series)?, last: fields(&[*last])? }))
+    }
+
+    /// The keys, unless too few rows share a series.
+    ///
+    /// # Errors
+    /// When the keys outgrow one batch.
+    pub(super) fn encode(
+        &self,
+        placement: Option<&ArrayRef>,
+        columns: &[ArrayRef],
+    ) -> Result<Option<Keys>, Error> {
+        let Some((last, series)) = columns.split_last() else { return Ok(None) };
+        let rows = last.len();
+        if rows < ROWS_MIN {
+            return Ok(None);
+        }
+        let leading: Option<Vec<Values>> =
+            placement.into_iter().chain(series).map(Values::of).collect();
+        let Some(Grouped { codes, first }) = leading.and_then(|leading| group(&leading, rows))
+        else {
+            return Ok(None);
+        };
+        let prefixes = self.prefixes(placement, series, first)?;
+        let ranks = ranks(&prefixes);
+        let cells = self.last.convert_columns(std::slice::from_ref(last)).map_err(internal)?;
+
+        let total: usize = codes.iter().map(|code| prefixes[*code as usize].len()).sum();
+        let cells = cells.try_into_binary().map_err(|_| too_large(total))?;
+        let total = total + cells.value_data().len();
+        if i32::try_from(total).is_err() {
+            return Err(too_large(total));
+        }
+        let mut bytes = Vec::with_capacity(total);
+        let mut lengths = Vec::with_capacity(rows);
+        let mut order = Vec::with_capacity(rows);
+        for (row, code) in codes.iter().enumerate() {
+            let prefix = &prefixes[*code as usize];
+            let cell = cells.value(row);
+            bytes.extend_from_slice(prefix);
+            bytes.extend_from_slice(cell);
+            lengths.push(prefix.len() + cell.len());
+            order.push(number(ranks[*code as usize], cell));
+        }
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let array =
+            BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None).map_err(internal)?;
+        Ok(Some(Keys::ordered(array, order)))
+    }
+
+    /// The encoded series, placement first.
+    fn prefixes(
+        &self,
+        placement: Option<&ArrayRef>,
+        series: &[ArrayRef],
+        first: Vec<u32>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let first = UInt32Array::from(first);
+        let of_first = |column: &ArrayRef| take(column, &first, None).map_err(internal);
+        let columns = series.iter().map(of_first).collect::<Result<Vec<_>, _>>()?;
+        let cells = self.series.convert_columns(&columns).map_err(internal)?;
+        let placements = placement.map(of_first).transpose()?;
+        let placements =
+            placements.as_ref().map(|placements| placements.as_primitive::<UInt16Type>());
+        let prefix = |(at, cells): (usize, arrow::row::Row<'_>)| {
+            let placement = placements.map(|placements| placements.value(at).to_be_bytes());
+            let mut prefix = placement.map_or_else(Vec::new, |placement| placement.to_vec());
+            prefix.extend_from_slice(cells.as_ref());
+            prefix
+        };
+        Ok(cells.iter().enumerate().map(prefix).collect())
+    }
+}
+
+/// The place of each prefix in their order; equal ones share theirs. No prefix begins another, so keys
+/// compare like their prefixes as long as these differ.
+fn ranks(prefixes: &[Vec<u8>]) -> Vec<u32> {
+    let mut sorted: Vec<usize> = (0..prefixes.len()).collect();
+    sorted.sort_unstable_by_key(|at| &prefixes[*at]);
+    let mut ranks = vec![0; prefixes.len()];
+    let mut rank = 0;
+    for pair in sorted.windows(2) {
+        rank += u32::from(prefixes[pair[0]] != prefixes[pair[1]]);
+        ranks[pair[1]] = rank;
+    }
+    ranks
+}
+
+/// A rank and a cell as one number that compares like them: all cells of a fixed-width type are equally
+/// long.
+fn number(rank: u32, cell: &[u8]) -> u128 {
+    debug_assert!(cell.len() <= LAST_CELL_BYTES_MAX);
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&rank.to_be_bytes());
+    bytes[4..4 + cell.len()].copy_from_slice(cell);
+    u128::from_be_bytes(bytes)
+}
+
+/// Sorts rows into series; `None` when they hardly share any, or a hash deceives.
+fn group(columns: &[Values], rows: usize) -> Option<Grouped> {
+    let mut hashes = vec![0_u64; rows];
+    columns.iter().for_each(|column| column.mix(&mut hashes));
+    let series_max = rows / ROWS_PER_SERIES_MIN;
+    let mut known: HashMap<u64, u32, BuildHasherDefault<Hashed>> = HashMap::default();
+    let mut codes: Vec<u32> = Vec::with_capacity(rows);
+    let mut first = Vec::new();
+    for (row, hash) in (0_u32..).zip(&hashes) {
+        let next = u32::try_from(first.len()).ok()?;
+        let code = *known.entry(*hash).or_insert(next);
+        if code == next {
+            if first.len() == series_max {
+                return None;
+            }
+            first.push(row);
+        }
+        codes.push(code);
+    }
+    let same = |column: &Values| {
+        let first_of = codes.iter().map(|code| first[*code as usize] as usize);
+        first_of.enumerate().all(|(row, first)| column.same(row, first))
+    };
+    columns.iter().all(same).then_some(Grouped { codes, first })
+}
+
+/// A column's values in a form that is quick to hash and to compare.
+struct Values {
+    plain: Plain,
+    nulls: Option<NullBuffer>,
+}
+
+enum Plain {
+    Views(BinaryViewArray),
+    Words(Vec<u64>),
+}
+
+impl Values {
+    /// `None` for types that are not met in series.
+    fn of(column: &ArrayRef) -> Option<Self> {
+        let plain = match column.data_type() {
+            DataType::Utf8View => Plain::Views(column.as_string_view().clone().to_binary_view()),
+            DataType::BinaryView => Plain::Views(column.as_binary_view().clone()),
+            fixed => Plain::Words(words(column, fixed.primitive_width()?)?),
+        };
+        Some(Self { plain, nulls: column.nulls().filter(|nulls| nulls.null_count() > 0).cloned() })
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Mixes the values into the hashes of their rows.
+    fn mix(&self, hashes: &mut [u64]) {
+        match &self.plain {
+            Plain::Views(views) => {
+                for (row, (hash, view)) in hashes.iter_mut().zip(views.views()).enumerate() {
+                    #[expect(clippy::cast_possible_truncation, reason = "a view in two halves")]
+                    let (low, high) = (*view as u64, (*view >> 64) as u64);
+                    let word = match inline(*view) {
+                        _ if self.is_null(row) => SPREAD,
+                        true => low ^ high.wrapping_mul(SPREAD),
+                        false => xxhash_rust::xxh3::xxh3_64(views.value(row)),
+                    };
+                    *hash = mixed(*hash, word);
+                }
+            }
+            Plain::Words(words) => {
+                for (row, (hash, word)) in hashes.iter_mut().zip(words).enumerate() {
+                    *hash = mixed(*hash, if self.is_null(row) { SPREAD } else { *word });
+                }
+            }
+        }
+    }
+
+    fn same(&self, a: usize, b: usize) -> bool {
+        if self.nulls.is_some() && (self.is_null(a) || self.is_null(b)) {
+            return self.is_null(a) && self.is_null(b);
+        }
+        match &self.plain {
+            Plain::Views(array) => {
+                let views = array.views();
+                views[a] == views[b] || (!inline(views[a]) && array.value(a) == array.value(b))
+            }
+            Plain::Words(words) => words[a] == words[b],
+        }
+    }
+}
+
+/// Whether a view holds its value.
+fn inline(view: u128) -> bool {
+    view_length(view) <= INLINE_BYTES
+}
+
+/// The bits of fixed-width values.
+fn words(column: &ArrayRef, width: usize) -> Option<Vec<u64>> {
+    let data = column.to_data();
+    let bytes = data.buffers().first()?.as_slice();
+    let bytes = bytes.get(data.offset() * width..(data.offset() + data.len()) * width)?;
+    fn read<const N: usize>(bytes: &[u8]) -> Vec<u64> {
+        let (values, _) = bytes.as_chunks::<N>();
+        let word = |value: &[u8; N]| {
+            let mut word = [0; 8];
+            word[..N].copy_from_slice(value);
+            u64::from_le_bytes(word)
+        };
+        values.iter().map(word).collect()
+    }
+    Some(match width {
+        1 => read::<1>(bytes),
+        2 => read::<2>(bytes),
+        4 => read::<4>(bytes),
+        8 => read::<8>(bytes),
+        _ => return None,
+    })
+}
+
+fn mixed(hash: u64, word: u64) -> u64 {
+    let product = u128::from(hash.rotate_left(29) ^ word).wrapping_mul(u128::from(SPREAD));
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are folded into one")]
+    let folded = (product as u64) ^ ((product >> 64) as u64);
+    folded
+}
+
+/// Takes a hash as it is.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = mixed(self.0, u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        // The map takes its control bits from the top, where a product is mixed best.
+        self.0 = hash.wrapping_mul(SPREAD);
+    }
+}
