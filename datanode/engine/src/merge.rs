@@ -209,6 +209,19 @@ pub(crate) struct Merged {
     pub(crate) last: Bytes,
 }
 
+/// The key of the last row that a merge took, where it lies: most steps are of a few rows, and only
+/// the last one's key is wanted.
+struct LastKey {
+    keys: Keys,
+    row: usize,
+}
+
+impl LastKey {
+    fn bytes(&self) -> &[u8] {
+        self.keys.get(self.row)
+    }
+}
+
 /// A source at a position.
 struct Cursor {
     input: Input,
@@ -297,7 +310,7 @@ impl Merge {
             for cursor in &mut self.cursors {
                 cursor.buffer = None;
             }
-            let (mut first, mut last) = (None, Bytes::new());
+            let (mut first, mut last) = (None, None);
             while gather.rows() < BATCH_ROWS {
                 if !self.fetch_due().await? {
                     break;
@@ -305,9 +318,10 @@ impl Merge {
                 if first.is_none() {
                     first = Some(Bytes::copy_from_slice(self.cursors[self.order[0]].key()));
                 }
-                last = self.step(&mut gather);
+                last = Some(self.step(&mut gather));
             }
-            let Some(first) = first else { return Ok(None) };
+            let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+            let last = Bytes::copy_from_slice(last.bytes());
             let mut batch = gather.finish(&self.schema)?;
             if self.covering {
                 batch = settle(batch)?;
@@ -345,12 +359,14 @@ impl Merge {
 
     /// Takes the rows with the smallest key, or all up to where the next cursor stands. Returns the
     /// last key taken.
-    fn step(&mut self, gather: &mut Gather) -> Bytes {
+    fn step(&mut self, gather: &mut Gather) -> LastKey {
         let smallest = self.order[0];
         let key = self.cursors[smallest].key();
         let same = self.order[1..].iter().take_while(|c| self.cursors[**c].key() == key).count();
+        let cursor = &self.cursors[smallest];
+        let keys = cursor.current.as_ref().map_or_else(Keys::empty, |sorted| sorted.keys.clone());
         if same > 0 && self.policy.folds() {
-            let key = Bytes::copy_from_slice(key);
+            let last = LastKey { keys, row: cursor.row };
             let members: Vec<usize> = self.order.drain(..=same).collect();
             let versions: Vec<_> =
                 members.iter().map(|member| self.position(*member, gather)).collect();
@@ -359,12 +375,10 @@ impl Merge {
                 self.cursors[member].advance(1);
                 self.insert(member);
             }
-            return key;
+            return last;
         }
         let (buffer, start) = self.position(smallest, gather);
         let room = BATCH_ROWS - gather.rows();
-        let cursor = &self.cursors[smallest];
-        let keys = cursor.current.as_ref().map_or_else(Keys::empty, |sorted| sorted.keys.clone());
         let limit = keys.len().min(start.saturating_add(room));
         // Equal keys of a younger source come after all of this one.
         let end = match self.order.get(1) {
@@ -372,11 +386,10 @@ impl Merge {
             None => limit,
         };
         gather.take(buffer, start, end - start);
-        let last = Bytes::copy_from_slice(keys.get(end - 1));
         self.order.remove(0);
         self.cursors[smallest].advance(end - start);
         self.insert(smallest);
-        last
+        LastKey { keys, row: end - 1 }
     }
 
     /// Where a cursor stands: the number of its batch in the gather, and the row.
