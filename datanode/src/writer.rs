@@ -14,6 +14,7 @@ use futures::stream::FuturesUnordered;
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::service::{RequestId, WriteKind, WriteReply};
+use partita_proto::size::batch_bytes;
 use partita_proto::wire::{Command, WriteCommand, WritePart, ipc};
 use partita_raft::Group;
 use tokio::sync::{mpsc, oneshot};
@@ -28,8 +29,13 @@ pub(crate) const QUEUE_MAX: usize = 4_096;
 const PROPOSAL_BYTES_MAX: usize = 4 << 20;
 /// Writes that one proposal joins at most.
 const PROPOSAL_WRITES_MAX: usize = 4_096;
-/// Proposals of one partition in flight.
+/// Large proposals of one partition in flight.
 const PROPOSALS_IN_FLIGHT: usize = 8;
+/// Small ones: one that is on its way and one behind it. What comes meanwhile joins into the next,
+/// because a small proposal costs what it costs whether it brings one row or a hundred.
+const SMALL_PROPOSALS_IN_FLIGHT: usize = 2;
+/// Mean bytes of rows from which proposals are large.
+const LARGE_PROPOSAL_BYTES: usize = 128 << 10;
 /// Batches below this many rows are copied together; larger ones travel as they are.
 const COPY_ROWS_MAX: usize = 512;
 
@@ -54,20 +60,26 @@ impl Writer {
     /// Runs until stopped; then answers what still waits.
     pub(crate) async fn run(mut self) {
         let mut in_flight = FuturesUnordered::new();
+        let mut bytes_in_flight = 0;
         let mut waiting: Vec<Waiting> = Vec::new();
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
-                Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
+                Some(bytes) = in_flight.next(), if !in_flight.is_empty() => bytes_in_flight -= bytes,
                 received = self.queue.recv_many(&mut waiting, PROPOSAL_WRITES_MAX),
-                    if in_flight.len() < PROPOSALS_IN_FLIGHT =>
+                    if may_propose(in_flight.len(), bytes_in_flight) =>
                 {
                     if received == 0 {
                         break;
                     }
-                    for writes in join(std::mem::take(&mut waiting)) {
-                        in_flight.push(propose(self.partition, Arc::clone(&self.group), writes));
+                    for (bytes, writes) in join(std::mem::take(&mut waiting)) {
+                        bytes_in_flight += bytes;
+                        let proposed = propose(self.partition, Arc::clone(&self.group), writes);
+                        in_flight.push(async move {
+                            proposed.await;
+                            bytes
+                        });
                     }
                 }
             }
@@ -80,11 +92,18 @@ impl Writer {
     }
 }
 
-/// Sorts waiting writes into proposals: same columns, same epoch, bounded bytes; order is kept.
-fn join(waiting: Vec<Waiting>) -> Vec<Vec<Waiting>> {
+/// Whether another proposal may set out beside those in flight.
+fn may_propose(proposals: usize, bytes: usize) -> bool {
+    let large = bytes >= proposals * LARGE_PROPOSAL_BYTES;
+    proposals < if large { PROPOSALS_IN_FLIGHT } else { SMALL_PROPOSALS_IN_FLIGHT }
+}
+
+/// Sorts waiting writes into proposals: same columns, same epoch, bounded bytes (told with each);
+/// order is kept.
+fn join(waiting: Vec<Waiting>) -> Vec<(usize, Vec<Waiting>)> {
     let mut proposals: Vec<(usize, Vec<Waiting>)> = Vec::new();
     for write in waiting {
-        let bytes = write.rows.get_array_memory_size();
+        let bytes = batch_bytes(&write.rows);
         let fits = proposals.iter_mut().find(|(size, writes)| {
             size + bytes <= PROPOSAL_BYTES_MAX
                 && writes[0].epoch == write.epoch
@@ -98,7 +117,7 @@ fn join(waiting: Vec<Waiting>) -> Vec<Vec<Waiting>> {
             None => proposals.push((bytes, vec![write])),
         }
     }
-    proposals.into_iter().map(|(_, writes)| writes).collect()
+    proposals
 }
 
 /// Encodes one proposal.
@@ -182,13 +201,22 @@ mod tests {
         let joined = join(writes);
         let shape: Vec<Vec<u64>> = joined
             .iter()
-            .map(|writes| writes.iter().map(|write| write.id.sequence).collect())
+            .map(|(_, writes)| writes.iter().map(|write| write.id.sequence).collect())
             .collect();
         assert_eq!(shape, [vec![1, 3], vec![2]]);
-        let Command::Write(write) = encode(&joined[0]).unwrap() else { panic!("not a write") };
+        let Command::Write(write) = encode(&joined[0].1).unwrap() else { panic!("not a write") };
         assert_eq!(write.parts.iter().map(|part| part.rows).collect::<Vec<_>>(), [1, 2]);
         let rows: usize = ipc::decode(write.rows).unwrap().iter().map(RecordBatch::num_rows).sum();
         assert_eq!(rows, 3);
+    }
+
+    #[test]
+    fn small_proposals_wait_for_company_and_large_ones_do_not() {
+        assert!(may_propose(0, 0));
+        assert!(may_propose(1, 300));
+        assert!(!may_propose(2, 600));
+        assert!(may_propose(2, 2 * LARGE_PROPOSAL_BYTES));
+        assert!(!may_propose(8, 64 << 20));
     }
 
     #[test]

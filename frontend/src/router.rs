@@ -34,12 +34,13 @@ use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::key::{Keys, PLACEMENT_COLUMN};
 use partita_proto::route::{Cut, Route};
 use partita_proto::service::{DataNodes, DataService, RequestId, WriteKind, WriteRequest};
+use partita_proto::size::batch_bytes;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::{Completed, TablePlan, TablePlans};
-use crate::ingest::size::{batch_bytes, slices};
+use crate::ingest::size::slices;
 use crate::metrics::FrontendMetrics;
 use crate::row_counts::RowCounts;
 

@@ -33,6 +33,7 @@ pub mod rule;
 mod samples;
 pub mod schema;
 pub mod service;
+pub mod size;
 pub mod value;
 pub mod wire;
 

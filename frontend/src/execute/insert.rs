@@ -11,13 +11,13 @@ use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use partita_proto::catalog::Table;
 use partita_proto::schema::Column;
+use partita_proto::size::batch_bytes;
 
 use super::Executed;
 use super::delete::after;
 use super::query::Source;
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SYNTAX_ERROR, SqlError};
 use crate::ingest::expression::now_ns;
-use crate::ingest::size::batch_bytes;
 use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::{Prepared, Session};

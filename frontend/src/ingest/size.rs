@@ -1,41 +1,9 @@
-//! How large rows are: bounds of rows, keys and requests are checked by this.
-//!
-//! Sizes are of the values, not of the buffers that happen to hold them: a slice of a large batch
-//! counts for what it shows.
+//! Bounds on the size of rows, keys and requests.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
-
-/// The bytes of all values of a batch, roughly.
-pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(array_bytes).sum()
-}
-
-/// The bytes of all values of an array, roughly.
-fn array_bytes(array: &ArrayRef) -> usize {
-    let validity = array.len() / 8;
-    let values = match array.data_type() {
-        DataType::Utf8View => view_bytes(array.as_string_view().views()),
-        DataType::BinaryView => view_bytes(array.as_binary_view().views()),
-        DataType::Boolean => array.len() / 8,
-        DataType::Null => 0,
-        other => match other.primitive_width() {
-            Some(width) => width * array.len(),
-            None => array.to_data().get_slice_memory_size().unwrap_or(0),
-        },
-    };
-    validity + values
-}
-
-/// A view's length is its lower half's lower half.
-fn view_length(view: u128) -> usize {
-    (view & u128::from(u32::MAX)) as usize
-}
-
-fn view_bytes(views: &[u128]) -> usize {
-    views.iter().map(|view| 16 + view_length(*view)).sum()
-}
+use partita_proto::size::{batch_bytes, view_length};
 
 /// The length of every text or byte string of a column; `None` for columns of fixed width.
 fn lengths(array: &ArrayRef) -> Option<Vec<usize>> {
