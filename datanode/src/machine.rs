@@ -103,22 +103,34 @@ impl PartitionMachine {
         bytes: u64,
     ) -> Result<Bytes, MachineError> {
         let mut batches = Rows::decode(write.rows)?;
-        let mut writes: Vec<(WriteKind, RecordBatch)> = Vec::with_capacity(write.parts.len());
+        let mut writes: Vec<(WriteKind, RecordBatch)> = Vec::new();
         let mut indexes = Vec::with_capacity(write.parts.len());
+        // Neighbours of one kind, counted before they are cut out: a thousand single-row writes that
+        // share a proposal reach the memtable as the one batch that they were decoded as.
+        let mut fresh: Option<(WriteKind, usize)> = None;
         let mut rows = 0;
         for part in write.parts {
-            let taken = batches.take(part.rows as usize)?;
+            let count = part.rows as usize;
             if let Some(first) = requests.get(part.id) {
                 indexes.push(first);
+                writes.extend(batches.take_fresh(fresh.take())?);
+                batches.take(count)?;
                 continue;
             }
             requests.insert(part.id, index);
             indexes.push(index);
             rows += u64::from(part.rows);
-            writes.extend(taken.into_iter().map(|batch| (part.kind, batch)));
+            fresh = match fresh {
+                Some((kind, before)) if kind == part.kind => Some((kind, before + count)),
+                before => {
+                    writes.extend(batches.take_fresh(before)?);
+                    Some((part.kind, count))
+                }
+            };
         }
+        writes.extend(batches.take_fresh(fresh)?);
         batches.finish()?;
-        self.partition.apply(index, mark.to_bytes(), &join_neighbours(writes)).map_err(failed)?;
+        self.partition.apply(index, mark.to_bytes(), &writes).map_err(failed)?;
         self.rows_written.fetch_add(rows, Ordering::Relaxed);
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
         Ok(reply(&indexes))
@@ -176,6 +188,15 @@ impl Rows {
         Ok(Self { batches: batches.into() })
     }
 
+    /// The next rows of one kind, if there are any.
+    fn take_fresh(
+        &mut self,
+        fresh: Option<(WriteKind, usize)>,
+    ) -> Result<Vec<(WriteKind, RecordBatch)>, MachineError> {
+        let Some((kind, rows)) = fresh else { return Ok(Vec::new()) };
+        Ok(self.take(rows)?.into_iter().map(|batch| (kind, batch)).collect())
+    }
+
     /// The next `rows` rows, as slices of the decoded batches.
     fn take(&mut self, mut rows: usize) -> Result<Vec<RecordBatch>, MachineError> {
         let mut taken = Vec::with_capacity(1);
@@ -205,35 +226,6 @@ impl Rows {
         }
         Ok(())
     }
-}
-
-/// Joins slices of one decoded batch that lie side by side again, so that a thousand single-row
-/// writes that shared a proposal reach the memtable as one batch.
-fn join_neighbours(writes: Vec<(WriteKind, RecordBatch)>) -> Vec<(WriteKind, RecordBatch)> {
-    if writes.len() < 2 {
-        return writes;
-    }
-    let mut joined: Vec<(WriteKind, RecordBatch)> = Vec::new();
-    let mut run: Vec<RecordBatch> = Vec::new();
-    let mut kind = None;
-    let flush = |kind: Option<WriteKind>, run: &mut Vec<RecordBatch>, joined: &mut Vec<_>| {
-        let Some(kind) = kind else { return };
-        match arrow::compute::concat_batches(&run[0].schema(), run.iter()) {
-            Ok(batch) => joined.push((kind, batch)),
-            // Batches of one command share a schema, so this does not happen; apply them one by one.
-            Err(_) => joined.extend(run.iter().cloned().map(|batch| (kind, batch))),
-        }
-        run.clear();
-    };
-    for (next, batch) in writes {
-        if kind != Some(next) {
-            flush(kind, &mut run, &mut joined);
-            kind = Some(next);
-        }
-        run.push(batch);
-    }
-    flush(kind, &mut run, &mut joined);
-    joined
 }
 
 /// The reply of a command: the index at which each of its parts took effect.
@@ -282,16 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_one_kind_become_one_batch() {
-        let writes = vec![
-            (WriteKind::Put, batch(&[1])),
-            (WriteKind::Put, batch(&[2])),
-            (WriteKind::Delete, batch(&[1])),
-            (WriteKind::Put, batch(&[3])),
-        ];
-        let joined = join_neighbours(writes);
-        let shape: Vec<_> = joined.iter().map(|(kind, batch)| (*kind, batch.num_rows())).collect();
-        assert_eq!(shape, [(WriteKind::Put, 2), (WriteKind::Delete, 1), (WriteKind::Put, 1)]);
+    fn neighbours_of_one_kind_are_taken_as_one_batch() {
+        let mut rows = Rows { batches: vec![batch(&[1, 2, 3, 4])].into() };
+        let taken = rows.take_fresh(Some((WriteKind::Put, 3))).unwrap();
+        let shape: Vec<_> = taken.iter().map(|(kind, batch)| (*kind, batch.num_rows())).collect();
+        assert_eq!(shape, [(WriteKind::Put, 3)]);
+        assert!(rows.take_fresh(None).unwrap().is_empty());
+        assert_eq!(rows.take_fresh(Some((WriteKind::Delete, 1))).unwrap().len(), 1);
+        rows.finish().unwrap();
     }
 
     #[test]
