@@ -109,24 +109,26 @@ impl From<i64> for Integer {
 }
 
 impl ColumnBuilder {
+    /// A builder that grows with its values: most statements bring one row, and Arrow's builders would
+    /// begin with room for a thousand.
     pub(super) fn new(column_type: ColumnType) -> Self {
         let values = match column_type {
-            ColumnType::Bool => Values::Bool(BooleanBuilder::new()),
-            ColumnType::Int8 => Values::Int8(PrimitiveBuilder::new()),
-            ColumnType::Int16 => Values::Int16(PrimitiveBuilder::new()),
-            ColumnType::Int32 => Values::Int32(PrimitiveBuilder::new()),
-            ColumnType::Int64 => Values::Int64(PrimitiveBuilder::new()),
-            ColumnType::UInt8 => Values::UInt8(PrimitiveBuilder::new()),
-            ColumnType::UInt16 => Values::UInt16(PrimitiveBuilder::new()),
-            ColumnType::UInt32 => Values::UInt32(PrimitiveBuilder::new()),
-            ColumnType::UInt64 => Values::UInt64(PrimitiveBuilder::new()),
-            ColumnType::Float32 => Values::Float32(PrimitiveBuilder::new()),
-            ColumnType::Float64 => Values::Float64(PrimitiveBuilder::new()),
-            ColumnType::Decimal(..) => Values::Decimal(PrimitiveBuilder::new()),
-            ColumnType::String => Values::String(StringViewBuilder::new()),
-            ColumnType::Binary => Values::Binary(BinaryViewBuilder::new()),
-            ColumnType::Date => Values::Date(PrimitiveBuilder::new()),
-            ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::new()),
+            ColumnType::Bool => Values::Bool(BooleanBuilder::with_capacity(1)),
+            ColumnType::Int8 => Values::Int8(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Int16 => Values::Int16(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Int32 => Values::Int32(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Int64 => Values::Int64(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::UInt8 => Values::UInt8(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::UInt16 => Values::UInt16(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::UInt32 => Values::UInt32(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::UInt64 => Values::UInt64(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Float32 => Values::Float32(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Float64 => Values::Float64(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Decimal(..) => Values::Decimal(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::String => Values::String(StringViewBuilder::with_capacity(1)),
+            ColumnType::Binary => Values::Binary(BinaryViewBuilder::with_capacity(1)),
+            ColumnType::Date => Values::Date(PrimitiveBuilder::with_capacity(1)),
+            ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::with_capacity(1)),
         };
         Self { column_type, values }
     }
