@@ -37,7 +37,7 @@ use crate::settings::config;
 use crate::snapshot::Outgoing;
 use crate::state::{Gate, StateMachine};
 use crate::store::GroupStore;
-use crate::transport::{FRAMES_WAITING, Frames, Nowhere, Transport};
+use crate::transport::{FRAME_BYTES_MAX, FRAMES_WAITING, Frames, Nowhere, Transport};
 use crate::types::{Member, log_id};
 
 /// Bytes of proposals under way on the node, at most; with small segments a quarter of one, so that all of them fit
@@ -145,6 +145,11 @@ impl Host {
                 options.segment_bytes
             ))
         })?;
+        if segment_bytes as usize / 4 > FRAME_BYTES_MAX / 2 {
+            return Err(RaftError::InvalidInput(format!(
+                "a segment of {segment_bytes} bytes: a command of a quarter of that is too large for the network"
+            )));
+        }
         let log_options = LogOptions {
             segment_bytes,
             budget_bytes: options.log_budget_bytes,

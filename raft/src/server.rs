@@ -16,7 +16,7 @@ use partita_proto::wire::pb::raft_message::Body;
 use partita_proto::wire::pb::{RaftDone, RaftFrame, RaftHello, RaftMessage, RaftRefused};
 use prost::Message;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::RaftError;
 use crate::group::Group;
@@ -35,6 +35,10 @@ const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
 const FRAME_LEN_MAX: usize = 1024;
 /// How long a group may take to answer. Who asked has given up before.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
+
+/// A link on which nobody has said anything for so long is closed: its other end may have lost its power, and nobody
+/// would ever know. One that lives opens another when it has something to say.
+const IDLE_MAX: Duration = Duration::from_secs(120);
 
 type UnderWay = FuturesUnordered<BoxFuture<'static, (usize, RaftMessage)>>;
 
@@ -91,6 +95,7 @@ async fn answer_all(
     let mut under_way = UnderWay::new();
     let mut bytes = 0;
     let mut answers = Vec::new();
+    let mut heard = Instant::now();
     loop {
         let room = under_way.len() < UNDER_WAY_MAX && bytes < UNDER_WAY_BYTES_MAX;
         tokio::select! {
@@ -101,6 +106,7 @@ async fn answer_all(
             }
             frame = incoming.next(), if room => match frame {
                 Some(Ok(frame)) => {
+                    heard = Instant::now();
                     for message in frame.messages {
                         let size = message.encoded_len();
                         let mut answering = begin(host, peer, message, size);
@@ -120,6 +126,7 @@ async fn answer_all(
                 }
                 None => return,
             },
+            () = sleep_until(heard + IDLE_MAX), if under_way.is_empty() => return,
         }
         while answers.len() < FRAME_LEN_MAX
             && let Some(Some((size, answer))) = under_way.next().now_or_never()

@@ -21,6 +21,8 @@ use crate::types::{
 
 /// Bytes of entries read at once.
 const READ_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of entries sent at once to another replica: few enough that heartbeats do not wait long behind them.
+const SEND_BYTES_MAX: u64 = 1 << 20;
 
 /// The log of one group.
 #[derive(Clone)]
@@ -34,12 +36,14 @@ impl GroupStore {
         Self { log, group }
     }
 
-    async fn read(&self, start: u64, end: u64) -> Result<Vec<RaftEntryType>, io::Error> {
-        let entries = self
-            .log
-            .read(self.group, start, end, READ_BYTES_MAX)
-            .await
-            .map_err(RaftError::into_io)?;
+    async fn read(
+        &self,
+        start: u64,
+        end: u64,
+        bytes_max: u64,
+    ) -> Result<Vec<RaftEntryType>, io::Error> {
+        let entries = self.log.read(self.group, start, end, bytes_max).await;
+        let entries = entries.map_err(RaftError::into_io)?;
         entries.into_iter().map(|entry| raft_entry(entry).map_err(RaftError::into_io)).collect()
     }
 }
@@ -67,7 +71,7 @@ impl RaftLogReader<Types> for GroupStore {
         let (mut start, end) = limits(&range);
         let mut entries = Vec::new();
         while start < end {
-            let more = self.read(start, end).await?;
+            let more = self.read(start, end, READ_BYTES_MAX).await?;
             let Some(last) = more.last() else { break };
             start = last.log_id.index + 1;
             entries.extend(more);
@@ -80,7 +84,7 @@ impl RaftLogReader<Types> for GroupStore {
         start: u64,
         end: u64,
     ) -> Result<Vec<RaftEntryType>, io::Error> {
-        self.read(start, end).await
+        self.read(start, end, SEND_BYTES_MAX).await
     }
 
     async fn entries_stream<RB>(
@@ -97,7 +101,7 @@ impl RaftLogReader<Types> for GroupStore {
                 if start >= end {
                     return Ok::<_, io::Error>(None);
                 }
-                let entries = store.read(start, end).await?;
+                let entries = store.read(start, end, READ_BYTES_MAX).await?;
                 let Some(last) = entries.last() else { return Ok(None) };
                 let next = last.log_id.index + 1;
                 let chunk = futures::stream::iter(entries.into_iter().map(Ok::<_, io::Error>));

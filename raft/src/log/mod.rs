@@ -152,10 +152,12 @@ impl Log {
         }))
     }
 
-    /// The groups whose log holds something: those that were not only created.
+    /// The groups whose log holds something: those that were not only created. A replica that joined may have voted
+    /// for its leader, and taken the leader's files, before it has an entry.
     pub(crate) fn groups(&self) -> Vec<(GroupId, ReplicaId)> {
         let state = self.shared.state.lock();
-        let begun = state.index.groups.iter().filter(|(_, log)| log.last.is_some());
+        let begun = |log: &index::GroupLog| log.last.is_some() || log.vote.is_some();
+        let begun = state.index.groups.iter().filter(|(_, log)| begun(log));
         begun.map(|(group, log)| (*group, log.replica)).collect()
     }
 
