@@ -171,6 +171,7 @@ impl Replica {
                 limit: request.limit,
                 parallelism: request.parallelism,
                 range: None,
+                newest_only: request.newest_only,
             })
             .map_err(Error::from)?;
         Ok(ScanReply { streams: scanned.streams, sorted: scanned.sorted, stats: scanned.stats })

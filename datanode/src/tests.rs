@@ -129,6 +129,7 @@ impl Running {
                 domains: Domains::default(),
                 limit: None,
                 parallelism: 2,
+                newest_only: false,
             })
             .await
             .unwrap();

@@ -9,6 +9,7 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE};
 use partita_proto::id::NodeId;
@@ -18,6 +19,7 @@ use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
 use crate::functions;
 use crate::metrics::FrontendMetrics;
+use crate::newest::NewestRows;
 use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::session::{Session, SessionOptions};
@@ -201,10 +203,14 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_target_partitions(options.query_parallelism.max(1))
         .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
         .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
+    // First, while scans stand right below what needs their rows.
+    let mut rules = PhysicalOptimizer::new().rules;
+    rules.insert(0, Arc::new(NewestRows));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_physical_optimizer_rules(rules)
         .build();
     for function in functions::shared() {
         // Registering over a function of DataFusion's (`version`) replaces it.

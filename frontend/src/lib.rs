@@ -17,6 +17,7 @@ pub mod catalog;
 pub mod error;
 pub mod functions;
 pub mod metrics;
+mod newest;
 pub mod output;
 pub mod query_log;
 pub mod sql;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
@@ -47,10 +47,13 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use crate::error::SqlError;
+use crate::newest::Within;
 use crate::router::{Router, leader_of};
 
 /// Partitions that one output opens ahead of the one it reads.
 const OPEN_AHEAD: usize = 4;
+/// A guess, for how many rows a scan gives that needs one of each series.
+const ROWS_PER_SERIES: usize = 256;
 /// The pause before a partition is asked again.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
 /// The longest pause.
@@ -74,6 +77,8 @@ pub(crate) struct ScanSpec {
     pub(crate) streams: usize,
     /// About how many rows the partitions have, if anybody said.
     pub(crate) rows: Option<usize>,
+    /// Whether the newest row of each series is all that is needed.
+    pub(crate) newest_only: bool,
 }
 
 /// A scan of some of a table's partitions.
@@ -196,6 +201,33 @@ impl PartitionScanExec {
         }
     }
 
+    /// The scan for a query that needs the newest row of each series only, and what is known of its
+    /// columns within one series; `None` if the table has no such order, or some rows will do.
+    pub(crate) fn newest_only(&self) -> Option<(Self, Vec<Within>)> {
+        let schema = &self.spec.table.schema;
+        let time = schema.time_index()?;
+        if schema.options.append_mode
+            || schema.key.last() != Some(&time.id)
+            || self.spec.limit.is_some()
+        {
+            return None;
+        }
+        let within = |field: &FieldRef| match schema.column(field.name()) {
+            Some(column) if column.id == time.id => Within::Time,
+            Some(column) if schema.key.contains(&column.id) => Within::Same,
+            _ => Within::Other,
+        };
+        let columns = self.spec.schema.fields().iter().map(within).collect();
+        let spec = ScanSpec {
+            newest_only: true,
+            outputs: self.parts.len().min(self.spec.outputs).max(1),
+            streams: 1,
+            rows: self.spec.rows.map(|rows| rows.div_ceil(ROWS_PER_SERIES)),
+            ..self.spec.clone()
+        };
+        Some((Self::new(spec, Arc::clone(&self.router)), columns))
+    }
+
     /// What the scan cost so far.
     pub(crate) fn usage(&self) -> Usage {
         let mut usage = Usage {
@@ -242,6 +274,9 @@ impl PartitionScanExec {
             text.push_str(", domains=[");
             text.push_str(&domains.join(", "));
             text.push(']');
+        }
+        if spec.newest_only {
+            text.push_str(", newest_only=true");
         }
         if let Some(limit) = spec.limit {
             text.push_str(&format!(", fetch={limit}"));
@@ -343,6 +378,9 @@ impl ExecutionPlan for PartitionScanExec {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        if self.spec.newest_only {
+            return None;
+        }
         let spec = ScanSpec { limit, ..self.spec.clone() };
         Some(Arc::new(Self::new(spec, Arc::clone(&self.router))))
     }
@@ -622,6 +660,7 @@ impl Opener {
             domains: self.spec.domains.clone(),
             limit: self.spec.limit,
             parallelism: self.spec.streams,
+            newest_only: self.spec.newest_only,
         };
         match tokio::time::timeout_at(deadline, service.scan(request)).await {
             Ok(reply) => reply,

@@ -117,6 +117,7 @@ impl PartitionedTable {
             domains,
             limit,
             outputs: parallelism.min(touched.len() * streams).max(1),
+            newest_only: false,
             streams,
             touched,
         })

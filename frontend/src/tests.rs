@@ -1,6 +1,7 @@
 //! The frontend over services in memory.
 
 mod defining;
+mod newest;
 mod predicates;
 mod reading;
 mod sessions;

@@ -81,6 +81,9 @@ pub struct ScanRequest {
     pub limit: Option<usize>,
     /// Into how many streams the work may be split.
     pub parallelism: usize,
+    /// Of the rows in the domains whose keys differ in the time index only, all but the newest may be
+    /// left out. Every row that is returned is still a row of the table, and comes once.
+    pub newest_only: bool,
 }
 
 /// A stream of rows.

@@ -3,7 +3,7 @@
 //! Every byte passes a checksum before it is decoded: the tail of a file (indexes and footer) as a
 //! whole against the manifest, everything before it in blocks against the footer.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 use partita_proto::service::ScanStats;
 
+use crate::cache::FileCache;
 use crate::error::{EngineError, Result};
 use crate::file::{FileHandle, FileId};
 use crate::sink::BLOCK_BYTES;
@@ -32,75 +33,22 @@ pub(crate) struct Footer {
 }
 
 /// The footers that were used last. Bounded.
-#[derive(Debug)]
-pub(crate) struct Footers {
-    bytes_max: u64,
-    cache: Mutex<Cache>,
-}
-
-#[derive(Debug, Default)]
-struct Cache {
-    footers: HashMap<FileId, Cached>,
-    bytes: u64,
-    uses: u64,
-}
-
-#[derive(Debug)]
-struct Cached {
-    footer: Arc<Footer>,
-    bytes: u64,
-    used: u64,
-}
+pub(crate) type Footers = FileCache<Footer>;
 
 impl Footers {
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { bytes_max, cache: Mutex::default() }
-    }
-
     /// A file's footer, read if it is not at hand.
-    pub(crate) async fn get(
+    pub(crate) async fn of(
         &self,
         store: &Arc<dyn ObjectStore>,
         file: &FileHandle,
     ) -> Result<Arc<Footer>> {
-        {
-            let mut cache = self.cache.lock();
-            cache.uses += 1;
-            let now = cache.uses;
-            if let Some(cached) = cache.footers.get_mut(&file.meta.id) {
-                cached.used = now;
-                return Ok(Arc::clone(&cached.footer));
-            }
+        if let Some(footer) = self.get(file.meta.id) {
+            return Ok(footer);
         }
         let footer = Arc::new(read_footer(store, file).await?);
         let bytes = footer.metadata.metadata().memory_size() + footer.blocks.len() * 4;
-        self.cache.lock().insert(file.meta.id, Arc::clone(&footer), bytes as u64, self.bytes_max);
+        self.insert(file.meta.id, Arc::clone(&footer), bytes as u64);
         Ok(footer)
-    }
-
-    /// Forgets a file.
-    pub(crate) fn remove(&self, file: FileId) {
-        let mut cache = self.cache.lock();
-        if let Some(cached) = cache.footers.remove(&file) {
-            cache.bytes -= cached.bytes;
-        }
-    }
-}
-
-impl Cache {
-    fn insert(&mut self, file: FileId, footer: Arc<Footer>, bytes: u64, bytes_max: u64) {
-        let used = self.uses;
-        if let Some(old) = self.footers.insert(file, Cached { footer, bytes, used }) {
-            self.bytes -= old.bytes;
-        }
-        self.bytes += bytes;
-        while self.bytes > bytes_max {
-            let oldest = self.footers.iter().min_by_key(|(_, cached)| cached.used);
-            let Some(oldest) = oldest.map(|(file, _)| *file) else { return };
-            if let Some(cached) = self.footers.remove(&oldest) {
-                self.bytes -= cached.bytes;
-            }
-        }
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) const SEQ_COLUMN: &str = "__seq";
 /// What a row does, one of [`crate::fold`]'s operations: UInt8, never NULL. Left out where all rows put.
 pub(crate) const OP_COLUMN: &str = "__op";
 
+/// Bytes of the time index's cell in a key: whether it is NULL, and 64 bits.
+const TIME_CELL_BYTES: usize = 9;
+
 /// The time index.
 #[derive(Clone, Debug)]
 pub(crate) struct TimeColumn {
@@ -111,6 +114,12 @@ impl Layout {
     /// The oldest tick that is not expired.
     pub(crate) fn oldest_tick(&self, now_ms: i64) -> Option<i64> {
         Some(oldest(now_ms, self.config.schema.options.ttl?, self.time.as_ref()?.unit))
+    }
+
+    /// The bytes of the time index at the end of every key, if it is the key's last column.
+    pub(crate) fn time_tail(&self) -> Option<usize> {
+        let (time, last) = (self.time.as_ref()?, self.codec.key_columns().last()?);
+        (time.name == *last).then_some(TIME_CELL_BYTES)
     }
 
     /// The part of the domains that may be applied before versions are merged.

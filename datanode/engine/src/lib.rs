@@ -14,6 +14,7 @@
 //! no key. A *version* of the partition is an immutable list of memtables and files; versions of a
 //! row are rows with one key, of which the *fold* makes one.
 
+mod cache;
 mod compaction;
 mod error;
 mod file;
@@ -24,6 +25,7 @@ mod layout;
 mod manifest;
 mod memtable;
 mod merge;
+mod newest;
 mod options;
 mod partition;
 mod plan;
@@ -31,6 +33,7 @@ mod reader;
 mod rewrite;
 mod run;
 mod scan;
+mod series;
 mod sink;
 mod source;
 mod store;

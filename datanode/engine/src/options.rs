@@ -22,6 +22,9 @@ pub struct EngineOptions {
     pub compaction_runs: usize,
     /// Bytes of decoded file footers that a partition keeps in memory. Default 32 MiB.
     pub footer_bytes_max: u64,
+    /// Bytes that a partition keeps in memory to find the newest row of each series in its files.
+    /// Default 16 MiB: a hundred thousand series, or a thousand of them in each of a hundred files.
+    pub series_bytes_max: u64,
 }
 
 impl Default for EngineOptions {
@@ -33,6 +36,7 @@ impl Default for EngineOptions {
             compaction_bytes_max: 2048 * MIB,
             compaction_runs: 4,
             footer_bytes_max: 32 * MIB,
+            series_bytes_max: 16 * MIB,
         }
     }
 }

@@ -37,6 +37,7 @@ use crate::memtable::{LogPosition, Sealed};
 use crate::options::EngineOptions;
 use crate::rewrite::{Output, discard};
 use crate::run::Run;
+use crate::series::SeriesCache;
 use crate::version::Version;
 use crate::writer::Purpose;
 
@@ -50,6 +51,7 @@ pub struct Partition {
     pub(crate) options: EngineOptions,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) footers: Arc<Footers>,
+    pub(crate) series: Arc<SeriesCache>,
     pub(crate) garbage: Garbage,
     pub(crate) rows_scanned: Arc<AtomicU64>,
     /// Held by whoever changes memtables.
@@ -138,6 +140,7 @@ impl Partition {
         let version = Version::opened(layout, handles, durable, width)?;
         Ok(Arc::new(Self {
             footers: Arc::new(Footers::new(options.footer_bytes_max)),
+            series: Arc::new(SeriesCache::new(options.series_bytes_max)),
             store,
             root,
             options,
@@ -393,6 +396,7 @@ impl Partition {
         for file in files {
             file.retire();
             self.footers.remove(file.meta.id);
+            self.series.remove(file.meta.id);
         }
     }
 

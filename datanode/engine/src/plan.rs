@@ -49,13 +49,19 @@ pub(crate) struct Plan {
     pub(crate) files_pruned: u64,
 }
 
-/// Plans a scan of the rows within some domains and (exactly) a range.
-pub(crate) fn plan(
-    version: &Version,
-    domains: &Domains,
-    exact: &KeyRange,
-    parallelism: usize,
-) -> Plan {
+/// What may hold rows of some domains and a range.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) files: Vec<FileEntry>,
+    /// Oldest first; younger than all files.
+    pub(crate) runs: Vec<Arc<Run>>,
+    /// Keys outside these are not wanted.
+    pub(crate) ranges: Vec<KeyRange>,
+    pub(crate) files_pruned: u64,
+}
+
+/// Leaves out files and runs by key and time.
+pub(crate) fn sources(version: &Version, domains: &Domains, exact: &KeyRange) -> Sources {
     let layout = &version.layout;
     let schema = &layout.config.schema;
     let ranges = layout.codec.key_ranges(schema, &layout.config.placement, domains);
@@ -66,15 +72,24 @@ pub(crate) fn plan(
         let (Some(domain), Some((first, last))) = (domain, time) else { return true };
         domain.may_contain(Some(&Value::Timestamp(first)), Some(&Value::Timestamp(last)), false)
     };
-    let mut files: Vec<FileEntry> = version.files.values().cloned().collect();
-    let all = files.len();
-    files.retain(|file| in_time(file.meta().time) && in_ranges(file.span()));
-    let files_pruned = (all - files.len()) as u64;
+    let wanted = |file: &&FileEntry| in_time(file.meta().time) && in_ranges(file.span());
+    let files: Vec<FileEntry> = version.files.values().filter(wanted).cloned().collect();
+    let files_pruned = (version.files.len() - files.len()) as u64;
     let sealed = version.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
     let runs = sealed.chain(&version.active.runs);
-    let runs: Vec<Arc<Run>> =
-        runs.filter(|run| in_time(run.time) && in_ranges(run.span())).cloned().collect();
-    let mut units = match layout.policy.folds() {
+    let runs = runs.filter(|run| in_time(run.time) && in_ranges(run.span())).cloned().collect();
+    Sources { files, runs, ranges, files_pruned }
+}
+
+/// Plans a scan of the rows within some domains and (exactly) a range.
+pub(crate) fn plan(
+    version: &Version,
+    domains: &Domains,
+    exact: &KeyRange,
+    parallelism: usize,
+) -> Plan {
+    let Sources { files, runs, ranges, files_pruned } = sources(version, domains, exact);
+    let mut units = match version.layout.policy.folds() {
         true => merging_units(files, &runs, &ranges, exact, parallelism),
         false => plain_units(files, &runs, &ranges),
     };

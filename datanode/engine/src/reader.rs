@@ -54,16 +54,8 @@ pub(crate) type BatchStream = BoxStream<'static, Result<RecordBatch>>;
 impl FileReader {
     /// Opens a file.
     pub(crate) async fn open(&self, file: &FileEntry, read: Read) -> Result<BatchStream> {
-        let footer = self.footers.get(&self.store, &file.handle).await?;
-        let path = file.handle.path.clone();
+        let footer = self.footer(file).await?;
         let metadata = footer.metadata.metadata();
-        if metadata.num_row_groups() != file.row_groups() {
-            return Err(EngineError::Corrupted(format!(
-                "file {path} has {} row groups, the manifest says {}",
-                metadata.num_row_groups(),
-                file.row_groups()
-            )));
-        }
         let mut columns = Vec::new();
         for (name, domain) in read.prune.iter() {
             columns.push(ColumnStatistics::new(&footer, name, domain)?);
@@ -84,34 +76,81 @@ impl FileReader {
         self.counters.file(file.meta().id);
         let filters = filters(&footer, &read, &columns, &groups);
         let selection = select_pages(metadata, &columns, &groups)?;
+        self.start(file, &footer, read.schema, Rows { groups, selection, filters })
+    }
+
+    /// Opens a file for some of its rows, given by their numbers, ascending.
+    pub(crate) async fn open_rows(
+        &self,
+        file: &FileEntry,
+        schema: SchemaRef,
+        rows: &[u32],
+    ) -> Result<BatchStream> {
+        let footer = self.footer(file).await?;
+        let (groups, selection) = select_rows(footer.metadata.metadata(), rows);
+        self.counters.file(file.meta().id);
+        let rows = Rows { groups, selection: Some(selection), filters: Vec::new() };
+        self.start(file, &footer, schema, rows)
+    }
+
+    /// The footer of a file that has as many row groups as the manifest says.
+    async fn footer(&self, file: &FileEntry) -> Result<Arc<Footer>> {
+        let footer = self.footers.of(&self.store, &file.handle).await?;
+        let groups = footer.metadata.metadata().num_row_groups();
+        if groups != file.row_groups() {
+            return Err(EngineError::Corrupted(format!(
+                "file {} has {groups} row groups, the manifest says {}",
+                file.handle.path,
+                file.row_groups()
+            )));
+        }
+        Ok(footer)
+    }
+
+    /// Starts to read some rows of a file.
+    fn start(
+        &self,
+        file: &FileEntry,
+        footer: &Arc<Footer>,
+        schema: SchemaRef,
+        rows: Rows,
+    ) -> Result<BatchStream> {
+        let path = file.handle.path.clone();
         let reader = BlockReader {
             store: Arc::clone(&self.store),
             file: Arc::clone(&file.handle),
-            footer: Arc::clone(&footer),
+            footer: Arc::clone(footer),
             counters: self.counters.clone(),
         };
         let builder =
             ParquetRecordBatchStreamBuilder::new_with_metadata(reader, footer.metadata.clone());
-        let mask = projection(&footer, read.schema.fields().iter().map(|field| field.name()));
+        let mask = projection(footer, schema.fields().iter().map(|field| field.name()));
         let mut builder =
-            builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(groups);
-        if let Some(selection) = selection {
+            builder.with_batch_size(BATCH_ROWS).with_projection(mask).with_row_groups(rows.groups);
+        if let Some(selection) = rows.selection {
             builder = builder.with_row_selection(selection);
         }
-        if !filters.is_empty() {
-            builder = builder.with_row_filter(RowFilter::new(filters));
+        if !rows.filters.is_empty() {
+            builder = builder.with_row_filter(RowFilter::new(rows.filters));
         }
-        let failed_path = path.clone();
-        let stream = builder.build().map_err(|error| EngineError::reading(&failed_path, &error))?;
+        let stream = builder.build().map_err(|error| EngineError::reading(&path, &error))?;
         let counters = self.counters.clone();
         let stream = stream.map_err(move |error| EngineError::reading(&path, &error));
         Ok(stream
             .and_then(move |batch| {
                 counters.rows(batch.num_rows());
-                futures::future::ready(adapt(&batch, &read.schema))
+                futures::future::ready(adapt(&batch, &schema))
             })
             .boxed())
     }
+}
+
+/// Which rows of a file are decoded.
+struct Rows {
+    groups: Vec<usize>,
+    /// Of the rows of these groups.
+    selection: Option<RowSelection>,
+    filters: Vec<Box<dyn ArrowPredicate>>,
 }
 
 /// The columns of a file by name, those that it has.
@@ -285,4 +324,27 @@ fn select_pages(
         });
     }
     Ok(selection)
+}
+
+/// The row groups that some rows (by number, ascending) are in, and which rows of these groups they
+/// are.
+fn select_rows(metadata: &ParquetMetaData, rows: &[u32]) -> (Vec<usize>, RowSelection) {
+    let mut rows = rows.iter().map(|row| *row as usize).peekable();
+    let (mut groups, mut ranges) = (Vec::new(), Vec::new());
+    // Where the group starts in the file, and among the chosen groups.
+    let (mut start, mut chosen) = (0, 0);
+    for (number, group) in metadata.row_groups().iter().enumerate() {
+        let count = usize::try_from(group.num_rows()).unwrap_or_default();
+        let before = ranges.len();
+        while let Some(row) = rows.next_if(|row| *row < start + count) {
+            let at = chosen + row - start;
+            ranges.push(at..at + 1);
+        }
+        if ranges.len() > before {
+            groups.push(number);
+            chosen += count;
+        }
+        start += count;
+    }
+    (groups, RowSelection::from_consecutive_ranges(ranges.into_iter(), chosen))
 }

@@ -26,10 +26,12 @@ use crate::error::Result;
 use crate::footer::Counters;
 use crate::layout::{Layout, OP_COLUMN, adapt};
 use crate::merge::{Merge, settle};
+use crate::newest;
 use crate::partition::Partition;
 use crate::plan::{Unit, plan};
 use crate::reader::{FileReader, Read};
 use crate::source::{file_input, with_keys};
+use crate::version::Version;
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -45,6 +47,9 @@ pub struct Scan {
     pub parallelism: usize,
     /// Rows with other keys are not returned.
     pub range: Option<KeyRange>,
+    /// Of the rows in the domains whose keys differ in the time index only, all but the newest may
+    /// be left out.
+    pub newest_only: bool,
 }
 
 /// Rows as of one moment.
@@ -75,35 +80,34 @@ impl Partition {
     /// while reading comes through the streams.
     pub fn scan(&self, request: Scan) -> Result<Scanned> {
         let version = self.version();
-        let layout = Arc::clone(&version.layout);
+        let layout = &version.layout;
         let counters = Counters::new(&self.rows_scanned);
         let stats = Arc::clone(&counters.scan);
-        let domains = self.domains(&layout, &request.domains)?;
+        let domains = self.domains(layout, &request.domains)?;
         let exact = match &request.range {
             Some(range) => layout.range.intersect(range),
             None => layout.range.clone(),
         };
-        let plan = plan(&version, &domains, &exact, request.parallelism.max(1));
-        stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
-        let count = request.parallelism.max(1).min(plan.units.len()).max(1);
-        let task = Arc::new(Task {
+        let reading = Reading {
             reader: FileReader {
                 store: Arc::clone(&self.store),
                 footers: Arc::clone(&self.footers),
                 counters,
             },
-            key_domains: layout.key_domains(&domains),
-            field_domains: domains.only(|name| !layout.is_key(name)),
-            domains,
             columns: request.columns,
+            domains,
             exact,
-            layout,
-            queue: Mutex::new(plan.units.into()),
-            left: AtomicUsize::new(request.limit.unwrap_or(usize::MAX)),
-            limited: request.limit.is_some(),
-        });
-        let streams = (0..count).map(|_| stream(&task)).collect();
-        Ok(Scanned { streams, sorted: plan.sorted, stats })
+            limit: request.limit,
+            parallelism: request.parallelism.max(1),
+            version,
+        };
+        if request.newest_only
+            && let Some(stream) = newest::stream(&reading, &self.series)
+        {
+            return Ok(Scanned { streams: vec![stream], sorted: false, stats });
+        }
+        let (streams, sorted) = reading.streams();
+        Ok(Scanned { streams, sorted, stats })
     }
 
     /// The domains in the types of their columns, and what the `ttl` leaves.
@@ -123,20 +127,72 @@ impl Partition {
     }
 }
 
+/// What is read of one version.
+#[derive(Clone)]
+pub(crate) struct Reading {
+    pub(crate) version: Arc<Version>,
+    pub(crate) reader: FileReader,
+    pub(crate) columns: SchemaRef,
+    /// In the types of their columns.
+    pub(crate) domains: Domains,
+    /// No key outside is returned.
+    pub(crate) exact: KeyRange,
+    pub(crate) limit: Option<usize>,
+    /// At least 1.
+    pub(crate) parallelism: usize,
+}
+
+impl Reading {
+    /// The rows, and whether each stream is in key order.
+    pub(crate) fn streams(&self) -> (Vec<RowStream>, bool) {
+        let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
+        let stats = &self.reader.counters.scan;
+        stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
+        let count = self.parallelism.min(plan.units.len()).max(1);
+        let layout = Arc::clone(&self.version.layout);
+        let task = Arc::new(Task {
+            key_domains: layout.key_domains(&self.domains),
+            field_domains: self.domains.only(|name| !layout.is_key(name)),
+            layout,
+            queue: Mutex::new(plan.units.into()),
+            left: AtomicUsize::new(self.limit.unwrap_or(usize::MAX)),
+            reading: self.clone(),
+        });
+        ((0..count).map(|_| stream(&task)).collect(), plan.sorted)
+    }
+
+    /// The columns that a source has to give: those wanted, those that domains on fields need, and
+    /// for a merge the key's and the operation.
+    pub(crate) fn schema(&self, with_key: bool, with_op: bool) -> SchemaRef {
+        let layout = &self.version.layout;
+        let mut fields = self.columns.fields().to_vec();
+        for field in &mut fields {
+            if let Some(stored) = layout.field(field.name()) {
+                *field = stored;
+            }
+        }
+        let key = layout.key_names().filter(|_| with_key);
+        let restricted = self.domains.iter().map(|(name, _)| name);
+        let needed = key.chain(restricted.filter(|name| !layout.is_key(name)));
+        for name in needed.chain(with_op.then_some(OP_COLUMN)) {
+            if fields.iter().all(|field| field.name() != name) {
+                // A column that the table does not have is NULL, which the domains know.
+                fields.extend(layout.field(name));
+            }
+        }
+        Arc::new(Schema::new(fields))
+    }
+}
+
 /// What the streams of a scan share.
 struct Task {
-    reader: FileReader,
+    reading: Reading,
     layout: Arc<Layout>,
-    columns: SchemaRef,
-    domains: Domains,
     key_domains: Domains,
     field_domains: Domains,
-    /// No key outside is returned.
-    exact: KeyRange,
     queue: Mutex<VecDeque<Unit>>,
     /// Rows that are still wanted.
     left: AtomicUsize,
-    limited: bool,
 }
 
 type Batches = BoxStream<'static, Result<RecordBatch>>;
@@ -186,18 +242,19 @@ impl Task {
         let Unit { range, mut files, mut runs, ranges, merge } = unit;
         let with_op = files.iter().any(|(file, _)| file.meta().has_op)
             || runs.iter().any(|piece| piece.run.has_op());
+        let Reading { reader, exact, domains, .. } = &self.reading;
         if merge {
-            let schema = self.schema(true, with_op);
+            let schema = self.reading.schema(true, with_op);
             let mut inputs = Vec::with_capacity(files.len() + runs.len());
             for (file, groups) in files {
                 let bounds = bounds(&range, file.span());
                 let read = self.read(&schema, &ranges, groups, &self.key_domains);
-                let (reader, layout) = (self.reader.clone(), Arc::clone(&self.layout));
+                let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
                 inputs.push(file_input(reader, file, read, layout, bounds));
             }
             for piece in runs {
                 let (schema, filter) = (Arc::clone(&schema), self.key_domains.clone());
-                let counters = Some(self.reader.counters.clone());
+                let counters = Some(reader.counters.clone());
                 inputs.push(piece.input(Arc::clone(&self.layout), schema, filter, counters));
             }
             let merge = Merge::new(&self.layout, schema, inputs, true);
@@ -207,10 +264,10 @@ impl Task {
             return Ok(batches.boxed());
         }
         if let Some((file, groups)) = files.pop() {
-            let bounds = bounds(&self.exact, file.span());
-            let schema = self.schema(bounds.is_some(), with_op);
-            let read = self.read(&schema, &ranges, groups, &self.domains);
-            let batches = self.reader.open(&file, read).await?;
+            let bounds = bounds(exact, file.span());
+            let schema = self.reading.schema(bounds.is_some(), with_op);
+            let read = self.read(&schema, &ranges, groups, domains);
+            let batches = reader.open(&file, read).await?;
             let layout = Arc::clone(&self.layout);
             let batches = batches.and_then(move |batch| {
                 let batch = match &bounds {
@@ -222,8 +279,8 @@ impl Task {
             return Ok(batches.boxed());
         }
         let Some(piece) = runs.pop() else { return Ok(futures::stream::empty().boxed()) };
-        let schema = self.schema(false, with_op);
-        let counters = Some(self.reader.counters.clone());
+        let schema = self.reading.schema(false, with_op);
+        let counters = Some(reader.counters.clone());
         let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
         Ok(rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed())
     }
@@ -244,26 +301,6 @@ impl Task {
         }
     }
 
-    /// The columns that a source has to give: those wanted, those that domains on fields need, and
-    /// for a merge the key's and the operation.
-    fn schema(&self, with_key: bool, with_op: bool) -> SchemaRef {
-        let mut fields = self.columns.fields().to_vec();
-        for field in &mut fields {
-            if let Some(stored) = self.layout.field(field.name()) {
-                *field = stored;
-            }
-        }
-        let key = self.layout.key_names().filter(|_| with_key);
-        let needed = key.chain(self.field_domains.iter().map(|(name, _)| name));
-        for name in needed.chain(with_op.then_some(OP_COLUMN)) {
-            if fields.iter().all(|field| field.name() != name) {
-                // A column that the table does not have is NULL, which the domains know.
-                fields.extend(self.layout.field(name));
-            }
-        }
-        Arc::new(Schema::new(fields))
-    }
-
     /// Applies what could not be applied to sources, gives rows the form that was asked for, and
     /// counts them against the limit.
     fn finish(&self, batch: &RecordBatch) -> Result<RecordBatch> {
@@ -271,13 +308,13 @@ impl Task {
             true => None,
             false => self.field_domains.mask(batch)?,
         };
-        let mut rows = adapt(batch, &self.columns)?;
+        let mut rows = adapt(batch, &self.reading.columns)?;
         if let Some(mask) = mask
             && mask.true_count() < mask.len()
         {
             rows = filter_record_batch(&rows, &mask)?;
         }
-        if self.limited {
+        if self.reading.limit.is_some() {
             let wanted = |left: usize| Some(left - left.min(rows.num_rows()));
             let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, wanted);
             let left = left.unwrap_or_else(|left| left);

@@ -41,6 +41,25 @@ pub(crate) fn file_input(
     Input { first, batches: futures::stream::once(batches).try_flatten().boxed() }
 }
 
+/// Some rows of a file, given by their numbers, ascending; `first` is the key of the first of them.
+/// The schema has the key's columns.
+pub(crate) fn file_rows_input(
+    reader: FileReader,
+    file: FileEntry,
+    schema: SchemaRef,
+    layout: Arc<Layout>,
+    rows: UInt32Array,
+    first: Bytes,
+) -> Input {
+    let batches = async move {
+        let batches = reader.open_rows(&file, schema, rows.values()).await?;
+        Ok::<_, EngineError>(
+            batches.and_then(move |batch| futures::future::ready(with_keys(&layout, batch, None))),
+        )
+    };
+    Input { first, batches: futures::stream::once(batches).try_flatten().boxed() }
+}
+
 /// Gives sorted rows their keys and leaves out those outside of `bounds`.
 pub(crate) fn with_keys(
     layout: &Layout,
@@ -128,7 +147,8 @@ impl Piece {
     }
 }
 
-fn taken(sorted: &Sorted, rows: &UInt32Array) -> Result<Sorted> {
+/// Some rows of a batch.
+pub(crate) fn taken(sorted: &Sorted, rows: &UInt32Array) -> Result<Sorted> {
     if rows.len() == sorted.keys.len() {
         return Ok(sorted.clone());
     }

@@ -130,8 +130,14 @@ async fn read(partition: &Partition, names: &[&str], domains: Domains, paralleli
     let all = partition.config().schema.storage();
     let fields = names.iter().map(|name| all.field_with_name(name).unwrap().clone());
     let columns: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
-    let scan =
-        Scan { columns: Arc::clone(&columns), domains, limit: None, parallelism, range: None };
+    let scan = Scan {
+        columns: Arc::clone(&columns),
+        domains,
+        limit: None,
+        parallelism,
+        range: None,
+        newest_only: false,
+    };
     let scanned = partition.scan(scan).unwrap();
     let tasks: Vec<_> = scanned
         .streams

@@ -101,6 +101,7 @@ impl ScanRequest {
             domains: Some(self.domains.to_wire()),
             limit: self.limit.map(|rows| u64::try_from(rows).unwrap_or(u64::MAX)),
             parallelism: u32::try_from(self.parallelism).unwrap_or(u32::MAX).min(PARALLELISM_MAX),
+            newest_only: self.newest_only,
         })
     }
 
@@ -122,6 +123,7 @@ impl ScanRequest {
             domains: required::<Domains>(message.domains, "domains")?,
             limit: message.limit.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX)),
             parallelism: message.parallelism as usize,
+            newest_only: message.newest_only,
         })
     }
 }

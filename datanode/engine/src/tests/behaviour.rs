@@ -394,3 +394,49 @@ async fn the_configuration_survives_and_a_partition_is_made_once() {
     opened.destroy().await.unwrap();
     assert!(matches!(open("partitions/7").await, Err(EngineError::NotFound(_))));
 }
+
+#[tokio::test]
+async fn the_newest_rows_are_found_without_reading_the_others() {
+    let mut fixture = Fixture::series(last_non_null()).await;
+    for host in ["a", "b", "c"] {
+        fixture.put(&ALL[..3], &minutes(host, 300));
+    }
+    fixture.flush().await.unwrap();
+    // Over the newest row of one host, and behind that of another.
+    fixture.put(&["host", "ts", "b"], &[vec![text("a"), ts(299 * 60_000), text("new")]]);
+    fixture.put(&ALL[..3], &[row("b", 300 * 60_000, -1), row("b", 5, -2)]);
+    let newest = async |fixture: &Fixture, domains: &[(&str, Domain)]| {
+        let scan = Scan { newest_only: true, ..fixture.scan(&ALL, domains) };
+        let found = collect(&fixture.partition, scan).await.unwrap();
+        (found.rows, found.stats.rows_scanned.load(Ordering::Relaxed))
+    };
+    let last = |host: &str, minute: i64, a: i64, b: Value| {
+        vec![text(host), ts(minute * 60_000), int(a), b]
+    };
+    let expected = vec![
+        last("a", 299, 299, text("new")),
+        last("b", 300, -1, Value::Null),
+        last("c", 299, 299, Value::Null),
+    ];
+    let (found, scanned) = newest(&fixture, &[]).await;
+    assert_eq!(found, expected);
+    assert_eq!(scanned, 900 + 4, "the file is read once to find where its series end");
+    let (found, scanned) = newest(&fixture, &[]).await;
+    assert_eq!(found, expected);
+    assert_eq!(scanned, 4, "the versions of the newest keys and no more");
+
+    let only_b = [("host", Domain::point(text("b")))];
+    assert_eq!(newest(&fixture, &only_b).await, (vec![expected[1].clone()], 1));
+    let recent = [("ts", at_least(ts(300 * 60_000)))];
+    assert_eq!(newest(&fixture, &recent).await.0, [expected[1].clone()]);
+
+    // The newest row of a host is deleted: the one before it is the newest.
+    fixture.write(WriteKind::Delete, &["host", "ts"], &[vec![text("c"), ts(299 * 60_000)]]);
+    let (found, _) = newest(&fixture, &[]).await;
+    assert_eq!(found[..2], expected[..2]);
+    assert_eq!(found.last(), Some(&last("c", 298, 298, Value::Null)));
+    fixture.flush().await.unwrap();
+    fixture.reopen().await;
+    let (found, _) = newest(&fixture, &[]).await;
+    assert_eq!(found.last(), Some(&last("c", 298, 298, Value::Null)));
+}

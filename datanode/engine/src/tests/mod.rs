@@ -198,6 +198,7 @@ impl Fixture {
             limit: None,
             parallelism: 3,
             range: None,
+            newest_only: false,
         }
     }
 }

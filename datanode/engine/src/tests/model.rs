@@ -364,6 +364,45 @@ impl Test {
     ) {
         let limit = limit.map(usize::from);
         self.compare(self.model(), domains, wanted, parallelism, limit).await;
+        self.compare_newest(domains).await;
+    }
+
+    /// A scan for the newest rows gives those of all series; what else it gives are rows too, each once.
+    async fn compare_newest(&self, domains: &[(u8, DomainOf)]) {
+        let named: BTreeMap<&str, Domain> = domains
+            .iter()
+            .map(|(column, domain)| (NAMES[usize::from(*column) % NAMES.len()], domain))
+            .map(|(name, domain)| (name, domain_of(name, domain)))
+            .filter(|(name, _)| self.has(name))
+            .collect();
+        let columns: Vec<usize> = (0..NAMES.len()).filter(|at| self.has(NAMES[*at])).collect();
+        let names: Vec<&str> = columns.iter().map(|column| NAMES[*column]).collect();
+        let contains = |row: &[Value; 6]| {
+            let mut values = NAMES.iter().zip(row);
+            values.all(|(name, value)| named.get(name).is_none_or(|d| d.contains(value)))
+        };
+        let mut all: Vec<Row> = Vec::new();
+        let mut newest: BTreeMap<[Value; 2], Row> = BTreeMap::new();
+        for row in self.model().rows().filter(contains) {
+            let series = [row[0].clone(), row[1].clone()];
+            let row: Row = columns.iter().map(|column| row[*column].clone()).collect();
+            // In order of their keys.
+            newest.insert(series, row.clone());
+            all.push(row);
+        }
+        let named: Vec<_> = named.into_iter().collect();
+        let mut scan = self.fixture.scan(&names, &named);
+        scan.newest_only = true;
+        let found = collect(&self.fixture.partition, scan).await.unwrap().rows;
+        all.sort();
+        let mut rest = all.iter();
+        for row in &found {
+            assert!(rest.any(|other| other == row), "{row:?} is no row, or came twice");
+        }
+        for (series, row) in newest {
+            let there = found.binary_search(&row).is_ok();
+            assert!(there, "the newest row of {series:?} is missing, domains {named:?}");
+        }
     }
 
     async fn compare(

@@ -98,17 +98,19 @@ round_trips! {
 }
 
 fn scan_request() -> impl Strategy<Value = ScanRequest> {
-    let numbers = (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize);
+    let numbers =
+        (any::<u64>(), any::<u64>(), option::of(any::<usize>()), 0..1024_usize, any::<bool>());
     let column = (name(), arbitrary::column_type(), any::<bool>())
         .prop_map(|(name, kind, nullable)| Field::new(name, kind.arrow(), nullable));
     (numbers, vec(column, 0..4), domains()).prop_map(
-        |((partition, epoch, limit, parallelism), columns, domains)| ScanRequest {
+        |((partition, epoch, limit, parallelism, newest_only), columns, domains)| ScanRequest {
             partition: PartitionId(partition),
             epoch: Epoch(epoch),
             columns: Arc::new(Schema::new(columns)),
             domains,
             limit,
             parallelism,
+            newest_only,
         },
     )
 }
@@ -153,6 +155,7 @@ proptest! {
         prop_assert_eq!(again.domains, request.domains);
         prop_assert_eq!(again.limit, request.limit);
         prop_assert_eq!(again.parallelism, request.parallelism);
+        prop_assert_eq!(again.newest_only, request.newest_only);
         if let Some(message) = damaged(&message, at, flip) {
             drop(ScanRequest::from_wire(message));
         }
