@@ -1,36 +1,34 @@
-//! What is known of files and kept in memory: bounded, the least recently used goes first.
+//! What is kept in memory of what is on disk: bounded, the least recently used goes first.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::Hash;
 
 use parking_lot::Mutex;
 
-use crate::file::FileId;
-
-/// Something that is kept for each of some files.
+/// The values that were used last. To make room, all entries are looked at: it is for some thousands.
 #[derive(Debug)]
-pub(crate) struct FileCache<T> {
+pub(crate) struct Recent<K, V> {
     bytes_max: u64,
-    entries: Mutex<Entries<T>>,
+    entries: Mutex<Entries<K, V>>,
 }
 
 #[derive(Debug)]
-struct Entries<T> {
-    by_file: HashMap<FileId, Entry<T>>,
+struct Entries<K, V> {
+    by_key: HashMap<K, Entry<V>>,
     bytes: u64,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
-    value: Arc<T>,
+struct Entry<V> {
+    value: V,
     bytes: u64,
     used: u64,
 }
 
-impl<T> FileCache<T> {
+impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        let entries = Entries { by_file: HashMap::new(), bytes: 0, uses: 0 };
+        let entries = Entries { by_key: HashMap::new(), bytes: 0, uses: 0 };
         Self { bytes_max, entries: Mutex::new(entries) }
     }
 
@@ -39,43 +37,43 @@ impl<T> FileCache<T> {
         self.bytes_max
     }
 
-    /// What is kept for a file.
-    pub(crate) fn get(&self, file: FileId) -> Option<Arc<T>> {
+    /// What is kept under a key.
+    pub(crate) fn get(&self, key: K) -> Option<V> {
         let mut entries = self.entries.lock();
         entries.uses += 1;
         let now = entries.uses;
-        let entry = entries.by_file.get_mut(&file)?;
+        let entry = entries.by_key.get_mut(&key)?;
         entry.used = now;
-        Some(Arc::clone(&entry.value))
+        Some(entry.value.clone())
     }
 
-    /// Keeps a value of so many bytes in place of what was kept for the file.
-    pub(crate) fn insert(&self, file: FileId, value: Arc<T>, bytes: u64) {
+    /// Keeps a value of so many bytes in place of what was kept under the key.
+    pub(crate) fn insert(&self, key: K, value: V, bytes: u64) {
         let mut entries = self.entries.lock();
-        entries.remove(file);
+        entries.remove(&key);
         if bytes > self.bytes_max {
             return;
         }
         entries.uses += 1;
         let used = entries.uses;
-        entries.by_file.insert(file, Entry { value, bytes, used });
+        entries.by_key.insert(key, Entry { value, bytes, used });
         entries.bytes += bytes;
         while entries.bytes > self.bytes_max {
-            let oldest = entries.by_file.iter().min_by_key(|(_, entry)| entry.used);
-            let Some(oldest) = oldest.map(|(file, _)| *file) else { return };
-            entries.remove(oldest);
+            let oldest = entries.by_key.iter().min_by_key(|(_, entry)| entry.used);
+            let Some(oldest) = oldest.map(|(key, _)| *key) else { return };
+            entries.remove(&oldest);
         }
     }
 
-    /// Forgets a file.
-    pub(crate) fn remove(&self, file: FileId) {
-        self.entries.lock().remove(file);
+    /// Forgets a key.
+    pub(crate) fn remove(&self, key: K) {
+        self.entries.lock().remove(&key);
     }
 }
 
-impl<T> Entries<T> {
-    fn remove(&mut self, file: FileId) {
-        if let Some(entry) = self.by_file.remove(&file) {
+impl<K: Eq + Hash, V> Entries<K, V> {
+    fn remove(&mut self, key: &K) {
+        if let Some(entry) = self.by_key.remove(key) {
             self.bytes -= entry.bytes;
         }
     }
@@ -87,23 +85,23 @@ mod tests {
 
     #[test]
     fn what_was_used_last_stays_within_the_bound() {
-        let cache = FileCache::new(10);
-        for file in 1..=3 {
-            cache.insert(file, Arc::new(file), 3);
+        let cache = Recent::new(10);
+        for key in 1..=3 {
+            cache.insert(key, key, 3);
         }
-        assert_eq!(cache.get(1).as_deref(), Some(&1));
-        cache.insert(4, Arc::new(4), 3);
+        assert_eq!(cache.get(1), Some(1));
+        cache.insert(4, 4, 3);
         assert!(cache.get(2).is_none(), "it was used the longest ago");
-        assert!([1, 3, 4].iter().all(|file| cache.get(*file).is_some()));
-        cache.insert(5, Arc::new(5), 11);
-        assert!([1, 3, 4].iter().all(|file| cache.get(*file).is_some()), "it would not fit");
+        assert!([1, 3, 4].iter().all(|key| cache.get(*key).is_some()));
+        cache.insert(5, 5, 11);
+        assert!([1, 3, 4].iter().all(|key| cache.get(*key).is_some()), "it would not fit");
         assert!(cache.get(5).is_none());
-        cache.insert(5, Arc::new(5), 10);
-        assert!((1..5).all(|file| cache.get(file).is_none()), "nothing fits beside it");
-        assert_eq!(cache.get(5).as_deref(), Some(&5));
-        cache.insert(6, Arc::new(6), 10);
-        cache.insert(6, Arc::new(7), 9);
-        assert_eq!(cache.get(6).as_deref(), Some(&7));
+        cache.insert(5, 5, 10);
+        assert!((1..5).all(|key| cache.get(key).is_none()), "nothing fits beside it");
+        assert_eq!(cache.get(5), Some(5));
+        cache.insert(6, 6, 10);
+        cache.insert(6, 7, 9);
+        assert_eq!(cache.get(6), Some(7));
         cache.remove(6);
         assert!(cache.get(6).is_none());
     }

@@ -155,6 +155,7 @@ impl Partition {
         let reader = FileReader {
             store: Arc::clone(&self.store),
             footers: Arc::clone(&self.footers),
+            blocks: Arc::clone(&self.options.blocks),
             counters: Counters::default(),
         };
         let ranges: Arc<[KeyRange]> = Arc::from([layout.range.clone()]);

@@ -1,7 +1,7 @@
 //! One immutable, sorted file of a partition: what the manifest knows of it, and when it goes away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use object_store::path::Path;
@@ -58,6 +58,8 @@ pub(crate) type Garbage = Arc<Mutex<Vec<Path>>>;
 pub(crate) struct FileHandle {
     pub(crate) meta: FileMeta,
     pub(crate) path: Path,
+    /// No other handle of the process has it.
+    pub(crate) number: u64,
     /// Set when the manifest no longer names it.
     obsolete: AtomicBool,
     garbage: Garbage,
@@ -65,8 +67,10 @@ pub(crate) struct FileHandle {
 
 impl FileHandle {
     pub(crate) fn new(meta: FileMeta, root: &Path, garbage: &Garbage) -> Self {
+        static HANDLES: AtomicU64 = AtomicU64::new(0);
         let path = file_path(root, meta.id);
-        Self { meta, path, obsolete: AtomicBool::new(false), garbage: Arc::clone(garbage) }
+        let number = HANDLES.fetch_add(1, Ordering::Relaxed);
+        Self { meta, path, number, obsolete: AtomicBool::new(false), garbage: Arc::clone(garbage) }
     }
 
     /// The manifest no longer names it: it goes when the last reader has gone.

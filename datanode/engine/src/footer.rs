@@ -1,7 +1,7 @@
-//! Footers of files, decoded, and the bytes of files, checked.
+//! Footers of files, decoded; and what scans count.
 //!
 //! Every byte passes a checksum before it is decoded: the tail of a file (indexes and footer) as a
-//! whole against the manifest, everything before it in blocks against the footer.
+//! whole against the manifest, everything before it in blocks against the footer ([`crate::blocks`]).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,31 +9,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::arrow::async_reader::AsyncFileReader;
-use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataReader};
 use partita_proto::service::ScanStats;
 
-use crate::cache::FileCache;
+use crate::cache::Recent;
 use crate::error::{EngineError, Result};
 use crate::file::{FileHandle, FileId};
 use crate::sink::BLOCK_BYTES;
 use crate::writer::BLOCKS_KEY;
 
-/// A file's footer and page index, and the checksums of its blocks.
+/// A file's footer and page index.
 #[derive(Debug)]
 pub(crate) struct Footer {
     pub(crate) metadata: ArrowReaderMetadata,
-    blocks: Vec<u32>,
+    /// The checksums of its blocks.
+    pub(crate) blocks: Vec<u32>,
 }
 
 /// The footers that were used last. Bounded.
-pub(crate) type Footers = FileCache<Footer>;
+pub(crate) type Footers = Recent<FileId, Arc<Footer>>;
 
 impl Footers {
     /// A file's footer, read if it is not at hand.
@@ -91,7 +88,7 @@ async fn read(store: &Arc<dyn ObjectStore>, file: &FileHandle, range: Range<u64>
 }
 
 /// A file that is gone, or shorter than it was, is corrupted data; anything else is the store's.
-fn read_error(file: &FileHandle, error: &object_store::Error) -> EngineError {
+pub(crate) fn read_error(file: &FileHandle, error: &object_store::Error) -> EngineError {
     match error {
         object_store::Error::NotFound { .. } => {
             EngineError::Corrupted(format!("file {} is missing", file.path))
@@ -146,126 +143,9 @@ impl Counters {
     }
 }
 
-/// Gives a Parquet decoder the bytes of a file, each block checked.
-pub(crate) struct BlockReader {
-    pub(crate) store: Arc<dyn ObjectStore>,
-    pub(crate) file: Arc<FileHandle>,
-    pub(crate) footer: Arc<Footer>,
-    pub(crate) counters: Counters,
-}
-
-impl BlockReader {
-    async fn read_checked(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let wanted: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        self.counters.bytes(wanted);
-        let spans = block_spans(ranges, self.file.meta.tail)
-            .ok_or_else(|| self.corrupted("its footer points behind its data"))?;
-        let read = self.store.get_ranges(&self.file.path, &spans).await;
-        let read = read.map_err(|error| read_error(&self.file, &error))?;
-        for (span, bytes) in spans.iter().zip(&read) {
-            self.check(span, bytes)?;
-        }
-        let part = |range: &Range<u64>| {
-            let span = spans.partition_point(|span| span.end < range.end);
-            let offset = range.start.checked_sub(spans.get(span)?.start)?;
-            let start = usize::try_from(offset).ok()?;
-            let end = start + usize::try_from(range.end - range.start).ok()?;
-            (end <= read[span].len()).then(|| read[span].slice(start..end))
-        };
-        let parts: Option<Vec<Bytes>> = ranges.iter().map(part).collect();
-        parts.ok_or_else(|| self.corrupted("a range of it could not be read"))
-    }
-
-    fn check(&self, span: &Range<u64>, bytes: &Bytes) -> Result<()> {
-        if bytes.len() as u64 != span.end - span.start {
-            return Err(self.corrupted("it is too short"));
-        }
-        let first = usize::try_from(span.start / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
-        for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
-            let expected = self.footer.blocks.get(first.saturating_add(number));
-            if expected != Some(&crc32c::crc32c(block)) {
-                let at = span.start + (number * BLOCK_BYTES) as u64;
-                return Err(self.corrupted(&format!("the block at byte {at} fails its checksum")));
-            }
-        }
-        Ok(())
-    }
-
-    fn corrupted(&self, what: &str) -> EngineError {
-        EngineError::Corrupted(format!("file {}: {what}", self.file.path))
-    }
-}
-
-/// The blocks that some ranges touch, as ascending ranges that do not; `None` when one leaves the
-/// part of the file that has blocks.
-fn block_spans(ranges: &[Range<u64>], end: u64) -> Option<Vec<Range<u64>>> {
-    const BLOCK: u64 = BLOCK_BYTES as u64;
-    let mut spans = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        if range.start > range.end || range.end > end {
-            return None;
-        }
-        let start = range.start / BLOCK * BLOCK;
-        spans.push(start..range.end.next_multiple_of(BLOCK).min(end));
-    }
-    spans.sort_by_key(|span| span.start);
-    let mut joined: Vec<Range<u64>> = Vec::with_capacity(spans.len());
-    for span in spans {
-        match joined.last_mut() {
-            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-            _ => joined.push(span),
-        }
-    }
-    Some(joined)
-}
-
-fn wrapped(error: EngineError) -> ParquetError {
-    ParquetError::External(Box::new(error))
-}
-
-impl AsyncFileReader for BlockReader {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
-        async move {
-            let mut bytes = self.read_checked(&[range]).await.map_err(wrapped)?;
-            bytes.pop().ok_or_else(|| wrapped(self.corrupted("nothing could be read")))
-        }
-        .boxed()
-    }
-
-    fn get_byte_ranges(
-        &mut self,
-        ranges: Vec<Range<u64>>,
-    ) -> BoxFuture<'_, parquet::errors::Result<Vec<Bytes>>> {
-        async move { self.read_checked(&ranges).await.map_err(wrapped) }.boxed()
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        _options: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, parquet::errors::Result<Arc<ParquetMetaData>>> {
-        let metadata = Arc::clone(self.footer.metadata.metadata());
-        async move { Ok(metadata) }.boxed()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const BLOCK: u64 = BLOCK_BYTES as u64;
-
-    #[test]
-    #[expect(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
-    fn ranges_are_read_by_whole_blocks_each_once() {
-        let end = 3 * BLOCK + 10;
-        assert_eq!(block_spans(&[5..10], end), Some(vec![0..BLOCK]));
-        assert_eq!(block_spans(&[BLOCK..BLOCK + 1, 0..1], end), Some(vec![0..2 * BLOCK]));
-        assert_eq!(
-            block_spans(&[1..2, 3 * BLOCK + 1..end], end),
-            Some(vec![0..BLOCK, 3 * BLOCK..end])
-        );
-        assert_eq!(block_spans(&[1..end + 1], end), None);
-    }
 
     #[test]
     fn checksums_are_read_as_written() {

@@ -14,6 +14,7 @@
 //! no key. A *version* of the partition is an immutable list of memtables and files; versions of a
 //! row are rows with one key, of which the *fold* makes one.
 
+mod blocks;
 mod cache;
 mod compaction;
 mod error;
@@ -43,6 +44,7 @@ mod version;
 mod window;
 mod writer;
 
+pub use blocks::BlockCache;
 pub use error::EngineError;
 pub use options::EngineOptions;
 pub use partition::{Partition, PartitionConfig, PartitionStats};

@@ -1,6 +1,9 @@
 //! What an owner of partitions may choose, and the constants that nobody needs to.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::blocks::BlockCache;
 
 const MIB: u64 = 1024 * 1024;
 
@@ -25,6 +28,9 @@ pub struct EngineOptions {
     /// Bytes that a partition keeps in memory to find the newest row of each series in its files.
     /// Default 16 MiB: a hundred thousand series, or a thousand of them in each of a hundred files.
     pub series_bytes_max: u64,
+    /// Keeps what small reads have read of files. Partitions whose options are clones of each other
+    /// share one. Default 64 MiB.
+    pub blocks: Arc<BlockCache>,
 }
 
 impl Default for EngineOptions {
@@ -37,6 +43,7 @@ impl Default for EngineOptions {
             compaction_runs: 4,
             footer_bytes_max: 32 * MIB,
             series_bytes_max: 16 * MIB,
+            blocks: Arc::new(BlockCache::new(64 * MIB)),
         }
     }
 }

@@ -19,9 +19,10 @@ use partita_proto::domain::{Domain, Domains};
 use partita_proto::range::KeyRange;
 use partita_proto::value::Value;
 
+use crate::blocks::{BlockCache, BlockReader};
 use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
-use crate::footer::{BlockReader, Counters, Footer, Footers};
+use crate::footer::{Counters, Footer, Footers};
 use crate::layout::adapt;
 use crate::options::BATCH_ROWS;
 
@@ -30,6 +31,7 @@ use crate::options::BATCH_ROWS;
 pub(crate) struct FileReader {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) footers: Arc<Footers>,
+    pub(crate) blocks: Arc<BlockCache>,
     pub(crate) counters: Counters,
 }
 
@@ -120,6 +122,7 @@ impl FileReader {
             store: Arc::clone(&self.store),
             file: Arc::clone(&file.handle),
             footer: Arc::clone(footer),
+            cache: Arc::clone(&self.blocks),
             counters: self.counters.clone(),
         };
         let builder =

@@ -92,6 +92,7 @@ impl Partition {
             reader: FileReader {
                 store: Arc::clone(&self.store),
                 footers: Arc::clone(&self.footers),
+                blocks: Arc::clone(&self.options.blocks),
                 counters,
             },
             columns: request.columns,

@@ -15,9 +15,9 @@ use partita_proto::id::SchemaVersion;
 use partita_proto::key::Keys;
 use partita_proto::range::KeyRange;
 
-use crate::cache::FileCache;
+use crate::cache::Recent;
 use crate::error::Result;
-use crate::file::FileEntry;
+use crate::file::{FileEntry, FileId};
 use crate::layout::Layout;
 use crate::reader::{FileReader, Read};
 
@@ -45,7 +45,7 @@ pub(crate) struct Found {
 }
 
 /// The ends of files.
-pub(crate) type SeriesCache = FileCache<Found>;
+pub(crate) type SeriesCache = Recent<FileId, Arc<Found>>;
 
 impl SeriesEnds {
     /// The ends of sorted rows whose keys' last `tail` bytes are the time index.
