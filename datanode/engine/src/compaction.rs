@@ -162,8 +162,7 @@ impl Partition {
         let inputs = files.into_iter().map(|file| {
             let read = Read {
                 schema: Arc::clone(&schema),
-                prune: alive.clone(),
-                filter: alive.clone(),
+                domains: alive.clone(),
                 ranges: Arc::clone(&ranges),
                 groups: 0..file.row_groups(),
             };

@@ -1,5 +1,5 @@
 //! Reads rows of one file: row groups and pages that cannot hold wanted rows are left out by key
-//! range and statistics; predicates on key columns are evaluated before the other columns are decoded.
+//! range and statistics; predicates are evaluated before the other columns are decoded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,10 +40,9 @@ pub(crate) struct FileReader {
 pub(crate) struct Read {
     /// The batches' schema; a column that the file does not have is NULL.
     pub(crate) schema: SchemaRef,
-    /// Rows outside these need not be returned. Decides what is left out unread.
-    pub(crate) prune: Domains,
-    /// Rows outside these are not returned. Evaluated first.
-    pub(crate) filter: Domains,
+    /// Rows outside these are not returned. They decide what is left out unread, and of the rest they
+    /// are evaluated before other columns are decoded.
+    pub(crate) domains: Domains,
     /// Row groups outside these keys need not be read.
     pub(crate) ranges: Arc<[KeyRange]>,
     /// Which row groups.
@@ -59,7 +58,7 @@ impl FileReader {
         let footer = self.footer(file).await?;
         let metadata = footer.metadata.metadata();
         let mut columns = Vec::new();
-        for (name, domain) in read.prune.iter() {
+        for (name, domain) in read.domains.iter() {
             columns.push(ColumnStatistics::new(&footer, name, domain)?);
         }
         let in_range = |group: &usize| file.group_overlaps(*group, &read.ranges);
@@ -172,7 +171,7 @@ fn filters(
     groups: &[usize],
 ) -> Vec<Box<dyn ArrowPredicate>> {
     let mut filters: Vec<Box<dyn ArrowPredicate>> = Vec::new();
-    for (name, domain) in read.filter.iter() {
+    for (name, domain) in read.domains.iter() {
         let known = columns.iter().find(|column| column.name == name);
         if known.is_some_and(|column| groups.iter().all(|group| column.groups[*group].proven)) {
             continue;

@@ -6,7 +6,8 @@
 //!
 //! Domains on key columns are applied to each source, since they keep or drop all versions of a key.
 //! Domains on fields are applied behind the merge only: below it they would bring versions back that
-//! lost. Both are applied exactly, and so is the table's `ttl`.
+//! lost. (A file that is read by itself has no such versions.) Both are applied exactly, and so is
+//! the table's `ttl`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -249,7 +250,7 @@ impl Task {
             let mut inputs = Vec::with_capacity(files.len() + runs.len());
             for (file, groups) in files {
                 let bounds = bounds(&range, file.span());
-                let read = self.read(&schema, &ranges, groups, &self.key_domains);
+                let read = read(&schema, &ranges, groups, &self.key_domains);
                 let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
                 inputs.push(file_input(reader, file, read, layout, bounds));
             }
@@ -267,7 +268,9 @@ impl Task {
         if let Some((file, groups)) = files.pop() {
             let bounds = bounds(exact, file.span());
             let schema = self.reading.schema(bounds.is_some(), with_op);
-            let read = self.read(&schema, &ranges, groups, domains);
+            // No version of a row is anywhere else, so that domains on fields may be applied here:
+            // other columns are decoded where they hold.
+            let read = read(&schema, &ranges, groups, domains);
             let batches = reader.open(&file, read).await?;
             let layout = Arc::clone(&self.layout);
             let batches = batches.and_then(move |batch| {
@@ -284,22 +287,6 @@ impl Task {
         let counters = Some(reader.counters.clone());
         let rows = piece.read(Arc::clone(&self.layout), schema, self.key_domains.clone(), counters);
         Ok(rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed())
-    }
-
-    fn read(
-        &self,
-        schema: &SchemaRef,
-        ranges: &Arc<[KeyRange]>,
-        groups: std::ops::Range<usize>,
-        prune: &Domains,
-    ) -> Read {
-        Read {
-            schema: Arc::clone(schema),
-            prune: prune.clone(),
-            filter: self.key_domains.clone(),
-            ranges: Arc::clone(ranges),
-            groups,
-        }
     }
 
     /// Applies what could not be applied to sources, gives rows the form that was asked for, and
@@ -322,6 +309,21 @@ impl Task {
             rows = rows.slice(0, rows.num_rows().min(left));
         }
         Ok(rows)
+    }
+}
+
+/// Rows of a file in some domains.
+fn read(
+    schema: &SchemaRef,
+    ranges: &Arc<[KeyRange]>,
+    groups: std::ops::Range<usize>,
+    domains: &Domains,
+) -> Read {
+    Read {
+        schema: Arc::clone(schema),
+        domains: domains.clone(),
+        ranges: Arc::clone(ranges),
+        groups,
     }
 }
 

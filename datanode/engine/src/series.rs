@@ -151,8 +151,7 @@ pub(crate) async fn of_file(
     let fields = layout.key_names().filter_map(|name| layout.field(name));
     let read = Read {
         schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-        prune: Domains::default(),
-        filter: Domains::default(),
+        domains: Domains::default(),
         ranges: Arc::from([KeyRange::all()]),
         groups: 0..file.row_groups(),
     };
