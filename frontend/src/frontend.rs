@@ -201,6 +201,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         // Ours has more columns and tables.
         .with_information_schema(false)
         .with_target_partitions(options.query_parallelism.max(1))
+        // A scan has as many outputs as are worth having.
+        .with_round_robin_repartition(false)
         .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
         .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
     // First, while scans stand right below what needs their rows.

@@ -27,6 +27,11 @@ use crate::predicate;
 use crate::router::Router;
 use crate::scan::{PartitionScanExec, ScanSpec};
 
+/// Rows for which one more output is worth what it costs the plan: an exchange between tasks.
+const ROWS_PER_OUTPUT: usize = 64 * 1024;
+/// A guess, for how many values the first column of a key has.
+const LEADING_VALUES: usize = 64;
+
 /// A table at one version of its schema and one map of its partitions.
 pub(crate) struct PartitionedTable {
     table: Arc<Table>,
@@ -82,6 +87,16 @@ impl PartitionedTable {
         of(cheapest.as_slice())
     }
 
+    /// About how many rows some partitions have, if anybody said.
+    fn rows(&self, touched: &[usize]) -> Option<usize> {
+        let counts = self.router.row_counts();
+        let routes = self.table.partitions.routes();
+        // Partitions that nobody spoke of yet are new and small.
+        let known = touched.iter().filter_map(|at| counts.get(&routes[*at].partition));
+        let any = known.clone().next().is_some();
+        any.then(|| usize::try_from(known.sum::<u64>()).unwrap_or(usize::MAX))
+    }
+
     fn spec(
         &self,
         plan: &TablePlan,
@@ -97,30 +112,43 @@ impl PartitionedTable {
         plan.derive(&mut domains);
         let ranges = plan.codec.key_ranges(schema, &self.table.placement, &domains);
         let touched = self.table.partitions.prune(&ranges);
-        let parallelism = parallelism.max(1);
+        let rows = self.rows(&touched).map(|rows| rows_left(rows, &domains, &self.table));
+        let outputs = outputs(rows, parallelism.max(1));
         // A series is read faster by one than split among many.
         let streams = if is_one_series(&domains, &self.table) {
             1
         } else {
-            parallelism.div_ceil(touched.len().max(1))
+            outputs.div_ceil(touched.len().max(1))
         };
-        let counts = self.router.row_counts();
-        let routes = self.table.partitions.routes();
-        // Partitions that nobody spoke of yet are new and small.
-        let rows: u64 = touched.iter().filter_map(|at| counts.get(&routes[*at].partition)).sum();
-        let known = touched.iter().any(|at| counts.contains_key(&routes[*at].partition));
         Ok(ScanSpec {
-            rows: known.then(|| usize::try_from(rows).unwrap_or(usize::MAX)),
+            rows,
             table: Arc::clone(&self.table),
             schema: Arc::new(self.schema.project(projection)?),
             columns: self.columns(projection),
             domains,
             limit,
-            outputs: parallelism.min(touched.len() * streams).max(1),
+            outputs: outputs.min(touched.len() * streams).max(1),
             newest_only: false,
             streams,
             touched,
         })
+    }
+}
+
+/// How many outputs a scan of about so many rows is given.
+fn outputs(rows: Option<usize>, parallelism: usize) -> usize {
+    rows.map_or(parallelism, |rows| parallelism.min(rows.div_ceil(ROWS_PER_OUTPUT)).max(1))
+}
+
+/// About how many of a table's rows are left by domains that bind the first column of its key to
+/// some values.
+fn rows_left(rows: usize, domains: &Domains, table: &Table) -> usize {
+    let first = table.schema.key_columns().next();
+    let tag = first.filter(|column| column.semantic != Semantic::TimeIndex);
+    let domain = tag.and_then(|column| domains.get(&column.storage_name));
+    match domain.and_then(|domain| domain.as_points(LEADING_VALUES)) {
+        Some(points) => rows.div_ceil(LEADING_VALUES).saturating_mul(points.len()),
+        None => rows,
     }
 }
 
