@@ -112,8 +112,8 @@ load "$rows" --report-every $((rows / 50)) --settle 10s >"$out.jsonl"
 load_peak_kib=$(memory_kib VmHWM)
 
 say "flushed and compacted"
-sql 'ADMIN flush_table(cpu)' >/dev/null
-sql 'ADMIN compact_table(cpu)' >/dev/null
+sql "ADMIN flush_table('cpu')" >/dev/null
+sql "ADMIN compact_table('cpu')" >/dev/null
 file_bytes=$(sql "SELECT bytes FROM sys.tables WHERE "table" = 'cpu'")
 stored=$(sql 'SELECT count(*) FROM cpu')
 sleep 5
