@@ -12,6 +12,8 @@ use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use parking_lot::RwLock;
+use partita_proto::member::Members;
+use tokio::sync::watch;
 
 use crate::error::SqlError;
 use crate::information;
@@ -43,6 +45,7 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
 pub(crate) struct Sources {
     pub(crate) router: Arc<Router>,
     pub(crate) query_log: Arc<QueryLog>,
+    pub(crate) members: watch::Receiver<Arc<Members>>,
 }
 
 /// All databases.

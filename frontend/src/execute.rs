@@ -141,6 +141,10 @@ impl Session {
         let (name, flush) = match admin {
             Admin::FlushTable(name) => (name, true),
             Admin::CompactTable(name) => (name, false),
+            Admin::Order(order) => {
+                self.frontend().administer(*order).await?;
+                return Ok(Output::done("ADMIN"));
+            }
         };
         let table = self.table(name)?;
         let router = self.frontend().router();

@@ -4,7 +4,7 @@
 //! plainly right. Faults are injected by queueing errors, and a partition can be split under a
 //! statement's feet.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,12 +18,13 @@ use partita_proto::Error;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::key::KeyCodec;
+use partita_proto::member::{Member, Members};
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
-    DataNodes, DataService, Ddl, MetaService, NewTable, PartitionSpec, ReplicaStatus, RequestId,
-    ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
+    AdminOrder, DataNodes, DataService, Ddl, MetaService, NewTable, PartitionSpec, ReplicaStatus,
+    RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
 };
 use tokio::sync::watch;
 
@@ -60,6 +61,9 @@ pub struct Fake {
     pub scan_errors: Mutex<VecDeque<Error>>,
     /// The identities of all writes that came, in order.
     pub requests: Mutex<Vec<(PartitionId, RequestId, usize)>>,
+    /// The operator's orders that came, in order.
+    pub orders: Mutex<Vec<AdminOrder>>,
+    members: watch::Sender<Arc<Members>>,
 }
 
 impl std::fmt::Debug for Fake {
@@ -73,16 +77,24 @@ impl Fake {
     pub fn new(nodes: u64) -> Arc<Self> {
         let mut catalog = Catalog { version: 1, ..Catalog::default() };
         add_database(&mut catalog, DEFAULT_DATABASE, DatabaseId(1));
+        let nodes = nodes.max(1);
+        let member = |node| {
+            let member =
+                Member { address: format!("node{node}:4010"), live: true, ..Member::default() };
+            (NodeId(node), member)
+        };
         Arc::new(Self {
             catalog: watch::Sender::new(Arc::new(catalog)),
             changing: Mutex::new(()),
             partitions: Mutex::new(HashMap::new()),
             next: AtomicU64::new(10),
-            nodes: nodes.max(1),
+            nodes,
             write_errors: Mutex::new(VecDeque::new()),
             late_write_errors: Mutex::new(VecDeque::new()),
             scan_errors: Mutex::new(VecDeque::new()),
             requests: Mutex::new(Vec::new()),
+            orders: Mutex::new(Vec::new()),
+            members: watch::Sender::new(Arc::new((1..=nodes).map(member).collect())),
         })
     }
 
@@ -509,6 +521,15 @@ impl MetaService for FakeMeta {
     async fn change(&self, ddl: Ddl) -> Result<bool, Error> {
         self.0.change(ddl)
     }
+
+    fn members(&self) -> watch::Receiver<Arc<Members>> {
+        self.0.members.subscribe()
+    }
+
+    async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        self.0.orders.lock().push(order);
+        Ok(())
+    }
 }
 
 struct FakeNodes(Arc<Fake>);
@@ -542,8 +563,20 @@ impl DataService for FakeNode {
         Ok(())
     }
 
-    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error> {
+    async fn drop_partition(&self, partition: PartitionId, _: ReplicaId) -> Result<(), Error> {
         self.0.partitions.lock().remove(&partition);
+        Ok(())
+    }
+
+    async fn reconfigure(
+        &self,
+        _: PartitionId,
+        _: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn transfer_leader(&self, _: PartitionId, _: NodeId) -> Result<(), Error> {
         Ok(())
     }
 
@@ -579,6 +612,10 @@ impl DataService for FakeNode {
                     table: table.id,
                     replica: route.replicas.keys().next().copied().unwrap_or_default(),
                     leader: true,
+                    leader_node: route.leader,
+                    term: 1,
+                    voters: route.replicas.keys().copied().collect(),
+                    learners: BTreeSet::new(),
                     epoch: route.epoch,
                     rows,
                     file_bytes: 0,

@@ -13,7 +13,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE};
 use partita_proto::id::NodeId;
-use partita_proto::service::{DataNodes, Ddl, MetaService};
+use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
@@ -111,7 +111,11 @@ impl Frontend {
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
         let context = SessionContext::new_with_state(self::state(&options, runtime));
-        let sources = Sources { router: Arc::clone(&router), query_log: Arc::clone(&query_log) };
+        let sources = Sources {
+            router: Arc::clone(&router),
+            query_log: Arc::clone(&query_log),
+            members: meta.members(),
+        };
         let databases = Databases::new(sources, Arc::clone(&state));
         context.register_catalog(CATALOG, Arc::new(databases));
         Ok(Arc::new(Self { options, meta, router, state, context, query_log, metrics }))
@@ -166,6 +170,11 @@ impl Frontend {
             check_database_name(name)?;
         }
         Ok(self.meta.change(ddl).await?)
+    }
+
+    /// Has meta carry out an operator's order.
+    pub(crate) async fn administer(&self, order: AdminOrder) -> Result<(), SqlError> {
+        Ok(self.meta.administer(order).await?)
     }
 }
 

@@ -25,6 +25,7 @@ pub mod sql;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 
+mod cluster;
 mod execute;
 mod frontend;
 mod information;

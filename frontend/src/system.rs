@@ -1,7 +1,8 @@
 //! `sys`: what the frontend and the nodes know of themselves.
 //!
-//! `sys.partitions` joins the catalog's map with what the leaders say; a node that does not answer
-//! leaves its partitions' numbers NULL rather than failing the query.
+//! `sys.partitions` joins the catalog's map with what the leaders say; a partition without a leader
+//! shows what one of its replicas says, and NULL when none of its nodes answers, rather than failing
+//! the query.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
 
 use crate::catalog::Sources;
+use crate::cluster;
 use crate::error::SqlError;
 use crate::query_log::QueryLog;
 use crate::router::Router;
@@ -30,6 +32,7 @@ const PARTITIONS: &[(&str, Kind)] = &[
     ("partition", Kind::Count),
     ("node", Kind::Count),
     ("leader", Kind::Flag),
+    ("replicas", Kind::Count),
     ("epoch", Kind::Count),
     ("start_key", Kind::Text),
     ("end_key", Kind::Text),
@@ -87,7 +90,19 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         let router = Arc::clone(&router);
         async move { counters(&router) }
     });
+    let router = Arc::clone(&sources.router);
+    let replicas = VirtualTable::new(schema(cluster::REPLICAS), move || {
+        let router = Arc::clone(&router);
+        async move { cluster::replicas(&router).await }
+    });
+    let members = sources.members.clone();
+    let nodes = VirtualTable::new(schema(cluster::NODES), move || {
+        let members = Arc::clone(&members.borrow());
+        async move { cluster::nodes(&members) }
+    });
     BTreeMap::from([
+        ("nodes", nodes),
+        ("replicas", replicas),
         ("partitions", partitions),
         ("tables", tables),
         ("query_log", query_log),
@@ -152,6 +167,7 @@ fn partition_row(
         route.partition.0.into(),
         node.into(),
         Cell::Flag(replica.map(|(_, status)| status.leader)),
+        (route.replicas.len() as u64).into(),
         route.epoch.0.into(),
         bound_text(table, &route.range.start).into(),
         bound_text(table, &route.range.end).into(),
@@ -177,12 +193,9 @@ async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for route in table.partitions.routes() {
-            match statuses.get(&route.partition) {
-                None => rows.push(partition_row(table, route, None)),
-                Some(replicas) => rows.extend(
-                    replicas.iter().map(|replica| partition_row(table, route, Some(replica))),
-                ),
-            }
+            let replicas = statuses.get(&route.partition).map_or(&[][..], Vec::as_slice);
+            let leader = replicas.iter().find(|(_, status)| status.leader);
+            rows.push(partition_row(table, route, leader.or(replicas.first())));
         }
     }
     batch(&schema(PARTITIONS), rows)

@@ -13,14 +13,20 @@ use crate::service::ReplicaStatus;
 pub type Members = BTreeMap<NodeId, Member>;
 
 /// One node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Where its service listens, `host:port`; empty for a node in meta's own process.
     pub address: String,
     /// Whether it was heard of lately.
     pub live: bool,
+    /// Whether everything is to leave it.
+    pub draining: bool,
     /// Replicas that it said it has.
     pub replicas: u64,
+    /// Partitions that it said it leads.
+    pub leaders: u64,
+    /// Bytes of the files of its replicas.
+    pub bytes: u64,
     /// Replicas that it should have and did not name.
     pub missing: u64,
 }

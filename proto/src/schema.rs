@@ -282,6 +282,8 @@ pub struct TableOptions {
     pub time_window: Option<Duration>,
     /// What its owner says of the table.
     pub comment: Option<String>,
+    /// How many replicas each partition has. `None`: as many as the cluster gives by itself.
+    pub replication_factor: Option<u32>,
 }
 
 /// A table's columns, key and options at one version.

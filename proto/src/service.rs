@@ -3,7 +3,7 @@
 //! In one process a service is called through these directly; across processes a client of the same
 //! trait speaks gRPC. Callers cannot tell the difference, so there is one code path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::catalog::Catalog;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use crate::member::{Heartbeat, Members, Registration};
 use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
 use crate::schema::{Column, TableOptions, TableSchema};
@@ -133,6 +134,9 @@ pub struct PartitionSpec {
     pub placement: Placement,
     /// Columns, key and options.
     pub schema: Arc<TableSchema>,
+    /// Whether the group runs already: the replica begins empty and gets everything from its leader.
+    /// Otherwise all members begin together.
+    pub join: bool,
 }
 
 /// One replica as its node sees it.
@@ -146,6 +150,14 @@ pub struct ReplicaStatus {
     pub replica: ReplicaId,
     /// Whether it leads.
     pub leader: bool,
+    /// The node that leads, as far as the replica knows.
+    pub leader_node: Option<NodeId>,
+    /// The group's term.
+    pub term: u64,
+    /// The replicas that decide, as far as the replica knows.
+    pub voters: BTreeSet<ReplicaId>,
+    /// The replicas that only learn, as far as the replica knows.
+    pub learners: BTreeSet<ReplicaId>,
     /// Its routing version.
     pub epoch: Epoch,
     /// Rows in files and memtables, versions and tombstones included.
@@ -188,8 +200,25 @@ pub trait DataService: Send + Sync {
     /// Creates or opens a replica. Idempotent.
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error>;
 
-    /// Removes a replica and its data. Idempotent.
-    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error>;
+    /// Removes the replica that the node holds of a partition, and its data, if it is this one.
+    /// Idempotent.
+    async fn drop_partition(&self, partition: PartitionId, replica: ReplicaId)
+    -> Result<(), Error>;
+
+    /// Makes these replicas the voters of a partition's group, adding and removing members as it
+    /// takes. To be sent to the leader. Idempotent; an order that ended early is sent again.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] while a new replica catches up; [`Error::NotLeader`] also when leadership
+    /// was handed over because the leader is to go: the new leader does the rest.
+    async fn reconfigure(
+        &self,
+        partition: PartitionId,
+        voters: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error>;
+
+    /// Hands the leadership of a partition to its replica on another node. To be sent to the leader.
+    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error>;
 
     /// Removes all rows of a partition. Idempotent per `id`.
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error>;
@@ -331,6 +360,34 @@ pub enum Ddl {
     },
 }
 
+/// What an operator wants of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminOrder {
+    /// Moves everything off a node and puts nothing on it, or ends that.
+    Drain {
+        /// The node.
+        node: NodeId,
+        /// Whether to begin or to end.
+        on: bool,
+    },
+    /// Moves the replica of a partition from one node to another.
+    MoveReplica {
+        /// The partition.
+        partition: PartitionId,
+        /// The node that has it.
+        from: NodeId,
+        /// The node that gets it.
+        to: NodeId,
+    },
+    /// Hands the leadership of a partition to its replica on a node.
+    TransferLeader {
+        /// The partition.
+        partition: PartitionId,
+        /// The node.
+        to: NodeId,
+    },
+}
+
 /// The catalog's keeper.
 #[async_trait]
 pub trait MetaService: Send + Sync {
@@ -340,4 +397,41 @@ pub trait MetaService: Send + Sync {
     /// Changes the catalog; answers when the change is durable, has reached the nodes it concerns and
     /// is visible in [`MetaService::catalog`]. Returns whether anything changed.
     async fn change(&self, ddl: Ddl) -> Result<bool, Error>;
+
+    /// The nodes as they come, go and are heard of.
+    fn members(&self) -> watch::Receiver<Arc<Members>>;
+
+    /// Takes an operator's order; answers when it is recorded. What follows from it takes its time,
+    /// except a change of leader, which is carried out.
+    async fn administer(&self, order: AdminOrder) -> Result<(), Error>;
+}
+
+/// A change that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Whether it changed anything.
+    pub changed: bool,
+    /// The version of the catalog that shows it.
+    pub version: u64,
+}
+
+/// What meta is to the processes of a cluster. Only the member of meta's group that leads it does any
+/// of this; the others say [`Error::NotLeader`], with partition 0.
+#[async_trait]
+pub trait ClusterService: MetaService {
+    /// Whether this one leads, and its catalog has everything that was ever acknowledged.
+    fn leads(&self) -> watch::Receiver<bool>;
+
+    /// As [`MetaService::change`], for a caller that may not get the answer and ask again: the same
+    /// identity is the same change, and gets the same answer.
+    async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error>;
+
+    /// Makes a node known, or known at another address. The same identity gets the same number.
+    async fn register(&self, registration: Registration) -> Result<NodeId, Error>;
+
+    /// Takes what a node says of itself.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a node that is not registered under this identity.
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error>;
 }

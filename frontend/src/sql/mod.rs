@@ -10,6 +10,7 @@
 //!
 //! Nothing here waits, touches the catalog or keeps state between statements.
 
+mod admin;
 mod alter_table;
 pub mod bytes;
 mod column;

@@ -68,8 +68,8 @@ impl OptionPair {
         )
         .with_position(self.position)
         .with_hint(
-            "options are append_mode, merge_mode, ttl, time_window, comment, schema_on_write, \
-             time_index, primary_key, partition_by and partitions",
+            "options are append_mode, merge_mode, ttl, time_window, replication_factor, comment, \
+             schema_on_write, time_index, primary_key, partition_by and partitions",
         )
     }
 
@@ -149,6 +149,10 @@ impl OptionPair {
                 OptionValue::Null => None,
                 _ => Some(self.text()?.to_owned()).filter(|text| !text.is_empty()),
             }),
+            "replication_factor" => TableOption::ReplicationFactor(match &self.value {
+                OptionValue::Null => None,
+                _ => Some(u32::try_from(self.number()?).map_err(|_| self.wrong("a small number"))?),
+            }),
             "append_mode" => TableOption::AppendMode(self.bool()?),
             "merge_mode" => TableOption::MergeMode(match fold(self.text()?).as_str() {
                 "last_row" => MergeMode::LastRow,
@@ -167,6 +171,7 @@ impl TableOption {
             Self::Ttl(ttl) => options.ttl = *ttl,
             Self::TimeWindow(window) => options.time_window = *window,
             Self::Comment(comment) => options.comment.clone_from(comment),
+            Self::ReplicationFactor(replicas) => options.replication_factor = *replicas,
             Self::AppendMode(append) => options.append_mode = *append,
             Self::MergeMode(mode) => options.merge_mode = *mode,
         }

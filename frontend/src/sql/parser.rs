@@ -235,30 +235,6 @@ impl Tokens<'_> {
         Ok(Delete { text: Arc::from(self.text), table, alias, predicate })
     }
 
-    /// Takes ADMIN function('table').
-    fn admin(&mut self) -> Result<Statement, SqlError> {
-        self.expect("admin")?;
-        let unknown = self.unsupported(format!("ADMIN {}", self.peek().token));
-        let function = self.name("a function")?;
-        let names = self.list(Self::string)?;
-        let table = match names.as_slice() {
-            [name] => {
-                let mut name = Tokens::new(name, 0)?;
-                let table = name.table_name()?;
-                name.expect_end()?;
-                table
-            }
-            _ => {
-                return Err(SqlError::syntax(format!("{function} takes the name of one table")));
-            }
-        };
-        match function.as_str() {
-            "flush_table" => Ok(Statement::Admin(Admin::FlushTable(table))),
-            "compact_table" => Ok(Statement::Admin(Admin::CompactTable(table))),
-            _ => Err(unknown.with_hint("there are flush_table and compact_table")),
-        }
-    }
-
     /// Takes all that is left.
     pub(super) fn skip_all(&mut self) {
         while !self.at_end() {

@@ -82,6 +82,9 @@ fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
     if let Some(window) = options.time_window {
         said.push(("time_window", format_duration(window)));
     }
+    if let Some(replicas) = options.replication_factor {
+        said.push(("replication_factor", replicas.to_string()));
+    }
     if schema.schema_on_write {
         said.push(("schema_on_write", "true".to_owned()));
     }

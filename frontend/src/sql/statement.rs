@@ -20,6 +20,7 @@ use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::Expr;
 use partita_proto::schema::{ColumnType, MergeMode, TableOptions};
+use partita_proto::service::AdminOrder;
 
 use crate::output::Notice;
 
@@ -493,6 +494,8 @@ pub enum TableOption {
     TimeWindow(Option<Duration>),
     /// `'comment'`.
     Comment(Option<String>),
+    /// `'replication_factor'`; `None`: as the cluster has it.
+    ReplicationFactor(Option<u32>),
     /// `'append_mode'`.
     AppendMode(bool),
     /// `'merge_mode'`.
@@ -659,4 +662,6 @@ pub enum Admin {
     FlushTable(TableName),
     /// Merges a table's files.
     CompactTable(TableName),
+    /// What meta carries out.
+    Order(AdminOrder),
 }

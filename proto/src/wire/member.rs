@@ -1,9 +1,10 @@
 //! Nodes, and what they say of themselves.
 
-use super::{Wire, all, pb};
+use super::{Wire, all, missing, pb};
 use crate::error::Error;
-use crate::id::NodeId;
+use crate::id::{NodeId, PartitionId};
 use crate::member::{Heartbeat, Member, Members, Registration};
+use crate::service::AdminOrder;
 
 impl Wire for Members {
     type Message = pb::Members;
@@ -13,7 +14,10 @@ impl Wire for Members {
             node: node.0,
             address: member.address.clone(),
             live: member.live,
+            draining: member.draining,
             replicas: member.replicas,
+            leaders: member.leaders,
+            bytes: member.bytes,
             missing: member.missing,
         };
         pb::Members { members: self.iter().map(member).collect() }
@@ -21,13 +25,58 @@ impl Wire for Members {
 
     fn from_wire(message: pb::Members) -> Result<Self, Error> {
         let mut members = Self::new();
-        for pb::Member { node, address, live, replicas, missing } in message.members {
-            let member = Member { address, live, replicas, missing };
-            if members.insert(NodeId(node), member).is_some() {
+        for message in message.members {
+            let node = NodeId(message.node);
+            let member = Member {
+                address: message.address,
+                live: message.live,
+                draining: message.draining,
+                replicas: message.replicas,
+                leaders: message.leaders,
+                bytes: message.bytes,
+                missing: message.missing,
+            };
+            if members.insert(node, member).is_some() {
                 return Err(Error::Corrupted(format!("node {node} is listed twice")));
             }
         }
         Ok(members)
+    }
+}
+
+impl Wire for AdminOrder {
+    type Message = pb::AdminOrder;
+
+    fn to_wire(&self) -> pb::AdminOrder {
+        use pb::admin_order::Kind;
+        let kind = match self {
+            Self::Drain { node, on } => Kind::Drain(pb::Drain { node: node.0, on: *on }),
+            Self::MoveReplica { partition, from, to } => Kind::MoveReplica(pb::MoveReplica {
+                partition: partition.0,
+                from: from.0,
+                to: to.0,
+            }),
+            Self::TransferLeader { partition, to } => {
+                Kind::TransferLeader(pb::TransferLeader { partition: partition.0, to: to.0 })
+            }
+        };
+        pb::AdminOrder { kind: Some(kind) }
+    }
+
+    fn from_wire(message: pb::AdminOrder) -> Result<Self, Error> {
+        use pb::admin_order::Kind;
+        Ok(match message.kind.ok_or_else(|| missing("kind of order"))? {
+            Kind::Drain(drain) => Self::Drain { node: NodeId(drain.node), on: drain.on },
+            Kind::MoveReplica(order) => Self::MoveReplica {
+                partition: PartitionId(order.partition),
+                from: NodeId(order.from),
+                to: NodeId(order.to),
+            },
+            Kind::TransferLeader(order) => Self::TransferLeader {
+                partition: PartitionId(order.partition),
+                to: NodeId(order.to),
+            },
+        })
     }
 }
 

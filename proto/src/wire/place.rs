@@ -210,6 +210,7 @@ impl Wire for PartitionSpec {
             range: Some(self.range.to_wire()),
             placement: Some(self.placement.to_wire()),
             schema: Some(self.schema.to_wire()),
+            join: self.join,
         }
     }
 
@@ -223,6 +224,7 @@ impl Wire for PartitionSpec {
             range: required(message.range, "range")?,
             placement: required(message.placement, "placement")?,
             schema: Arc::new(required(message.schema, "schema")?),
+            join: message.join,
         })
     }
 }

@@ -184,6 +184,7 @@ impl Wire for TableOptions {
             ttl: self.ttl.as_ref().map(Wire::to_wire),
             time_window: self.time_window.as_ref().map(Wire::to_wire),
             comment: self.comment.clone(),
+            replication_factor: self.replication_factor,
         }
     }
 
@@ -199,6 +200,7 @@ impl Wire for TableOptions {
             ttl: message.ttl.map(Wire::from_wire).transpose()?,
             time_window: message.time_window.map(Wire::from_wire).transpose()?,
             comment: message.comment,
+            replication_factor: message.replication_factor,
         })
     }
 }

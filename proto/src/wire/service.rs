@@ -11,7 +11,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use super::{Wire, ipc, missing, pb, required};
 use crate::domain::Domains;
 use crate::error::Error;
-use crate::id::{Epoch, PartitionId, ReplicaId, TableId};
+use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use crate::schema::ColumnType;
 use crate::service::{
     ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind, WriteReply, WriteRequest,
@@ -205,6 +205,10 @@ impl Wire for ReplicaStatus {
             applied: self.applied,
             flushed: self.flushed,
             failure: self.failure.clone(),
+            leader_node: self.leader_node.map(|node| node.0),
+            term: self.term,
+            voters: self.voters.iter().map(|replica| replica.0).collect(),
+            learners: self.learners.iter().map(|replica| replica.0).collect(),
         }
     }
 
@@ -228,6 +232,10 @@ impl Wire for ReplicaStatus {
             applied: message.applied,
             flushed: message.flushed,
             failure: message.failure,
+            leader_node: message.leader_node.map(NodeId),
+            term: message.term,
+            voters: message.voters.into_iter().map(ReplicaId).collect(),
+            learners: message.learners.into_iter().map(ReplicaId).collect(),
         })
     }
 }

@@ -68,13 +68,15 @@ fn column() -> impl Strategy<Value = Column> {
 fn options() -> impl Strategy<Value = TableOptions> {
     let merge_mode = prop_oneof![Just(MergeMode::LastRow), Just(MergeMode::LastNonNull)];
     let times = (option::of(duration()), option::of(duration()));
-    (any::<bool>(), merge_mode, times, option::of(name())).prop_map(
-        |(append_mode, merge_mode, (ttl, time_window), comment)| TableOptions {
+    let replicas = option::of(any::<u32>());
+    (any::<bool>(), merge_mode, times, option::of(name()), replicas).prop_map(
+        |(append_mode, merge_mode, (ttl, time_window), comment, replication_factor)| TableOptions {
             append_mode,
             merge_mode,
             ttl,
             time_window,
             comment,
+            replication_factor,
         },
     )
 }
@@ -147,16 +149,19 @@ fn replicas() -> impl Strategy<Value = BTreeMap<ReplicaId, NodeId>> {
 
 fn spec() -> impl Strategy<Value = PartitionSpec> {
     let ids = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
-    (ids, replicas(), range(), placement(), schema()).prop_map(
-        |((partition, table, epoch, replica), members, range, placement, schema)| PartitionSpec {
-            partition: PartitionId(partition),
-            table: TableId(table),
-            epoch: Epoch(epoch),
-            replica: ReplicaId(replica),
-            members,
-            range,
-            placement,
-            schema: Arc::new(schema),
+    (ids, replicas(), range(), placement(), schema(), any::<bool>()).prop_map(
+        |((partition, table, epoch, replica), members, range, placement, schema, join)| {
+            PartitionSpec {
+                partition: PartitionId(partition),
+                table: TableId(table),
+                epoch: Epoch(epoch),
+                replica: ReplicaId(replica),
+                members,
+                range,
+                placement,
+                schema: Arc::new(schema),
+                join,
+            }
         },
     )
 }

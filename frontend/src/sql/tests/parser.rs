@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use partita_proto::service::TableChange;
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::service::{AdminOrder, TableChange};
 
 use super::{made, one};
 use crate::sql::parse;
@@ -266,6 +267,25 @@ fn admin_names_a_table() {
     let Statement::Admin(admin) = one("ADMIN compact_table('d.\"T\"')").unwrap() else { panic!() };
     let table = TableName { database: Some("d".into()), name: "T".into() };
     assert_eq!(admin, Admin::CompactTable(table));
+}
+
+#[test]
+fn admin_takes_partitions_and_nodes_by_number() {
+    let Statement::Admin(admin) = one("ADMIN move_replica(7, 1, 3)").unwrap() else { panic!() };
+    let (partition, from, to) = (PartitionId(7), NodeId(1), NodeId(3));
+    assert_eq!(admin, Admin::Order(AdminOrder::MoveReplica { partition, from, to }));
+    let Statement::Admin(admin) = one("ADMIN undrain_node(2)").unwrap() else { panic!() };
+    assert_eq!(admin, Admin::Order(AdminOrder::Drain { node: NodeId(2), on: false }));
+    for (wrong, why) in [
+        ("ADMIN drain_node('two')", "the arguments of drain_node are drain_node(node)"),
+        ("ADMIN drain_node(1, 2)", "drain_node(node)"),
+        ("ADMIN move_replica(7)", "move_replica(partition, from_node, to_node)"),
+        ("ADMIN flush_table(t, u)", "flush_table('table')"),
+        ("ADMIN explode()", "ADMIN explode is not supported"),
+    ] {
+        let error = one(wrong).unwrap_err();
+        assert!(error.message.contains(why), "{wrong}: {}", error.message);
+    }
 }
 
 #[test]

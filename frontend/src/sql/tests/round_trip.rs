@@ -111,8 +111,10 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
 
 fn options() -> impl Strategy<Value = TableOptions> {
     let time = || prop::option::of((1_u64..1 << 40).prop_map(Duration::from_millis));
-    (any::<bool>(), any::<bool>(), time(), time(), prop::option::of("[a-z' ]{1,9}")).prop_map(
-        |(append_mode, non_null, ttl, time_window, comment)| TableOptions {
+    let replicas = prop::option::of(1_u32..=9);
+    let comment = prop::option::of("[a-z' ]{1,9}");
+    (any::<bool>(), any::<bool>(), time(), time(), comment, replicas).prop_map(
+        |(append_mode, non_null, ttl, time_window, comment, replication_factor)| TableOptions {
             append_mode,
             merge_mode: if non_null && !append_mode {
                 MergeMode::LastNonNull
@@ -122,6 +124,7 @@ fn options() -> impl Strategy<Value = TableOptions> {
             ttl,
             time_window,
             comment,
+            replication_factor,
         },
     )
 }

@@ -10,7 +10,7 @@ use crate::domain::{Domain, Domains};
 use crate::member::{Heartbeat, Member, Members, Registration};
 use crate::route::Route;
 use crate::schema::ColumnType;
-use crate::service::{ReplicaStatus, ScanRequest, ScanStats, WriteRequest};
+use crate::service::{AdminOrder, ReplicaStatus, ScanRequest, ScanStats, WriteRequest};
 
 fn any_domain() -> impl Strategy<Value = Domain> {
     let special = prop_oneof![Just(Domain::all()), Just(Domain::none()), Just(Domain::not_null())];
@@ -29,8 +29,10 @@ fn domains() -> impl Strategy<Value = Domains> {
 
 fn status() -> impl Strategy<Value = ReplicaStatus> {
     let numbers = proptest::array::uniform16(any::<u64>());
-    (any::<u32>(), any::<bool>(), numbers, option::of(name())).prop_map(
-        |(table, leader, numbers, failure)| {
+    let members = || proptest::collection::btree_set(any::<u64>().prop_map(ReplicaId), 0..4);
+    let group = (any::<u64>(), option::of(any::<u64>().prop_map(NodeId)), members(), members());
+    (any::<u32>(), any::<bool>(), numbers, option::of(name()), group).prop_map(
+        |(table, leader, numbers, failure, (term, leader_node, voters, learners))| {
             let [partition, replica, epoch, rows, file_bytes, files, ..] = numbers;
             let [.., memtable_bytes, rows_written, bytes_written, writes, scans, _, _, _, _] =
                 numbers;
@@ -40,6 +42,10 @@ fn status() -> impl Strategy<Value = ReplicaStatus> {
                 table: TableId(table),
                 replica: ReplicaId(replica),
                 leader,
+                leader_node,
+                term,
+                voters,
+                learners,
                 epoch: Epoch(epoch),
                 rows,
                 file_bytes,
@@ -60,8 +66,17 @@ fn status() -> impl Strategy<Value = ReplicaStatus> {
 }
 
 fn member() -> impl Strategy<Value = Member> {
-    (name(), any::<bool>(), any::<u64>(), any::<u64>())
-        .prop_map(|(address, live, replicas, missing)| Member { address, live, replicas, missing })
+    (name(), any::<[bool; 2]>(), any::<[u64; 4]>()).prop_map(
+        |(address, [live, draining], [replicas, leaders, bytes, missing])| Member {
+            address,
+            live,
+            draining,
+            replicas,
+            leaders,
+            bytes,
+            missing,
+        },
+    )
 }
 
 fn members() -> impl Strategy<Value = Members> {
@@ -88,6 +103,21 @@ fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     )
 }
 
+fn admin_order() -> impl Strategy<Value = AdminOrder> {
+    let node = || any::<u64>().prop_map(NodeId);
+    let partition = || any::<u64>().prop_map(PartitionId);
+    prop_oneof![
+        (node(), any::<bool>()).prop_map(|(node, on)| AdminOrder::Drain { node, on }),
+        (partition(), node(), node()).prop_map(|(partition, from, to)| AdminOrder::MoveReplica {
+            partition,
+            from,
+            to
+        }),
+        (partition(), node())
+            .prop_map(|(partition, to)| AdminOrder::TransferLeader { partition, to }),
+    ]
+}
+
 round_trips! {
     domains_of_a_column_survive: any_domain();
     domains_of_columns_survive: domains();
@@ -95,6 +125,7 @@ round_trips! {
     members_survive: members();
     registrations_survive: registration();
     heartbeats_survive: heartbeat();
+    admin_orders_survive: admin_order();
 }
 
 fn scan_request() -> impl Strategy<Value = ScanRequest> {
