@@ -7,12 +7,21 @@
 //!      └──────────────▶ Dropping ◀────────────┘      ──finish──▶ gone
 //! ```
 //!
+//! A partition's replicas change on their own, while its table is in use:
+//!
+//! ```text
+//!   replicas A B C ──move──▶ target A B D ──(the group has taken it over) moved──▶ replicas A B D
+//! ```
+//!
 //! A [`State`] only changes by [`Edit`]s, which [`crate::transition`] decides; the same edits go to
 //! the store. Invariants (checked by [`State::check`] when a catalog is loaded, and in tests):
 //! - ids are below the counters that allocate them, so no id is ever given twice;
 //! - a name belongs to at most one database, and within a database to at most one table that is not
 //!   being dropped;
 //! - the partitions of a table tile its key space, in order, and each has one table;
+//! - a replica's number belongs to one partition and one node for ever, and two replicas of a
+//!   partition are never on one node;
+//! - a node's number belongs to one identity;
 //! - only tables that are ready or being altered are published.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +33,7 @@ use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, Table
 use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::schema::TableSchema;
+use partita_proto::service::RequestId;
 
 /// The catalog version at which a table came into its present phase. What was planned for one step
 /// is void at another, so a late answer never finishes the wrong work.
@@ -104,8 +114,48 @@ pub(crate) struct PartitionRecord {
     pub(crate) table: TableId,
     pub(crate) range: TypedRange,
     pub(crate) epoch: Epoch,
+    /// Those that the group has, as far as is recorded.
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
+    /// Those that it is to have.
+    pub(crate) target: Option<Target>,
 }
+
+impl PartitionRecord {
+    /// Replicas that there may be: those it has, and those it is to have.
+    pub(crate) fn all_replicas(&self) -> BTreeMap<ReplicaId, NodeId> {
+        let target = self.target.iter().flat_map(|target| &target.replicas);
+        self.replicas.iter().chain(target).map(|(replica, node)| (*replica, *node)).collect()
+    }
+}
+
+/// The replicas that a partition is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
+    /// Since when.
+    pub(crate) step: Step,
+}
+
+/// A node that holds replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeRecord {
+    pub(crate) id: NodeId,
+    /// Its data directory's random number.
+    pub(crate) identity: u64,
+    pub(crate) address: String,
+    /// Everything is to leave it.
+    pub(crate) draining: bool,
+}
+
+/// A change that came with an identity, and what followed from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remembered {
+    pub(crate) id: RequestId,
+    pub(crate) steps: Vec<(TableId, Step)>,
+}
+
+/// Changes that are remembered: many times what is asked within the minute that somebody asks again.
+pub(crate) const REMEMBERED_MAX: u64 = 8192;
 
 /// The version, and the ids that come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +166,9 @@ pub(crate) struct Counters {
     pub(crate) table: TableId,
     pub(crate) partition: PartitionId,
     pub(crate) replica: ReplicaId,
+    pub(crate) node: NodeId,
+    /// How many changes with an identity there were.
+    pub(crate) remembered: u64,
 }
 
 /// One record that changes.
@@ -128,6 +181,9 @@ pub(crate) enum Edit {
     TableGone(TableId),
     Partition(Arc<PartitionRecord>),
     PartitionGone(PartitionId),
+    Node(Arc<NodeRecord>),
+    /// In the place of what was remembered there before.
+    Remember(u64, Arc<Remembered>),
 }
 
 /// Everything meta knows. Cheap to clone: records are shared.
@@ -137,10 +193,14 @@ pub(crate) struct State {
     databases: BTreeMap<DatabaseId, Arc<DatabaseRecord>>,
     tables: BTreeMap<TableId, Arc<TableRecord>>,
     partitions: BTreeMap<PartitionId, Arc<PartitionRecord>>,
+    nodes: BTreeMap<NodeId, Arc<NodeRecord>>,
+    remembered: BTreeMap<u64, Arc<Remembered>>,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
     table_names: BTreeMap<DatabaseId, BTreeMap<String, TableId>>,
     pending: BTreeSet<TableId>,
+    moving: BTreeSet<PartitionId>,
+    remembered_at: BTreeMap<RequestId, u64>,
 }
 
 impl State {
@@ -154,15 +214,21 @@ impl State {
             table: TableId(1),
             partition: PartitionId(1),
             replica: ReplicaId(2),
+            node: NodeId(1),
+            remembered: 0,
         };
         Self {
             counters,
             databases: BTreeMap::new(),
             tables: BTreeMap::new(),
             partitions: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            remembered: BTreeMap::new(),
             database_names: BTreeMap::new(),
             table_names: BTreeMap::new(),
             pending: BTreeSet::new(),
+            moving: BTreeSet::new(),
+            remembered_at: BTreeMap::new(),
         }
     }
 
@@ -200,10 +266,24 @@ impl State {
                 }
                 Edit::TableGone(id) => self.forget_table(*id),
                 Edit::Partition(record) => {
+                    if record.target.is_some() {
+                        self.moving.insert(record.id);
+                    } else {
+                        self.moving.remove(&record.id);
+                    }
                     self.partitions.insert(record.id, Arc::clone(record));
                 }
                 Edit::PartitionGone(id) => {
+                    self.moving.remove(id);
                     self.partitions.remove(id);
+                }
+                Edit::Node(record) => drop(self.nodes.insert(record.id, Arc::clone(record))),
+                Edit::Remember(place, remembered) => {
+                    let before = self.remembered.insert(*place, Arc::clone(remembered));
+                    if let Some(before) = before {
+                        self.remembered_at.remove(&before.id);
+                    }
+                    self.remembered_at.insert(remembered.id, *place);
                 }
             }
         }
@@ -289,6 +369,44 @@ impl State {
         self.partitions.values()
     }
 
+    pub(crate) fn partition(&self, id: PartitionId) -> Option<&Arc<PartitionRecord>> {
+        self.partitions.get(&id)
+    }
+
+    /// Partitions whose replicas are to change.
+    pub(crate) fn moving(&self) -> impl Iterator<Item = &Arc<PartitionRecord>> {
+        self.moving.iter().filter_map(|id| self.partitions.get(id))
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<NodeRecord>> {
+        self.nodes.values()
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Option<&Arc<NodeRecord>> {
+        self.nodes.get(&id)
+    }
+
+    pub(crate) fn node_of(&self, identity: u64) -> Option<&Arc<NodeRecord>> {
+        self.nodes.values().find(|node| node.identity == identity)
+    }
+
+    /// What followed from a change that came before.
+    pub(crate) fn remembered(&self, id: RequestId) -> Option<&Arc<Remembered>> {
+        self.remembered.get(self.remembered_at.get(&id)?)
+    }
+
+    /// Everything, as edits of an empty state.
+    pub(crate) fn all_edits(&self) -> Vec<Edit> {
+        let mut edits = vec![Edit::Counters(self.counters)];
+        edits.extend(self.databases.values().cloned().map(Edit::Database));
+        edits.extend(self.tables.values().cloned().map(Edit::Table));
+        edits.extend(self.partitions.values().cloned().map(Edit::Partition));
+        edits.extend(self.nodes.values().cloned().map(Edit::Node));
+        let remembered = self.remembered.iter();
+        edits.extend(remembered.map(|(place, what)| Edit::Remember(*place, Arc::clone(what))));
+        edits
+    }
+
     /// A table's partitions in the order of their ranges.
     pub(crate) fn partitions_of(
         &self,
@@ -327,11 +445,21 @@ impl State {
         }
         let mut replicas = BTreeSet::new();
         for partition in self.partitions.values() {
-            for replica in partition.replicas.keys() {
+            for replica in partition.all_replicas().keys() {
                 if *replica >= next.replica || !replicas.insert(*replica) {
                     return Err(format!("replica {replica} was given twice"));
                 }
             }
+            check_replicas(partition)?;
+        }
+        let mut identities = BTreeSet::new();
+        for node in self.nodes.values() {
+            if node.id >= next.node || !identities.insert(node.identity) {
+                return Err(format!("node {} was given twice", node.id));
+            }
+        }
+        if self.remembered_at.len() != self.remembered.len() {
+            return Err("a change is remembered twice".to_owned());
         }
         let named = self.tables.values().filter(|table| table.is_named()).count();
         if named != self.table_names.values().map(BTreeMap::len).sum::<usize>() {
@@ -363,9 +491,6 @@ impl State {
             if partition.table != table.id {
                 return Err(format!("partition {id} belongs to table {}", partition.table));
             }
-            if partition.replicas.is_empty() {
-                return Err(format!("partition {id} has no replica"));
-            }
             if partition.range.start != previous {
                 return Err(format!("partition {id} does not start where the one before it ends"));
             }
@@ -378,4 +503,24 @@ impl State {
             None => Err("it has no partition".to_owned()),
         }
     }
+}
+
+fn check_replicas(partition: &PartitionRecord) -> Result<(), String> {
+    let target = partition.target.iter().map(|target| &target.replicas);
+    for replicas in target.chain([&partition.replicas]) {
+        if replicas.is_empty() {
+            return Err(format!("partition {} has no replica", partition.id));
+        }
+        let nodes: BTreeSet<_> = replicas.values().collect();
+        if nodes.len() != replicas.len() {
+            return Err(format!("partition {} has two replicas on one node", partition.id));
+        }
+    }
+    let moved = partition.target.iter().flat_map(|target| &target.replicas);
+    for (replica, node) in moved {
+        if partition.replicas.get(replica).is_some_and(|before| before != node) {
+            return Err(format!("replica {replica} is on two nodes"));
+        }
+    }
+    Ok(())
 }

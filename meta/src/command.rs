@@ -5,8 +5,9 @@
 
 use bytes::Bytes;
 use partita_proto::error::Error;
-use partita_proto::id::{NodeId, TableId};
-use partita_proto::service::Ddl;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::member::Registration;
+use partita_proto::service::{Ddl, RequestId};
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
@@ -15,7 +16,7 @@ use crate::transition::{Command, Reply};
 
 #[derive(Clone, PartialEq, Message)]
 struct CommandForm {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7")]
     kind: Option<CommandKind>,
 }
 
@@ -28,18 +29,57 @@ enum CommandKind {
     Finish(StepForm),
     #[prost(message, tag = "3")]
     Abort(StepForm),
+    #[prost(message, tag = "4")]
+    Register(pb::Registration),
+    #[prost(message, tag = "5")]
+    Drain(pb::Drain),
+    #[prost(message, tag = "6")]
+    Move(MoveForm),
+    #[prost(message, tag = "7")]
+    Moved(MovedForm),
 }
 
 #[derive(Clone, PartialEq, Message)]
 struct ChangeForm {
     #[prost(message, optional, tag = "1")]
     ddl: Option<pb::Ddl>,
+    /// Of each partition, when they have one replica; else in `places`.
     #[prost(uint64, repeated, tag = "2")]
+    nodes: Vec<u64>,
+    #[prost(message, optional, tag = "3")]
+    id: Option<pb::RequestId>,
+    #[prost(message, repeated, tag = "4")]
+    places: Vec<NodesForm>,
+}
+
+/// The nodes of one partition.
+#[derive(Clone, PartialEq, Message)]
+struct NodesForm {
+    #[prost(uint64, repeated, tag = "1")]
     nodes: Vec<u64>,
 }
 
+#[derive(Clone, PartialEq, Message)]
+struct MoveForm {
+    #[prost(uint64, tag = "1")]
+    partition: u64,
+    #[prost(uint64, repeated, tag = "2")]
+    add: Vec<u64>,
+    #[prost(uint64, repeated, tag = "3")]
+    remove: Vec<u64>,
+}
+
 #[derive(Clone, Copy, PartialEq, Message)]
-struct StepForm {
+struct MovedForm {
+    #[prost(uint64, tag = "1")]
+    partition: u64,
+    #[prost(uint64, tag = "2")]
+    step: u64,
+}
+
+/// A table's step; also in records.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct StepForm {
     #[prost(uint32, tag = "1")]
     table: u32,
     #[prost(uint64, tag = "2")]
@@ -47,15 +87,15 @@ struct StepForm {
 }
 
 impl StepForm {
-    fn new(table: TableId, step: Step) -> Self {
+    pub(crate) fn new(table: TableId, step: Step) -> Self {
         Self { table: table.0, step: step.0 }
     }
 
-    fn table(self) -> TableId {
+    pub(crate) fn table(self) -> TableId {
         TableId(self.table)
     }
 
-    fn step(self) -> Step {
+    pub(crate) fn step(self) -> Step {
         Step(self.step)
     }
 }
@@ -89,12 +129,27 @@ impl Command {
     /// The command as an entry of the log.
     pub(crate) fn encode(&self) -> Bytes {
         let kind = match self {
-            Self::Change { ddl, nodes } => CommandKind::Change(ChangeForm {
+            Self::Change { ddl, places, id } => CommandKind::Change(ChangeForm {
                 ddl: Some(ddl.to_wire()),
-                nodes: nodes.iter().map(|node| node.0).collect(),
+                nodes: Vec::new(),
+                id: id.as_ref().map(Wire::to_wire),
+                places: places
+                    .iter()
+                    .map(|nodes| NodesForm { nodes: nodes.iter().map(|node| node.0).collect() })
+                    .collect(),
             }),
             Self::Finish { table, step } => CommandKind::Finish(StepForm::new(*table, *step)),
             Self::Abort { table, step } => CommandKind::Abort(StepForm::new(*table, *step)),
+            Self::Register(registration) => CommandKind::Register(registration.to_wire()),
+            Self::Drain { node, on } => CommandKind::Drain(pb::Drain { node: node.0, on: *on }),
+            Self::Move { partition, add, remove } => CommandKind::Move(MoveForm {
+                partition: partition.0,
+                add: add.iter().map(|node| node.0).collect(),
+                remove: remove.iter().map(|replica| replica.0).collect(),
+            }),
+            Self::Moved { partition, step } => {
+                CommandKind::Moved(MovedForm { partition: partition.0, step: step.0 })
+            }
         };
         CommandForm { kind: Some(kind) }.encode_to_vec().into()
     }
@@ -108,11 +163,27 @@ impl Command {
         Ok(match form.kind {
             Some(CommandKind::Change(change)) => {
                 let ddl = change.ddl.ok_or_else(unknown)?;
-                let nodes = change.nodes.into_iter().map(NodeId).collect();
-                Self::Change { ddl: Ddl::from_wire(ddl)?, nodes }
+                let one = change.nodes.into_iter().map(|node| vec![NodeId(node)]);
+                let several = change.places.into_iter();
+                let several = several.map(|form| form.nodes.into_iter().map(NodeId).collect());
+                Self::Change {
+                    ddl: Ddl::from_wire(ddl)?,
+                    places: one.chain(several).collect(),
+                    id: change.id.map(RequestId::from_wire).transpose()?,
+                }
             }
             Some(CommandKind::Finish(at)) => Self::Finish { table: at.table(), step: at.step() },
             Some(CommandKind::Abort(at)) => Self::Abort { table: at.table(), step: at.step() },
+            Some(CommandKind::Register(form)) => Self::Register(Registration::from_wire(form)?),
+            Some(CommandKind::Drain(form)) => Self::Drain { node: NodeId(form.node), on: form.on },
+            Some(CommandKind::Move(form)) => Self::Move {
+                partition: PartitionId(form.partition),
+                add: form.add.into_iter().map(NodeId).collect(),
+                remove: form.remove.into_iter().map(ReplicaId).collect(),
+            },
+            Some(CommandKind::Moved(form)) => {
+                Self::Moved { partition: PartitionId(form.partition), step: Step(form.step) }
+            }
             None => return Err(unknown()),
         })
     }

@@ -21,6 +21,9 @@ use partita_proto::service::NewTable;
 /// message (about 200 KiB) and 4,096 idle groups are what a node carries.
 pub(crate) const PARTITIONS_MAX: usize = 4096;
 
+/// Replicas that a partition may have.
+const REPLICAS_MAX: u32 = 9;
+
 /// A table as it will be recorded.
 #[derive(Debug)]
 pub(crate) struct CheckedTable {
@@ -54,6 +57,11 @@ pub(crate) fn check_table(table: &NewTable) -> Result<CheckedTable, Error> {
 /// [`Error::InvalidInput`] for a time of zero.
 pub(crate) fn check_options(options: &TableOptions) -> Result<(), Error> {
     check_ttl(options.ttl)?;
+    if options.replication_factor.is_some_and(|replicas| !(1..=REPLICAS_MAX).contains(&replicas)) {
+        return Err(Error::InvalidInput(format!(
+            "'replication_factor' must be between 1 and {REPLICAS_MAX}"
+        )));
+    }
     if options.time_window.is_some_and(|window| window.is_zero()) {
         return Err(Error::InvalidInput("'time_window' must be longer than zero".to_owned()));
     }

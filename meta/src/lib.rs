@@ -7,8 +7,10 @@
 //!      │ watch                     │ waits                  ▼
 //!   published catalog ◀────────  machine: decide ─▶ edits ─▶ store (sled) ─▶ state
 //!                                                                             │ pending tables
-//!   datanodes ◀── open, drop, alter, truncate ── scheduler ◀── plan: orders ──┘
-//!                                                    └── propose: finished, or given up
+//!   datanodes ◀── open, drop, alter, truncate ── scheduler ◀── plan: orders ──┤
+//!       │                                            └── propose: finished, or given up
+//!       └── heartbeats ─▶ presence ─▶ supervisor ◀── cluster/plan: moves ────────┘
+//!                                        └── propose: to move, moved
 //! ```
 //!
 //! Invariants:
@@ -22,6 +24,7 @@
 
 mod alter;
 mod catalog;
+mod cluster;
 mod command;
 mod create;
 mod error;
@@ -30,6 +33,7 @@ mod machine;
 #[cfg(test)]
 mod memory_store;
 mod node;
+mod orders;
 mod plan;
 mod progress;
 mod publish;
@@ -40,6 +44,7 @@ mod sled_store;
 mod store;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod transition;
 
 pub use error::MetaError;

@@ -7,16 +7,18 @@
 //! Invariants:
 //! - store, state and what is published change in this order, by the group's one apply task;
 //! - the durable mark is never ahead of what the store has synced;
+//! - another replica's state takes the place of the own one in one commit of the store, mark included;
 //! - an entry that cannot be understood, and any failure of the store, stops the group: a catalog
 //!   that skipped an entry would differ from the other replicas' without anybody knowing.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use partita_proto::catalog::Catalog;
-use partita_raft::{Committed, Machine, MachineError, Mark};
+use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
 use tokio::sync::watch;
 
 use crate::catalog::State;
@@ -24,17 +26,21 @@ use crate::command::encode_reply;
 use crate::error::MetaError;
 use crate::publish;
 use crate::record;
-use crate::store::{Applied, StateStore, Stored};
+use crate::store::{Applied, Change, StateStore, Stored};
+use crate::transfer::{CatalogCopy, CatalogIncoming};
 use crate::transition::{Command, Reply, decide};
 
 /// Applies meta's log.
 pub(crate) struct CatalogMachine {
+    me: Weak<Self>,
     store: Arc<dyn StateStore>,
     state: RwLock<State>,
     catalog: watch::Sender<Arc<Catalog>>,
     marks: Mutex<Marks>,
     /// Counts the times that entries were applied; tells whoever waits for a change.
     applied: watch::Sender<u64>,
+    /// Held while entries are applied: state and mark belong together otherwise.
+    applying: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -50,7 +56,7 @@ impl CatalogMachine {
     ///
     /// # Errors
     /// Those of the store; [`MetaError::Corrupted`] for a catalog that makes no sense.
-    pub(crate) fn open(store: Arc<dyn StateStore>) -> Result<Self, MetaError> {
+    pub(crate) fn open(store: Arc<dyn StateStore>) -> Result<Arc<Self>, MetaError> {
         let Stored { applied, records } = store.load()?;
         let state = if records.is_empty() {
             let first = State::first_edits();
@@ -66,13 +72,15 @@ impl CatalogMachine {
         store.sync()?;
         let catalog = publish::catalog(&state)
             .map_err(|error| MetaError::Corrupted(format!("it cannot be published: {error}")))?;
-        Ok(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
             store,
             state: RwLock::new(state),
             catalog: watch::Sender::new(Arc::new(catalog)),
             marks: Mutex::new(Marks { applied: mark.clone(), durable: mark, failure: None }),
             applied: watch::Sender::new(0),
-        })
+            applying: Mutex::new(()),
+        }))
     }
 
     /// The catalog as it changes.
@@ -167,6 +175,7 @@ impl Machine for CatalogMachine {
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {
+        let _applying = self.applying.lock();
         let mut replies = Vec::with_capacity(entries.len());
         let mut catalog = None;
         for entry in entries {
@@ -188,5 +197,70 @@ impl Machine for CatalogMachine {
         }
         self.applied.send_modify(|batches| *batches += 1);
         Ok(replies)
+    }
+
+    async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, MachineError> {
+        let me = self.share()?;
+        let made = tokio::task::spawn_blocking(move || me.copy());
+        let made = made.await.map_err(|error| MachineError(error.to_string()))?;
+        Ok(Arc::new(made.map_err(|error| MachineError(error.to_string()))?))
+    }
+
+    async fn receive(&self, offer: Offer) -> Result<Box<dyn Incoming>, MachineError> {
+        Ok(Box::new(CatalogIncoming::new(self.share()?, offer)?))
+    }
+}
+
+impl CatalogMachine {
+    /// Itself, for what outlives a call.
+    fn share(&self) -> Result<Arc<Self>, MachineError> {
+        self.me.upgrade().ok_or_else(|| MachineError("meta is stopping".to_owned()))
+    }
+
+    /// All that is applied, made durable.
+    fn copy(&self) -> Result<CatalogCopy, MetaError> {
+        let (edits, mark) = {
+            let _applying = self.applying.lock();
+            (self.state.read().all_edits(), self.marks.lock().applied.clone())
+        };
+        let mark = mark.ok_or_else(|| {
+            MetaError::Corrupted("nothing is applied yet: there is nothing to send".to_owned())
+        })?;
+        self.sync()?;
+        Ok(CatalogCopy::new(mark, &record::changes(&edits)))
+    }
+
+    /// Puts another replica's state into the place of the own one. Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`MetaError::Corrupted`] when it makes no sense; those of the store.
+    pub(super) fn replace(
+        &self,
+        records: Vec<(Vec<u8>, Vec<u8>)>,
+        mark: Mark,
+    ) -> Result<(), MetaError> {
+        let _applying = self.applying.lock();
+        let state = record::state(records.clone())?;
+        let catalog = publish::catalog(&state)
+            .map_err(|error| MetaError::Corrupted(format!("it cannot be published: {error}")))?;
+        let new: BTreeMap<Vec<u8>, Vec<u8>> = records.into_iter().collect();
+        let old = self.store.load()?.records.into_iter().map(|(key, _)| key);
+        let gone = old.filter(|key| !new.contains_key(key)).map(|key| Change { key, value: None });
+        let mut changes: Vec<Change> = gone.collect();
+        changes.extend(new.into_iter().map(|(key, value)| Change { key, value: Some(value) }));
+        let applied = Applied { index: mark.index(), mark: mark.to_bytes() };
+        let done = self.store.commit(&changes, Some(&applied)).and_then(|()| self.store.sync());
+        if let Err(error) = done {
+            self.marks.lock().failure = Some(error.clone());
+            return Err(error);
+        }
+        *self.state.write() = state;
+        let mut marks = self.marks.lock();
+        marks.applied = Some(mark.clone());
+        marks.durable = Some(mark);
+        drop(marks);
+        self.catalog.send_replace(Arc::new(catalog));
+        self.applied.send_modify(|batches| *batches += 1);
+        Ok(())
     }
 }

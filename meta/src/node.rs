@@ -7,18 +7,26 @@
 //! Start, in this order: the host, meta (the catalog can be read then), the datanode with the
 //! replicas on its disk, and at last [`Meta::run`], which sends what is still to be ordered. A
 //! change waits for that.
+//!
+//! With several members, the one that leads the group does all of this; [`Meta::run`] begins when it
+//! is elected and ends when another is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use partita_proto::error::Error;
-use partita_proto::id::{META_GROUP, NodeId, ReplicaId};
+use partita_proto::id::{META_GROUP, NodeId, PartitionId, ReplicaId};
+use partita_proto::member::Members;
+use partita_proto::schema::TableOptions;
 use partita_proto::service::{DataNodes, PartitionSpec};
 use partita_raft::{Group, Host, RaftError, Start};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
+use crate::cluster::{Presence, Supervisor};
 use crate::command::decode_reply;
 use crate::error::MetaError;
 use crate::machine::CatalogMachine;
@@ -33,12 +41,42 @@ use crate::transition::{Command, Reply};
 const STATE: &str = "state";
 /// Meta's only replica; those of partitions have other numbers.
 const REPLICA: ReplicaId = ReplicaId(1);
+/// How often it is looked who leads.
+const LEADERSHIP_POLL: Duration = Duration::from_millis(20);
 
 /// What meta is opened with.
 #[derive(Clone, Debug)]
 pub struct MetaOptions {
     /// Its directory.
     pub dir: PathBuf,
+    /// The members of its group and their nodes, the same for all of them; empty: this one alone. Only
+    /// the first start looks at it.
+    pub members: BTreeMap<ReplicaId, NodeId>,
+    /// How many replicas a partition has when its table does not say.
+    pub replication_factor: u32,
+    /// How long nothing is heard of a node before its replicas are made anew elsewhere.
+    pub repair_after: Duration,
+    /// Where the nodes are published as they come and go.
+    pub nodes: watch::Sender<Arc<Members>>,
+}
+
+impl MetaOptions {
+    /// For one process that is everything: one member, one replica of each partition.
+    #[must_use]
+    pub fn alone(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            members: BTreeMap::new(),
+            replication_factor: 1,
+            repair_after: Duration::from_secs(300),
+            nodes: watch::Sender::default(),
+        }
+    }
+
+    /// How many replicas the partitions of a table with these options should have.
+    pub(crate) fn replicas_of(&self, options: &TableOptions) -> usize {
+        options.replication_factor.unwrap_or(self.replication_factor).max(1) as usize
+    }
 }
 
 /// The catalog's keeper in this process.
@@ -52,6 +90,13 @@ pub(crate) struct Core {
     pub(crate) group: Arc<Group>,
     pub(crate) machine: Arc<CatalogMachine>,
     pub(crate) nodes: Arc<dyn DataNodes>,
+    pub(crate) options: MetaOptions,
+    /// What nodes said, while this process leads.
+    pub(crate) presence: Presence,
+    /// The nodes as everybody is told of them.
+    pub(crate) members: watch::Sender<Arc<Members>>,
+    /// Whether this process leads and knows everything.
+    pub(crate) leads: watch::Sender<bool>,
     pub(crate) progress: Progress,
     pub(crate) patience: Patience,
     /// No more orders are sent.
@@ -85,12 +130,13 @@ impl Meta {
         let opened = opened.await.map_err(|error| {
             MetaError::Corrupted(format!("reading it was interrupted: {error}"))
         })??;
-        Self::start(opened, host, nodes, patience).await
+        Self::start(opened, options, host, nodes, patience).await
     }
 
     /// Starts the group over an opened catalog.
     pub(crate) async fn start(
         opened: Opened,
+        options: MetaOptions,
         host: Arc<Host>,
         nodes: Arc<dyn DataNodes>,
         patience: Patience,
@@ -104,23 +150,63 @@ impl Meta {
                         .to_owned(),
                 ));
             }
-            None => (REPLICA, Start::Create { members: BTreeMap::from([(REPLICA, host.node())]) }),
+            None => first_start(&options, host.node())?,
         };
-        let machine = Arc::new(opened.machine);
+        let machine = opened.machine;
         let started = host.start_group(META_GROUP, replica, Arc::clone(&machine) as _, start).await;
         let group = started.map_err(|error| match opened.set_aside {
             Some(damage) => MetaError::Corrupted(format!("{damage}; from the log: {error}")),
             None => MetaError::Raft(error),
         })?;
-        group.read_barrier().await?;
-        let (progress, stopping) = (Progress::new(), CancellationToken::new());
-        let core = Core { host, group, machine, nodes, progress, patience, stopping };
+        if group.members().len() == 1 {
+            group.read_barrier().await?;
+        }
+        let core = Core {
+            host,
+            group,
+            machine,
+            nodes,
+            members: options.nodes.clone(),
+            options,
+            presence: Presence::new(patience.lease),
+            leads: watch::Sender::new(false),
+            progress: Progress::new(),
+            patience,
+            stopping: CancellationToken::new(),
+        };
         Ok(Arc::new(Self { core: Arc::new(core) }))
     }
 
     /// Sends orders to nodes until told to stop. Changes wait for it; it is run once.
     pub async fn run(&self, stop: CancellationToken) {
-        Scheduler::new(Arc::clone(&self.core)).run(stop).await;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.core.elected() => {}
+            }
+            info!("this process leads meta");
+            self.core.presence.begin();
+            self.core.publish_members();
+            self.core.leads.send_replace(true);
+            let over = stop.child_token();
+            let (scheduler, supervisor) = (Arc::clone(&self.core), Arc::clone(&self.core));
+            let work = async {
+                tokio::join!(
+                    Scheduler::new(scheduler).run(over.clone()),
+                    Supervisor::new(supervisor).run(over.clone()),
+                )
+            };
+            let watch = async {
+                self.core.replaced(&over).await;
+                self.core.leads.send_replace(false);
+                if stop.is_cancelled() {
+                    self.core.stopping.cancel();
+                }
+                over.cancel();
+            };
+            tokio::join!(work, watch);
+        }
+        self.core.stopping.cancel();
     }
 
     /// The replicas that a node is to hold, of tables that are in use.
@@ -142,6 +228,27 @@ impl Meta {
 }
 
 impl Core {
+    /// Returns when this process leads and has applied all that was ever acknowledged.
+    async fn elected(&self) {
+        loop {
+            if self.group.status().is_leader && self.group.read_barrier().await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(LEADERSHIP_POLL).await;
+        }
+    }
+
+    /// Returns when this process leads no more, or is to stop.
+    async fn replaced(&self, stop: &CancellationToken) {
+        while self.group.status().is_leader {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LEADERSHIP_POLL) => {}
+            }
+        }
+        warn!("another process leads meta now");
+    }
+
     /// Puts a command into the log and applies it.
     pub(crate) async fn propose(&self, command: &Command) -> Result<Reply, Error> {
         let applied = self.group.propose(command.encode()).await.map_err(raft_error)?;
@@ -159,6 +266,21 @@ impl Core {
     }
 }
 
+/// How a member begins that has nothing yet.
+fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start), MetaError> {
+    if options.members.is_empty() {
+        return Ok((REPLICA, Start::Create { members: BTreeMap::from([(REPLICA, node)]) }));
+    }
+    let mine = options.members.iter().find(|(_, at)| **at == node);
+    let (replica, _) = mine.ok_or_else(|| {
+        MetaError::Raft(RaftError::InvalidInput(format!(
+            "node {node} is not among meta's members {:?}",
+            options.members
+        )))
+    })?;
+    Ok((*replica, Start::Create { members: options.members.clone() }))
+}
+
 /// Meta's replica in a node's log, if it is there.
 fn known_replica(host: &Host) -> Option<ReplicaId> {
     let known = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
@@ -167,7 +289,7 @@ fn known_replica(host: &Host) -> Option<ReplicaId> {
 
 /// An opened catalog.
 pub(crate) struct Opened {
-    pub(crate) machine: CatalogMachine,
+    pub(crate) machine: Arc<CatalogMachine>,
     /// Why a damaged one was set aside for it.
     pub(crate) set_aside: Option<String>,
 }
@@ -185,7 +307,7 @@ fn open_machine(dir: &Path, in_log: bool) -> Result<Opened, MetaError> {
     }
 }
 
-fn open_store(dir: &Path) -> Result<CatalogMachine, MetaError> {
+fn open_store(dir: &Path) -> Result<Arc<CatalogMachine>, MetaError> {
     let store: Arc<dyn StateStore> = Arc::new(SledStore::open(dir)?);
     CatalogMachine::open(store)
 }
@@ -204,12 +326,10 @@ fn set_aside(dir: &Path) -> Result<PathBuf, MetaError> {
 /// What a failure of meta's group means to whoever wanted a change.
 pub(crate) fn raft_error(error: RaftError) -> Error {
     match error {
-        RaftError::NotLeader { leader: Some((_, node)) } => {
-            Error::Unavailable(format!("meta is led by node {node}"))
-        }
-        RaftError::NotLeader { leader: None } => {
-            Error::Unavailable("meta has no leader at the moment".to_owned())
-        }
+        RaftError::NotLeader { leader } => Error::NotLeader {
+            partition: PartitionId(META_GROUP.0),
+            leader: leader.map(|(_, node)| node),
+        },
         RaftError::Unavailable(why) => Error::Unavailable(why),
         RaftError::OutcomeUnknown(why) => {
             Error::Timeout(format!("{why}; the change may or may not take effect"))

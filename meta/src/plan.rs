@@ -14,7 +14,7 @@ use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, RequestId};
 
-use crate::catalog::{PartitionRecord, Phase, State, TableRecord, Work};
+use crate::catalog::{PartitionRecord, Phase, State, TableRecord, Target, Work};
 
 /// The client that meta's own requests come from. Frontends draw theirs at random from 64 bits.
 const META_CLIENT: u64 = 0;
@@ -25,6 +25,8 @@ pub(crate) struct Order {
     pub(crate) partition: PartitionId,
     pub(crate) replica: ReplicaId,
     pub(crate) node: NodeId,
+    /// For an order to the partition's leader: where it may be. Empty: the order is for the node.
+    pub(crate) nodes: Vec<NodeId>,
     pub(crate) action: Action,
 }
 
@@ -39,6 +41,10 @@ pub(crate) enum Action {
     Alter(Arc<TableSchema>),
     /// Remove all rows through the partition's log.
     Truncate(RequestId),
+    /// Make these the replicas that decide.
+    Reconfigure(BTreeMap<ReplicaId, NodeId>),
+    /// Hand leadership to a node.
+    Transfer(NodeId),
 }
 
 /// The orders that a table's step asks for; none when it is ready.
@@ -78,15 +84,17 @@ fn to_replicas(
         partition: partition.id,
         replica: *replica,
         node: *node,
+        nodes: Vec::new(),
         action: action(partition, *replica),
     };
-    partition.replicas.iter().map(to_one).collect()
+    partition.all_replicas().iter().map(to_one).collect()
 }
 
-/// An order for the partition's group: to one of its nodes, which says who leads if it does not.
-fn to_group(partition: &PartitionRecord, action: Action) -> Option<Order> {
+/// An order for the partition's leader, wherever that is.
+pub(crate) fn to_group(partition: &PartitionRecord, action: Action) -> Option<Order> {
     let (replica, node) = partition.replicas.first_key_value()?;
-    Some(Order { partition: partition.id, replica: *replica, node: *node, action })
+    let nodes = partition.all_replicas().into_values().collect();
+    Some(Order { partition: partition.id, replica: *replica, node: *node, nodes, action })
 }
 
 /// What a node is to hold: its replicas of tables that are in use. Tables being created are left
@@ -118,7 +126,26 @@ fn spec(
         range: partition.range.clone(),
         placement: table.placement.clone(),
         schema: Arc::clone(schema),
+        join: false,
     }
+}
+
+/// What a node is told of a replica that joins a partition's group.
+///
+/// # Errors
+/// [`Error::NotFound`] when the table is gone.
+pub(crate) fn joining(
+    state: &State,
+    partition: &PartitionRecord,
+    target: &Target,
+    replica: ReplicaId,
+) -> Result<PartitionSpec, Error> {
+    let table = state.table(partition.table).filter(|table| table.is_visible());
+    let table = table
+        .ok_or_else(|| Error::NotFound { kind: "table", name: partition.table.to_string() })?;
+    let schema = told_schema(&table.schema, table.told_ttl);
+    let spec = spec(table, &schema, partition, replica);
+    Ok(PartitionSpec { members: target.replicas.clone(), join: true, ..spec })
 }
 
 /// A schema as nodes are told it: with the `ttl` that the table has in effect, because they do not
@@ -146,7 +173,7 @@ impl View {
             if !state.table(partition.table).is_some_and(|table| table.is_named()) {
                 continue;
             }
-            for node in partition.replicas.values() {
+            for node in partition.all_replicas().values() {
                 if let Some(count) = partitions.get_mut(node) {
                     *count += 1;
                 }
@@ -155,24 +182,37 @@ impl View {
         Self { partitions }
     }
 
-    /// The node for the next partition: the one with the fewest, and of those the first.
-    pub(crate) fn choose(&self) -> Option<NodeId> {
-        self.partitions.iter().min_by_key(|(_, count)| **count).map(|(node, _)| *node)
-    }
-
-    /// Nodes for as many new partitions.
+    /// Nodes for as many new partitions, each with so many replicas: those with the fewest. With fewer
+    /// nodes than replicas, every node gets one, as long as these are a majority of what is wanted.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when no node is known.
-    pub(crate) fn choose_many(mut self, count: usize) -> Result<Vec<NodeId>, Error> {
-        let mut chosen = Vec::with_capacity(count);
-        for _ in 0..count {
-            let node = self
-                .choose()
-                .ok_or_else(|| Error::Unavailable("no datanode is known yet".to_owned()))?;
-            *self.partitions.entry(node).or_default() += 1;
-            chosen.push(node);
+    /// [`Error::Unavailable`] when there are too few nodes.
+    pub(crate) fn choose_many(
+        mut self,
+        count: usize,
+        replicas: usize,
+    ) -> Result<Vec<Vec<NodeId>>, Error> {
+        let nodes = self.partitions.len();
+        let needed = replicas / 2 + 1;
+        if nodes < needed {
+            return Err(Error::Unavailable(match nodes {
+                0 => "no datanode is known to be live".to_owned(),
+                _ => format!(
+                    "{replicas} replicas need at least {needed} live datanodes, of which there are {nodes}"
+                ),
+            }));
         }
-        Ok(chosen)
+        Ok((0..count).map(|_| self.choose(replicas)).collect())
+    }
+
+    /// The nodes for the next partition.
+    fn choose(&mut self, replicas: usize) -> Vec<NodeId> {
+        let mut by_count: Vec<_> = self.partitions.iter().map(|(node, n)| (*n, *node)).collect();
+        by_count.sort_unstable();
+        let chosen: Vec<_> = by_count.into_iter().take(replicas).map(|(_, node)| node).collect();
+        for node in &chosen {
+            *self.partitions.entry(*node).or_default() += 1;
+        }
+        chosen
     }
 }

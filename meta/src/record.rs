@@ -13,12 +13,15 @@ use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, Table
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
+use partita_proto::service::RequestId;
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
 use crate::catalog::{
-    Counters, DatabaseRecord, Edit, PartitionRecord, Phase, State, Step, TableRecord, Work,
+    Counters, DatabaseRecord, Edit, NodeRecord, PartitionRecord, Phase, Remembered, State, Step,
+    TableRecord, Target, Work,
 };
+use crate::command::StepForm;
 use crate::error::MetaError;
 use crate::store::Change;
 
@@ -27,6 +30,8 @@ const COUNTERS: u8 = b'c';
 const DATABASE: u8 = b'd';
 const PARTITION: u8 = b'p';
 const TABLE: u8 = b't';
+const NODE: u8 = b'n';
+const REMEMBERED: u8 = b'r';
 
 #[derive(Clone, PartialEq, Message)]
 struct CountersForm {
@@ -40,6 +45,11 @@ struct CountersForm {
     partition: u64,
     #[prost(uint64, tag = "5")]
     replica: u64,
+    /// 0 in catalogs from before there were nodes: 1.
+    #[prost(uint64, tag = "6")]
+    node: u64,
+    #[prost(uint64, tag = "7")]
+    remembered: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -105,6 +115,40 @@ struct PartitionForm {
     epoch: u64,
     #[prost(btree_map = "uint64, uint64", tag = "5")]
     replicas: BTreeMap<u64, u64>,
+    #[prost(message, optional, tag = "6")]
+    target: Option<TargetForm>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TargetForm {
+    #[prost(btree_map = "uint64, uint64", tag = "1")]
+    replicas: BTreeMap<u64, u64>,
+    #[prost(uint64, tag = "2")]
+    step: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NodeForm {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(fixed64, tag = "2")]
+    identity: u64,
+    #[prost(string, tag = "3")]
+    address: String,
+    #[prost(bool, tag = "4")]
+    draining: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RememberedForm {
+    #[prost(uint64, tag = "1")]
+    place: u64,
+    #[prost(fixed64, tag = "2")]
+    client: u64,
+    #[prost(uint64, tag = "3")]
+    sequence: u64,
+    #[prost(message, repeated, tag = "4")]
+    steps: Vec<StepForm>,
 }
 
 /// What edits change in the store.
@@ -126,6 +170,10 @@ fn change(edit: &Edit) -> Change {
         Edit::DatabaseGone(id) => Change { key: key32(DATABASE, id.0), value: None },
         Edit::TableGone(id) => Change { key: key32(TABLE, id.0), value: None },
         Edit::PartitionGone(id) => Change { key: key64(PARTITION, id.0), value: None },
+        Edit::Node(record) => put(key64(NODE, record.id.0), node_form(record).encode_to_vec()),
+        Edit::Remember(place, record) => {
+            put(key64(REMEMBERED, *place), remembered_form(*place, record).encode_to_vec())
+        }
     }
 }
 
@@ -169,6 +217,8 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
         Some(&DATABASE) => Edit::Database(Arc::new(database(parse(value)?)?)),
         Some(&TABLE) => Edit::Table(Arc::new(table(parse(value)?)?)),
         Some(&PARTITION) => Edit::Partition(Arc::new(partition(parse(value)?)?)),
+        Some(&NODE) => Edit::Node(Arc::new(node(parse(value)?))),
+        Some(&REMEMBERED) => remembered(parse(value)?),
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
 }
@@ -188,6 +238,8 @@ fn counters_form(counters: Counters) -> CountersForm {
         table: counters.table.0,
         partition: counters.partition.0,
         replica: counters.replica.0,
+        node: counters.node.0,
+        remembered: counters.remembered,
     }
 }
 
@@ -198,6 +250,8 @@ fn counters(form: &CountersForm) -> Counters {
         table: TableId(form.table),
         partition: PartitionId(form.partition),
         replica: ReplicaId(form.replica),
+        node: NodeId(form.node.max(1)),
+        remembered: form.remembered,
     }
 }
 
@@ -267,17 +321,64 @@ fn partition_form(record: &PartitionRecord) -> PartitionForm {
         table: record.table.0,
         range: Some(record.range.to_wire()),
         epoch: record.epoch.0,
-        replicas: record.replicas.iter().map(|(replica, node)| (replica.0, node.0)).collect(),
+        replicas: replicas_form(&record.replicas),
+        target: record.target.as_ref().map(|target| TargetForm {
+            replicas: replicas_form(&target.replicas),
+            step: target.step.0,
+        }),
     }
 }
 
+fn replicas_form(replicas: &BTreeMap<ReplicaId, NodeId>) -> BTreeMap<u64, u64> {
+    replicas.iter().map(|(replica, node)| (replica.0, node.0)).collect()
+}
+
+fn replicas(form: BTreeMap<u64, u64>) -> BTreeMap<ReplicaId, NodeId> {
+    form.into_iter().map(|(replica, node)| (ReplicaId(replica), NodeId(node))).collect()
+}
+
+fn node_form(record: &NodeRecord) -> NodeForm {
+    NodeForm {
+        id: record.id.0,
+        identity: record.identity,
+        address: record.address.clone(),
+        draining: record.draining,
+    }
+}
+
+fn node(form: NodeForm) -> NodeRecord {
+    NodeRecord {
+        id: NodeId(form.id),
+        identity: form.identity,
+        address: form.address,
+        draining: form.draining,
+    }
+}
+
+fn remembered_form(place: u64, record: &Remembered) -> RememberedForm {
+    RememberedForm {
+        place,
+        client: record.id.client,
+        sequence: record.id.sequence,
+        steps: record.steps.iter().map(|(table, step)| StepForm::new(*table, *step)).collect(),
+    }
+}
+
+fn remembered(form: RememberedForm) -> Edit {
+    let id = RequestId { client: form.client, sequence: form.sequence };
+    let steps = form.steps.into_iter().map(|at| (at.table(), at.step())).collect();
+    Edit::Remember(form.place, Arc::new(Remembered { id, steps }))
+}
+
 fn partition(form: PartitionForm) -> Result<PartitionRecord, Error> {
-    let replicas = form.replicas.into_iter();
     Ok(PartitionRecord {
         id: PartitionId(form.id),
         table: TableId(form.table),
         range: required::<TypedRange>(form.range, "the range")?,
         epoch: Epoch(form.epoch),
-        replicas: replicas.map(|(replica, node)| (ReplicaId(replica), NodeId(node))).collect(),
+        replicas: replicas(form.replicas),
+        target: form
+            .target
+            .map(|form| Target { replicas: replicas(form.replicas), step: Step(form.step) }),
     })
 }

@@ -17,7 +17,6 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use partita_proto::error::Error;
 use partita_proto::id::{META_GROUP, NodeId, ReplicaId, TableId};
-use partita_proto::service::PartitionSpec;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +24,7 @@ use tracing::{error, info, warn};
 
 use crate::catalog::{Phase, State, TableRecord};
 use crate::node::Core;
-use crate::plan::{Action, Order, orders};
+use crate::plan::{Order, orders};
 use crate::progress::Job;
 use crate::transition::Command;
 
@@ -57,6 +56,10 @@ pub(crate) struct Patience {
     /// Entries after which the store is synced and the log before them given up. Replaying this many
     /// takes well below a second.
     pub(crate) undurable_max: u64,
+    /// How long a node counts as live after it was heard of.
+    pub(crate) lease: Duration,
+    /// How often the cluster is looked at.
+    pub(crate) tick: Duration,
 }
 
 impl Default for Patience {
@@ -70,6 +73,8 @@ impl Default for Patience {
             pause_min: Duration::from_millis(50),
             pause_max: Duration::from_secs(10),
             undurable_max: 1024,
+            lease: Duration::from_secs(5),
+            tick: Duration::from_secs(1),
         }
     }
 }
@@ -137,7 +142,11 @@ impl Scheduler {
                 () = tokio::time::sleep_until(next) => {}
             }
         }
-        self.core.stopping.cancel();
+        if !self.core.group.status().is_leader {
+            // Whoever leads now sends them again.
+            self.jobs.shutdown().await;
+            return;
+        }
         let drained = timeout(self.core.patience.drain, async {
             while self.jobs.join_next().await.is_some() {}
         });
@@ -288,38 +297,6 @@ impl Core {
         self.progress.failed((table.id, table.step), error);
         self.propose(&Command::Abort { table: table.id, step: table.step }).await?;
         Ok(())
-    }
-
-    /// Sends an order to its node, or to the leader that the node names; true when carried out.
-    async fn send(&self, order: &Order) -> Result<bool, Error> {
-        match self.send_to(order.node, order).await {
-            Err(Error::NotLeader { leader: Some(leader), .. }) if leader != order.node => {
-                self.send_to(leader, order).await
-            }
-            result => result,
-        }?;
-        Ok(true)
-    }
-
-    async fn send_to(&self, node: NodeId, order: &Order) -> Result<(), Error> {
-        let service = self.nodes.node(node)?;
-        let partition = order.partition;
-        let sent = async {
-            match &order.action {
-                Action::Open(spec) => service.open_partition(PartitionSpec::clone(spec)).await,
-                Action::Drop => match service.drop_partition(partition).await {
-                    Err(Error::NotFound { kind: "partition", .. }) => Ok(()),
-                    result => result,
-                },
-                Action::Alter(schema) => {
-                    service.alter_partition(partition, Arc::clone(schema)).await
-                }
-                Action::Truncate(id) => service.truncate_partition(partition, *id).await,
-            }
-        };
-        timeout(self.patience.order, sent).await.unwrap_or_else(|_| {
-            Err(Error::Timeout(format!("node {node} did not answer for partition {partition}")))
-        })
     }
 }
 

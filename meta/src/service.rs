@@ -15,14 +15,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
-use partita_proto::id::NodeId;
-use partita_proto::service::{Ddl, MetaService};
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::member::{Heartbeat, Members, Registration};
+use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
+use partita_raft::RaftError;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use crate::catalog::{PartitionRecord, State};
 use crate::create::PARTITIONS_MAX;
 use crate::node::{Core, Meta, raft_error};
-use crate::plan::View;
+use crate::plan::{Action, View};
 use crate::progress::Job;
 use crate::scheduler::is_current;
 use crate::transition::{Command, Outcome, Reply, decide, shown_name};
@@ -34,29 +37,118 @@ impl MetaService for Meta {
     }
 
     async fn change(&self, ddl: Ddl) -> Result<bool, Error> {
-        let deadline = Instant::now() + self.core.patience.change;
-        loop {
-            match self.core.record(&ddl).await? {
-                Reply::Unchanged => return Ok(false),
-                Reply::Changed { steps } => {
-                    self.core.carried_out(&ddl, steps, deadline).await?;
-                    return Ok(true);
+        self.core.change(ddl, None).await
+    }
+
+    fn members(&self) -> watch::Receiver<Arc<Members>> {
+        self.core.members.subscribe()
+    }
+
+    async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        self.core.group.read_barrier().await.map_err(raft_error)?;
+        match order {
+            AdminOrder::Drain { node, on } => {
+                self.core.propose(&Command::Drain { node, on }).await.map(drop)
+            }
+            AdminOrder::MoveReplica { partition, from, to } => {
+                let record = self.core.partition(partition)?;
+                let replica = record.replicas.iter().find(|(_, node)| **node == from);
+                let (replica, _) = replica.ok_or_else(|| {
+                    Error::InvalidInput(format!(
+                        "partition {partition} has no replica on node {from}"
+                    ))
+                })?;
+                let (add, remove) = (vec![to], vec![*replica]);
+                self.core.propose(&Command::Move { partition, add, remove }).await.map(drop)
+            }
+            AdminOrder::TransferLeader { partition, to } => {
+                let record = self.core.partition(partition)?;
+                if !record.replicas.values().any(|node| *node == to) {
+                    return Err(Error::InvalidInput(format!(
+                        "partition {partition} has no replica on node {to}"
+                    )));
                 }
-                Reply::Busy { table, step } => {
-                    // How that change ends is not this one's matter.
-                    let job = (table, step);
-                    if !self.core.over(job, deadline, |_| false).await {
-                        return Err(self.core.overdue(&ddl, job));
-                    }
-                }
+                self.core.tell_leader(&record, Action::Transfer(to)).await
             }
         }
     }
 }
 
+#[async_trait]
+impl ClusterService for Meta {
+    fn leads(&self) -> watch::Receiver<bool> {
+        self.core.leads.subscribe()
+    }
+
+    async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {
+        let changed = self.core.change(ddl, Some(id)).await?;
+        Ok(Changed { changed, version: self.core.machine.catalog().borrow().version })
+    }
+
+    async fn register(&self, registration: Registration) -> Result<NodeId, Error> {
+        self.core.group.read_barrier().await.map_err(raft_error)?;
+        let identity = registration.identity;
+        self.core.propose(&Command::Register(registration)).await?;
+        let state = self.core.machine.state();
+        let node = state.node_of(identity).map(|node| node.id);
+        node.ok_or_else(|| Error::Internal("a node that was registered is not there".to_owned()))
+    }
+
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error> {
+        if !*self.core.leads.borrow() {
+            return Err(raft_error(RaftError::NotLeader {
+                leader: self.core.group.status().leader,
+            }));
+        }
+        let moved = {
+            let state = self.core.machine.state();
+            let known = state.node(heartbeat.node);
+            let moved = known.is_some_and(|known| known.address != heartbeat.address);
+            let registration = moved.then(|| Registration {
+                identity: heartbeat.identity,
+                node: Some(heartbeat.node),
+                address: heartbeat.address.clone(),
+            });
+            self.core.presence.heard(&state, heartbeat)?;
+            registration
+        };
+        if let Some(registration) = moved {
+            self.core.propose(&Command::Register(registration)).await?;
+        }
+        self.core.publish_members();
+        Ok(())
+    }
+}
+
 impl Core {
+    async fn change(&self, ddl: Ddl, id: Option<RequestId>) -> Result<bool, Error> {
+        let deadline = Instant::now() + self.patience.change;
+        loop {
+            match self.record(&ddl, id).await? {
+                Reply::Unchanged => return Ok(false),
+                Reply::Changed { steps } => {
+                    self.carried_out(&ddl, steps, deadline).await?;
+                    return Ok(true);
+                }
+                Reply::Busy { table, step } => {
+                    // How that change ends is not this one's matter.
+                    let job = (table, step);
+                    if !self.over(job, deadline, |_| false).await {
+                        return Err(self.overdue(&ddl, job));
+                    }
+                }
+            }
+        }
+    }
+
+    fn partition(&self, partition: PartitionId) -> Result<Arc<PartitionRecord>, Error> {
+        let state = self.machine.state();
+        let record = state.partition(partition).map(Arc::clone);
+        record.ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })
+    }
+
     /// Decides a change on what is known, and records it if it changes anything.
-    async fn record(&self, ddl: &Ddl) -> Result<Reply, Error> {
+    async fn record(&self, ddl: &Ddl, id: Option<RequestId>) -> Result<Reply, Error> {
         self.group.read_barrier().await.map_err(raft_error)?;
         let command = {
             let state = self.machine.state();
@@ -64,19 +156,29 @@ impl Core {
                 Ddl::CreateTable { table, .. } => (table.cuts.len() + 1).min(PARTITIONS_MAX),
                 _ => 0,
             };
-            let anywhere = vec![NodeId::default(); partitions];
-            let on_trial = Command::Change { ddl: ddl.clone(), nodes: anywhere };
+            let places = vec![vec![NodeId::default()]; partitions];
+            let on_trial = Command::Change { ddl: ddl.clone(), places, id };
             let Outcome { edits, reply } = decide(&state, &on_trial)?;
             if edits.is_empty() {
                 return Ok(reply);
             }
-            let nodes = match partitions {
-                0 => Vec::new(),
-                _ => View::new(&state, self.nodes.all()).choose_many(partitions)?,
+            let places = match ddl {
+                Ddl::CreateTable { table, .. } => {
+                    let replicas = self.options.replicas_of(&table.schema.options);
+                    View::new(&state, self.takers(&state)).choose_many(partitions, replicas)?
+                }
+                _ => Vec::new(),
             };
-            Command::Change { ddl: ddl.clone(), nodes }
+            Command::Change { ddl: ddl.clone(), places, id }
         };
         self.propose(&command).await
+    }
+
+    /// Nodes that can be given something.
+    fn takers(&self, state: &State) -> Vec<NodeId> {
+        let reports = self.presence.reports();
+        let takes = state.nodes().filter(|node| !node.draining && reports.is_live(node.id));
+        takes.map(|node| node.id).collect()
     }
 
     /// Returns when the work that follows from a recorded change is done.

@@ -148,7 +148,8 @@ impl World {
             Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
             _ => 0,
         };
-        self.command(&Command::Change { ddl, nodes: vec![NodeId(1); partitions] })
+        let places = vec![vec![NodeId(1)]; partitions];
+        self.command(&Command::Change { ddl, places, id: None })
     }
 
     /// Finishes all that is pending, as if the nodes had done it.

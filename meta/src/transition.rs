@@ -6,19 +6,24 @@
 //! version by one; ids are taken from the counters here and nowhere else.
 
 mod database;
+mod node;
 mod table;
 
 use std::sync::Arc;
 
 use partita_proto::error::Error;
 use partita_proto::id::{DatabaseId, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::member::Registration;
 use partita_proto::schema::TableSchema;
-use partita_proto::service::Ddl;
+use partita_proto::service::{Ddl, RequestId};
 
 use self::database::{alter_database, create_database, drop_database};
+use self::node::{drain, end_move, register, start_move};
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
-use crate::catalog::{Counters, Edit, Phase, State, Step, TableRecord, Work};
+use crate::catalog::{
+    Counters, Edit, Phase, REMEMBERED_MAX, Remembered, State, Step, TableRecord, Work,
+};
 
 /// An entry of meta's log.
 #[derive(Clone, Debug)]
@@ -27,8 +32,10 @@ pub(crate) enum Command {
     Change {
         /// What is to change.
         ddl: Ddl,
-        /// For a new table: the node of each partition.
-        nodes: Vec<NodeId>,
+        /// For a new table: the nodes of each partition.
+        places: Vec<Vec<NodeId>>,
+        /// The same one again is the same change.
+        id: Option<RequestId>,
     },
     /// All nodes have carried out what a table's step asked of them.
     Finish {
@@ -42,6 +49,31 @@ pub(crate) enum Command {
         /// The table.
         table: TableId,
         /// Its step.
+        step: Step,
+    },
+    /// A node makes itself known, or says where it is now.
+    Register(Registration),
+    /// Everything is to leave a node, or no more.
+    Drain {
+        /// The node.
+        node: NodeId,
+        /// To leave.
+        on: bool,
+    },
+    /// A partition's replicas are to change, instead of any change before.
+    Move {
+        /// The partition.
+        partition: PartitionId,
+        /// Nodes that get one.
+        add: Vec<NodeId>,
+        /// Replicas that go.
+        remove: Vec<ReplicaId>,
+    },
+    /// A partition's group has the replicas that it was to have.
+    Moved {
+        /// The partition.
+        partition: PartitionId,
+        /// Since when it was to have them.
         step: Step,
     },
 }
@@ -84,13 +116,39 @@ impl Outcome {
 /// What the one who sent it is told; the state stays as it is.
 pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error> {
     match command {
-        Command::Change { ddl, nodes } => change(state, ddl, nodes),
+        Command::Change { ddl, places, id } => match id {
+            None => change(state, ddl, places),
+            Some(id) => once(state, ddl, places, *id),
+        },
         Command::Finish { table, step } => Ok(finish(state, *table, *step)),
         Command::Abort { table, step } => Ok(abort(state, *table, *step)),
+        Command::Register(registration) => register(state, registration),
+        Command::Drain { node, on } => drain(state, *node, *on),
+        Command::Move { partition, add, remove } => start_move(state, *partition, add, remove),
+        Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
     }
 }
 
-fn change(state: &State, ddl: &Ddl, nodes: &[NodeId]) -> Result<Outcome, Error> {
+/// A change that is remembered, if it changes anything: whoever asks again gets the same answer.
+fn once(state: &State, ddl: &Ddl, places: &[Vec<NodeId>], id: RequestId) -> Result<Outcome, Error> {
+    if let Some(before) = state.remembered(id) {
+        return Ok(Outcome::without_edits(Reply::Changed { steps: before.steps.clone() }));
+    }
+    let mut outcome = change(state, ddl, places)?;
+    let Reply::Changed { steps } = &outcome.reply else { return Ok(outcome) };
+    let remembered = Arc::new(Remembered { id, steps: steps.clone() });
+    for edit in &mut outcome.edits {
+        if let Edit::Counters(counters) = edit {
+            let place = counters.remembered % REMEMBERED_MAX;
+            counters.remembered += 1;
+            outcome.edits.push(Edit::Remember(place, remembered));
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+fn change(state: &State, ddl: &Ddl, places: &[Vec<NodeId>]) -> Result<Outcome, Error> {
     match ddl {
         Ddl::CreateDatabase { name, if_not_exists, ttl } => {
             create_database(state, name, *if_not_exists, *ttl)
@@ -98,7 +156,7 @@ fn change(state: &State, ddl: &Ddl, nodes: &[NodeId]) -> Result<Outcome, Error> 
         Ddl::AlterDatabase { name, ttl } => alter_database(state, name, *ttl),
         Ddl::DropDatabase { name, if_exists } => drop_database(state, name, *if_exists),
         Ddl::CreateTable { table, if_not_exists } => {
-            create_table(state, table, *if_not_exists, nodes)
+            create_table(state, table, *if_not_exists, places)
         }
         Ddl::DropTable { database, name, if_exists } => {
             drop_table(state, database, name, *if_exists)

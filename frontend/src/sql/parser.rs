@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{self, SetExpr};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::split::{Piece, split, trim_start};
-use super::statement::{Admin, Delete, Explain, Query, Statement};
+use super::statement::{Delete, Explain, Query, Statement};
 use super::tokens::Tokens;
 use crate::error::SqlError;
 

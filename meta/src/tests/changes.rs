@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use partita_proto::service::MetaService;
+use partita_proto::member::Registration;
+use partita_proto::service::{ClusterService, DataNodes, MetaService};
 use partita_raft::{Host, HostOptions};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,8 @@ pub(super) fn hurry() -> Patience {
         pause_min: Duration::from_millis(5),
         pause_max: Duration::from_millis(50),
         undurable_max: 1024,
+        lease: Duration::from_secs(600),
+        tick: Duration::from_millis(20),
     }
 }
 
@@ -49,10 +52,14 @@ impl Server {
     ) -> Self {
         let host = host(dir).await;
         for _ in 0..500 {
-            let options = MetaOptions { dir: dir.join("meta") };
-            let (host, nodes) = (Arc::clone(&host), Arc::clone(nodes) as _);
-            match Meta::open_patient(options, Arc::clone(&host), nodes, patience.clone()).await {
-                Ok(meta) => return Self { host, meta, running: None },
+            let options = MetaOptions::alone(dir.join("meta"));
+            let (host, all) = (Arc::clone(&host), Arc::clone(nodes) as _);
+            match Meta::open_patient(options, Arc::clone(&host), all, patience.clone()).await {
+                Ok(meta) => {
+                    let server = Self { host, meta, running: None };
+                    server.register(nodes).await;
+                    return server;
+                }
                 // A sync that was under way at the kill still has the files of the one before.
                 Err(MetaError::Io { source, .. }) if source.to_string().contains("lock") => {
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -72,9 +79,21 @@ impl Server {
     ) -> Self {
         let host = host(dir).await;
         let opened = Opened { machine: CatalogMachine::open(store).unwrap(), set_aside: None };
-        let nodes = Arc::clone(nodes) as _;
-        let meta = Meta::start(opened, Arc::clone(&host), nodes, patience).await.unwrap();
-        Self { host, meta, running: None }
+        let all = Arc::clone(nodes) as _;
+        let options = MetaOptions::alone(dir.join("meta"));
+        let meta = Meta::start(opened, options, Arc::clone(&host), all, patience).await.unwrap();
+        let server = Self { host, meta, running: None };
+        server.register(nodes).await;
+        server
+    }
+
+    /// Makes the nodes known, as far as that is possible.
+    async fn register(&self, nodes: &FakeNodes) {
+        for node in nodes.all() {
+            let address = format!("node{node}");
+            let wish = Registration { identity: node.0, node: Some(node), address };
+            drop(self.meta.register(wish).await);
+        }
     }
 
     pub(super) fn run(&mut self) {

@@ -145,7 +145,8 @@ fn command(world: &World, event: &Event) -> Option<Command> {
                 Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
                 _ => 0,
             };
-            Some(Command::Change { ddl: ddl.clone(), nodes: vec![NodeId(1); partitions] })
+            let places = vec![vec![NodeId(1)]; partitions];
+            Some(Command::Change { ddl: ddl.clone(), places, id: None })
         }
         Event::Finish(index) => pick(index).map(|(table, step)| Command::Finish { table, step }),
         Event::Abort(index) => pick(index).map(|(table, step)| Command::Abort { table, step }),
@@ -218,7 +219,8 @@ fn new_partitions_go_to_the_nodes_with_the_fewest() {
 fn entries_and_records_keep_their_form() {
     let finish = Command::Finish { table: TableId(7), step: Step(300) };
     let abort = Command::Abort { table: TableId(7), step: Step(300) };
-    let change = Command::Change { ddl: create(new_table("t")), nodes: vec![NodeId(1); 3] };
+    let change =
+        Command::Change { ddl: create(new_table("t")), places: vec![vec![NodeId(1)]; 3], id: None };
     let mut forms = vec![
         format!("finish {}", hex(&finish.encode())),
         format!("abort {}", hex(&abort.encode())),

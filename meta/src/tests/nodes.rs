@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use partita_proto::error::Error;
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     DataNodes, DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest,
@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Drop,
     Alter,
     Truncate,
+    Reconfigure,
+    Transfer,
 }
 
 /// A replica on a node.
@@ -100,10 +102,31 @@ impl DataService for FakeNode {
         Ok(())
     }
 
-    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error> {
+    async fn drop_partition(
+        &self,
+        partition: PartitionId,
+        replica: ReplicaId,
+    ) -> Result<(), Error> {
         self.obey(Kind::Drop, partition).await?;
-        self.held.lock().remove(&partition);
+        let mut held = self.held.lock();
+        if held.get(&partition).is_some_and(|held| held.spec.replica == replica) {
+            held.remove(&partition);
+        }
         Ok(())
+    }
+
+    async fn reconfigure(
+        &self,
+        partition: PartitionId,
+        voters: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error> {
+        self.obey(Kind::Reconfigure, partition).await?;
+        self.held(partition, |held| held.spec.members = voters)
+    }
+
+    async fn transfer_leader(&self, partition: PartitionId, _: NodeId) -> Result<(), Error> {
+        self.obey(Kind::Transfer, partition).await?;
+        self.held(partition, |_| {})
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {

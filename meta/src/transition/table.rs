@@ -1,7 +1,7 @@
 //! Commands on tables: each brings its table into a phase in which nodes are told something, except
 //! a renaming, which is none of theirs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use partita_proto::catalog::DEFAULT_DATABASE;
@@ -25,7 +25,7 @@ pub(super) fn create_table(
     state: &State,
     new: &NewTable,
     if_not_exists: bool,
-    nodes: &[NodeId],
+    places: &[Vec<NodeId>],
 ) -> Result<Outcome, Error> {
     let database = database(state, &new.database)?;
     if let Some(table) = state.table_named(database.id, &new.name) {
@@ -44,23 +44,24 @@ pub(super) fn create_table(
             "there are {TABLES_MAX} tables, which is the limit"
         )));
     }
-    if nodes.len() != ranges.len() {
+    if places.len() != ranges.len() {
         return Err(Error::Internal(format!(
-            "{} nodes were chosen for {} partitions",
-            nodes.len(),
+            "places were chosen for {} partitions and not for {}",
+            places.len(),
             ranges.len()
         )));
     }
     let mut draft = Draft::new(state);
     let id = draft.new_table();
     let mut partitions = Vec::with_capacity(ranges.len());
-    for (range, node) in ranges.into_iter().zip(nodes) {
+    for (range, nodes) in ranges.into_iter().zip(places) {
         let partition = PartitionRecord {
             id: draft.new_partition(),
             table: id,
             range,
             epoch: Epoch(1),
-            replicas: BTreeMap::from([(draft.new_replica(), *node)]),
+            replicas: nodes.iter().map(|node| (draft.new_replica(), *node)).collect(),
+            target: None,
         };
         partitions.push(partition.id);
         draft.edits.push(Edit::Partition(Arc::new(partition)));

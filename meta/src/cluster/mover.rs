@@ -1,0 +1,138 @@
+//! Carries out recorded changes of partitions' replicas: opens the new ones, has the group take them
+//! over, and records that.
+//!
+//! Invariants:
+//! - one change of a partition is carried out at a time; one that was replaced by another is given up
+//!   before the next order is sent;
+//! - every order may be sent again, to any node, by any leader of meta's group: the group of the
+//!   partition decides itself who belongs to it, in its own log;
+//! - replicas that are no longer wanted are not removed here: once the change is recorded they are
+//!   nobody's, and the plan has them removed, also those of a node that comes back after days.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::error::Error;
+use partita_proto::id::PartitionId;
+use tokio::task::{AbortHandle, JoinSet};
+use tracing::{info, warn};
+
+use crate::catalog::{PartitionRecord, Step, Target};
+use crate::node::Core;
+use crate::plan::{self, Action, Order};
+use crate::transition::Command;
+
+/// The changes under way.
+pub(crate) struct Mover {
+    core: Arc<Core>,
+    running: BTreeMap<PartitionId, (Step, AbortHandle)>,
+    tasks: JoinSet<(PartitionId, Step)>,
+}
+
+impl Mover {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, running: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Begins what was recorded, and gives up what was replaced.
+    pub(crate) fn keep_up(&mut self) {
+        while let Some(ended) = self.tasks.try_join_next() {
+            if let Ok((partition, step)) = ended
+                && self.running.get(&partition).is_some_and(|(at, _)| *at == step)
+            {
+                self.running.remove(&partition);
+            }
+        }
+        let wanted: BTreeMap<PartitionId, Step> = {
+            let state = self.core.machine.state();
+            let moving = state.moving();
+            moving.filter_map(|one| Some((one.id, one.target.as_ref()?.step))).collect()
+        };
+        self.running.retain(|partition, (step, task)| {
+            let current = wanted.get(partition) == Some(step) && !task.is_finished();
+            if !current {
+                task.abort();
+            }
+            current
+        });
+        for (partition, step) in wanted {
+            self.running.entry(partition).or_insert_with(|| {
+                let core = Arc::clone(&self.core);
+                let task = self.tasks.spawn(async move {
+                    core.carry_out_move(partition, step).await;
+                    (partition, step)
+                });
+                (step, task)
+            });
+        }
+    }
+
+    /// Gives everything up: it is begun again by whoever leads.
+    pub(crate) async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+impl Core {
+    /// Tries until it is done, or replaced by another change.
+    async fn carry_out_move(&self, partition: PartitionId, step: Step) {
+        let mut pause = self.patience.pause_min;
+        let mut said = String::new();
+        while let Some((record, target)) = self.recorded_move(partition, step) {
+            match self.attempt_move(&record, &target).await {
+                Ok(()) => {
+                    info!(%partition, replicas = ?target.replicas, "replicas changed");
+                    return;
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != said {
+                        warn!(%partition, %error, "changing replicas will be tried again");
+                        said = text;
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(self.patience.pause_max.min(Duration::from_secs(1)));
+        }
+    }
+
+    fn recorded_move(
+        &self,
+        partition: PartitionId,
+        step: Step,
+    ) -> Option<(Arc<PartitionRecord>, Target)> {
+        let state = self.machine.state();
+        let record = state.partition(partition)?;
+        let target = record.target.clone().filter(|target| target.step == step)?;
+        Some((Arc::clone(record), target))
+    }
+
+    async fn attempt_move(&self, record: &PartitionRecord, target: &Target) -> Result<(), Error> {
+        for (replica, node) in &target.replicas {
+            if record.replicas.contains_key(replica) {
+                continue;
+            }
+            let spec = plan::joining(&self.machine.state(), record, target, *replica)?;
+            let (partition, replica, node) = (record.id, *replica, *node);
+            let action = Action::Open(Box::new(spec));
+            self.send(&Order { partition, replica, node, nodes: Vec::new(), action }).await?;
+        }
+        self.tell_leader(record, Action::Reconfigure(target.replicas.clone())).await?;
+        self.propose(&Command::Moved { partition: record.id, step: target.step }).await?;
+        Ok(())
+    }
+
+    /// Has the leader of a partition, wherever it is, do something.
+    pub(crate) async fn tell_leader(
+        &self,
+        record: &PartitionRecord,
+        action: Action,
+    ) -> Result<(), Error> {
+        let order = plan::to_group(record, action);
+        let order = order
+            .ok_or_else(|| Error::Internal(format!("partition {} has no replica", record.id)))?;
+        self.send(&order).await.map(drop)
+    }
+}

@@ -1,0 +1,378 @@
+//! What is to change about where replicas are and who leads: a pure function of a view.
+//!
+//! In this order: what nodes have that is not theirs is removed; replicas that are lost are made anew
+//! elsewhere, and those of draining nodes; partitions with too few or too many replicas get what they
+//! should have; then, and only when nothing of that is left, replicas and leaders are spread evenly.
+//!
+//! Invariants:
+//! - a partition's replicas are changed by one step at a time, and a step never takes away more than
+//!   it can spare: a replica that works goes only when one that works is to take its place, or when
+//!   there are more than wanted;
+//! - two replicas of a partition are never put on one node;
+//! - a plan that was carried out leaves nothing to balance: what it moves makes the difference
+//!   smaller, never turns it round.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+
+/// Changes of replicas that are under way at once, in all.
+const MOVES_MAX: usize = 8;
+/// Those that only balance.
+const BALANCING_MAX: usize = 2;
+/// Changes of leaders at once.
+const TRANSFERS_MAX: usize = 16;
+/// Below this, bytes are no reason to move anything.
+const BYTES_THAT_MATTER: u64 = 64 << 20;
+
+/// A node as the plan sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeView {
+    /// Heard of lately.
+    pub(crate) live: bool,
+    /// Not heard of for so long that it is given up.
+    pub(crate) lost: bool,
+    pub(crate) draining: bool,
+    /// What it says it has of each partition.
+    pub(crate) has: BTreeMap<PartitionId, ReplicaId>,
+    /// Whether it said anything.
+    pub(crate) reported: bool,
+}
+
+/// A partition as the plan sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionView {
+    pub(crate) id: PartitionId,
+    pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
+    /// Those that it is to have, when they are being changed.
+    pub(crate) target: Option<BTreeMap<ReplicaId, NodeId>>,
+    /// How many it should have.
+    pub(crate) wanted: usize,
+    /// Replicas that their node, although live, has not had for long.
+    pub(crate) missing: BTreeSet<ReplicaId>,
+    pub(crate) leader: Option<NodeId>,
+    pub(crate) bytes: u64,
+    /// Whether its replicas may be changed now.
+    pub(crate) in_use: bool,
+}
+
+/// All that a plan is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) nodes: BTreeMap<NodeId, NodeView>,
+    pub(crate) partitions: Vec<PartitionView>,
+}
+
+/// Why a partition's replicas are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// A node or its data is lost.
+    Lost,
+    /// A node is being drained.
+    Draining,
+    /// There are fewer than there should be.
+    TooFew,
+    /// There are more than there should be.
+    TooMany,
+    /// A node has more than others.
+    Balance,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Changes a partition's replicas.
+    Move { partition: PartitionId, add: Vec<NodeId>, remove: Vec<ReplicaId>, why: Why },
+    /// Hands a partition's leadership to another node.
+    Transfer { partition: PartitionId, from: NodeId, to: NodeId },
+    /// Removes a replica that is nobody's.
+    Remove { partition: PartitionId, replica: ReplicaId, node: NodeId },
+}
+
+/// What is to be done.
+pub(crate) fn plan(view: &View) -> Vec<Step> {
+    let mut planner = Planner::new(view);
+    let mut steps = strangers(view);
+    let moves = planner.repairs();
+    let balanced = moves.is_empty() && planner.under_way == 0;
+    steps.extend(moves);
+    if balanced {
+        steps.extend(planner.balance_replicas());
+    }
+    steps.extend(transfers(view));
+    steps
+}
+
+/// Replicas that nodes have and should not.
+fn strangers(view: &View) -> Vec<Step> {
+    let known: BTreeMap<PartitionId, &PartitionView> =
+        view.partitions.iter().map(|partition| (partition.id, partition)).collect();
+    let mut steps = Vec::new();
+    for (node, has) in view.nodes.iter().filter(|(_, node)| node.live) {
+        for (partition, replica) in &has.has {
+            let belongs = known.get(partition).is_some_and(|known| {
+                let target = known.target.as_ref().and_then(|target| target.get(replica));
+                [known.replicas.get(replica), target].contains(&Some(node))
+            });
+            if !belongs {
+                let (partition, replica, node) = (*partition, *replica, *node);
+                steps.push(Step::Remove { partition, replica, node });
+            }
+        }
+    }
+    steps
+}
+
+/// How full nodes are while a plan is made.
+struct Planner<'a> {
+    view: &'a View,
+    /// Replicas and bytes of each node that may take more.
+    load: BTreeMap<NodeId, (u64, u64)>,
+    under_way: usize,
+}
+
+impl<'a> Planner<'a> {
+    fn new(view: &'a View) -> Self {
+        let takes = view.nodes.iter().filter(|(_, node)| node.live && !node.draining);
+        let mut load: BTreeMap<_, _> = takes.map(|(node, _)| (*node, (0, 0))).collect();
+        for partition in &view.partitions {
+            for node in partition.target.as_ref().unwrap_or(&partition.replicas).values() {
+                if let Some((replicas, bytes)) = load.get_mut(node) {
+                    *replicas += 1;
+                    *bytes += partition.bytes;
+                }
+            }
+        }
+        let under_way = view.partitions.iter().filter(|one| one.target.is_some()).count();
+        Self { view, load, under_way }
+    }
+
+    /// Why a replica has to go; `None` when it does not.
+    fn must_go(&self, partition: &PartitionView, replica: ReplicaId, node: NodeId) -> Option<Why> {
+        let lost = self.view.nodes.get(&node).is_none_or(|node| node.lost);
+        if lost || partition.missing.contains(&replica) {
+            return Some(Why::Lost);
+        }
+        let draining = self.view.nodes.get(&node).is_some_and(|node| node.draining);
+        draining.then_some(Why::Draining)
+    }
+
+    fn repairs(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut waiting: Vec<(Why, &PartitionView)> = Vec::new();
+        for partition in self.view.partitions.iter().filter(|one| one.in_use) {
+            if let Some(target) = &partition.target {
+                // Somebody that it is to have got lost meanwhile: it is to have somebody else.
+                let lost = |(replica, node): (&ReplicaId, &NodeId)| {
+                    !partition.replicas.contains_key(replica)
+                        && self.view.nodes.get(node).is_none_or(|node| node.lost)
+                };
+                if target.iter().any(lost) {
+                    waiting.push((Why::Lost, partition));
+                }
+                continue;
+            }
+            waiting.extend(self.reason(partition).map(|why| (why, partition)));
+        }
+        // What is lost first; the fewer replicas a partition has left, the sooner.
+        waiting.sort_by_key(|(why, partition)| {
+            (*why != Why::Lost, partition.replicas.len() - self.bad(partition).len())
+        });
+        for (why, partition) in waiting {
+            let replaces = partition.target.is_some();
+            if !replaces && self.under_way >= MOVES_MAX {
+                continue;
+            }
+            if let Some(step) = self.repair(why, partition) {
+                self.under_way += usize::from(!replaces);
+                steps.push(step);
+            }
+        }
+        steps
+    }
+
+    fn reason(&self, partition: &PartitionView) -> Option<Why> {
+        let reasons: Vec<_> = partition
+            .replicas
+            .iter()
+            .filter_map(|(replica, node)| self.must_go(partition, *replica, *node))
+            .collect();
+        if reasons.contains(&Why::Lost) {
+            Some(Why::Lost)
+        } else if partition.replicas.len() < partition.wanted {
+            Some(Why::TooFew)
+        } else if !reasons.is_empty() {
+            Some(Why::Draining)
+        } else {
+            (partition.replicas.len() > partition.wanted).then_some(Why::TooMany)
+        }
+    }
+
+    /// Replicas that have to go.
+    fn bad(&self, partition: &PartitionView) -> Vec<(ReplicaId, NodeId)> {
+        let all = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
+        all.filter(|(replica, node)| self.must_go(partition, *replica, *node).is_some()).collect()
+    }
+
+    fn repair(&mut self, why: Why, partition: &PartitionView) -> Option<Step> {
+        let mut bad = self.bad(partition);
+        // The lost ones first: they are of no use to anybody.
+        bad.sort_by_key(|(replica, node)| {
+            self.must_go(partition, *replica, *node) != Some(Why::Lost)
+        });
+        let mut nodes: BTreeSet<NodeId> = partition.replicas.values().copied().collect();
+        let (mut add, mut remove) = (Vec::new(), Vec::new());
+        let have = partition.replicas.len();
+        for _ in have..partition.wanted {
+            let Some(node) = self.emptiest(&nodes) else { break };
+            self.put(node, partition.bytes);
+            nodes.insert(node);
+            add.push(node);
+        }
+        let spare = have.saturating_sub(partition.wanted);
+        for (replica, _) in bad.iter().take(spare) {
+            remove.push(*replica);
+        }
+        for (replica, _) in bad.iter().skip(spare) {
+            // One at a time: each change leaves a majority of what was there before.
+            if !add.is_empty() {
+                break;
+            }
+            let Some(node) = self.emptiest(&nodes) else { break };
+            self.put(node, partition.bytes);
+            nodes.insert(node);
+            add.push(node);
+            remove.push(*replica);
+        }
+        if remove.len() < spare {
+            let mut good: Vec<_> = partition
+                .replicas
+                .iter()
+                .filter(|(replica, _)| !remove.contains(replica))
+                .map(|(replica, node)| {
+                    let leads = partition.leader == Some(*node);
+                    (leads, std::cmp::Reverse(self.load.get(node).copied()), *replica)
+                })
+                .collect();
+            good.sort_unstable();
+            remove.extend(good.iter().take(spare - remove.len()).map(|(_, _, replica)| *replica));
+        }
+        let changes = !add.is_empty() || !remove.is_empty() || partition.target.is_some();
+        changes.then_some(Step::Move { partition: partition.id, add, remove, why })
+    }
+
+    fn put(&mut self, node: NodeId, bytes: u64) {
+        let (replicas, total) = self.load.entry(node).or_default();
+        *replicas += 1;
+        *total += bytes;
+    }
+
+    /// The node with the least that has no replica yet.
+    fn emptiest(&self, taken: &BTreeSet<NodeId>) -> Option<NodeId> {
+        let free = self.load.iter().filter(|(node, _)| !taken.contains(node));
+        free.min_by_key(|(node, (replicas, bytes))| (*replicas, *bytes, **node))
+            .map(|(node, _)| *node)
+    }
+
+    /// How full a node is, in mean nodes: by replicas, and by bytes where there are many.
+    fn fullness(&self, node: NodeId) -> f64 {
+        let (replicas, bytes) = self.load.get(&node).copied().unwrap_or_default();
+        self.weight(replicas, bytes)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a comparison of sizes")]
+    fn weight(&self, replicas: u64, bytes: u64) -> f64 {
+        let nodes = self.load.len() as f64;
+        let total: u64 = self.load.values().map(|(replicas, _)| *replicas).sum();
+        let total_bytes: u64 = self.load.values().map(|(_, bytes)| *bytes).sum();
+        let by_count = replicas as f64 * nodes / (total.max(1) as f64);
+        if total_bytes < BYTES_THAT_MATTER * self.load.len() as u64 {
+            return by_count;
+        }
+        by_count + bytes as f64 * nodes / total_bytes as f64
+    }
+
+    /// Moves from the fullest node to the emptiest, while that makes the difference smaller.
+    fn balance_replicas(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut moved = BTreeSet::new();
+        while steps.len() < BALANCING_MAX {
+            let Some(step) = self.best_move(&moved) else { break };
+            if let Step::Move { partition, .. } = &step {
+                moved.insert(*partition);
+            }
+            steps.push(step);
+        }
+        steps
+    }
+
+    fn best_move(&mut self, moved: &BTreeSet<PartitionId>) -> Option<Step> {
+        let by_fullness = |a: &NodeId, b: &NodeId| self.fullness(*a).total_cmp(&self.fullness(*b));
+        let nodes: Vec<NodeId> = self.load.keys().copied().collect();
+        let from = nodes.iter().copied().max_by(|a, b| by_fullness(a, b))?;
+        let to = nodes.iter().copied().min_by(|a, b| by_fullness(a, b))?;
+        let gap = self.fullness(from) - self.fullness(to);
+        let mut best: Option<(f64, &PartitionView, ReplicaId)> = None;
+        for partition in self.view.partitions.iter().filter(|one| one.in_use) {
+            let free = partition.target.is_none()
+                && !moved.contains(&partition.id)
+                && !partition.replicas.values().any(|node| *node == to);
+            let here = partition.replicas.iter().find(|(_, node)| **node == from);
+            let Some((replica, _)) = here.filter(|_| free) else { continue };
+            let weight = self.weight(1, partition.bytes);
+            // What is left of the difference afterwards.
+            let left = (gap - 2.0 * weight).abs();
+            let better = best.is_none_or(|(best, ..)| left < best);
+            if gap > 1.5 * weight && better {
+                best = Some((left, partition, *replica));
+            }
+        }
+        let (_, partition, replica) = best?;
+        if let Some((replicas, bytes)) = self.load.get_mut(&from) {
+            *replicas -= 1;
+            *bytes = bytes.saturating_sub(partition.bytes);
+        }
+        self.put(to, partition.bytes);
+        let (add, remove) = (vec![to], vec![replica]);
+        Some(Step::Move { partition: partition.id, add, remove, why: Why::Balance })
+    }
+}
+
+/// Leaders away from nodes that are being drained, and spread evenly.
+fn transfers(view: &View) -> Vec<Step> {
+    let may_lead = |node: &NodeId| {
+        view.nodes.get(node).is_some_and(|node| node.live && node.reported && !node.draining)
+    };
+    let mut leaders: BTreeMap<NodeId, usize> =
+        view.nodes.keys().filter(|node| may_lead(node)).map(|node| (*node, 0)).collect();
+    for node in view.partitions.iter().filter_map(|partition| partition.leader) {
+        if let Some(count) = leaders.get_mut(&node) {
+            *count += 1;
+        }
+    }
+    let mut steps = Vec::new();
+    for partition in view.partitions.iter().filter(|one| one.in_use && one.target.is_none()) {
+        if steps.len() >= TRANSFERS_MAX {
+            break;
+        }
+        let Some(from) = partition.leader else { continue };
+        let others = partition.replicas.iter().filter(|(replica, node)| {
+            let there = view.nodes.get(node).and_then(|node| node.has.get(&partition.id));
+            **node != from && there == Some(replica) && leaders.contains_key(node)
+        });
+        let Some((_, to)) = others.min_by_key(|(_, node)| (leaders.get(node), **node)) else {
+            continue;
+        };
+        let draining = view.nodes.get(&from).is_some_and(|node| node.draining);
+        let here = leaders.get(&from).copied().unwrap_or(0);
+        let there = leaders.get(to).copied().unwrap_or(0);
+        if draining || here >= there + 2 {
+            if let Some(count) = leaders.get_mut(&from) {
+                *count -= 1;
+            }
+            *leaders.entry(*to).or_default() += 1;
+            steps.push(Step::Transfer { partition: partition.id, from, to: *to });
+        }
+    }
+    steps
+}

@@ -1,0 +1,261 @@
+//! Looks at the cluster once a second, while this process leads, and does what the plan says.
+//!
+//! Invariants: a change of replicas is recorded before anybody is told; handing over leadership and
+//! removing what is nobody's are not, for doing them again or not at all breaks nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::member::Members;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Mover;
+use super::plan::{NodeView, PartitionView, Step, View, plan};
+use super::presence::Reports;
+use crate::catalog::{PartitionRecord, State};
+use crate::node::Core;
+use crate::plan::Action;
+use crate::transition::Command;
+
+/// How long a partition's leader is left alone after it was moved.
+const TRANSFER_PAUSE: Duration = Duration::from_secs(10);
+/// How long the removal of a replica is waited for before it is ordered again.
+const REMOVAL_PAUSE: Duration = Duration::from_secs(10);
+/// Orders without a record that are under way at once.
+const ORDERS_MAX: usize = 32;
+
+/// Watches the nodes of the cluster.
+pub(crate) struct Supervisor {
+    core: Arc<Core>,
+    mover: Mover,
+    /// Replicas that their node should have and did not name, and since when.
+    missing: BTreeMap<(PartitionId, ReplicaId), Instant>,
+    transferred: BTreeMap<PartitionId, Instant>,
+    removing: BTreeMap<(PartitionId, ReplicaId, NodeId), Instant>,
+    orders: JoinSet<()>,
+}
+
+impl Supervisor {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        let mover = Mover::new(Arc::clone(&core));
+        Self {
+            core,
+            mover,
+            missing: BTreeMap::new(),
+            transferred: BTreeMap::new(),
+            removing: BTreeMap::new(),
+            orders: JoinSet::new(),
+        }
+    }
+
+    /// Works until told to stop.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut applied = self.core.machine.applied();
+        let mut tick = tokio::time::interval(self.core.patience.tick);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = tick.tick() => self.look().await,
+                changed = applied.changed() => if changed.is_err() { break },
+            }
+            self.core.publish_members();
+            self.mover.keep_up();
+            while self.orders.try_join_next().is_some() {}
+        }
+        self.orders.shutdown().await;
+        self.mover.stop().await;
+    }
+
+    async fn look(&mut self) {
+        let core = Arc::clone(&self.core);
+        let reports = core.presence.reports();
+        let steps = {
+            let state = core.machine.state();
+            self.note_missing(&state, &reports);
+            plan(&self.view(&state, &reports))
+        };
+        for step in steps {
+            match step {
+                Step::Move { partition, add, remove, why } => {
+                    let command = Command::Move { partition, add, remove };
+                    info!(%partition, ?why, ?command, "replicas are to change");
+                    if let Err(error) = self.core.propose(&command).await {
+                        warn!(%partition, %error, "a change of replicas was not recorded");
+                        return;
+                    }
+                }
+                Step::Transfer { partition, from, to } => self.transfer(partition, from, to),
+                Step::Remove { partition, replica, node } => self.remove(partition, replica, node),
+            }
+        }
+    }
+
+    fn note_missing(&mut self, state: &State, reports: &Reports) {
+        let mut missing = BTreeSet::new();
+        for partition in state.partitions() {
+            for (replica, node) in &partition.replicas {
+                let Some(said) = reports.replicas(*node).filter(|_| reports.is_live(*node)) else {
+                    continue;
+                };
+                // One that has stopped does nothing for its group.
+                let works = said.iter().any(|status| {
+                    status.partition == partition.id
+                        && status.replica == *replica
+                        && status.failure.is_none()
+                });
+                if !works {
+                    missing.insert((partition.id, *replica));
+                }
+            }
+        }
+        self.missing.retain(|known, _| missing.contains(known));
+        for found in missing {
+            self.missing.entry(found).or_insert(reports.now);
+        }
+    }
+
+    fn view(&self, state: &State, reports: &Reports) -> View {
+        let repair_after = self.core.options.repair_after;
+        let node = |id: NodeId, draining| {
+            let said = reports.replicas(id);
+            let has = said.unwrap_or_default().iter();
+            NodeView {
+                live: reports.is_live(id),
+                lost: reports.silent_for(id) >= repair_after,
+                draining,
+                has: has.map(|status| (status.partition, status.replica)).collect(),
+                reported: said.is_some(),
+            }
+        };
+        let nodes = state.nodes().map(|record| (record.id, node(record.id, record.draining)));
+        let mut seen = Seen::new(reports);
+        let partitions = state.partitions().map(|record| {
+            let (leader, bytes) = seen.take(record.id);
+            let missing = record.replicas.keys().copied().filter(|replica| {
+                let since = self.missing.get(&(record.id, *replica));
+                since.is_some_and(|since| reports.now - *since >= repair_after)
+            });
+            let table = state.table(record.table);
+            let recent = self.transferred.get(&record.id);
+            PartitionView {
+                id: record.id,
+                replicas: record.replicas.clone(),
+                target: record.target.as_ref().map(|target| target.replicas.clone()),
+                wanted: table.map_or(record.replicas.len(), |table| {
+                    self.core.options.replicas_of(&table.schema.options)
+                }),
+                missing: missing.collect(),
+                leader: leader.filter(|_| recent.is_none_or(|at| at.elapsed() >= TRANSFER_PAUSE)),
+                bytes,
+                in_use: table.is_some_and(|table| table.is_visible()),
+            }
+        });
+        View { nodes: nodes.collect(), partitions: partitions.collect() }
+    }
+
+    fn transfer(&mut self, partition: PartitionId, from: NodeId, to: NodeId) {
+        if self.orders.len() >= ORDERS_MAX {
+            return;
+        }
+        self.transferred.retain(|_, at| at.elapsed() < TRANSFER_PAUSE);
+        self.transferred.insert(partition, Instant::now());
+        let Some(record) = self.record(partition) else { return };
+        let core = Arc::clone(&self.core);
+        self.orders.spawn(async move {
+            match core.tell_leader(&record, Action::Transfer(to)).await {
+                Ok(()) => info!(%partition, %from, %to, "leadership handed over"),
+                Err(error) => warn!(%partition, %from, %to, %error, "leadership stays"),
+            }
+        });
+    }
+
+    fn record(&self, partition: PartitionId) -> Option<Arc<PartitionRecord>> {
+        self.core.machine.state().partition(partition).map(Arc::clone)
+    }
+
+    fn remove(&mut self, partition: PartitionId, replica: ReplicaId, node: NodeId) {
+        self.removing.retain(|_, at| at.elapsed() < REMOVAL_PAUSE);
+        let key = (partition, replica, node);
+        if self.orders.len() >= ORDERS_MAX || self.removing.contains_key(&key) {
+            return;
+        }
+        self.removing.insert(key, Instant::now());
+        let core = Arc::clone(&self.core);
+        self.orders.spawn(async move {
+            match core.remove_stranger(partition, replica, node).await {
+                Ok(()) => info!(%partition, %replica, %node, "a replica that is nobody's removed"),
+                Err(error) => warn!(%partition, %replica, %node, %error, "a replica stays"),
+            }
+        });
+    }
+}
+
+impl Core {
+    /// Removes a replica that the catalog does not know. Who leads meta's group is asked first: one
+    /// that leads no more may know too little.
+    async fn remove_stranger(
+        &self,
+        partition: PartitionId,
+        replica: ReplicaId,
+        node: NodeId,
+    ) -> Result<(), Error> {
+        self.group.read_barrier().await.map_err(crate::node::raft_error)?;
+        let known = {
+            let state = self.machine.state();
+            let record = state.partition(partition);
+            record.is_some_and(|record| record.all_replicas().get(&replica) == Some(&node))
+        };
+        if known {
+            return Ok(());
+        }
+        self.nodes.node(node)?.drop_partition(partition, replica).await
+    }
+
+    /// Tells everybody of the nodes, if anything about them has changed.
+    pub(crate) fn publish_members(&self) {
+        let members: Members = self.presence.reports().members(&self.machine.state());
+        self.members.send_if_modified(|known| {
+            let changed = **known != members;
+            if changed {
+                *known = Arc::new(members);
+            }
+            changed
+        });
+    }
+}
+
+/// Who leads partitions and how large they are, as replicas say.
+struct Seen {
+    leaders: BTreeMap<PartitionId, (u64, NodeId)>,
+    bytes: BTreeMap<PartitionId, u64>,
+}
+
+impl Seen {
+    fn new(reports: &Reports) -> Self {
+        let mut seen = Self { leaders: BTreeMap::new(), bytes: BTreeMap::new() };
+        for (node, report) in reports.reports.iter().filter(|(node, _)| reports.is_live(**node)) {
+            for status in report.replicas.iter() {
+                let bytes = seen.bytes.entry(status.partition).or_default();
+                *bytes = (*bytes).max(status.file_bytes);
+                if status.leader {
+                    let leader = (status.term, *node);
+                    let known = seen.leaders.entry(status.partition).or_insert(leader);
+                    *known = (*known).max(leader);
+                }
+            }
+        }
+        seen
+    }
+
+    fn take(&mut self, partition: PartitionId) -> (Option<NodeId>, u64) {
+        let leader = self.leaders.remove(&partition).map(|(_, node)| node);
+        (leader, self.bytes.remove(&partition).unwrap_or(0))
+    }
+}

@@ -1,0 +1,1 @@
+//! Plans, checked against what operators would expect.

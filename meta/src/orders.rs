@@ -1,0 +1,110 @@
+//! Sends orders to nodes.
+//!
+//! Invariant: an order for a partition's leader is carried out by the one that its group has elected,
+//! or not at all; who that is the nodes say.
+
+use std::sync::Arc;
+
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::service::PartitionSpec;
+use tokio::time::timeout;
+
+use crate::node::Core;
+use crate::plan::{Action, Order};
+
+/// Nodes asked, one after another, who leads a partition.
+const HOPS_MAX: usize = 8;
+
+impl Core {
+    /// Sends an order to its node, or to the leader among its nodes; true when carried out.
+    pub(crate) async fn send(&self, order: &Order) -> Result<bool, Error> {
+        let sent = match order.nodes.as_slice() {
+            [] => self.send_to(order.node, order).await,
+            nodes => self.send_to_leader(nodes, order).await,
+        };
+        match sent {
+            // When it is back it will be told that the replica is nobody's.
+            Err(Error::Unavailable(_) | Error::Timeout(_))
+                if order.action == Action::Drop && self.is_away(order.node) =>
+            {
+                Ok(true)
+            }
+            result => result.map(|()| true),
+        }
+    }
+
+    /// Whether a registered node is not heard of.
+    fn is_away(&self, node: NodeId) -> bool {
+        let registered = self.machine.state().node(node).is_some();
+        registered && !self.presence.reports().is_live(node)
+    }
+
+    /// Sends an order to the leader of its partition: to the node that is said to lead, to the one
+    /// that it names, and to the other nodes in turn.
+    async fn send_to_leader(&self, nodes: &[NodeId], order: &Order) -> Result<(), Error> {
+        let first = self.leader_of(order.partition);
+        let mut waiting: Vec<NodeId> = nodes.iter().rev().copied().chain(first).collect();
+        let mut asked: Vec<NodeId> = Vec::new();
+        let mut last = None;
+        while let Some(node) = waiting.pop() {
+            if asked.len() >= HOPS_MAX {
+                break;
+            }
+            if asked.contains(&node) {
+                continue;
+            }
+            asked.push(node);
+            match self.send_to(node, order).await {
+                Err(Error::NotLeader { partition, leader }) => {
+                    waiting.extend(leader);
+                    // What somebody else said went wrong says more.
+                    last.get_or_insert(Error::NotLeader { partition, leader });
+                }
+                // Away, or without the replica: another may know more.
+                Err(
+                    error @ (Error::Unavailable(_)
+                    | Error::Timeout(_)
+                    | Error::NotFound { kind: "partition", .. }),
+                ) => last = Some(error),
+                result => return result,
+            }
+        }
+        let nobody = || Error::Unavailable("no node is known to hold a replica".to_owned());
+        Err(last.unwrap_or_else(nobody))
+    }
+
+    /// The node that leads a partition, as far as its replicas said.
+    fn leader_of(&self, partition: PartitionId) -> Option<NodeId> {
+        let reports = self.presence.reports();
+        let leading = reports.reports.iter().filter_map(|(node, report)| {
+            let mut mine = report.replicas.iter();
+            let status = mine.find(|status| status.partition == partition && status.leader)?;
+            Some((status.term, *node))
+        });
+        leading.max().map(|(_, node)| node)
+    }
+
+    async fn send_to(&self, node: NodeId, order: &Order) -> Result<(), Error> {
+        let service = self.nodes.node(node)?;
+        let partition = order.partition;
+        let sent = async {
+            match &order.action {
+                Action::Open(spec) => service.open_partition(PartitionSpec::clone(spec)).await,
+                Action::Drop => match service.drop_partition(partition, order.replica).await {
+                    Err(Error::NotFound { kind: "partition", .. }) => Ok(()),
+                    result => result,
+                },
+                Action::Alter(schema) => {
+                    service.alter_partition(partition, Arc::clone(schema)).await
+                }
+                Action::Truncate(id) => service.truncate_partition(partition, *id).await,
+                Action::Reconfigure(voters) => service.reconfigure(partition, voters.clone()).await,
+                Action::Transfer(to) => service.transfer_leader(partition, *to).await,
+            }
+        };
+        timeout(self.patience.order, sent).await.unwrap_or_else(|_| {
+            Err(Error::Timeout(format!("node {node} did not answer for partition {partition}")))
+        })
+    }
+}

@@ -1,0 +1,118 @@
+//! The catalog on its way to a member of meta's group that the log alone cannot bring up to date: all
+//! records, as one file that is made in memory.
+//!
+//! Invariant: what is received is looked at as a whole before anything of it is kept.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use partita_raft::{Incoming, MachineError, Mark, Offer, Snapshot, SnapshotFile};
+use prost::Message;
+
+use crate::machine::CatalogMachine;
+use crate::store::Change;
+
+/// All records.
+#[derive(Clone, PartialEq, Message)]
+struct RecordsForm {
+    #[prost(message, repeated, tag = "1")]
+    records: Vec<RecordForm>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RecordForm {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+/// The catalog at one moment.
+pub(crate) struct CatalogCopy {
+    mark: Mark,
+    bytes: Bytes,
+}
+
+impl CatalogCopy {
+    pub(crate) fn new(mark: Mark, changes: &[Change]) -> Self {
+        let kept = changes.iter().filter_map(|change| Some((&change.key, change.value.as_ref()?)));
+        let records = kept
+            .map(|(key, value)| RecordForm { key: key.clone(), value: value.clone() })
+            .collect();
+        Self { mark, bytes: RecordsForm { records }.encode_to_vec().into() }
+    }
+}
+
+#[async_trait]
+impl Snapshot for CatalogCopy {
+    fn mark(&self) -> Mark {
+        self.mark.clone()
+    }
+
+    fn state(&self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn files(&self) -> Vec<SnapshotFile> {
+        // Two copies at one index are the same bytes: records are in order.
+        let name = format!("catalog-{}", self.mark.index());
+        vec![SnapshotFile { name, bytes: self.bytes.len() as u64 }]
+    }
+
+    async fn read(&self, file: usize, offset: u64, bytes: usize) -> Result<Bytes, MachineError> {
+        let from = usize::try_from(offset).ok().filter(|from| *from <= self.bytes.len());
+        match from {
+            Some(from) if file == 0 => {
+                Ok(self.bytes.slice(from..self.bytes.len().min(from + bytes)))
+            }
+            _ => Err(MachineError(format!("a copy of the catalog has no byte {offset} of {file}"))),
+        }
+    }
+}
+
+/// A catalog that comes in.
+pub(crate) struct CatalogIncoming {
+    machine: Arc<CatalogMachine>,
+    mark: Mark,
+    bytes: BytesMut,
+}
+
+impl CatalogIncoming {
+    pub(crate) fn new(machine: Arc<CatalogMachine>, offer: Offer) -> Result<Self, MachineError> {
+        if offer.files.len() != 1 {
+            return Err(MachineError(format!(
+                "a catalog comes as one file, not as {}",
+                offer.files.len()
+            )));
+        }
+        Ok(Self { machine, mark: offer.mark, bytes: BytesMut::new() })
+    }
+}
+
+#[async_trait]
+impl Incoming for CatalogIncoming {
+    fn have(&self) -> Vec<u64> {
+        vec![self.bytes.len() as u64]
+    }
+
+    async fn write(&mut self, file: usize, offset: u64, data: Bytes) -> Result<(), MachineError> {
+        if file != 0 || offset != self.bytes.len() as u64 {
+            return Err(MachineError(format!(
+                "byte {offset} of {file} of a catalog does not follow"
+            )));
+        }
+        self.bytes.extend_from_slice(&data);
+        Ok(())
+    }
+
+    async fn install(self: Box<Self>) -> Result<(), MachineError> {
+        let Self { machine, mark, bytes } = *self;
+        let form = RecordsForm::decode(bytes.freeze())
+            .map_err(|error| MachineError(format!("a catalog does not parse: {error}")))?;
+        let records = form.records.into_iter().map(|one| (one.key, one.value)).collect();
+        let installed = tokio::task::spawn_blocking(move || machine.replace(records, mark));
+        let installed = installed.await.map_err(|error| MachineError(error.to_string()))?;
+        installed.map_err(|error| MachineError(error.to_string()))
+    }
+}

@@ -1,0 +1,141 @@
+//! Commands on nodes and on where replicas are.
+//!
+//! A partition's replicas change in two entries: one says what they are to be, the other that they
+//! are. Between the two the group may have either; after an entry that says something else instead,
+//! it may have any of them, and is told the last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::member::Registration;
+
+use super::{Draft, Outcome, Reply};
+use crate::catalog::{Edit, NodeRecord, PartitionRecord, State, Step, Target};
+
+/// Nodes that a catalog may hold.
+const NODES_MAX: u64 = 10_000;
+
+/// Gives a node its number, or notes that it is somewhere else now.
+pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Error> {
+    if let Some(known) = state.node_of(wish.identity) {
+        if wish.node.is_some_and(|node| node != known.id) {
+            return Err(Error::InvalidInput(format!(
+                "this data directory belongs to node {}, not to node {}",
+                known.id,
+                wish.node.unwrap_or_default()
+            )));
+        }
+        if known.address == wish.address {
+            return Ok(Outcome::without_edits(Reply::Unchanged));
+        }
+        let address = wish.address.clone();
+        let mut draft = Draft::new(state);
+        draft.edits.push(Edit::Node(Arc::new(NodeRecord { address, ..NodeRecord::clone(known) })));
+        return Ok(draft.done());
+    }
+    let next = state.counters().node;
+    let id = wish.node.unwrap_or(next);
+    if id == NodeId::default() || id.0 > NODES_MAX {
+        return Err(Error::InvalidInput(format!(
+            "node {id}: nodes have numbers from 1 to {NODES_MAX}"
+        )));
+    }
+    if let Some(other) = state.node(id) {
+        return Err(Error::InvalidInput(format!(
+            "node {id} is another data directory, last heard of at {}; a directory that lost its data \
+             gets a new number",
+            other.address
+        )));
+    }
+    let mut draft = Draft::new(state);
+    draft.counters.node = next.max(NodeId(id.0 + 1));
+    draft.edits.push(Edit::Node(Arc::new(NodeRecord {
+        id,
+        identity: wish.identity,
+        address: wish.address.clone(),
+        draining: false,
+    })));
+    Ok(draft.done())
+}
+
+pub(super) fn drain(state: &State, node: NodeId, on: bool) -> Result<Outcome, Error> {
+    let known =
+        state.node(node).ok_or_else(|| Error::NotFound { kind: "node", name: node.to_string() })?;
+    if known.draining == on {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    let mut draft = Draft::new(state);
+    let record = NodeRecord { draining: on, ..NodeRecord::clone(known) };
+    draft.edits.push(Edit::Node(Arc::new(record)));
+    Ok(draft.done())
+}
+
+/// Says what a partition's replicas are to be. What an earlier entry wanted and this one does not is
+/// no longer wanted.
+pub(super) fn start_move(
+    state: &State,
+    partition: PartitionId,
+    add: &[NodeId],
+    remove: &[ReplicaId],
+) -> Result<Outcome, Error> {
+    let record = in_use(state, partition)?;
+    let gone: Vec<_> = remove.iter().filter(|id| !record.replicas.contains_key(id)).collect();
+    if let Some(gone) = gone.first() {
+        return Err(Error::InvalidInput(format!("partition {partition} has no replica {gone}")));
+    }
+    let mut replicas: BTreeMap<ReplicaId, NodeId> = record
+        .replicas
+        .iter()
+        .filter(|(replica, _)| !remove.contains(replica))
+        .map(|(replica, node)| (*replica, *node))
+        .collect();
+    let mut draft = Draft::new(state);
+    for node in add {
+        if state.node(*node).is_none() {
+            return Err(Error::NotFound { kind: "node", name: node.to_string() });
+        }
+        if replicas.values().any(|taken| taken == node) {
+            return Err(Error::InvalidInput(format!(
+                "partition {partition} has a replica on node {node} already"
+            )));
+        }
+        // One that an earlier entry wanted there is taken up again: it may be half there.
+        let before = record.target.iter().flat_map(|target| &target.replicas);
+        let mut half = before.filter(|(id, at)| *at == node && !record.replicas.contains_key(id));
+        let replica = half.next().map(|(id, _)| *id).unwrap_or_else(|| draft.new_replica());
+        replicas.insert(replica, *node);
+    }
+    if replicas.is_empty() {
+        return Err(Error::InvalidInput(format!("partition {partition} would have no replica")));
+    }
+    if replicas == record.replicas && record.target.is_none() {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    let target = Some(Target { replicas, step: draft.step() });
+    let record = PartitionRecord { target, ..PartitionRecord::clone(record) };
+    draft.edits.push(Edit::Partition(Arc::new(record)));
+    Ok(draft.done())
+}
+
+pub(super) fn end_move(state: &State, partition: PartitionId, step: Step) -> Outcome {
+    let record = state.partition(partition);
+    let target = record.and_then(|record| Some((record, record.target.as_ref()?)));
+    let Some((record, target)) = target.filter(|(_, target)| target.step == step) else {
+        return Outcome::without_edits(Reply::Unchanged);
+    };
+    let mut draft = Draft::new(state);
+    let replicas = target.replicas.clone();
+    let record = PartitionRecord { replicas, target: None, ..PartitionRecord::clone(record) };
+    draft.edits.push(Edit::Partition(Arc::new(record)));
+    draft.done()
+}
+
+/// A partition of a table that people use.
+fn in_use(state: &State, partition: PartitionId) -> Result<&Arc<PartitionRecord>, Error> {
+    let record = state.partition(partition);
+    record
+        .filter(|record| state.table(record.table).is_some_and(|table| table.is_visible()))
+        .ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })
+}
