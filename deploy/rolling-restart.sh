@@ -134,7 +134,7 @@ restart() {
   if [ -n "$recreate" ]; then
     compose up -d --no-deps --force-recreate "$service" >/dev/null 2>&1 || fail "$service could not be made anew"
   else
-    docker restart --time 30 "$(container "$service")" >/dev/null
+    docker restart -t 30 "$(container "$service")" >/dev/null
   fi
   wait_healthy "$service"
   wait_well

@@ -20,6 +20,8 @@ from load import SLOT_WIDTH, Client, Failed, Load
 
 # Until everything is well again after a fault was undone.
 WELL_S = 120
+# Until an operator lends a hand, where that may be needed.
+PATIENCE_S = 40
 # Load before the first fault and after each recovery.
 CALM_S = 3
 # Entries that a replica may be behind the newest of its group while clients write.
@@ -59,6 +61,8 @@ def make_cluster(options, work):
         role, _, rest = option.partition(":")
         more.setdefault(role, []).extend(shlex.split(rest))
     binary = os.environ.get("PARTITA_BIN", ROOT / "target" / "release" / "partita")
+    if (options.standalone or options.processes) and not pathlib.Path(binary).exists():
+        sys.exit(f"{binary} is not there; build it, or say where it is with PARTITA_BIN")
     if options.standalone:
         return Standalone(binary, work, options.port, more, options.small_disk_mib)
     if options.processes:
@@ -127,11 +131,14 @@ class Run:
         expected = len(self.cluster.of_role("datanode")) or 1
         return troubles_of(nodes, replicas, partitions, expected, behind_max)
 
-    async def wait_well(self, seconds=WELL_S, behind_max=BEHIND_MAX):
-        """Seconds until nothing is wrong, and what still is when that takes too long."""
+    async def wait_well(self, seconds=WELL_S, behind_max=BEHIND_MAX, since=None):
+        """Seconds until nothing is wrong, and what still is when that takes too long. With `since`, clients must
+        have written to every partition and changed the catalog since then."""
         began = time.monotonic()
         while True:
             found = await self.troubles(behind_max)
+            if since is not None:
+                found += self.load.silent_since(since)
             spent = time.monotonic() - began
             if not found or spent > seconds:
                 return spent, found
@@ -174,13 +181,13 @@ class Run:
         say(f"#{fault.number} {fault.kind.name}: {', '.join(names)} for {fault.hold:.1f} s; partitions {slots}")
         notes = []
         began = time.monotonic()
-        await self.each(fault.kind.verb, targets)
-        if fault.kind.name == "corrupt-file":
-            notes.append(await asyncio.to_thread(self.cluster.corrupt, targets[0], fault.draw))
-        await asyncio.sleep(fault.hold)
-        undone = time.monotonic()
-        await self.each(fault.kind.undo, targets)
-        spent, found = await self.wait_well(40 if fault.kind.name in ("corrupt-file", "full-disk", "full") else WELL_S)
+        try:
+            undone = await self.do_and_undo(fault, targets, notes)
+        except Broken as broken:
+            self.wrong.append(f"#{fault.number} {fault.kind.name}: {broken}")
+            undone = time.monotonic()
+        patience = PATIENCE_S if fault.kind.name == "corrupt-file" or fault.kind.verb == "fill" else WELL_S
+        spent, found = await self.wait_well(patience, since=undone)
         if not found and fault.kind.name == "corrupt-file":
             found = await self.probe(nodes.get(names[0]))
         if found:
@@ -192,6 +199,21 @@ class Run:
             self.wrong.append(f"#{fault.number} {fault.kind.name}: not well after {WELL_S} s: {'; '.join(found[:5])}")
         self.results.append(self.measure(fault, names, slots, began, undone, spent, notes))
         say("   " + line_of(self.results[-1]))
+
+    async def do_and_undo(self, fault, targets, notes):
+        """Returns when it began to be undone."""
+        if fault.kind.verb == "roll":
+            await asyncio.to_thread(self.cluster.roll)
+            return time.monotonic()
+        self.load.heavy = fault.kind.verb == "fill"
+        await self.each(fault.kind.verb, targets)
+        if fault.kind.name == "corrupt-file":
+            notes.append(await asyncio.to_thread(self.cluster.corrupt, targets[0], fault.draw))
+        await asyncio.sleep(fault.hold)
+        undone = time.monotonic()
+        self.load.heavy = False
+        await self.each(fault.kind.undo, targets)
+        return undone
 
     async def mend(self, fault, member, nodes, notes):
         """What an operator does: starts a node whose disk was full again, gives up one whose files are damaged."""
@@ -214,7 +236,7 @@ class Run:
                 except Failed as failure:
                     notes.append(str(failure))
                     await asyncio.sleep(1)
-        _, found = await self.wait_well()
+        _, found = await self.wait_well(since=time.monotonic())
         return found
 
     async def probe(self, node):
@@ -258,6 +280,7 @@ class Run:
         for slot in slots:
             first = timelines[slot].first_success(began)
             waits[slot] = None if first is None else round(first - began, 3)
+        change = self.load.changes.first_success(began)
         known = [wait for wait in waits.values() if wait is not None]
         others = [slot for slot in range(self.options.partitions) if slot not in slots]
         gap = lambda chosen: max((round(timelines[slot].longest_gap(began, now), 3) for slot in chosen), default=None)  # noqa: E731
@@ -274,6 +297,7 @@ class Run:
             "stalled": sorted(slot for slot, wait in waits.items() if wait is None),
             "longest_gap_s": gap(slots),
             "longest_gap_of_others_s": gap(others),
+            "change_again_s": None if change is None else round(change - began, 3),
             "failed_writes": sum(timeline.failures(began, now) for timeline in timelines),
             "well_after_s": round(spent, 2),
             "survivable": fault.kind.survivable,
@@ -313,10 +337,12 @@ class Run:
         try:
             keyed = await client.rows("SELECT slot, id, n FROM chaos_keyed", timeout=120)
             appended = await client.rows("SELECT writer, seq FROM chaos_append", timeout=120)
+            tables = await client.rows('SELECT "table" FROM sys.tables')
         except Failed as failure:
             self.wrong.append(f"at the end, {where}: {failure}")
             return
-        wrong = self.load.keyed.compare(keyed) + self.load.appended.compare(appended)
+        names = [name for (name,) in tables if name.startswith("chaos_ddl_")]
+        wrong = self.load.keyed.compare(keyed) + self.load.appended.compare(appended) + self.load.tables.compare(names)
         self.wrong += [f"at the end, {where}: {text}" for text in wrong]
         say(f"{where}: {len(keyed)} keyed and {len(appended)} appended rows, {'all as they should be' if not wrong else wrong}")
 
@@ -344,7 +370,7 @@ def line_of(result):
 
 
 def table(results):
-    head = ("#", "fault", "of", "held s", "parts", "again: median", "max s", "gap s", "others' gap", "failed", "well s")
+    head = ("#", "fault", "of", "held s", "parts", "again: median", "max s", "gap s", "others' gap", "DDL s", "failed", "well s")
     rows = [
         (
             str(result["number"]),
@@ -356,6 +382,7 @@ def table(results):
             seconds(result["failover_max_s"]),
             seconds(result["longest_gap_s"]),
             seconds(result["longest_gap_of_others_s"]),
+            seconds(result["change_again_s"]),
             str(result["failed_writes"]),
             f"{result['well_after_s']:.1f}",
         )

@@ -6,11 +6,13 @@ All have the same verbs, which block and are called from a thread beside the loa
     pause resume             stand still with open sockets
     cut join                 no packet leaves the member or reaches where it listens
     fill empty               the member's disk takes no more bytes, or does again
+    roll                     all members one after another, as deploy/rolling-restart.sh does it
     corrupt wipe             bytes of its files change; all its files are gone (both while it is down)
 
 `verbs` says which of them this cluster can do on this machine. Everything that was made is gone after `destroy`.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -71,19 +73,14 @@ class Disk:
 
     def fill(self):
         free = os.statvfs(self.path)
-        with open(self.path / "ballast", "wb") as file:
-            try:
+        with open(self.path / "ballast", "wb", buffering=0) as file:
+            with contextlib.suppress(OSError):
                 os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize))
-            except OSError:
-                pass
-            # What another writer freed meanwhile, to the last page.
-            try:
+            # What a writer freed meanwhile, to the last page.
+            with contextlib.suppress(OSError):
                 file.seek(0, os.SEEK_END)
                 while True:
                     file.write(b"\0" * 4096)
-                    file.flush()
-            except OSError:
-                pass
 
     def empty(self):
         (self.path / "ballast").unlink(missing_ok=True)
@@ -317,7 +314,7 @@ class Compose(Cluster):
         self.members += [
             Member(f"frontend{n}", "frontend", f"frontend{n}:4000", (self.BIND, 4002 + n)) for n in range(1, FRONTENDS + 1)
         ]
-        self.verbs = {"kill", "stop", "start", "pause", "resume", "cut", "join", "corrupt", "wipe"}
+        self.verbs = {"kill", "stop", "start", "pause", "resume", "cut", "join", "corrupt", "wipe", "roll"}
         self.disks, self.containers = {}, {}
         if is_root() and small_disk_mib:
             self.verbs |= {"fill", "empty"}
@@ -402,7 +399,7 @@ class Compose(Cluster):
             self.docker("kill", member)
 
     def stop(self, member):
-        self.docker("stop", member, "--time", str(STOP_S))
+        self.docker("stop", member, "-t", str(STOP_S))
 
     def start(self, member):
         self.docker("start", member)
@@ -427,6 +424,9 @@ class Compose(Cluster):
 
     def empty(self, member):
         self.disks[member.name].empty()
+
+    def roll(self):
+        return run(ROOT / "deploy" / "rolling-restart.sh", env={**os.environ, "COMPOSE_PROJECT_NAME": self.PROJECT})
 
     def folder(self, member):
         """The data directory, as this machine sees it."""

@@ -45,6 +45,7 @@ KINDS = {
         Kind("restart-all", "*", "kill", "start", NONE, 0, False, "kill -9 of everything, started again"),
         Kind("full-disk", "datanode", "fill", "empty", LONG, text="the disk takes not a byte more"),
         Kind("corrupt-file", "datanode", "kill", "start", NONE, text="bytes of a file change while it is down"),
+        Kind("rolling-restart", "*", "roll", "roll", NONE, 0, text="deploy/rolling-restart.sh"),
         # A process with every role.
         Kind("bounce", "server", "kill", "start", NONE, 1, False, "kill -9, started again at once"),
         Kind("stop", "server", "stop", "start", NONE, 1, False, "SIGTERM, started again"),

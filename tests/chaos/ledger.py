@@ -116,6 +116,37 @@ class Appended:
         return wrong.lines("append")
 
 
+class Tables:
+    """Tables that are created and dropped meanwhile; each name is used once."""
+
+    def __init__(self):
+        self.there, self.open, self.gone = set(), set(), set()
+
+    def begin(self, name):
+        self.there.discard(name)
+        self.open.add(name)
+
+    def created(self, name):
+        self.open.discard(name)
+        self.there.add(name)
+
+    def dropped(self, name):
+        self.open.discard(name)
+        self.gone.add(name)
+
+    def compare(self, names):
+        """What is wrong with these names, if they are all that the catalog has."""
+        wrong = Troubles()
+        for name in sorted(self.there - set(names)):
+            wrong.add("lost", f"{name} was created")
+        for name in names:
+            if name in self.gone:
+                wrong.add("back", f"{name} was dropped")
+            elif name not in self.there and name not in self.open:
+                wrong.add("strange", f"{name} was never created")
+        return wrong.lines("tables")
+
+
 class Troubles:
     """Findings by kind: how many, and the first few."""
 
@@ -127,7 +158,7 @@ class Troubles:
 
     def lines(self, table):
         return [
-            f"{table}: {len(texts)} rows {kind}: {'; '.join(texts[:SHOWN])}" for kind, texts in sorted(self.found.items())
+            f"{table}: {len(texts)} {kind}: {'; '.join(texts[:SHOWN])}" for kind, texts in sorted(self.found.items())
         ]
 
 
@@ -151,11 +182,8 @@ class Timeline:
 
     def longest_gap(self, since, until):
         """The longest time within [since, until] in which nothing was acknowledged."""
-        ends = [
-            end
-            for end, ok in zip(self.ended[bisect.bisect_left(self.ended, since) :], self.ok[bisect.bisect_left(self.ended, since) :])
-            if ok and end <= until
-        ]
+        first, last = bisect.bisect_left(self.ended, since), bisect.bisect_right(self.ended, until)
+        ends = [end for end, ok in zip(self.ended[first:last], self.ok[first:last]) if ok]
         moments = [since, *ends, until]
         return max(after - before for before, after in zip(moments, moments[1:]))
 

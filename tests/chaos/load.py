@@ -4,6 +4,7 @@ what they read against it as they go.
     chaos_keyed    PRIMARY KEY (slot, id), by range of slot: one writer a partition, so that the time in which a
                    partition takes no writes can be told; keys are written again with growing numbers
     chaos_append   append mode, by hash: statements and COPYs of several rows over several partitions
+    chaos_ddl_<n>  made, written once and dropped, so that the time in which meta takes no changes can be told
 """
 
 import asyncio
@@ -26,6 +27,12 @@ STATEMENT_S = 30
 # Between two writes of one writer.
 PACE_S = 0.015
 PAUSE_AFTER_FAILURE_S = 0.05
+# Meta may take long for a change, and says so itself.
+CHANGE_S = 90
+# Bytes of a row while disks are to run full: logs take their room in advance.
+HEAVY_BYTES = 20_000
+# Tables that are there at once, made and dropped in turn.
+TABLES_MAX = 3
 
 
 class Failed(Exception):
@@ -67,7 +74,7 @@ class Client:
                 self.connection = await asyncio.wait_for(opening, CONNECT_S + 2)
             except (OSError, psycopg.Error, asyncio.TimeoutError) as error:
                 await self.next_door()
-                raise Failed(f"cannot connect: {error}", sent=False) from error
+                raise Failed(f"cannot connect to {host}:{port}: {first_line(error)}", sent=False) from error
             self.used = 0
         return self.connection
 
@@ -88,7 +95,7 @@ class Client:
             state = getattr(error, "sqlstate", None)
             if late or connection.closed:
                 await self.next_door()
-            text = f"no answer in {timeout} s" if late else f"{state or type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            text = f"no answer in {timeout} s" if late else f"{state or type(error).__name__}: {first_line(error)}"
             raise Failed(text, sent=True, sqlstate=state) from error
 
     async def rows(self, sql, parameters=None, timeout=STATEMENT_S):
@@ -106,11 +113,14 @@ class Load:
         self.doors, self.seed, self.partitions, self.replicas = doors, seed, partitions, replicas
         self.keyed, self.appended = ledger.Keyed(), ledger.Appended()
         self.timelines = [ledger.Timeline() for _ in range(partitions)]
+        self.tables, self.changes = ledger.Tables(), ledger.Timeline()
         self.errors, self.violations, self.reads = {}, [], 0
         self.stopping, self.tasks = asyncio.Event(), []
+        # Whether rows are to be large.
+        self.heavy = False
 
     async def create(self):
-        options = {"replication_factor": self.replicas} if self.replicas > 1 else {}
+        options = self.table_options()
         splits = ", ".join(f"({slot * SLOT_WIDTH})" for slot in range(1, self.partitions))
         by_range = f"PARTITION BY RANGE (slot) SPLIT AT ({splits})" if splits else ""
         client = Client(self.doors, 0)
@@ -123,6 +133,9 @@ class Load:
             await client.rows(sql, timeout=90)
         await client.close()
 
+    def table_options(self):
+        return {"replication_factor": self.replicas} if self.replicas > 1 else {}
+
     def start(self):
         for slot in range(self.partitions):
             self.spawn(self.write_keyed(slot))
@@ -130,6 +143,7 @@ class Load:
             self.spawn(self.write_appended(writer))
         for reader in range(2):
             self.spawn(self.read(reader))
+        self.spawn(self.change_tables())
 
     def spawn(self, work):
         self.tasks.append(asyncio.ensure_future(work))
@@ -177,7 +191,7 @@ class Load:
         while not self.stopping.is_set():
             rows = [(writer, seq + at) for at in range(dice.randrange(1, 20))]
             seq += len(rows)
-            pad = "y" * dice.randrange(100)
+            pad = "y" * (HEAVY_BYTES if self.heavy else dice.randrange(100))
             self.appended.begin(rows)
             try:
                 await client.run(copy_rows(rows, pad) if dice.random() < 0.3 else insert_rows(rows, pad))
@@ -189,6 +203,37 @@ class Load:
                     self.appended.never_sent(rows)
                 await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
         await client.close()
+
+    async def change_tables(self):
+        client, number, names = Client(self.doors, 1), 0, []
+        while not self.stopping.is_set():
+            number += 1
+            name = f"chaos_ddl_{number}"
+            create = f"CREATE TABLE {name} (id BIGINT, v BIGINT, PRIMARY KEY (id)) {with_options(self.table_options())}"
+            if await self.change(client, name, create, self.tables.created):
+                names.append(name)
+                try:
+                    await client.rows(f"INSERT INTO {name} VALUES (1, 1)")
+                except Failed as failure:
+                    self.failed("write of a new table", failure)
+            if len(names) > TABLES_MAX:
+                name = names.pop(0)
+                await self.change(client, name, f"DROP TABLE {name}", self.tables.dropped)
+            await asyncio.sleep(0.5)
+        await client.close()
+
+    async def change(self, client, name, sql, done):
+        began = time.monotonic()
+        self.tables.begin(name)
+        try:
+            await client.rows(sql, timeout=CHANGE_S)
+        except Failed as failure:
+            self.changes.add(began, time.monotonic(), False)
+            self.failed("DDL", failure)
+            return False
+        done(name)
+        self.changes.add(began, time.monotonic(), True)
+        return True
 
     async def read(self, reader):
         dice, client = random.Random(f"{self.seed} read {reader}"), Client(self.doors, reader)
@@ -234,9 +279,20 @@ class Load:
         if not least <= count <= most:
             self.violate(f"{what} has {count} rows; at least {least} and at most {most} must be there")
 
+    def silent_since(self, moment):
+        """What has not succeeded since then, a line each."""
+        found = [
+            f"no write to partition {slot} of chaos_keyed" for slot, line in enumerate(self.timelines) if line.first_success(moment) is None
+        ]
+        return found + ([] if self.changes.first_success(moment) is not None else ["no change of the catalog"])
+
     def violate(self, text):
         self.violations.append(f"{time.strftime('%T')} {text}")
         print(f"VIOLATION {text}", flush=True)
+
+
+def first_line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def with_options(options):

@@ -57,6 +57,22 @@ class Rows(unittest.TestCase):
         self.assertIn("stranger", appended.compare([(0, 1), (0, 2), (1, 1)])[0])
 
 
+class Catalogs(unittest.TestCase):
+    def test_tables_are_there_from_their_creation_to_their_drop(self):
+        tables = ledger.Tables()
+        for name in ("a", "b", "c"):
+            tables.begin(name)
+        tables.created("a")
+        tables.created("b")
+        tables.begin("b")
+        tables.dropped("b")
+        self.assertEqual(tables.compare(["a"]), [])
+        self.assertEqual(tables.compare(["a", "c"]), [])
+        self.assertIn("lost", tables.compare(["c"])[0])
+        self.assertIn("back", tables.compare(["a", "b"])[0])
+        self.assertIn("strange", tables.compare(["a", "d"])[0])
+
+
 class Times(unittest.TestCase):
     def test_a_failover_lasts_until_a_later_write_is_acknowledged(self):
         line = ledger.Timeline()
