@@ -105,9 +105,10 @@ wait_well() {
   done
 }
 
-# Hands what a datanode leads to followers, each in turn.
+# Hands what a datanode leads to followers. The node does so itself when it is told to stop; what is done before
+# needs no hurry. Meta may spread leaders evenly again meanwhile, so there is an end to it.
 hand_over() {
-  local service=$1 node until=$((SECONDS + wait_s)) led partition to
+  local service=$1 node until=$((SECONDS + 20)) led partition to
   node=$(sql "SELECT node FROM sys.nodes WHERE address = '$service:4020' AND live ORDER BY node DESC LIMIT 1") || node=
   [ -n "$node" ] || fail "no node is known as $service:4020"
   while :; do
@@ -118,8 +119,7 @@ hand_over() {
                    JOIN sys.replicas l ON l.partition = f.partition AND l.role = 'leader' AND l.node = $node
                    JOIN sys.nodes n ON n.node = f.node AND n.live
                   WHERE f.role = 'follower') AS followers WHERE place = 1") || fail "no frontend answers"
-    [ -n "$led" ] || break
-    [ "$SECONDS" -le "$until" ] || fail "$service still leads partitions after $wait_s s: $(cut -f1 <<<"$led" | xargs)"
+    [ -n "$led" ] && [ "$SECONDS" -le "$until" ] || break
     while read -r partition to; do
       sql "ADMIN transfer_leader($partition, $to)" >/dev/null || true
     done <<<"$led"
