@@ -119,7 +119,7 @@ hand_over() {
                    JOIN sys.replicas l ON l.partition = f.partition AND l.role = 'leader' AND l.node = $node
                    JOIN sys.nodes n ON n.node = f.node AND n.live
                   WHERE f.role = 'follower') AS followers WHERE place = 1") || fail "no frontend answers"
-    [ -n "$led" ] && [ "$SECONDS" -le "$until" ] || break
+    if [ -z "$led" ] || [ "$SECONDS" -gt "$until" ]; then break; fi
     while read -r partition to; do
       sql "ADMIN transfer_leader($partition, $to)" >/dev/null || true
     done <<<"$led"
