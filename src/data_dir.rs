@@ -50,7 +50,7 @@ pub(crate) fn prepare(dir: &Path, role: Role) -> anyhow::Result<()> {
     let marker = dir.join(MARKER);
     match std::fs::read_to_string(&marker) {
         Ok(text) => check(dir, &text, role)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             let mut entries = std::fs::read_dir(dir)
                 .with_context(|| format!("cannot read the data directory {}", dir.display()))?;
             if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found")) {

@@ -21,6 +21,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Options of every process with a frontend.
 #[derive(clap::Args)]
+// Flattened into the options of a role: their groups would have one name.
+#[group(skip)]
 pub(crate) struct Options {
     /// Address of HTTP and Arrow Flight (line protocol, SQL over HTTP, metrics).
     #[arg(long, env = "PARTITA_HTTP", default_value = "127.0.0.1:4000")]

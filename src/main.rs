@@ -125,3 +125,15 @@ fn log_to_stderr(default: &str) {
         .with_target(false)
         .init();
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn no_command_contradicts_itself() {
+        Cli::command().debug_assert();
+    }
+}

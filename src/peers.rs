@@ -13,6 +13,8 @@ use crate::doors;
 
 /// Where a process listens to its peers.
 #[derive(clap::Args)]
+// Flattened into the options of a role: their groups would have one name.
+#[group(skip)]
 pub(crate) struct Options {
     /// Address for the other processes of the cluster. They are not asked who they are: it belongs
     /// into a network of its own.

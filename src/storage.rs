@@ -7,6 +7,8 @@ const LOG_MB: u64 = 1024;
 
 /// How much of the machine the storage takes.
 #[derive(clap::Args)]
+// Flattened into the options of a role: their groups would have one name.
+#[group(skip)]
 pub(crate) struct Options {
     /// MiB of memory for rows that are not in files yet.
     #[arg(long, env = "PARTITA_MEMTABLE_MB", default_value_t = MEMTABLE_MB)]
