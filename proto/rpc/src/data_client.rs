@@ -30,6 +30,8 @@ use crate::{MESSAGE_BYTES_MAX, NODE_KEY};
 /// Writes with more bytes of rows than this are large. The small ones that are before another small
 /// one are a matter of microseconds then.
 const LARGE_BYTES: usize = 128 << 10;
+/// What a message can hold, besides the rest of a write.
+const ROWS_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (1 << 10);
 /// Streams that a scan may have. A request cannot ask for more.
 const STREAMS_MAX: u32 = 1024;
 
@@ -103,7 +105,13 @@ impl DataService for DataClient {
         let message = request.to_wire()?;
         // The message has them now.
         drop(request);
-        let client = if message.rows.len() > LARGE_BYTES { &self.large } else { &self.small };
+        let bytes = message.rows.len();
+        if bytes > ROWS_BYTES_MAX {
+            return Err(Error::InvalidInput(format!(
+                "a write has {bytes} bytes of rows, more than {ROWS_BYTES_MAX}"
+            )));
+        }
+        let client = if bytes > LARGE_BYTES { &self.large } else { &self.small };
         let reply = client.clone().write(self.request(message)).await;
         self.answer(reply).and_then(WriteReply::from_wire)
     }

@@ -50,6 +50,14 @@ impl Frames {
         Self { header: None, waiting: None, rows: Some(rows), cut: VecDeque::new(), stats }
     }
 
+    /// The stream has come to its end, good or bad; the scan's others are still asked for.
+    fn end(&mut self) {
+        self.rows = None;
+        if let Some(waiting) = &mut self.waiting {
+            waiting.leave();
+        }
+    }
+
     fn frame(&self, batch: &RecordBatch) -> Result<pb::ScanFrame, Status> {
         let rows = ipc::encode(std::slice::from_ref(batch)).map_err(to_status)?;
         Ok(pb::ScanFrame { header: None, rows, stats: Some(self.stats.to_wire()) })
@@ -69,17 +77,17 @@ impl Stream for Frames {
                 return Poll::Ready(Some(self.frame(&batch)));
             }
             let Some(rows) = &mut self.rows else {
-                if let Some(waiting) = &mut self.waiting {
-                    waiting.leave();
-                }
                 return Poll::Ready(None);
             };
             match ready!(rows.poll_next_unpin(cx)) {
                 Some(Ok(batch)) => cut(batch, FRAME_BYTES, &mut self.cut),
-                Some(Err(error)) => return Poll::Ready(Some(Err(to_status(error)))),
+                Some(Err(error)) => {
+                    self.end();
+                    return Poll::Ready(Some(Err(to_status(error))));
+                }
                 None => {
                     // Counters are final when the stream is gone.
-                    self.rows = None;
+                    self.end();
                     let stats = Some(self.stats.to_wire());
                     let frame = pb::ScanFrame { stats, ..pb::ScanFrame::default() };
                     return Poll::Ready(Some(Ok(frame)));

@@ -153,7 +153,7 @@ impl Waiting {
         self.scan
     }
 
-    /// The first stream has ended well; the others may still be fetched.
+    /// The first stream has come to its end; the others may still be fetched.
     pub(crate) fn leave(&mut self) {
         self.parked = Weak::new();
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use partita_proto::Error;
 use partita_proto::catalog::Catalog;
-use partita_proto::id::PartitionId;
+use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::member::{Member, Members};
 use partita_proto::service::ClusterService;
 use partita_proto::wire::{Wire, parts_between, pb};
@@ -65,7 +65,7 @@ impl Watcher {
             }
             let now = Instant::now();
             let members = Arc::clone(&self.members.borrow_and_update());
-            let due = due(self.told.as_ref(), &members);
+            let due = due(self.told.as_ref(), &members, now);
             if due.is_some_and(|due| due <= now) {
                 let message = members.to_wire();
                 self.told = Some((members, now));
@@ -133,20 +133,22 @@ async fn difference(
 }
 
 /// When members are to be sent to one that was told of some before. `None`: not until they change.
-pub(crate) fn due(told: Option<&(Arc<Members>, Instant)>, now: &Arc<Members>) -> Option<Instant> {
-    let Some((told, at)) = told else { return Some(Instant::now()) };
-    if Arc::ptr_eq(told, now) || told == now {
+pub(crate) fn due(
+    told: Option<&(Arc<Members>, Instant)>,
+    members: &Arc<Members>,
+    now: Instant,
+) -> Option<Instant> {
+    let Some((told, at)) = told else { return Some(now) };
+    if Arc::ptr_eq(told, members) || told == members {
         None
-    } else if told.iter().map(essence).eq(now.iter().map(essence)) {
+    } else if told.iter().map(essence).eq(members.iter().map(essence)) {
         Some(*at + MEMBERS_INTERVAL)
     } else {
-        Some(*at)
+        Some(now)
     }
 }
 
 /// What is told at once when it changes.
-fn essence<'a>(
-    (node, member): (&'a partita_proto::id::NodeId, &'a Member),
-) -> (partita_proto::id::NodeId, &'a str, bool, bool) {
+fn essence<'a>((node, member): (&'a NodeId, &'a Member)) -> (NodeId, &'a str, bool, bool) {
     (*node, &member.address, member.live, member.draining)
 }
