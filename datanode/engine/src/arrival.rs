@@ -1,0 +1,328 @@
+//! Another replica's state while it comes in, and how it takes the place of the own one.
+//!
+//! ```text
+//!   receive ──> Arrival ── write, write, ... ──> install: one edit of the manifest
+//!      ^           │ (ends early)
+//!      └── Kept ───┘
+//! ```
+//!
+//! Files come in under numbers of this replica, where its own files are: they are files like those of
+//! a flush that has not reached the manifest yet. So the two replicas' numbers never meet, nothing has
+//! to be moved, and what a crash leaves behind is removed when the partition is opened.
+//!
+//! Invariants:
+//! - a file is whole only if its bytes have the checksum that the other replica's manifest gives;
+//! - the state changes by one edit of the manifest: it is the old one before, the offered one after;
+//! - no flush or compaction that began before can bring anything of the old state into the new one;
+//! - the state never goes back behind an entry that was applied.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use object_store::{MultipartUpload, ObjectStoreExt};
+use partita_proto::id::ReplicaId;
+use partita_proto::service::PartitionSpec;
+
+use crate::error::{EngineError, Result};
+use crate::file::{FileHandle, FileId, FileMeta, file_name, file_path};
+use crate::layout::Layout;
+use crate::manifest::{Durable, Edit, Recorded};
+use crate::partition::Partition;
+use crate::rewrite::discard;
+use crate::sink::PART_BYTES;
+use crate::version::Version;
+
+/// Another replica's state while it comes in. The own one goes on being used. Dropped before it is
+/// installed, it leaves what has arrived to the next one from the same replica.
+#[derive(Debug)]
+pub struct Arrival {
+    partition: Arc<Partition>,
+    from: ReplicaId,
+    offered: Recorded,
+    durable: Durable,
+    /// In the order of the offer; `None` for one that is being written, or whose writing failed.
+    files: Vec<Option<ArrivingFile>>,
+}
+
+/// What arrived of a replica's files before the transfer ended.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    from: ReplicaId,
+    files: Vec<ArrivingFile>,
+}
+
+#[derive(Debug)]
+struct ArrivingFile {
+    /// What the other replica knows of it.
+    offered: FileMeta,
+    /// Its number here.
+    id: FileId,
+    /// So much of it has arrived. All of it is also in the store.
+    bytes: u64,
+    /// The checksum of what has arrived.
+    sum: u32,
+    /// What was not handed to the store yet.
+    part: BytesMut,
+    upload: Option<Box<dyn MultipartUpload>>,
+}
+
+impl Partition {
+    /// Begins to take up what another replica has pinned: its [`Pinned::state`](crate::Pinned::state)
+    /// and the [`files`](crate::Pinned::files) that belong to it. What is at hand of another transfer
+    /// from the same replica is used; anything else at hand is thrown away.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupted`] when the state cannot be read, [`EngineError::InvalidInput`] when it is
+    /// not one of this partition, or when the partition has stopped.
+    pub async fn receive(
+        self: &Arc<Self>,
+        from: ReplicaId,
+        state: &[u8],
+        files: &[(String, u64)],
+    ) -> Result<Arrival> {
+        let (offered, durable) = self.check_offer(state, files)?;
+        let mut manifest = self.manifest.lock().await;
+        self.check_running()?;
+        // From here to the arrival nothing waits: what was kept is in one of the two at any time.
+        let kept = self.kept.lock().take();
+        let mut kept = kept.map_or_else(Vec::new, |kept| match kept.from == from {
+            true => kept.files.into_iter().map(|file| (true, file)).collect(),
+            false => kept.files.into_iter().map(|file| (false, file)).collect::<Vec<_>>(),
+        });
+        let mut arriving = |meta: &FileMeta| {
+            let at = kept.iter().position(|(usable, file)| *usable && file.offered == *meta);
+            match at {
+                Some(at) => kept.swap_remove(at).1,
+                None => ArrivingFile::new(meta.clone(), manifest.allocate()),
+            }
+        };
+        let files = offered.files.values().map(|meta| Some(arriving(meta))).collect();
+        drop(manifest);
+        let arrival = Arrival { partition: Arc::clone(self), from, offered, durable, files };
+        for (_, file) in kept {
+            self.throw_away(file).await;
+        }
+        Ok(arrival)
+    }
+
+    fn check_offer(&self, state: &[u8], files: &[(String, u64)]) -> Result<(Recorded, Durable)> {
+        let mut offered = Recorded::from_bytes(state)?;
+        let own = self.config();
+        let config = &offered.config;
+        if (config.partition, config.table) != (own.partition, own.table) {
+            return Err(EngineError::InvalidInput(format!(
+                "partition {} of table {} is offered to partition {} of table {}",
+                config.partition, config.table, own.partition, own.table
+            )));
+        }
+        let Some(durable) = offered.durable.clone() else {
+            return Err(EngineError::InvalidInput("a state without a mark is offered".to_owned()));
+        };
+        let named = offered.files.values().map(|meta| (file_name(meta.id), meta.bytes));
+        if !named.eq(files.iter().cloned()) || files.iter().any(|(_, bytes)| *bytes == 0) {
+            return Err(EngineError::InvalidInput(format!(
+                "the files {files:?} are not those of the state that is offered with them"
+            )));
+        }
+        // Whose replica it is does not travel.
+        offered.config = Arc::new(PartitionSpec {
+            replica: own.replica,
+            members: own.members.clone(),
+            join: own.join,
+            ..PartitionSpec::clone(config)
+        });
+        // Also checks that range and key fit together.
+        Layout::new(Arc::clone(&offered.config))?;
+        Ok((offered, durable))
+    }
+
+    async fn throw_away(&self, mut file: ArrivingFile) {
+        file.abort().await;
+        if file.is_whole() {
+            discard(&self.store, &self.root, &[file.here()]).await;
+        }
+    }
+
+    /// Makes another replica's state, whose files are all here, the own one.
+    async fn install(&self, state: Recorded, durable: Durable, files: Vec<FileMeta>) -> Result<()> {
+        let mut manifest = self.manifest.lock().await;
+        self.check_running()?;
+        let now = self.version();
+        if durable.index < now.applied.index {
+            discard(&self.store, &self.root, &files).await;
+            return Err(EngineError::InvalidInput(format!(
+                "a state as of entry {} cannot take the place of one as of entry {}",
+                durable.index, now.applied.index
+            )));
+        }
+        let layout = Arc::new(Layout::new(Arc::clone(&state.config))?);
+        let mark = Some(durable.clone());
+        let next = Version::opened(layout, self.handles(&files), mark, state.width)?;
+        let old: Vec<Arc<FileHandle>> =
+            manifest.recorded().files.keys().filter_map(|id| now.handle(*id)).collect();
+        drop(now);
+        // Runs keep their numbers, and those to come are younger.
+        manifest.allocate_from(state.next_id);
+        let edit = Edit {
+            removed: old.iter().map(|handle| handle.meta.id).collect(),
+            added: files.clone(),
+            durable: Some(durable),
+            config: Some(state.config),
+            width: state.width,
+        };
+        self.record(&mut manifest, edit, &files).await?;
+        {
+            let _nobody_applies = self.applying.lock();
+            self.update(|now| Ok(now.installed(next)))?;
+        }
+        drop(manifest);
+        self.retire(&old);
+        drop(old);
+        if let Err(error) = self.collect_garbage().await {
+            // They stay in the list.
+            tracing::warn!(partition = %self.root, %error, "files of the old state are not removed yet");
+        }
+        Ok(())
+    }
+}
+
+impl Arrival {
+    /// What the owner of the other replica gave to [`Partition::seal`].
+    pub fn state(&self) -> Bytes {
+        self.durable.state.clone()
+    }
+
+    /// The mark that the partition will have.
+    pub fn mark(&self) -> Bytes {
+        self.durable.mark.clone()
+    }
+
+    /// Bytes at hand of each file, in the order of the offer.
+    pub fn have(&self) -> Vec<u64> {
+        self.files.iter().map(|file| file.as_ref().map_or(0, |file| file.bytes)).collect()
+    }
+
+    /// Takes the next bytes of a file. With its last ones the file is checked and made durable.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupted`] when the file is not what was offered, [`EngineError::DiskFull`], or
+    /// when the store fails: the file has to be sent again, in another transfer.
+    /// [`EngineError::InvalidInput`] when these are not the next bytes.
+    pub async fn write(&mut self, file: usize, offset: u64, data: &[u8]) -> Result<()> {
+        let at = |file: Option<&ArrivingFile>| file.map(|file| (file.bytes, file.offered.bytes));
+        let slot = self.files.get_mut(file);
+        let after = offset.saturating_add(data.len() as u64);
+        let fits = |(have, all)| have == offset && after <= all;
+        let slot = match slot {
+            Some(slot) if at(slot.as_ref()).is_some_and(fits) => slot,
+            slot => {
+                let have = slot.and_then(|slot| at(slot.as_ref()));
+                return Err(EngineError::InvalidInput(format!(
+                    "bytes {offset} to {after} of file {file}, of which {have:?} are here"
+                )));
+            }
+        };
+        // Taken out while it changes: should this be cut short, nobody knows what there is of it.
+        let Some(mut taken) = slot.take() else { return Ok(()) };
+        if let Err(error) = taken.add(&self.partition, data).await {
+            taken.abort().await;
+            return Err(error);
+        }
+        *slot = Some(taken);
+        Ok(())
+    }
+
+    /// Makes the offered state the partition's own, durably, all of it or nothing. Nothing may be
+    /// applied meanwhile. Scans that are open keep what they see; what memtables held is gone.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidInput`] when a file is not whole, or the state is older than what was applied;
+    /// [`EngineError::DiskFull`]: nothing was changed. Anything else: stop the partition.
+    pub async fn install(mut self) -> Result<()> {
+        let missing =
+            self.files.iter().filter(|file| !file.as_ref().is_some_and(ArrivingFile::is_whole));
+        let missing = missing.count();
+        if missing > 0 {
+            return Err(EngineError::InvalidInput(format!("{missing} files are not whole")));
+        }
+        // Nothing is left to be kept: whatever happens now, no file may be thrown away that the
+        // manifest may name.
+        let files = std::mem::take(&mut self.files);
+        let files: Vec<FileMeta> = files.into_iter().flatten().map(|file| file.here()).collect();
+        let partition = Arc::clone(&self.partition);
+        let (bytes, upto) = (files.iter().map(|file| file.bytes).sum::<u64>(), self.durable.index);
+        tracing::info!(
+            partition = %partition.root, from = %self.from, files = files.len(), bytes, upto,
+            "installing another replica's state"
+        );
+        partition.install(self.offered.clone(), self.durable.clone(), files).await
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        let files = std::mem::take(&mut self.files).into_iter().flatten();
+        let files: Vec<_> = files.filter(|file| file.bytes > 0).collect();
+        let mut kept = self.partition.kept.lock();
+        // Of two at a time, which do not happen, one is forgotten until the next start.
+        if !files.is_empty() && kept.is_none() {
+            *kept = Some(Kept { from: self.from, files });
+        }
+    }
+}
+
+impl ArrivingFile {
+    fn new(offered: FileMeta, id: FileId) -> Self {
+        Self { offered, id, bytes: 0, sum: 0, part: BytesMut::new(), upload: None }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.bytes == self.offered.bytes
+    }
+
+    /// What this replica knows of it.
+    fn here(&self) -> FileMeta {
+        FileMeta { id: self.id, ..self.offered.clone() }
+    }
+
+    async fn add(&mut self, partition: &Partition, data: &[u8]) -> Result<()> {
+        self.bytes += data.len() as u64;
+        self.sum = crc32c::crc32c_append(self.sum, data);
+        self.part.extend_from_slice(data);
+        let whole = self.is_whole();
+        if whole && self.sum != self.offered.checksum {
+            let name = file_name(self.offered.id);
+            return Err(EngineError::Corrupted(format!(
+                "file {name}, as it came, fails its checksum"
+            )));
+        }
+        if !whole && self.part.len() < PART_BYTES {
+            return Ok(());
+        }
+        let path = file_path(&partition.root, self.id);
+        let failed = |error| EngineError::store(&path, &error);
+        let part = self.part.split().freeze();
+        if whole && self.upload.is_none() {
+            return partition.store.put(&path, part.into()).await.map(drop).map_err(failed);
+        }
+        let upload = match &mut self.upload {
+            Some(upload) => upload,
+            none => none.insert(partition.store.put_multipart(&path).await.map_err(failed)?),
+        };
+        upload.put_part(part.into()).await.map_err(failed)?;
+        if whole {
+            upload.complete().await.map_err(failed)?;
+            self.upload = None;
+            self.part = BytesMut::new();
+        }
+        Ok(())
+    }
+
+    async fn abort(&mut self) {
+        if let Some(mut upload) = self.upload.take()
+            && let Err(error) = upload.abort().await
+        {
+            tracing::debug!(file = self.id, %error, "an upload that is not needed goes at the next start");
+        }
+    }
+}
