@@ -1,0 +1,223 @@
+//! Who is to belong to a partition's group, and who is to lead it: an order of meta's, step by step.
+//!
+//! ```text
+//!   add the missing as learners ── wait until they are near ── voters: exactly those wanted ── remove learners
+//!                                                          \
+//!                      the leader is to go: voters: both ── hand over; the new leader does the rest
+//! ```
+//!
+//! What to do next is decided by [`choose`], a pure function of what the group says of itself. So an
+//! order that ended early, wherever, goes on when it is given again, to whoever leads then.
+//!
+//! Invariant: nobody becomes a voter who lags far behind: a group must not come to wait for him.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_raft::{Group, MemberStatus};
+
+use crate::raft_error;
+
+/// A learner that lacks no more entries than this is near enough to vote: it gets them in a moment.
+const NEAR_ENTRIES: u64 = 1_000;
+/// Steps that one order takes at most: one per learner to be added, and a few.
+const STEPS_MAX: usize = 16;
+
+/// What a decision needs to know of a group; its leader says it.
+struct View<'a> {
+    me: ReplicaId,
+    members: &'a [MemberStatus],
+    /// Whether a change of voters has begun and not ended.
+    changing: bool,
+    /// The last entry of the leader's log.
+    last: u64,
+}
+
+/// One step.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Done,
+    AddLearner(ReplicaId, NodeId),
+    /// A replica is too far behind.
+    Wait {
+        replica: ReplicaId,
+        at: Option<u64>,
+    },
+    SetVoters(BTreeSet<ReplicaId>),
+    RemoveLearners(BTreeSet<ReplicaId>),
+    HandOver(ReplicaId),
+}
+
+/// The next step to make `wanted` the voters, and nobody else a member.
+fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
+    let member = |replica| view.members.iter().find(|member| member.replica == replica);
+    let missing = wanted.iter().find(|(replica, _)| member(*replica).is_none());
+    if let Some((replica, node)) = missing {
+        return Step::AddLearner(*replica, *node);
+    }
+    let replicas: BTreeSet<ReplicaId> = wanted.iter().map(|(replica, _)| *replica).collect();
+    let coming = view.members.iter().filter(|m| !m.voter && replicas.contains(&m.replica));
+    let near = |at: Option<u64>| at.is_some_and(|at| at.saturating_add(NEAR_ENTRIES) >= view.last);
+    if let Some(far) = coming.clone().find(|member| !near(member.matched)) {
+        return Step::Wait { replica: far.replica, at: far.matched };
+    }
+    let voters: BTreeSet<ReplicaId> =
+        view.members.iter().filter(|m| m.voter).map(|m| m.replica).collect();
+    if !replicas.contains(&view.me) {
+        if view.changing || !replicas.is_subset(&voters) {
+            return Step::SetVoters(&voters | &replicas);
+        }
+        let candidates = view.members.iter().filter(|member| replicas.contains(&member.replica));
+        let best =
+            candidates.max_by_key(|member| (member.matched, std::cmp::Reverse(member.replica)));
+        return best.map_or(Step::Done, |best| Step::HandOver(best.replica));
+    }
+    if view.changing || voters != replicas {
+        return Step::SetVoters(replicas);
+    }
+    let surplus: BTreeSet<ReplicaId> =
+        view.members.iter().map(|m| m.replica).filter(|id| !replicas.contains(id)).collect();
+    if surplus.is_empty() { Step::Done } else { Step::RemoveLearners(surplus) }
+}
+
+/// Says who leads, if it is not this replica.
+fn check_leads(partition: PartitionId, group: &Group) -> Result<(), Error> {
+    let status = group.status();
+    if let Some(failure) = status.stopped {
+        return Err(Error::Internal(format!("partition {partition} has stopped: {failure}")));
+    }
+    if status.is_leader {
+        return Ok(());
+    }
+    Err(Error::NotLeader { partition, leader: status.leader.map(|(_, node)| node) })
+}
+
+/// Makes these replicas the voters of a group and the only members.
+pub(crate) async fn reconfigure(
+    partition: PartitionId,
+    group: &Group,
+    voters: BTreeMap<ReplicaId, NodeId>,
+) -> Result<(), Error> {
+    if voters.is_empty() {
+        return Err(Error::InvalidInput(format!("partition {partition} is to have no replicas")));
+    }
+    let failed = |error| raft_error(partition, error);
+    let wanted: BTreeSet<(ReplicaId, NodeId)> = voters.into_iter().collect();
+    for _ in 0..STEPS_MAX + wanted.len() {
+        check_leads(partition, group)?;
+        let members = group.members();
+        let last = group.status().last_index.unwrap_or_default();
+        let view =
+            View { me: group.replica(), members: &members, changing: group.is_changing(), last };
+        match choose(&view, &wanted) {
+            Step::Done => return Ok(()),
+            Step::AddLearner(replica, node) => {
+                tracing::info!(%partition, %replica, %node, "adding a replica to the group");
+                group.add_learner(replica, node).await.map_err(failed)?;
+            }
+            Step::Wait { replica, at } => {
+                let at = at.map_or_else(|| "nothing".to_owned(), |at| at.to_string());
+                return Err(Error::Unavailable(format!(
+                    "replica {replica} of partition {partition} catches up: at {at} of {last}"
+                )));
+            }
+            Step::SetVoters(voters) => {
+                tracing::info!(%partition, ?voters, "changing the voters of the group");
+                group.set_voters(voters).await.map_err(failed)?;
+            }
+            Step::RemoveLearners(learners) => {
+                group.remove_learners(learners).await.map_err(failed)?;
+            }
+            Step::HandOver(replica) => {
+                tracing::info!(%partition, to = %replica, "handing over, to leave the group");
+                group.transfer_leadership(replica).await.map_err(failed)?;
+            }
+        }
+    }
+    Err(Error::Unavailable(format!("the group of partition {partition} changes too often")))
+}
+
+/// Hands leadership to the replica on a node.
+pub(crate) async fn transfer(
+    partition: PartitionId,
+    group: &Group,
+    to: NodeId,
+) -> Result<(), Error> {
+    if group.status().leader.is_some_and(|(_, node)| node == to) {
+        return Ok(());
+    }
+    check_leads(partition, group)?;
+    let there = group.members().into_iter().find(|member| member.node == to && member.voter);
+    let there = there.ok_or_else(|| {
+        Error::InvalidInput(format!("partition {partition} has no voter on node {to}"))
+    })?;
+    group.transfer_leadership(there.replica).await.map_err(|error| raft_error(partition, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A member on the node of the same number.
+    fn member(replica: u64, voter: bool, matched: Option<u64>) -> MemberStatus {
+        let (replica, node) = (ReplicaId(replica), NodeId(replica));
+        MemberStatus { replica, node, voter, matched, silent_for: None }
+    }
+
+    fn set(replicas: &[u64]) -> BTreeSet<ReplicaId> {
+        replicas.iter().copied().map(ReplicaId).collect()
+    }
+
+    fn next(members: &[MemberStatus], wanted: &[u64]) -> Step {
+        let wanted = wanted.iter().map(|id| (ReplicaId(*id), NodeId(*id))).collect();
+        choose(&View { me: ReplicaId(1), members, changing: false, last: 5_000 }, &wanted)
+    }
+
+    #[test]
+    fn who_is_missing_learns_first_and_votes_when_he_is_near() {
+        let leader = member(1, true, None);
+        assert_eq!(
+            next(std::slice::from_ref(&leader), &[1, 2]),
+            Step::AddLearner(ReplicaId(2), NodeId(2))
+        );
+        for at in [None, Some(10), Some(3_999)] {
+            let members = [leader.clone(), member(2, false, at)];
+            assert_eq!(next(&members, &[1, 2]), Step::Wait { replica: ReplicaId(2), at });
+        }
+        let members = [leader, member(2, false, Some(4_000))];
+        assert_eq!(next(&members, &[1, 2]), Step::SetVoters(set(&[1, 2])));
+    }
+
+    #[test]
+    fn a_voter_that_is_away_does_not_hold_up_the_change_of_another() {
+        let members = [member(1, true, None), member(2, true, None), member(3, true, Some(5_000))];
+        assert_eq!(next(&members, &[1, 3]), Step::SetVoters(set(&[1, 3])));
+        assert_eq!(next(&members, &[1, 2, 3]), Step::Done);
+    }
+
+    #[test]
+    fn learners_that_nobody_wants_go_last() {
+        let members = [member(1, true, None), member(2, true, None), member(3, false, None)];
+        assert_eq!(next(&members, &[1]), Step::SetVoters(set(&[1])));
+        assert_eq!(next(&members, &[1, 2]), Step::RemoveLearners(set(&[3])));
+    }
+
+    #[test]
+    fn a_leader_that_is_to_go_hands_over_once_the_others_vote() {
+        let members =
+            [member(1, true, None), member(2, true, Some(7)), member(3, false, Some(4_999))];
+        assert_eq!(next(&members, &[2, 3]), Step::SetVoters(set(&[1, 2, 3])));
+        let members =
+            [member(1, true, None), member(2, true, Some(7)), member(3, true, Some(4_999))];
+        assert_eq!(next(&members, &[2, 3]), Step::HandOver(ReplicaId(3)));
+    }
+
+    #[test]
+    fn a_change_that_was_cut_short_is_ended() {
+        let members = [member(1, true, None), member(2, true, None)];
+        let view = View { me: ReplicaId(1), members: &members, changing: true, last: 9 };
+        let wanted = BTreeSet::from([(ReplicaId(1), NodeId(1)), (ReplicaId(2), NodeId(2))]);
+        assert_eq!(choose(&view, &wanted), Step::SetVoters(set(&[1, 2])));
+    }
+}
