@@ -2,17 +2,22 @@
 //!
 //! ```text
 //!   node (DataService) ── replica ─┬─ writer: joins waiting writes ── group (raft) ── log
-//!        │                         └─ machine: applies the log ────── engine partition
+//!        │                         ├─ machine: applies the log ────── engine partition
+//!        │                         └─ transfer: its files to and from other replicas
+//!        ├─ reconfigure: who belongs to a group, by a pure choose()
 //!        └─ maintenance: flush, compaction, expiry, by a pure choose()
 //! ```
 
+mod leadership;
 mod machine;
 pub mod maintenance;
 mod node;
+mod reconfigure;
 mod replica;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod writer;
 
 pub use node::{Datanode, NodeOptions};

@@ -4,6 +4,7 @@
 //! - commands take effect in log order, each once, whatever is replayed at start;
 //! - the remembered requests and the memtable change together, under one lock, and are sealed
 //!   together, so that a flush never separates a row from the request that brought it;
+//! - another replica's state brings its remembered requests with it (`transfer.rs`);
 //! - any failure is returned, and stops the group: nothing is skipped.
 
 use std::sync::Arc;
@@ -16,15 +17,16 @@ use parking_lot::Mutex;
 use partita_engine::{EngineError, Partition};
 use partita_proto::service::WriteKind;
 use partita_proto::wire::{Command, WriteCommand, ipc};
-use partita_raft::{Committed, Machine, MachineError, Mark};
+use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
 
 use crate::requests::Requests;
+use crate::transfer::{Arriving, Outgoing};
 
 /// Applies a group's log to a partition of the engine.
 pub(crate) struct PartitionMachine {
     partition: Arc<Partition>,
     /// Held while an entry is applied and while the memtable is sealed.
-    requests: Mutex<Requests>,
+    requests: Arc<Mutex<Requests>>,
     /// The partition's durable mark as it was last read back from its bytes.
     durable: Mutex<Option<Mark>>,
     rows_written: AtomicU64,
@@ -34,14 +36,7 @@ pub(crate) struct PartitionMachine {
 impl PartitionMachine {
     /// The machine of an open partition, with the requests remembered as of its files.
     pub(crate) fn new(partition: Arc<Partition>) -> Result<Self, MachineError> {
-        let state = partition.state();
-        let requests = if state.is_empty() {
-            Requests::default()
-        } else {
-            Requests::decode(&state).ok_or_else(|| {
-                MachineError("the remembered requests in the manifest cannot be read".to_owned())
-            })?
-        };
+        let requests = remembered(&partition.state())?;
         let durable = partition
             .durable_mark()
             .map(|(_, mark)| Mark::from_bytes(&mark))
@@ -49,7 +44,7 @@ impl PartitionMachine {
             .map_err(|error| MachineError(error.to_string()))?;
         Ok(Self {
             partition,
-            requests: Mutex::new(requests),
+            requests: Arc::new(Mutex::new(requests)),
             durable: Mutex::new(durable),
             rows_written: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
@@ -175,6 +170,35 @@ impl Machine for PartitionMachine {
         }
         Ok(replies)
     }
+
+    async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, MachineError> {
+        let pinned = match self.partition.pin().await.map_err(failed)? {
+            Some(pinned) => Some(pinned),
+            None => {
+                self.seal();
+                self.partition.flush().await.map_err(failed)?;
+                self.partition.pin().await.map_err(failed)?
+            }
+        };
+        let pinned =
+            pinned.ok_or_else(|| MachineError("there is nothing in files to send".to_owned()))?;
+        Ok(Arc::new(Outgoing::new(pinned)?))
+    }
+
+    async fn receive(&self, offer: Offer) -> Result<Box<dyn Incoming>, MachineError> {
+        let arriving = Arriving::begin(&self.partition, &self.requests, offer).await?;
+        Ok(Box::new(arriving))
+    }
+}
+
+/// Reads the requests that the state of a partition remembers.
+pub(crate) fn remembered(state: &[u8]) -> Result<Requests, MachineError> {
+    if state.is_empty() {
+        return Ok(Requests::default());
+    }
+    Requests::decode(state).ok_or_else(|| {
+        MachineError("the remembered requests in the manifest cannot be read".to_owned())
+    })
 }
 
 /// The rows of one command, handed out part by part.
@@ -243,7 +267,7 @@ pub(crate) fn reply_at(reply: &[u8], position: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn failed(error: EngineError) -> MachineError {
+pub(crate) fn failed(error: EngineError) -> MachineError {
     MachineError(error.to_string())
 }
 

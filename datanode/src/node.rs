@@ -6,7 +6,8 @@
 //! or something that the next start removes.
 //!
 //! Invariants:
-//! - a replica is created only by an order ([`DataService::open_partition`]), never by a message;
+//! - a replica is created only by an order ([`DataService::open_partition`]), never by a message; it
+//!   begins together with the group's other members, or empty, to get everything from their leader;
 //! - a replica whose files say that it had a log, but whose log is gone, is not opened;
 //! - memtables together stay below [`NodeOptions::memtables_bytes_max`] times two; writes wait, then
 //!   are refused, beyond that.
@@ -19,10 +20,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use object_store::ObjectStore;
 use parking_lot::RwLock;
-use partita_engine::{EngineError, EngineOptions, LocalStore, Partition, PartitionConfig};
+use partita_engine::{EngineError, EngineOptions, LocalStore, Partition};
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
-use partita_proto::id::{GroupId, NodeId, PartitionId};
+use partita_proto::id::{GroupId, NodeId, PartitionId, ReplicaId};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteReply,
@@ -166,10 +167,10 @@ impl Datanode {
         let machine = PartitionMachine::new(Arc::clone(&engine))
             .map_err(|error| Error::Corrupted(error.to_string()))?;
         let machine = Arc::new(machine);
-        let start = if restart {
-            Start::Restart
-        } else {
-            Start::Create { members: config.members.clone() }
+        let start = match (restart, config.join) {
+            (true, _) => Start::Restart,
+            (false, true) => Start::Join,
+            (false, false) => Start::Create { members: config.members.clone() },
         };
         let as_machine: Arc<dyn partita_raft::Machine> = Arc::<PartitionMachine>::clone(&machine);
         let group = self
@@ -273,6 +274,17 @@ impl Datanode {
     }
 }
 
+#[cfg(test)]
+impl Datanode {
+    /// Ends as a crash would: nothing is flushed.
+    pub(crate) async fn abandon(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.replicas.write().clear();
+    }
+}
+
 #[async_trait]
 impl DataService for Datanode {
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
@@ -289,8 +301,26 @@ impl DataService for Datanode {
         self.to_the_end(|node| async move { node.create(spec).await }).await
     }
 
-    async fn drop_partition(&self, partition: PartitionId) -> Result<(), Error> {
-        self.to_the_end(move |node| async move { node.remove(partition).await }).await
+    async fn drop_partition(
+        &self,
+        partition: PartitionId,
+        replica: ReplicaId,
+    ) -> Result<(), Error> {
+        self.to_the_end(move |node| async move { node.remove(partition, replica).await }).await
+    }
+
+    async fn reconfigure(
+        &self,
+        partition: PartitionId,
+        voters: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error> {
+        let replica = self.replica(partition)?;
+        self.to_the_end(move |_| async move { replica.reconfigure(voters).await }).await
+    }
+
+    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
+        let replica = self.replica(partition)?;
+        self.to_the_end(move |_| async move { replica.transfer_leader(to).await }).await
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
@@ -335,24 +365,22 @@ impl Datanode {
 
     async fn create(&self, spec: PartitionSpec) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
-        if let Ok(replica) = self.replica(spec.partition) {
-            return replica.lead().await;
-        }
         let partition = spec.partition;
-        let config = PartitionConfig {
-            partition,
-            table: spec.table,
-            schema: spec.schema,
-            placement: spec.placement,
-            range: spec.range,
-            epoch: spec.epoch,
-            replica: spec.replica,
-            members: spec.members,
-        };
+        if let Ok(replica) = self.replica(partition) {
+            if replica.number() != spec.replica {
+                return Err(Error::Unavailable(format!(
+                    "partition {partition} is here as replica {}: it must be dropped before it can be \
+                     replica {}",
+                    replica.number(),
+                    spec.replica
+                )));
+            }
+            return replica.lead_if_alone().await;
+        }
         let engine = Partition::create(
             Arc::clone(&self.store),
             root_of(partition),
-            config,
+            spec,
             self.options.engine.clone(),
             Arc::clone(&self.clock),
         )
@@ -364,15 +392,20 @@ impl Datanode {
         if let Err(error) = started {
             // Nobody was told that it exists: leave nothing behind.
             self.remove_files(partition)?;
+            self.destroy_group(partition).await?;
             return Err(error);
         }
         info!(%partition, "partition created");
-        self.replica(partition)?.lead().await
+        self.replica(partition)?.lead_if_alone().await
     }
 
     /// Every step may be done already by an order that failed half-way.
-    async fn remove(&self, partition: PartitionId) -> Result<(), Error> {
+    async fn remove(&self, partition: PartitionId, number: ReplicaId) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
+        if self.replica(partition).is_ok_and(|replica| replica.number() != number) {
+            // The order is about one that was dropped before this one came.
+            return Ok(());
+        }
         if let Ok(replica) = self.replica(partition)
             && let Err(error) = replica.shutdown().await
         {
@@ -380,7 +413,7 @@ impl Datanode {
         }
         self.remove_files(partition)?;
         let group = GroupId::from(partition);
-        if self.host.known_groups().iter().any(|(known, _)| *known == group) {
+        if self.host.known_groups().contains(&(group, number)) {
             self.destroy_group(partition).await?;
         }
         if self.replicas.write().remove(&partition).is_some() {

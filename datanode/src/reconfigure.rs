@@ -69,7 +69,8 @@ fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
             return Step::SetVoters(&voters | &replicas);
         }
         let candidates = view.members.iter().filter(|member| replicas.contains(&member.replica));
-        let best = candidates.max_by_key(|member| (member.matched, std::cmp::Reverse(member.replica)));
+        let best =
+            candidates.max_by_key(|member| (member.matched, std::cmp::Reverse(member.replica)));
         return best.map_or(Step::Done, |best| Step::HandOver(best.replica));
     }
     if view.changing || voters != replicas {
@@ -204,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_leader_that_is_to_go_hands_over_once_the_others_vote() {
-        let members = [member(1, true, None), member(2, true, Some(7)), member(3, false, Some(4_999))];
+        let members =
+            [member(1, true, None), member(2, true, Some(7)), member(3, false, Some(4_999))];
         assert_eq!(next(&members, &[2, 3]), Step::SetVoters(set(&[1, 2, 3])));
         let members =
             [member(1, true, None), member(2, true, Some(7)), member(3, true, Some(4_999))];

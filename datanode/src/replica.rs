@@ -5,6 +5,7 @@
 //! - a request for another epoch is refused before it reaches the log;
 //! - once a storage error has stopped the group, every request gets that error.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use arrow::record_batch::RecordBatch;
 use partita_engine::{Partition, Scan};
 use partita_proto::error::Error;
-use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteReply, WriteRequest,
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::machine::PartitionMachine;
 use crate::raft_error;
+use crate::reconfigure;
 use crate::writer::{QUEUE_MAX, Waiting, Writer};
 
 /// How long a request waits for a group that has no leader yet, as right after a start.
@@ -39,6 +41,8 @@ pub(crate) struct Replica {
     group: Arc<Group>,
     writes: mpsc::Sender<Waiting>,
     stop: CancellationToken,
+    /// One order at a time changes the members.
+    changing: tokio::sync::Mutex<()>,
     requests: AtomicU64,
     scans: AtomicU64,
     rejected: AtomicU64,
@@ -68,6 +72,7 @@ impl Replica {
             group,
             writes,
             stop,
+            changing: tokio::sync::Mutex::new(()),
             requests: AtomicU64::new(0),
             scans: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
@@ -76,6 +81,11 @@ impl Replica {
 
     pub(crate) fn id(&self) -> PartitionId {
         self.partition.config().partition
+    }
+
+    /// Which replica of the partition it is.
+    pub(crate) fn number(&self) -> ReplicaId {
+        self.group.replica()
     }
 
     pub(crate) fn partition(&self) -> &Arc<Partition> {
@@ -110,8 +120,12 @@ impl Replica {
         Ok(())
     }
 
-    /// Waits until the group has elected a leader, which right after a start takes a moment.
-    pub(crate) async fn lead(&self) -> Result<(), Error> {
+    /// Waits until this replica leads, if there is no other, which right after a start takes a moment.
+    pub(crate) async fn lead_if_alone(&self) -> Result<(), Error> {
+        let members = self.group.members();
+        if !members.iter().map(|member| member.replica).eq([self.group.replica()]) {
+            return Ok(());
+        }
         let deadline = tokio::time::Instant::now() + LEADER_WAIT;
         loop {
             let status = self.group.status();
@@ -196,7 +210,8 @@ impl Replica {
         self.propose(Command::Truncate(id)).await
     }
 
-    /// Writes everything applied until now to files and lets the log forget it.
+    /// Writes everything applied until now to files and lets the log forget it. Every replica does so by
+    /// itself, whoever leads.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
         self.machine.seal();
         if self.partition.flush().await.map_err(Error::from)? {
@@ -209,16 +224,51 @@ impl Replica {
         self.partition.compact(all).await.map_err(Error::from)
     }
 
+    /// Makes these replicas the voters of the group, and the only members.
+    pub(crate) async fn reconfigure(
+        &self,
+        voters: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error> {
+        let _one_at_a_time = self.changing.lock().await;
+        reconfigure::reconfigure(self.id(), &self.group, voters).await
+    }
+
+    /// Whether it leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.group.status().is_leader
+    }
+
+    /// The nodes of the other replicas that may lead, those that are furthest first.
+    pub(crate) fn other_voters(&self) -> Vec<NodeId> {
+        let mine = self.group.replica();
+        let mut others = self.group.members();
+        others.retain(|member| member.voter && member.replica != mine);
+        others.sort_by_key(|member| std::cmp::Reverse(member.matched));
+        others.into_iter().map(|member| member.node).collect()
+    }
+
+    /// Hands leadership to the replica on another node.
+    pub(crate) async fn transfer_leader(&self, to: NodeId) -> Result<(), Error> {
+        let _one_at_a_time = self.changing.lock().await;
+        reconfigure::transfer(self.id(), &self.group, to).await
+    }
+
     pub(crate) fn status(&self) -> ReplicaStatus {
         let config = self.partition.config();
         let stats = self.partition.stats();
         let group = self.group.status();
         let (rows_written, bytes_written) = self.machine.written();
+        let (voters, learners): (Vec<_>, Vec<_>) =
+            self.group.members().into_iter().partition(|member| member.voter);
         ReplicaStatus {
             partition: config.partition,
             table: config.table,
             replica: config.replica,
             leader: group.is_leader,
+            leader_node: group.leader.map(|(_, node)| node),
+            term: group.term,
+            voters: voters.into_iter().map(|member| member.replica).collect(),
+            learners: learners.into_iter().map(|member| member.replica).collect(),
             epoch: config.epoch,
             rows: stats.rows,
             file_bytes: stats.file_bytes,

@@ -1,5 +1,7 @@
 //! A whole node in one process: log, groups, engine, service.
 
+mod replicas;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,6 +70,7 @@ fn spec(append_mode: bool) -> PartitionSpec {
         range: TypedRange::default(),
         placement: Placement::Range,
         schema: Arc::new(schema(append_mode)),
+        join: false,
     }
 }
 
@@ -101,50 +104,57 @@ impl Running {
     }
 
     async fn write(&self, sequence: u64, rows: &[(i64, i64)]) -> Result<u64, Error> {
-        let schema = Schema::new(vec![
-            Field::new("id", DataType::Int64, true),
-            Field::new("v", DataType::Int64, true),
-        ]);
-        let ids = Int64Array::from_iter_values(rows.iter().map(|row| row.0));
-        let values = Int64Array::from_iter_values(rows.iter().map(|row| row.1));
-        let rows =
-            RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(values)]).unwrap();
-        let request = WriteRequest {
-            partition: PARTITION,
-            epoch: Epoch(1),
-            id: RequestId { client: 1, sequence },
-            kind: WriteKind::Put,
-            rows,
-        };
-        self.node.write(request).await.map(|reply| reply.index)
+        write(&self.node, sequence, rows).await
     }
 
     async fn rows(&self) -> Vec<(i64, i64)> {
-        let reply = self
-            .node
-            .scan(ScanRequest {
-                partition: PARTITION,
-                epoch: Epoch(1),
-                columns: schema(false).storage(),
-                domains: Domains::default(),
-                limit: None,
-                parallelism: 2,
-                newest_only: false,
-            })
-            .await
-            .unwrap();
-        let mut rows = Vec::new();
-        for stream in reply.streams {
-            let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
-            for batch in batches {
-                let ids = batch.column(0).as_primitive::<Int64Type>();
-                let values = batch.column(1).as_primitive::<Int64Type>();
-                rows.extend(ids.values().iter().copied().zip(values.values().iter().copied()));
-            }
-        }
-        rows.sort_unstable();
-        rows
+        rows(&self.node).await.unwrap()
     }
+}
+
+/// Writes rows with an identity of this number; answers at which index they took effect.
+async fn write(node: &Datanode, sequence: u64, rows: &[(i64, i64)]) -> Result<u64, Error> {
+    let schema = Schema::new(vec![
+        Field::new("id", DataType::Int64, true),
+        Field::new("v", DataType::Int64, true),
+    ]);
+    let ids = Int64Array::from_iter_values(rows.iter().map(|row| row.0));
+    let values = Int64Array::from_iter_values(rows.iter().map(|row| row.1));
+    let rows =
+        RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(values)]).unwrap();
+    let request = WriteRequest {
+        partition: PARTITION,
+        epoch: Epoch(1),
+        id: RequestId { client: 1, sequence },
+        kind: WriteKind::Put,
+        rows,
+    };
+    node.write(request).await.map(|reply| reply.index)
+}
+
+/// All rows, sorted.
+async fn rows(node: &Datanode) -> Result<Vec<(i64, i64)>, Error> {
+    let request = ScanRequest {
+        partition: PARTITION,
+        epoch: Epoch(1),
+        columns: schema(false).storage(),
+        domains: Domains::default(),
+        limit: None,
+        parallelism: 2,
+        newest_only: false,
+    };
+    let reply = node.scan(request).await?;
+    let mut rows = Vec::new();
+    for stream in reply.streams {
+        let batches: Vec<RecordBatch> = stream.try_collect().await?;
+        for batch in batches {
+            let ids = batch.column(0).as_primitive::<Int64Type>();
+            let values = batch.column(1).as_primitive::<Int64Type>();
+            rows.extend(ids.values().iter().copied().zip(values.values().iter().copied()));
+        }
+    }
+    rows.sort_unstable();
+    Ok(rows)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,8 +237,8 @@ async fn a_dropped_partition_leaves_nothing_behind_and_its_number_can_be_made_ag
     let running = Running::start(dir.path()).await;
     running.node.open_partition(spec(false)).await.unwrap();
     running.write(1, &[(1, 1)]).await.unwrap();
-    running.node.drop_partition(PARTITION).await.unwrap();
-    running.node.drop_partition(PARTITION).await.unwrap();
+    running.node.drop_partition(PARTITION, ReplicaId(1)).await.unwrap();
+    running.node.drop_partition(PARTITION, ReplicaId(1)).await.unwrap();
     assert_eq!(std::fs::read_dir(dir.path().join("partitions")).unwrap().count(), 0);
     running.node.open_partition(spec(false)).await.unwrap();
     assert_eq!(running.rows().await, []);

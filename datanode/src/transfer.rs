@@ -69,8 +69,7 @@ impl Arriving {
         offer: Offer,
     ) -> Result<Self, MachineError> {
         let files: Vec<_> = offer.files.into_iter().map(|file| (file.name, file.bytes)).collect();
-        let arrival =
-            partition.receive(offer.from, &offer.state, &files).await.map_err(failed)?;
+        let arrival = partition.receive(offer.from, &offer.state, &files).await.map_err(failed)?;
         if read_mark(&arrival.mark())? != offer.mark {
             return Err(MachineError("the offered state is of another mark".to_owned()));
         }

@@ -350,7 +350,9 @@ impl Host {
             )));
         }
         // A crash after another replica's state was installed, and before the log was given up for it, leaves this.
-        let alone = machine.durable_mark().is_none_or(|mark| mark.members().len() <= 1);
+        // That state may be as of a time when the other was alone.
+        let alone =
+            machine.durable_mark().is_none_or(|mark| mark.members().into_keys().eq([replica]));
         if view.last < durable && alone {
             return Err(RaftError::Corrupted(format!(
                 "the log of group {group} ends at {:?}, but the replica's files reach to {durable:?}",

@@ -13,6 +13,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::{ChangeMembers, Instant as _};
@@ -68,6 +70,15 @@ impl Group {
         membership.nodes().map(status).collect()
     }
 
+    /// Whether a change of voters is under way: it takes both the old and the new ones to decide. One that was cut
+    /// short stays so until somebody sets the voters again.
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        let metrics = self.raft().metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.membership().get_joint_config().len() > 1
+    }
+
     /// Adds a replica that gets everything and decides nothing. To be called on the leader, when the replica has been
     /// started with [`Start::Join`](crate::Start::Join) or is about to be. Done when that is agreed; how far the
     /// learner is then shows in [`Group::members`]. Adding a member again changes nothing.
@@ -85,8 +96,8 @@ impl Group {
                 known.node
             )));
         }
-        self.change(async || {
-            self.raft().add_learner(replica.0, Member { node }, false).await.map(|_| ())
+        self.change(|| {
+            self.raft().add_learner(replica.0, Member { node }, false).map_ok(drop).boxed()
         })
         .await
     }
@@ -97,8 +108,7 @@ impl Group {
     /// As [`Group::propose`]; [`RaftError::InvalidInput`] for a replica that is no member.
     pub async fn set_voters(&self, voters: BTreeSet<ReplicaId>) -> Result<(), RaftError> {
         let voters: BTreeSet<u64> = voters.into_iter().map(|replica| replica.0).collect();
-        self.change(async || self.raft().change_membership(voters.clone(), false).await.map(|_| ()))
-            .await
+        self.change(|| self.changed(voters.clone())).await
     }
 
     /// Ends the membership of learners.
@@ -107,14 +117,21 @@ impl Group {
     /// As [`Group::propose`]; [`RaftError::InvalidInput`] for a voter.
     pub async fn remove_learners(&self, learners: BTreeSet<ReplicaId>) -> Result<(), RaftError> {
         let learners: BTreeSet<u64> = learners.into_iter().map(|replica| replica.0).collect();
-        self.change(async || {
-            let gone = ChangeMembers::RemoveNodes(learners.clone());
-            self.raft().change_membership(gone, false).await.map(|_| ())
-        })
-        .await
+        self.change(|| self.changed(ChangeMembers::RemoveNodes(learners.clone()))).await
     }
 
-    async fn change(&self, attempt: impl AsyncFn() -> Written<()>) -> Result<(), RaftError> {
+    /// Boxed, because a caller could not tell that it may be sent to another thread otherwise.
+    fn changed(
+        &self,
+        change: impl Into<ChangeMembers<u64, Member>> + Send + 'static,
+    ) -> BoxFuture<'_, Written<()>> {
+        self.raft().change_membership(change, false).map_ok(drop).boxed()
+    }
+
+    async fn change<'a>(
+        &'a self,
+        attempt: impl Fn() -> BoxFuture<'a, Written<()>> + Send + Sync,
+    ) -> Result<(), RaftError> {
         let _busy = self.pace().busy();
         self.pace().stir().await;
         let mut patience = Patience::new();

@@ -32,6 +32,10 @@ use crate::rewrite::discard;
 use crate::sink::PART_BYTES;
 use crate::version::Version;
 
+/// How long what a transfer has left waits for the next one. Whoever broke off comes again within
+/// seconds if he still has to.
+const KEPT_MS_MAX: i64 = 10 * 60 * 1000;
+
 /// Another replica's state while it comes in. The own one goes on being used. Dropped before it is
 /// installed, it leaves what has arrived to the next one from the same replica.
 #[derive(Debug)]
@@ -48,6 +52,7 @@ pub struct Arrival {
 #[derive(Debug)]
 pub(crate) struct Kept {
     from: ReplicaId,
+    since_ms: i64,
     files: Vec<ArrivingFile>,
 }
 
@@ -134,6 +139,15 @@ impl Partition {
         // Also checks that range and key fit together.
         Layout::new(Arc::clone(&offered.config))?;
         Ok((offered, durable))
+    }
+
+    /// Throws away what a transfer has left, if nobody has asked for it for long.
+    pub(crate) async fn tidy_arrivals(&self) {
+        let oldest = self.clock.now_ms().saturating_sub(KEPT_MS_MAX);
+        let kept = self.kept.lock().take_if(|kept| kept.since_ms < oldest);
+        for file in kept.into_iter().flat_map(|kept| kept.files) {
+            self.throw_away(file).await;
+        }
     }
 
     async fn throw_away(&self, mut file: ArrivingFile) {
@@ -239,7 +253,8 @@ impl Arrival {
     /// [`EngineError::InvalidInput`] when a file is not whole, or the state is older than what was applied;
     /// [`EngineError::DiskFull`]: nothing was changed. Anything else: stop the partition.
     pub async fn install(mut self) -> Result<()> {
-        let missing = self.files.iter().filter(|file| !file.as_ref().is_some_and(ArrivingFile::is_whole));
+        let missing =
+            self.files.iter().filter(|file| !file.as_ref().is_some_and(ArrivingFile::is_whole));
         let missing = missing.count();
         if missing > 0 {
             return Err(EngineError::InvalidInput(format!("{missing} files are not whole")));
@@ -265,7 +280,8 @@ impl Drop for Arrival {
         let mut kept = self.partition.kept.lock();
         // Of two at a time, which do not happen, one is forgotten until the next start.
         if !files.is_empty() && kept.is_none() {
-            *kept = Some(Kept { from: self.from, files });
+            let since_ms = self.partition.clock.now_ms();
+            *kept = Some(Kept { from: self.from, since_ms, files });
         }
     }
 }
@@ -291,7 +307,9 @@ impl ArrivingFile {
         let whole = self.is_whole();
         if whole && self.sum != self.offered.checksum {
             let name = file_name(self.offered.id);
-            return Err(EngineError::Corrupted(format!("file {name}, as it came, fails its checksum")));
+            return Err(EngineError::Corrupted(format!(
+                "file {name}, as it came, fails its checksum"
+            )));
         }
         if !whole && self.part.len() < PART_BYTES {
             return Ok(());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use object_store::ObjectStore;
+use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::ParquetError;
@@ -19,7 +19,7 @@ use parquet::file::metadata::ParquetMetaData;
 use crate::cache::Recent;
 use crate::error::{EngineError, Result};
 use crate::file::FileHandle;
-use crate::footer::{Counters, Footer, read_error};
+use crate::footer::{Counters, Footer, read_error, read_tail};
 use crate::sink::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -88,7 +88,7 @@ impl BlockReader {
         let total: u64 = spans.iter().map(|span| span.end - span.start).sum();
         let mut pieces = Vec::with_capacity(spans.len());
         for (span, bytes) in spans.into_iter().zip(read) {
-            self.check(&span, &bytes)?;
+            check(&self.file, &self.footer, &span, &bytes)?;
             if total <= KEPT_BYTES_MAX {
                 for (number, block) in (span.start / BLOCK..).zip(bytes.chunks(BLOCK_BYTES)) {
                     // A copy, so that no block keeps its neighbours in memory.
@@ -102,24 +102,58 @@ impl BlockReader {
         Ok(pieces)
     }
 
-    fn check(&self, span: &Range<u64>, bytes: &Bytes) -> Result<()> {
-        if bytes.len() as u64 != span.end - span.start {
-            return Err(self.corrupted("it is too short"));
-        }
-        let first = usize::try_from(span.start / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
-        for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
-            let expected = self.footer.blocks.get(first.saturating_add(number));
-            if expected != Some(&crc32c::crc32c(block)) {
-                let at = span.start + (number * BLOCK_BYTES) as u64;
-                return Err(self.corrupted(&format!("the block at byte {at} fails its checksum")));
-            }
-        }
-        Ok(())
-    }
-
     fn corrupted(&self, what: &str) -> EngineError {
-        EngineError::Corrupted(format!("file {}: {what}", self.file.path))
+        corrupted(&self.file, what)
     }
+}
+
+fn corrupted(file: &FileHandle, what: &str) -> EngineError {
+    EngineError::Corrupted(format!("file {}: {what}", file.path))
+}
+
+/// Checks the blocks of a span that begins where one does.
+fn check(file: &FileHandle, footer: &Footer, span: &Range<u64>, bytes: &Bytes) -> Result<()> {
+    if bytes.len() as u64 != span.end - span.start {
+        return Err(corrupted(file, "it is too short"));
+    }
+    let first = usize::try_from(span.start / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
+    for (number, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+        let expected = footer.blocks.get(first.saturating_add(number));
+        if expected != Some(&crc32c::crc32c(block)) {
+            let at = span.start + (number * BLOCK_BYTES) as u64;
+            return Err(corrupted(file, &format!("the block at byte {at} fails its checksum")));
+        }
+    }
+    Ok(())
+}
+
+/// Reads any range of a file, checked, past all caches: for who reads the whole file, once.
+pub(crate) async fn read_through(
+    store: &Arc<dyn ObjectStore>,
+    file: &FileHandle,
+    footer: &Footer,
+    range: Range<u64>,
+) -> Result<Bytes> {
+    let meta = &file.meta;
+    if range.start > range.end || range.end > meta.bytes {
+        return Err(EngineError::InvalidInput(format!(
+            "bytes {} to {} of file {}, which has {}",
+            range.start, range.end, file.path, meta.bytes
+        )));
+    }
+    let mut pieces = Vec::with_capacity(2);
+    let (start, end) = (range.start / BLOCK * BLOCK, range.end.next_multiple_of(BLOCK));
+    if start < meta.tail {
+        let span = start..end.min(meta.tail);
+        let read = store.get_range(&file.path, span.clone()).await;
+        let bytes = read.map_err(|error| read_error(file, &error))?;
+        check(file, footer, &span, &bytes)?;
+        pieces.push(Piece { start, bytes });
+    }
+    if range.end > meta.tail {
+        pieces.push(Piece { start: meta.tail, bytes: read_tail(store, file).await? });
+    }
+    cut(&pieces, &range).ok_or_else(|| corrupted(file, "a range of it could not be read"))
 }
 
 /// Bytes of a file.

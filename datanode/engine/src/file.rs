@@ -93,7 +93,12 @@ pub(crate) fn files_directory(root: &Path) -> Path {
 }
 
 pub(crate) fn file_path(root: &Path, id: FileId) -> Path {
-    files_directory(root).join(format!("{id:016}.parquet"))
+    files_directory(root).join(file_name(id))
+}
+
+/// What a file is called among those of its replica.
+pub(crate) fn file_name(id: FileId) -> String {
+    format!("{id:016}.parquet")
 }
 
 /// A file under the layout of now: its bounds as encoded keys.

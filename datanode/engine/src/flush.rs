@@ -62,6 +62,12 @@ impl Partition {
             state: last.state.clone(),
         };
         let mut manifest = self.manifest.lock().await;
+        if self.version().installs != version.installs {
+            // The memtables went with the state that they belonged to.
+            drop(manifest);
+            discard(&self.store, &self.root, &written).await;
+            return Ok(false);
+        }
         // Memtables that a truncation took meanwhile are written all the same: it will be applied
         // again if there is a crash, and hides the files if there is none.
         let forgotten: Vec<_> = self

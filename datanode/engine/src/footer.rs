@@ -52,10 +52,7 @@ impl Footers {
 async fn read_footer(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<Footer> {
     let meta = &file.meta;
     let corrupted = |what: &str| EngineError::Corrupted(format!("file {}: {what}", file.path));
-    let tail = read(store, file, meta.tail..meta.bytes).await?;
-    if crc32c::crc32c(&tail) != meta.tail_checksum {
-        return Err(corrupted("the footer fails its checksum"));
-    }
+    let tail = read_tail(store, file).await?;
     let failed = |error| EngineError::reading(&file.path, &error);
     let mut reader = ParquetMetaDataReader::new().with_page_index_policy(PageIndexPolicy::Required);
     reader.try_parse_sized(&tail, meta.bytes).map_err(failed)?;
@@ -70,6 +67,17 @@ async fn read_footer(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
     let metadata = ArrowReaderMetadata::try_new(metadata, options).map_err(failed)?;
     Ok(Footer { metadata, blocks })
+}
+
+/// Reads what is behind the blocks of a file, checked.
+pub(crate) async fn read_tail(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<Bytes> {
+    let meta = &file.meta;
+    let tail = read(store, file, meta.tail..meta.bytes).await?;
+    if crc32c::crc32c(&tail) != meta.tail_checksum {
+        let path = &file.path;
+        return Err(EngineError::Corrupted(format!("file {path}: the footer fails its checksum")));
+    }
+    Ok(tail)
 }
 
 fn parse_sums(text: &str) -> Option<Vec<u32>> {

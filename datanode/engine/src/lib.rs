@@ -8,12 +8,15 @@
 //!                      │
 //!   scan ── plan ── source ── merge ── fold ──> rows
 //!             └─ reader ── footer (every byte checked)
+//!
+//!   pinned ── (files and state travel to another replica) ── arrival ── manifest
 //! ```
 //!
 //! Terms: a *run* is a sorted batch in memory, or a set of files that were written together and share
 //! no key. A *version* of the partition is an immutable list of memtables and files; versions of a
 //! row are rows with one key, of which the *fold* makes one.
 
+mod arrival;
 mod blocks;
 mod cache;
 mod compaction;
@@ -29,6 +32,7 @@ mod merge;
 mod newest;
 mod options;
 mod partition;
+mod pinned;
 mod plan;
 mod reader;
 mod rewrite;
@@ -44,9 +48,11 @@ mod version;
 mod window;
 mod writer;
 
+pub use arrival::Arrival;
 pub use blocks::BlockCache;
 pub use error::EngineError;
 pub use options::EngineOptions;
 pub use partition::{Partition, PartitionConfig, PartitionStats};
+pub use pinned::Pinned;
 pub use scan::{Scan, Scanned};
 pub use store::LocalStore;

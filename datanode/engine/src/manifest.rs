@@ -60,6 +60,11 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    /// The state of a new partition.
+    fn new(config: Arc<PartitionSpec>) -> Self {
+        Self { config, files: BTreeMap::new(), durable: None, width: None, next_id: 1 }
+    }
+
     /// The state after an edit.
     fn apply(&mut self, edit: &Edit, next_id: u64) {
         for id in &edit.removed {
@@ -76,6 +81,22 @@ impl Recorded {
         }
         self.width = edit.width.or(self.width);
         self.next_id = self.next_id.max(next_id);
+    }
+
+    /// All of it, checksummed: what another replica needs besides the files.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        encode(&self.as_edit(), self.next_id)
+    }
+
+    /// Reads what [`Recorded::to_bytes`] gave.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let read = parse(bytes).and_then(|(edit, next_id)| {
+            let config = edit.config.clone().ok_or_else(|| "has no configuration".to_owned())?;
+            let mut recorded = Self::new(config);
+            recorded.apply(&edit, next_id);
+            Ok(recorded)
+        });
+        read.map_err(|what| EngineError::Corrupted(format!("the state of a replica: {what}")))
     }
 
     fn as_edit(&self) -> Edit {
@@ -112,8 +133,7 @@ impl Manifest {
         if !list(&store, &directory).await?.is_empty() {
             return Err(EngineError::AlreadyExists(root.to_string()));
         }
-        let recorded =
-            Recorded { config, files: BTreeMap::new(), durable: None, width: None, next_id: 1 };
+        let recorded = Recorded::new(config);
         let mut manifest = Self { store, directory, recorded, last: 0, checkpoint: 0 };
         manifest.write_checkpoint().await?;
         Ok(manifest)
@@ -137,8 +157,7 @@ impl Manifest {
         let config = edit.config.clone().ok_or_else(|| {
             EngineError::Corrupted(format!("checkpoint {path} has no configuration"))
         })?;
-        let mut recorded =
-            Recorded { config, files: BTreeMap::new(), durable: None, width: None, next_id: 1 };
+        let mut recorded = Recorded::new(config);
         recorded.apply(&edit, next_id);
         let mut last = checkpoint;
         for object in objects.iter().filter(|o| !o.checkpoint && o.number > checkpoint) {
@@ -165,6 +184,11 @@ impl Manifest {
         let id = self.recorded.next_id;
         self.recorded.next_id += 1;
         id
+    }
+
+    /// Gives out no number before this one any more.
+    pub(crate) fn allocate_from(&mut self, id: u64) {
+        self.recorded.next_id = self.recorded.next_id.max(id);
     }
 
     /// Makes an edit durable. When this fails with [`EngineError::DiskFull`] nothing was changed; any
@@ -249,13 +273,17 @@ async fn list(store: &Arc<dyn ObjectStore>, directory: &Path) -> Result<Vec<Obje
     Ok(objects)
 }
 
-async fn write(store: &Arc<dyn ObjectStore>, path: &Path, edit: &Edit, next_id: u64) -> Result<()> {
+fn encode(edit: &Edit, next_id: u64) -> Bytes {
     let message = EditMessage::from_edit(edit, next_id).encode_to_vec();
     let mut bytes = BytesMut::with_capacity(HEADER_BYTES + message.len());
     bytes.put_slice(MAGIC);
     bytes.put_u32_le(crc32c::crc32c(&message));
     bytes.put_slice(&message);
-    let put = store.put(path, bytes.freeze().into()).await;
+    bytes.freeze()
+}
+
+async fn write(store: &Arc<dyn ObjectStore>, path: &Path, edit: &Edit, next_id: u64) -> Result<()> {
+    let put = store.put(path, encode(edit, next_id).into()).await;
     put.map(drop).map_err(|error| EngineError::store(path, &error))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   apply, seal (one at a time, in log order) ──┐
-//!   flush, compact, expire ── manifest ─────────┴──> version ──> scan (any number, any time)
+//!   flush, compact, expire ── manifest ─────────┼──> version ──> scan (any number, any time)
+//!   install (another replica's state) ──────────┘
 //! ```
 //!
 //! A change computes what it needs without the version's lock, makes durable what has to be, and
@@ -28,6 +29,7 @@ use partita_proto::clock::Clock;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, WriteKind};
 
+use crate::arrival::Kept;
 use crate::error::{EngineError, Result};
 use crate::file::{FileHandle, FileMeta, Garbage, files_directory};
 use crate::footer::{Footers, verify};
@@ -55,13 +57,15 @@ pub struct Partition {
     pub(crate) garbage: Garbage,
     pub(crate) rows_scanned: Arc<AtomicU64>,
     /// Held by whoever changes memtables.
-    applying: Mutex<()>,
+    pub(crate) applying: Mutex<()>,
     version: RwLock<Arc<Version>>,
     pub(crate) manifest: tokio::sync::Mutex<Manifest>,
     /// Held by a flush.
     pub(crate) flushing: tokio::sync::Mutex<()>,
     /// Held by whoever replaces files.
     pub(crate) compacting: tokio::sync::Mutex<()>,
+    /// What came in of another replica's files when its transfer ended early.
+    pub(crate) kept: Mutex<Option<Kept>>,
     /// Whether files should be merged, as of a number of changes of the files.
     pub(crate) compaction_due: Mutex<Option<(u64, bool)>>,
     /// Why nothing may be changed any more.
@@ -152,6 +156,7 @@ impl Partition {
             manifest: tokio::sync::Mutex::new(manifest),
             flushing: tokio::sync::Mutex::new(()),
             compacting: tokio::sync::Mutex::new(()),
+            kept: Mutex::new(None),
             compaction_due: Mutex::new(None),
             stopped: Mutex::new(None),
         }))

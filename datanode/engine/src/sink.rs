@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::error::{EngineError, Result};
 
 /// Bytes of a part. (S3 wants at least 5 MiB of every part but the last.)
-const PART_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const PART_BYTES: usize = 8 * 1024 * 1024;
 /// Parts between encoder and store.
 const PARTS_WAITING: usize = 1;
 /// Bytes that one checksum covers.

@@ -40,6 +40,8 @@ pub(crate) struct Version {
     pub(crate) doomed: Vec<Doomed>,
     /// Grows whenever `files` changes.
     pub(crate) files_changes: u64,
+    /// Grows whenever another replica's state takes the place of the own one.
+    pub(crate) installs: u64,
 }
 
 /// A file that a truncation hides, until the manifest forgets it.
@@ -85,7 +87,18 @@ impl Version {
             truncated: 0,
             doomed: Vec::new(),
             files_changes: 0,
+            installs: 0,
         })
+    }
+
+    /// Another replica's state, as it was opened, took the place of this one.
+    pub(crate) fn installed(&self, other: Self) -> Self {
+        Self {
+            seals: self.seals,
+            files_changes: self.files_changes + 1,
+            installs: self.installs + 1,
+            ..other
+        }
     }
 
     /// An entry was applied.
@@ -184,6 +197,12 @@ impl Version {
     fn doom(&mut self, files: Vec<Arc<FileHandle>>) {
         let truncated = self.truncated;
         self.doomed.extend(files.into_iter().map(|handle| Doomed { truncated, handle }));
+    }
+
+    /// A file that the manifest names.
+    pub(crate) fn handle(&self, id: FileId) -> Option<Arc<FileHandle>> {
+        let doomed = || self.doomed.iter().map(|doomed| &doomed.handle).find(|h| h.meta.id == id);
+        self.files.get(&id).map(|entry| &entry.handle).or_else(doomed).cloned()
     }
 
     /// Bytes in memtables.

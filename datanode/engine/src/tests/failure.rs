@@ -17,18 +17,18 @@ use super::*;
 
 /// A store that stops to take changes at some point.
 #[derive(Debug)]
-struct FailingStore {
+pub(super) struct FailingStore {
     inner: LocalStore,
     /// Changes that still succeed.
-    budget: AtomicUsize,
+    pub(super) budget: AtomicUsize,
     /// Whether failures are of a full disk.
-    full: AtomicBool,
+    pub(super) full: AtomicBool,
     /// Only changes of the manifest count and fail.
     only_manifest: AtomicBool,
 }
 
 impl FailingStore {
-    fn new(directory: &std::path::Path) -> Arc<Self> {
+    pub(super) fn new(directory: &std::path::Path) -> Arc<Self> {
         Arc::new(Self {
             inner: LocalStore::open(directory).unwrap(),
             budget: AtomicUsize::new(usize::MAX),
@@ -130,7 +130,7 @@ impl ObjectStore for FailingStore {
     }
 }
 
-async fn failing() -> (Fixture, Arc<FailingStore>) {
+pub(super) async fn failing() -> (Fixture, Arc<FailingStore>) {
     let directory = tempfile::tempdir().unwrap();
     let store = FailingStore::new(directory.path());
     let as_store: Arc<dyn ObjectStore> = Arc::<FailingStore>::clone(&store);
@@ -145,7 +145,7 @@ fn rows(numbers: Range<i64>) -> Vec<Row> {
     numbers.map(|n| vec![text("h"), ts(n), int(n)]).collect()
 }
 
-fn files(fixture: &Fixture, of: &str) -> Vec<PathBuf> {
+pub(super) fn files(fixture: &Fixture, of: &str) -> Vec<PathBuf> {
     let directory = fixture.directory.path().join("partitions/7").join(of);
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();

@@ -4,6 +4,7 @@ mod behaviour;
 mod failure;
 mod model;
 mod together;
+mod transfer;
 mod types;
 
 use std::collections::BTreeMap;
@@ -97,6 +98,7 @@ pub(super) fn config(schema: TableSchema, placement: Placement) -> PartitionConf
         epoch: Epoch(1),
         replica: ReplicaId(1),
         members: BTreeMap::from([(ReplicaId(1), NodeId(1))]),
+        join: false,
     }
 }
 

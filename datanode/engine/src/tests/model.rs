@@ -43,6 +43,8 @@ enum Step {
     /// Of any window, any neighbours.
     CompactSome(u8, u8, u8),
     Reopen,
+    /// Another replica takes over, with what it gets in pieces of some size.
+    Transfer(u8),
     AddField,
     AddTag,
     Truncate,
@@ -168,6 +170,8 @@ fn domain_of(column: &str, domain: &DomainOf) -> Domain {
 struct Test {
     shape: Shape,
     fixture: Fixture,
+    /// Another replica. Stands where this one stood at the last transfer, or is new.
+    other: Fixture,
     log: Vec<Entry>,
     /// `models[index]` is the state after the entry `index`.
     models: Vec<Model>,
@@ -186,11 +190,15 @@ impl Test {
             true => Placement::Hash { columns: vec![ColumnId(1)] },
             false => Placement::Range,
         };
-        let mut fixture = Fixture::new(config(schema_of(shape), placement)).await;
-        fixture.options.compaction_runs = 2;
-        fixture.options.file_bytes_target = 1;
-        fixture.reopen().await;
-        Self { shape, fixture, log: Vec::new(), models: vec![Model::default()] }
+        let fixture = async || {
+            let mut fixture = Fixture::new(config(schema_of(shape), placement.clone())).await;
+            fixture.options.compaction_runs = 2;
+            fixture.options.file_bytes_target = 1;
+            fixture.reopen().await;
+            fixture
+        };
+        let (fixture, other) = (fixture().await, fixture().await);
+        Self { shape, fixture, other, log: Vec::new(), models: vec![Model::default()] }
     }
 
     fn has(&self, name: &str) -> bool {
@@ -312,6 +320,7 @@ impl Test {
                 self.fixture.partition.compact_some(choice).await.unwrap();
             }
             Step::Reopen => self.reopen().await,
+            Step::Transfer(piece) => self.transfer(usize::from(*piece)).await,
             Step::AddField => self.add("c", ColumnType::Int64, Semantic::Field),
             Step::AddTag => self.add("extra", ColumnType::String, Semantic::Tag),
             Step::Truncate => self.apply(Entry::Truncate, Model::default()),
@@ -353,6 +362,23 @@ impl Test {
         for at in index.saturating_sub(2).max(1)..=self.log.len() {
             self.apply_at(at);
         }
+    }
+
+    /// The other replica gets this one's files and the log from there, and takes over.
+    async fn transfer(&mut self, piece: usize) {
+        let Some((durable, _)) = self.fixture.partition.durable_mark() else { return };
+        if durable < self.other.partition.applied() {
+            return;
+        }
+        let (from, to) = (&self.fixture.partition, &self.other.partition);
+        transfer::transfer(from, to, 200 + 40 * piece).await.unwrap();
+        std::mem::swap(&mut self.fixture, &mut self.other);
+        assert_eq!(self.fixture.partition.durable_mark(), Some((durable, mark(durable))));
+        assert_eq!(self.fixture.partition.state(), Bytes::from(format!("state {durable}")));
+        for at in usize::try_from(durable).unwrap() + 1..=self.log.len() {
+            self.apply_at(at);
+        }
+        self.compare(self.model(), &[], &[0, 1, 2, 3, 4, 5], 2, None).await;
     }
 
     async fn scan(
@@ -496,6 +522,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Compact),
         3 => any::<(u8, u8, u8)>().prop_map(|(w, f, c)| Step::CompactSome(w, f, c)),
         2 => Just(Step::Reopen),
+        2 => any::<u8>().prop_map(Step::Transfer),
         1 => Just(Step::AddField),
         1 => Just(Step::AddTag),
         1 => Just(Step::Truncate),

@@ -189,7 +189,7 @@ async fn pinned_files_outlive_a_compaction_and_their_names_are_not_given_again()
 
 #[tokio::test]
 async fn a_transfer_that_ended_early_goes_on_from_what_arrived() {
-    let mut leader = leader().await;
+    let leader = leader().await;
     let mut to = Fixture::series(last_row()).await;
     follower(&mut to).await;
     let own = files(&to, "files").len();
@@ -255,6 +255,24 @@ async fn what_arrived_before_a_restart_is_removed() {
     assert_eq!(files(&to, "files").len(), own);
     let arrival = receive(&to.partition, LEADER, &pinned).await.unwrap();
     assert_eq!(arrival.have(), [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn what_nobody_goes_on_sending_is_removed_after_a_while() {
+    let leader = leader().await;
+    let to = Fixture::series(last_row()).await;
+    let pinned = pin(&leader.partition).await;
+    let mut arrival = receive(&to.partition, LEADER, &pinned).await.unwrap();
+    assert!(send(&pinned, &mut arrival, 1000, usize::MAX).await.unwrap());
+    to.clock.0.store(3_600_000, Ordering::Relaxed);
+    to.partition.expire().await.unwrap();
+    drop(arrival);
+    to.clock.0.store(4_000_000, Ordering::Relaxed);
+    to.partition.expire().await.unwrap();
+    assert_eq!(files(&to, "files").len(), 3);
+    to.clock.0.store(4_300_000, Ordering::Relaxed);
+    to.partition.expire().await.unwrap();
+    assert!(files(&to, "files").is_empty());
 }
 
 #[tokio::test]

@@ -1,0 +1,415 @@
+//! Some nodes in one process: replicas that follow, lead, come and go.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use partita_proto::service::ReplicaStatus;
+use partita_raft::transport::memory::MemoryNetwork;
+use partita_raft::{Group, GroupId};
+
+use super::*;
+
+/// How long a test waits for what must come. Elections take up to 2.4 s, and machines that run tests are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Rows of one write that is to fill the log: of these some dozens are half of its budget.
+const MANY_ROWS: i64 = 1500;
+
+/// A node that can be ended and started again.
+struct Member {
+    dir: tempfile::TempDir,
+    id: NodeId,
+    running: Option<(Arc<Host>, Arc<Datanode>)>,
+}
+
+struct Cluster {
+    network: Arc<MemoryNetwork>,
+    members: Vec<Member>,
+}
+
+/// Replicas have the numbers of their nodes.
+fn replicas(of: &[u64]) -> BTreeMap<ReplicaId, NodeId> {
+    of.iter().map(|id| (ReplicaId(*id), NodeId(*id))).collect()
+}
+
+fn numbers(of: &[u64]) -> BTreeSet<ReplicaId> {
+    of.iter().copied().map(ReplicaId).collect()
+}
+
+/// A row that does not compress.
+fn row(number: i64) -> (i64, i64) {
+    (number, number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()).rotate_left(23))
+}
+
+impl Cluster {
+    async fn new(nodes: u64, seed: u64) -> Self {
+        let mut cluster = Self { network: MemoryNetwork::new(seed), members: Vec::new() };
+        for id in 1..=nodes {
+            let dir = tempfile::tempdir().unwrap();
+            cluster.members.push(Member { dir, id: NodeId(id), running: None });
+            cluster.start(id).await;
+        }
+        cluster
+    }
+
+    /// Nodes of which the first three hold replicas that began together.
+    async fn of_three(nodes: u64, seed: u64, append_mode: bool) -> Self {
+        let cluster = Self::new(nodes, seed).await;
+        for id in 1..=3 {
+            cluster.open(id, &[1, 2, 3], append_mode, false).await.unwrap();
+        }
+        cluster
+    }
+
+    async fn open(
+        &self,
+        id: u64,
+        members: &[u64],
+        append_mode: bool,
+        join: bool,
+    ) -> Result<(), Error> {
+        let (replica, members) = (ReplicaId(id), replicas(members));
+        let spec = PartitionSpec { replica, members, join, ..spec(append_mode) };
+        self.node(id).open_partition(spec).await
+    }
+
+    async fn start(&mut self, id: u64) {
+        let network = Arc::clone(&self.network);
+        let member = self.member(id);
+        let options = HostOptions {
+            segment_bytes: 256 << 10,
+            // From the half of it on, the log is given up.
+            log_budget_bytes: 2 << 20,
+            snapshot_bytes_per_second: 16 << 20,
+            ..HostOptions::new(member.dir.path().join("log"), member.id)
+        };
+        let host = Host::open_linked(options, network.transport(member.id)).await.unwrap();
+        network.attach(&host);
+        let options = NodeOptions {
+            node: member.id,
+            dir: member.dir.path().to_owned(),
+            memtables_bytes_max: 1 << 20,
+            engine: EngineOptions::default(),
+        };
+        let node =
+            Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await.unwrap();
+        member.running = Some((host, node));
+    }
+
+    /// Ends a node without a word.
+    async fn kill(&mut self, id: u64) {
+        let (host, node) = self.member(id).running.take().unwrap();
+        node.abandon().await;
+        host.shutdown().await.unwrap();
+    }
+
+    fn member(&mut self, id: u64) -> &mut Member {
+        self.members.iter_mut().find(|member| member.id == NodeId(id)).unwrap()
+    }
+
+    fn running(&self, id: u64) -> Option<&(Arc<Host>, Arc<Datanode>)> {
+        self.members.iter().find(|member| member.id == NodeId(id))?.running.as_ref()
+    }
+
+    fn node(&self, id: u64) -> &Arc<Datanode> {
+        &self.running(id).unwrap().1
+    }
+
+    fn group(&self, id: u64) -> Arc<Group> {
+        self.running(id).unwrap().0.group(GroupId::from(PARTITION)).unwrap()
+    }
+
+    /// All that run, and are not shown as removed from the group.
+    fn nodes(&self) -> Vec<u64> {
+        self.members.iter().filter(|m| m.running.is_some()).map(|m| m.id.0).collect()
+    }
+
+    async fn status(&self, id: u64) -> ReplicaStatus {
+        self.node(id).status().await.unwrap().remove(0)
+    }
+
+    /// Asks one node after the other until one does it.
+    async fn anywhere<T>(
+        &self,
+        what: &str,
+        ask: impl AsyncFn(u64, Arc<Datanode>) -> Result<T, Error>,
+    ) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        let mut last = None;
+        while Instant::now() < deadline {
+            for id in self.nodes() {
+                match ask(id, Arc::clone(self.node(id))).await {
+                    Ok(done) => return done,
+                    Err(Error::NotFound { .. }) => {}
+                    Err(error) => {
+                        assert!(error.is_retryable(), "{what}: {error}");
+                        last = Some(error);
+                    }
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{what}: never done, at last {last:?}");
+    }
+
+    async fn write(&self, sequence: u64, rows: &[(i64, i64)]) -> u64 {
+        self.anywhere("a write", async |_, node| write(&node, sequence, rows).await).await
+    }
+
+    async fn rows(&self) -> Vec<(i64, i64)> {
+        self.anywhere("a scan", async |_, node| rows(&node).await).await
+    }
+
+    /// The node that leads, once it can serve.
+    async fn leader(&self) -> u64 {
+        self.anywhere("a leader", async |id, node| rows(&node).await.map(|_| id)).await
+    }
+
+    async fn reconfigure(&self, voters: &[u64]) {
+        let wanted = replicas(voters);
+        let ask = async |_, node: Arc<Datanode>| node.reconfigure(PARTITION, wanted.clone()).await;
+        self.anywhere("a change of members", ask).await;
+        let leader = self.leader().await;
+        let status = self.status(leader).await;
+        assert_eq!((status.voters, status.learners), (numbers(voters), BTreeSet::new()));
+    }
+
+    /// Makes a node's replica lead, and waits until it serves.
+    async fn lead(&self, to: u64) {
+        let ask = async |_, node: Arc<Datanode>| node.transfer_leader(PARTITION, NodeId(to)).await;
+        self.anywhere("a change of the leader", ask).await;
+        assert_eq!(self.leader().await, to);
+    }
+
+    async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done().await {
+            assert!(Instant::now() < deadline, "{what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until these replicas have applied as much as the leader.
+    async fn converge(&self, nodes: &[u64]) {
+        let goal = self.status(self.leader().await).await.applied;
+        let applied = async || {
+            let mut all = true;
+            for id in nodes {
+                all &= self.status(*id).await.applied >= goal;
+            }
+            all
+        };
+        self.until("not all replicas have applied everything", applied).await;
+    }
+
+    /// Writes and flushes until none of these nodes has the beginning of the log any more; answers with
+    /// the number of rows, of writes from 1 on.
+    async fn outgrow_the_log(&self, nodes: &[u64]) -> i64 {
+        let mut writes = 0;
+        while !nodes.iter().all(|id| self.group(*id).status().purged > Some(5)) {
+            for _ in 0..5 {
+                let rows: Vec<_> =
+                    (writes * MANY_ROWS..(writes + 1) * MANY_ROWS).map(row).collect();
+                writes += 1;
+                self.write(writes.cast_unsigned(), &rows).await;
+            }
+            for id in nodes {
+                self.node(*id).flush_partition(PARTITION).await.unwrap();
+            }
+            assert!(writes < 1000, "the log is never given up");
+        }
+        writes * MANY_ROWS
+    }
+
+    async fn stop(self) {
+        for (host, node) in self.members.into_iter().filter_map(|member| member.running) {
+            node.shutdown().await.unwrap();
+            host.shutdown().await.unwrap();
+        }
+    }
+}
+
+fn others(of: u64) -> Vec<u64> {
+    (1..=3).filter(|id| *id != of).collect()
+}
+
+fn rows_to(end: i64) -> Vec<(i64, i64)> {
+    (0..end).map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_written_at_a_leader_are_read_at_the_next_one() {
+    let mut cluster = Cluster::of_three(3, 1, false).await;
+    cluster.write(1, &rows_to(10)).await;
+    let first = cluster.leader().await;
+    cluster.converge(&[1, 2, 3]).await;
+    for id in others(first) {
+        // Whoever asks a follower learns whom to ask.
+        let refused = write(cluster.node(id), 9, &[(99, 99)]).await.unwrap_err();
+        let leader = Some(NodeId(first));
+        assert_eq!(refused, Error::NotLeader { partition: PARTITION, leader });
+        assert_eq!(rows(cluster.node(id)).await.unwrap_err(), refused);
+        let refused = cluster.node(id).reconfigure(PARTITION, replicas(&[1, 2])).await;
+        assert_eq!(refused, Err(Error::NotLeader { partition: PARTITION, leader }));
+        let status = cluster.status(id).await;
+        assert_eq!((status.leader, status.leader_node, status.voters.len()), (false, leader, 3));
+    }
+    for id in 1..=3 {
+        cluster.node(id).flush_partition(PARTITION).await.unwrap();
+        let status = cluster.status(id).await;
+        assert!(status.files > 0 && status.flushed > 0, "every replica has its own files");
+    }
+    cluster.write(2, &[row(10), row(11)]).await;
+    cluster.kill(first).await;
+    let second = cluster.leader().await;
+    assert_ne!(first, second);
+    assert_eq!(cluster.rows().await, rows_to(12));
+    cluster.write(3, &[row(12)]).await;
+    cluster.start(first).await;
+    cluster.converge(&[1, 2, 3]).await;
+    cluster.lead(first).await;
+    assert_eq!(rows(cluster.node(first)).await.unwrap(), rows_to(13));
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_was_away_gets_files_and_then_leads_with_rows_and_requests() {
+    let mut cluster = Cluster::of_three(3, 2, true).await;
+    cluster.write(10_000, &[(-1, -1)]).await;
+    cluster.converge(&[1, 2, 3]).await;
+    let away = others(cluster.leader().await)[0];
+    cluster.kill(away).await;
+    let end = cluster.outgrow_the_log(&others(away)).await;
+    // Some that are in no file.
+    let last = cluster.write(20_000, &[row(end)]).await;
+    cluster.start(away).await;
+    cluster.converge(&[1, 2, 3]).await;
+    assert!(cluster.group(away).status().purged > Some(5), "it got files, not the log");
+    let expected: Vec<_> = std::iter::once((-1, -1)).chain(rows_to(end + 1)).collect();
+    cluster.lead(away).await;
+    assert_eq!(rows(cluster.node(away)).await.unwrap(), expected);
+    // What it never saw as a write, it knows as a request: of files, and of the log.
+    let (resent, again) =
+        (cluster.write(1, &rows_to(MANY_ROWS)).await, cluster.write(20_000, &[row(end)]).await);
+    assert!(resent < last);
+    assert_eq!(again, last);
+    assert_eq!(cluster.rows().await, expected);
+    // It survives a crash right after, and a restart.
+    cluster.kill(away).await;
+    cluster.start(away).await;
+    cluster.write(1, &rows_to(MANY_ROWS)).await;
+    cluster.converge(&[1, 2, 3]).await;
+    cluster.lead(away).await;
+    assert_eq!(rows(cluster.node(away)).await.unwrap(), expected);
+    cluster.stop().await;
+}
+
+/// Writes one row after the other until told to stop; every one is acknowledged.
+async fn keep_writing(cluster: &Cluster, from: i64, stop: &AtomicBool, written: &AtomicU64) {
+    let mut number = from;
+    while !stop.load(Ordering::Acquire) {
+        cluster.write(number.cast_unsigned() + 1_000_000, &[row(number)]).await;
+        number += 1;
+        written.store(number.cast_unsigned(), Ordering::Release);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fourth_replica_takes_the_place_of_the_leader_under_writes() {
+    let cluster = Cluster::of_three(4, 3, true).await;
+    let end = cluster.outgrow_the_log(&[1, 2, 3]).await;
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let change = async {
+        let leaving = cluster.leader().await;
+        let mut wanted = others(leaving);
+        wanted.push(4);
+        cluster.open(4, &wanted, true, true).await.unwrap();
+        cluster.open(4, &wanted, true, true).await.unwrap();
+        cluster.reconfigure(&wanted).await;
+        cluster.reconfigure(&wanted).await;
+        cluster.node(leaving).drop_partition(PARTITION, ReplicaId(leaving)).await.unwrap();
+        let so_far = written.load(Ordering::Acquire);
+        cluster.until("writes go on", async || written.load(Ordering::Acquire) > so_far + 20).await;
+        stop.store(true, Ordering::Release);
+        wanted
+    };
+    let (wanted, ()) = tokio::join!(change, keep_writing(&cluster, end, &stop, &written));
+    let written = written.load(Ordering::Acquire).cast_signed();
+    assert!(cluster.group(4).status().purged > Some(5), "it got files first");
+    cluster.converge(&wanted).await;
+    for id in wanted {
+        cluster.lead(id).await;
+        assert_eq!(rows(cluster.node(id)).await.unwrap(), rows_to(written), "on node {id}");
+    }
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lone_replica_becomes_three_and_another_one_is_left() {
+    let mut cluster = Cluster::new(3, 4).await;
+    cluster.open(1, &[1], false, false).await.unwrap();
+    cluster.write(1, &rows_to(10)).await;
+    // In a group of one this gives up the log, so that those who join get files.
+    cluster.node(1).flush_partition(PARTITION).await.unwrap();
+    cluster.write(2, &[row(10)]).await;
+    let refused = cluster.node(1).reconfigure(PARTITION, replicas(&[1, 2])).await.unwrap_err();
+    assert!(refused.to_string().contains("replica 2 of partition 7 catches up"), "{refused}");
+    assert!(refused.is_retryable());
+    assert_eq!(cluster.status(1).await.learners, numbers(&[2]));
+    for id in [2, 3] {
+        cluster.open(id, &[1, 2, 3], false, true).await.unwrap();
+    }
+    cluster.reconfigure(&[1, 2, 3]).await;
+    cluster.converge(&[1, 2, 3]).await;
+    for id in [2, 3] {
+        assert!(cluster.status(id).await.files > 0, "it got files");
+    }
+    cluster.write(3, &[row(11)]).await;
+    cluster.reconfigure(&[3]).await;
+    for id in [1, 2] {
+        cluster.node(id).drop_partition(PARTITION, ReplicaId(id)).await.unwrap();
+        assert!(cluster.node(id).status().await.unwrap().is_empty());
+    }
+    cluster.write(4, &[row(12)]).await;
+    assert_eq!(rows(cluster.node(3)).await.unwrap(), rows_to(13));
+    cluster.kill(3).await;
+    cluster.start(3).await;
+    assert_eq!(cluster.rows().await, rows_to(13));
+    cluster.write(5, &[row(13)]).await;
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_joined_and_has_got_nothing_yet_may_be_restarted() {
+    let mut cluster = Cluster::new(2, 5).await;
+    cluster.open(1, &[1], false, false).await.unwrap();
+    cluster.write(1, &rows_to(5)).await;
+    cluster.open(2, &[1, 2], false, true).await.unwrap();
+    cluster.kill(2).await;
+    cluster.start(2).await;
+    cluster.open(2, &[1, 2], false, true).await.unwrap();
+    cluster.reconfigure(&[1, 2]).await;
+    cluster.lead(2).await;
+    assert_eq!(rows(cluster.node(2)).await.unwrap(), rows_to(5));
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_about_another_replica_of_the_partition_change_nothing() {
+    let cluster = Cluster::new(1, 6).await;
+    cluster.open(1, &[1], false, false).await.unwrap();
+    cluster.write(1, &rows_to(5)).await;
+    cluster.node(1).drop_partition(PARTITION, ReplicaId(9)).await.unwrap();
+    let other = PartitionSpec { replica: ReplicaId(9), join: true, ..spec(false) };
+    let refused = cluster.node(1).open_partition(other).await.unwrap_err();
+    assert!(matches!(refused, Error::Unavailable(_)), "{refused}");
+    cluster.open(1, &[1], false, false).await.unwrap();
+    assert_eq!(cluster.rows().await, rows_to(5));
+    cluster.node(1).transfer_leader(PARTITION, NodeId(1)).await.unwrap();
+    let nobody = cluster.node(1).transfer_leader(PARTITION, NodeId(2)).await;
+    assert!(matches!(nobody, Err(Error::InvalidInput(_))), "{nobody:?}");
+    let nobody = cluster.node(1).reconfigure(PARTITION, BTreeMap::new()).await;
+    assert!(matches!(nobody, Err(Error::InvalidInput(_))), "{nobody:?}");
+    cluster.stop().await;
+}
