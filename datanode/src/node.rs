@@ -411,6 +411,10 @@ impl Datanode {
         {
             warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
         }
+        if let Ok(replica) = self.replica(partition) {
+            // A flush under way would write into the directory after it is gone.
+            replica.partition().close().await;
+        }
         self.remove_files(partition)?;
         let group = GroupId::from(partition);
         if self.host.known_groups().contains(&(group, number)) {

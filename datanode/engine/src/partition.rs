@@ -326,28 +326,13 @@ impl Partition {
         self.version().memtable_bytes()
     }
 
-    /// Removes everything that is stored. Scans that are still open may fail.
-    ///
-    /// # Errors
-    /// When the store fails; what is left is then not a partition, or still the whole of it.
-    pub async fn destroy(self: Arc<Self>) -> Result<()> {
+    /// Ends all writing: when this returns, no flush and no compaction is under way and none begins any
+    /// more, so that the files can be removed. Scans go on.
+    pub async fn close(&self) {
         let _no_flush = self.flushing.lock().await;
         let _no_compaction = self.compacting.lock().await;
         let _no_edit = self.manifest.lock().await;
-        self.stop("it was destroyed".to_owned());
-        // The manifest goes first: without it nothing else counts.
-        for place in [self.root.clone().join("manifest"), self.root.clone()] {
-            let listed: Vec<_> = self
-                .store
-                .list(Some(&place))
-                .try_collect()
-                .await
-                .map_err(|error| EngineError::store(&place, &error))?;
-            for object in listed {
-                delete(&self.store, &object.location).await?;
-            }
-        }
-        Ok(())
+        self.stopped.lock().get_or_insert_with(|| "it was closed".to_owned());
     }
 
     /// The current version.

@@ -391,8 +391,17 @@ async fn the_configuration_survives_and_a_partition_is_made_once() {
     let opened = open("partitions/7").await.unwrap();
     assert_eq!(opened.config(), fixture.partition.config());
     assert!(matches!(open("partitions/8").await, Err(EngineError::NotFound(_))));
-    opened.destroy().await.unwrap();
-    assert!(matches!(open("partitions/7").await, Err(EngineError::NotFound(_))));
+}
+
+#[tokio::test]
+async fn a_closed_partition_writes_nothing_any_more() {
+    let mut fixture = Fixture::series(append()).await;
+    fixture.put(&ALL[..3], &[row("a", 1, 1)]);
+    fixture.partition.seal(bytes::Bytes::new);
+    fixture.partition.close().await;
+    assert!(matches!(fixture.partition.flush().await, Err(EngineError::Stopped(_))));
+    assert!(matches!(fixture.partition.compact(true).await, Err(EngineError::Stopped(_))));
+    assert_eq!(fixture.read(&["host"]).await.len(), 1);
 }
 
 #[tokio::test]
