@@ -38,8 +38,9 @@ const DROPPED_REQUESTS_MAX: usize = 8192;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// ... and when it does not say so within this, its scans end.
 const PING_WAIT: Duration = Duration::from_secs(10);
-/// How long requests may go on after the stop.
-const DRAIN_WAIT: Duration = Duration::from_secs(5);
+/// How long requests may go on after the stop: longer than a write takes, and not much longer, since
+/// raft's links to other nodes never end by themselves.
+const DRAIN_WAIT: Duration = Duration::from_secs(2);
 /// How long the cut connections get to be gone.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 /// After a failure to accept (no more files may be open, mostly).

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use super::status::every_error;
-use super::{NODE, Served, eventually, replica_status, served, served_at, silent};
+use super::{NODE, Served, eventually, relay, replica_status, served, served_at, silent};
 use crate::channel::channel;
 use crate::meta_client::pause;
 use crate::watcher::{self, Watcher};
@@ -412,6 +412,23 @@ async fn a_meta_that_hangs_does_not_keep_the_client_from_the_others() {
     client.change(create("a")).await.unwrap();
     client.heartbeat(heartbeat()).await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_meta_that_stops_while_it_leads_is_left_within_seconds() {
+    let one = FakeMeta::leading();
+    let two = one.beside();
+    let (at_one, at_two) = (one.serve().await, two.serve().await);
+    let stop = CancellationToken::new();
+    let relayed = relay(&at_one.address, stop.clone()).await;
+    let client = connect(&[&relayed, &at_two.address]);
+    ready(&client).await;
+    stop.cancel();
+    two.lead();
+    let begun = Instant::now();
+    assert_eq!(client.change(create("a")).await, Ok(true));
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(client.catalog().borrow().databases.contains_key("a"));
 }
 
 #[tokio::test]
