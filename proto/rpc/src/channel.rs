@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::CONNECTION_WINDOW_BYTES;
+use crate::{CONNECTION_WINDOW_BYTES, PIECE_BYTES};
 
 /// How long establishing a connection may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
@@ -38,6 +38,7 @@ pub(crate) fn channel(address: &str) -> Channel {
     Endpoint::from_static("http://partita")
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(PIECE_BYTES)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_WAIT)
         .keep_alive_while_idle(true)

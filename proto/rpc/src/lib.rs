@@ -38,6 +38,9 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// What all requests on a connection may have under way together. Each has a bound of its own; one
 /// that nobody reads must not stop the others, so this one is never reached: 1 GiB.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 30;
+/// The largest piece in which a message is sent, either way. Requests take turns after each, so that
+/// a small one waits for 64 KiB of a large one: half a millisecond at 1 Gbit/s.
+const PIECE_BYTES: u32 = 64 << 10;
 /// The metadata by which a request says which node it is for.
 const NODE_KEY: &str = "partita-node";
 

@@ -20,7 +20,7 @@ use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use crate::CONNECTION_WINDOW_BYTES;
+use crate::{CONNECTION_WINDOW_BYTES, PIECE_BYTES};
 
 /// Connections at a time; others wait to be accepted. A peer has up to three, and raft's links.
 const CONNECTIONS_MAX: usize = 4096;
@@ -28,9 +28,6 @@ const CONNECTIONS_MAX: usize = 4096;
 const REQUESTS_MAX: u32 = 8192;
 /// What a request may have under way before it is read: a whole write of a frontend.
 const STREAM_WINDOW_BYTES: u32 = 8 << 20;
-/// The largest piece in which a message is sent. Requests take turns after each, so that a small one
-/// waits for 64 KiB of a large one: half a millisecond at 1 Gbit/s.
-const PIECE_BYTES: u32 = 64 << 10;
 /// Requests that a peer dropped before they were looked at. HTTP/2 takes twenty for an attack; here
 /// it is a query with a limit over many partitions.
 const DROPPED_REQUESTS_MAX: usize = 8192;
@@ -38,8 +35,9 @@ const DROPPED_REQUESTS_MAX: usize = 8192;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// ... and when it does not say so within this, its scans end.
 const PING_WAIT: Duration = Duration::from_secs(10);
-/// How long requests may go on after the stop.
-const DRAIN_WAIT: Duration = Duration::from_secs(5);
+/// How long requests may go on after the stop: longer than a write takes, and not much longer, since
+/// raft's links to other nodes never end by themselves.
+const DRAIN_WAIT: Duration = Duration::from_secs(2);
 /// How long the cut connections get to be gone.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 /// After a failure to accept (no more files may be open, mostly).

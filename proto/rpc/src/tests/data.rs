@@ -11,10 +11,11 @@ use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
 use partita_proto::service::{DataService, PartitionSpec, RequestId, WriteReply};
 use partita_proto::value::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::status::every_error;
 use super::{
-    FakeNode, NODE, client, eventually, replica_status, rows, schema, silent, write_request,
+    FakeNode, NODE, client, eventually, relay, replica_status, rows, schema, silent, write_request,
 };
 use crate::DataClient;
 
@@ -123,6 +124,27 @@ async fn a_node_that_hangs_is_unavailable_within_seconds() {
     for error in [small.unwrap_err(), large.unwrap_err(), scan.err().unwrap()] {
         assert!(matches!(error, Error::Unavailable(_)), "{error}");
         assert!(error.to_string().contains(&format!("node 7 at {address}")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_stops_amid_everything_is_unavailable_within_seconds() {
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let stop = CancellationToken::new();
+    let client = DataClient::new(NODE, &relay(&served.address, stop.clone()).await);
+    client.flush_partition(PARTITION).await.unwrap();
+    node.hangs.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    let (under_way, sent_later) = tokio::join!(client.flush_partition(PARTITION), async {
+        eventually("the order arrived", || node.waiting.load(Ordering::SeqCst) == 1).await;
+        stop.cancel();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        client.compact_partition(PARTITION).await
+    });
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    for answer in [under_way, sent_later] {
+        assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
     }
 }
 

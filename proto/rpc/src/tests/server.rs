@@ -40,7 +40,7 @@ async fn what_is_under_way_ends_and_what_hangs_is_cut() {
     let begun = Instant::now();
     assert_eq!((&mut served.task).await.unwrap(), Ok(()));
     let took = begun.elapsed();
-    assert!((Duration::from_secs(4)..Duration::from_secs(8)).contains(&took), "{took:?}");
+    assert!((Duration::from_secs(1)..Duration::from_secs(5)).contains(&took), "{took:?}");
     let error = hangs.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Unavailable(_)), "{error}");
     eventually("the order was dropped", || node.waiting.load(Ordering::SeqCst) == 0).await;
