@@ -32,6 +32,10 @@ use crate::rewrite::discard;
 use crate::sink::PART_BYTES;
 use crate::version::Version;
 
+/// How long what a transfer has left waits for the next one. Whoever broke off comes again within
+/// seconds if he still has to.
+const KEPT_MS_MAX: i64 = 10 * 60 * 1000;
+
 /// Another replica's state while it comes in. The own one goes on being used. Dropped before it is
 /// installed, it leaves what has arrived to the next one from the same replica.
 #[derive(Debug)]
@@ -48,6 +52,7 @@ pub struct Arrival {
 #[derive(Debug)]
 pub(crate) struct Kept {
     from: ReplicaId,
+    since_ms: i64,
     files: Vec<ArrivingFile>,
 }
 
@@ -134,6 +139,15 @@ impl Partition {
         // Also checks that range and key fit together.
         Layout::new(Arc::clone(&offered.config))?;
         Ok((offered, durable))
+    }
+
+    /// Throws away what a transfer has left, if nobody has asked for it for long.
+    pub(crate) async fn tidy_arrivals(&self) {
+        let oldest = self.clock.now_ms().saturating_sub(KEPT_MS_MAX);
+        let kept = self.kept.lock().take_if(|kept| kept.since_ms < oldest);
+        for file in kept.into_iter().flat_map(|kept| kept.files) {
+            self.throw_away(file).await;
+        }
     }
 
     async fn throw_away(&self, mut file: ArrivingFile) {
@@ -266,7 +280,8 @@ impl Drop for Arrival {
         let mut kept = self.partition.kept.lock();
         // Of two at a time, which do not happen, one is forgotten until the next start.
         if !files.is_empty() && kept.is_none() {
-            *kept = Some(Kept { from: self.from, files });
+            let since_ms = self.partition.clock.now_ms();
+            *kept = Some(Kept { from: self.from, since_ms, files });
         }
     }
 }

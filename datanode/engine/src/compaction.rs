@@ -179,7 +179,8 @@ impl Partition {
     }
 
     /// Drops files all of whose rows are expired. (Scans leave expired rows out at once.) Returns
-    /// whether there were any.
+    /// whether there were any. To be called now and then: it also drops what is left of another
+    /// replica's files that nobody goes on sending.
     ///
     /// # Errors
     /// As [`Partition::compact`].
@@ -187,6 +188,7 @@ impl Partition {
         let _one_at_a_time = self.compacting.lock().await;
         self.check_running()?;
         self.collect_garbage().await?;
+        self.tidy_arrivals().await;
         let mut manifest = self.manifest.lock().await;
         let version = self.version();
         let Some(oldest) = version.layout.oldest_tick(self.clock.now_ms()) else {

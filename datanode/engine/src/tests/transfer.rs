@@ -258,6 +258,24 @@ async fn what_arrived_before_a_restart_is_removed() {
 }
 
 #[tokio::test]
+async fn what_nobody_goes_on_sending_is_removed_after_a_while() {
+    let leader = leader().await;
+    let to = Fixture::series(last_row()).await;
+    let pinned = pin(&leader.partition).await;
+    let mut arrival = receive(&to.partition, LEADER, &pinned).await.unwrap();
+    assert!(send(&pinned, &mut arrival, 1000, usize::MAX).await.unwrap());
+    to.clock.0.store(3_600_000, Ordering::Relaxed);
+    to.partition.expire().await.unwrap();
+    drop(arrival);
+    to.clock.0.store(4_000_000, Ordering::Relaxed);
+    to.partition.expire().await.unwrap();
+    assert_eq!(files(&to, "files").len(), 3);
+    to.clock.0.store(4_300_000, Ordering::Relaxed);
+    to.partition.expire().await.unwrap();
+    assert!(files(&to, "files").is_empty());
+}
+
+#[tokio::test]
 async fn a_piece_that_is_not_what_was_written_is_never_installed() {
     let leader = leader().await;
     let mut to = Fixture::series(last_row()).await;
