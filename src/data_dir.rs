@@ -1,29 +1,56 @@
 //! The data directory: whose it is, and of which format.
 //!
-//! Its file `PARTITA` says which version of the layout the directory has. A directory of another
-//! version, or one that holds something else, is refused before anything in it is touched.
+//! Its file `PARTITA` says which version of the layout the directory has and which role it is of; `NODE`
+//! has the random number that a node is known by, and the number that meta gave it. A directory of
+//! another version or role, or one that holds something else, is refused before anything in it is
+//! touched.
 
-use std::io::Write;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use partita_proto::id::NodeId;
 
 /// The layout's version: raises when an older binary could not read what a newer one wrote.
 const FORMAT: u32 = 1;
 /// The file that marks a data directory.
 const MARKER: &str = "PARTITA";
+/// The file that says which node it is.
+const NODE: &str = "NODE";
 
-/// Makes sure that `dir` is a data directory of this version, creating it when it is new.
+/// What a process is, and whose data a directory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Everything.
+    Standalone,
+    /// A member of meta's group.
+    Meta,
+    /// A node that holds replicas.
+    Datanode,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Standalone => "standalone",
+            Self::Meta => "meta",
+            Self::Datanode => "datanode",
+        }
+    }
+}
+
+/// Makes sure that `dir` is a data directory of this version and role, creating it when it is new.
 ///
 /// # Errors
-/// Says what is wrong with it: not writable, not empty and not ours, of another version.
-pub(crate) fn prepare(dir: &Path) -> anyhow::Result<()> {
+/// Says what is wrong with it: not writable, not empty and not ours, of another version or role.
+pub(crate) fn prepare(dir: &Path, role: Role) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)
         .with_context(|| format!("cannot create the data directory {}", dir.display()))?;
     let marker = dir.join(MARKER);
     match std::fs::read_to_string(&marker) {
-        Ok(text) => check(dir, &text)?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Ok(text) => check(dir, &text, role)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             let mut entries = std::fs::read_dir(dir)
                 .with_context(|| format!("cannot read the data directory {}", dir.display()))?;
             if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found")) {
@@ -32,7 +59,7 @@ pub(crate) fn prepare(dir: &Path) -> anyhow::Result<()> {
                     dir.display()
                 );
             }
-            write_marker(dir, &marker)
+            write(dir, &marker, &format!("format {FORMAT}\nrole {}\n", role.name()))
                 .with_context(|| format!("cannot write to the data directory {}", dir.display()))?;
         }
         Err(error) => {
@@ -46,24 +73,91 @@ pub(crate) fn prepare(dir: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write to the data directory {}", dir.display()))
 }
 
-fn check(dir: &Path, text: &str) -> anyhow::Result<()> {
-    let format = text.trim().strip_prefix("format ").and_then(|number| number.parse::<u32>().ok());
+fn check(dir: &Path, text: &str, role: Role) -> anyhow::Result<()> {
+    let mut lines = text.lines();
+    let format = lines.next().and_then(|line| line.strip_prefix("format ")?.parse::<u32>().ok());
     match format {
-        Some(FORMAT) => Ok(()),
+        Some(FORMAT) => {}
         Some(other) => bail!(
             "the data directory {} has format {other}, this version of Partita reads format {FORMAT}",
             dir.display()
         ),
         None => bail!("{} does not say which format it has", dir.join(MARKER).display()),
     }
+    // Directories from before there were others have no such line.
+    let standalone = Role::Standalone.name();
+    let of = lines.next().map_or(Some(standalone), |line| line.strip_prefix("role "));
+    if of != Some(role.name()) {
+        bail!(
+            "the data directory {} is of a {}, not of a {}; choose another with --data-dir",
+            dir.display(),
+            of.unwrap_or("process of another kind"),
+            role.name()
+        );
+    }
+    Ok(())
 }
 
-fn write_marker(dir: &Path, marker: &Path) -> std::io::Result<()> {
-    let new = dir.join("PARTITA.new");
+/// The random number that a directory is known by; chosen at the first call.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub(crate) fn identity(dir: &Path) -> anyhow::Result<u64> {
+    if let Some((identity, _)) = read_node(dir)? {
+        return Ok(identity);
+    }
+    // Random keys are what the standard library's hashers are made with.
+    let identity = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    write_node(dir, identity, None)?;
+    Ok(identity)
+}
+
+/// The number that meta gave to the node of a directory, if it did.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn node(dir: &Path) -> anyhow::Result<Option<NodeId>> {
+    Ok(read_node(dir)?.and_then(|(_, node)| node))
+}
+
+/// Keeps the number that meta gave.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn keep_node(dir: &Path, node: NodeId) -> anyhow::Result<()> {
+    write_node(dir, identity(dir)?, Some(node))
+}
+
+fn read_node(dir: &Path) -> anyhow::Result<Option<(u64, Option<NodeId>)>> {
+    let path = dir.join(NODE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let identity = field("identity ").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let identity =
+        identity.with_context(|| format!("{} does not say which node it is", path.display()))?;
+    let number = field("number ").map(str::parse::<u64>).transpose();
+    let number =
+        number.with_context(|| format!("{} has no number that makes sense", path.display()))?;
+    Ok(Some((identity, number.map(NodeId))))
+}
+
+fn write_node(dir: &Path, identity: u64, node: Option<NodeId>) -> anyhow::Result<()> {
+    let number = node.map(|node| format!("number {node}\n")).unwrap_or_default();
+    write(dir, &dir.join(NODE), &format!("identity {identity:016x}\n{number}"))
+        .with_context(|| format!("cannot write to the data directory {}", dir.display()))
+}
+
+/// Writes a small file so that it is there whole or not at all.
+fn write(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
+    let new = path.with_extension("new");
     let mut file = std::fs::File::create(&new)?;
-    writeln!(file, "format {FORMAT}")?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    std::fs::rename(&new, marker)?;
+    std::fs::rename(&new, path)?;
     std::fs::File::open(dir)?.sync_all()
 }
 
@@ -75,15 +169,15 @@ mod tests {
     fn a_new_directory_is_marked_and_accepted_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
-        prepare(&path).unwrap();
-        prepare(&path).unwrap();
+        prepare(&path, Role::Meta).unwrap();
+        prepare(&path, Role::Meta).unwrap();
     }
 
     #[test]
     fn a_directory_of_another_format_is_refused_by_number() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(MARKER), "format 99\n").unwrap();
-        let error = prepare(dir.path()).unwrap_err().to_string();
+        let error = prepare(dir.path(), Role::Standalone).unwrap_err().to_string();
         assert!(error.contains("format 99"), "{error}");
     }
 
@@ -91,7 +185,35 @@ mod tests {
     fn a_directory_that_holds_something_else_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("thesis.txt"), "precious").unwrap();
-        let error = prepare(dir.path()).unwrap_err().to_string();
+        let error = prepare(dir.path(), Role::Standalone).unwrap_err().to_string();
         assert!(error.contains("not a Partita data directory"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_of_another_role_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        prepare(dir.path(), Role::Meta).unwrap();
+        let error = prepare(dir.path(), Role::Datanode).unwrap_err().to_string();
+        assert!(error.contains("is of a meta, not of a datanode"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_from_before_there_were_roles_is_a_standalone_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(MARKER), "format 1\n").unwrap();
+        prepare(dir.path(), Role::Standalone).unwrap();
+        assert!(prepare(dir.path(), Role::Datanode).is_err());
+    }
+
+    #[test]
+    fn a_node_keeps_its_identity_and_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = identity(dir.path()).unwrap();
+        assert_eq!(node(dir.path()).unwrap(), None);
+        keep_node(dir.path(), NodeId(7)).unwrap();
+        assert_eq!(identity(dir.path()).unwrap(), first);
+        assert_eq!(node(dir.path()).unwrap(), Some(NodeId(7)));
+        std::fs::write(dir.path().join(NODE), "rubbish").unwrap();
+        assert!(identity(dir.path()).is_err());
     }
 }

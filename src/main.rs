@@ -1,10 +1,19 @@
 //! The one binary of Partita: every role, and the tools that speak to them.
 
+mod admin;
 mod clock;
 mod data_dir;
+mod datanode;
+mod doors;
+mod frontend;
+mod health;
+mod heart;
 mod load;
+mod meta;
+mod peers;
 mod sql;
 mod standalone;
+mod storage;
 
 use std::process::ExitCode;
 
@@ -24,6 +33,19 @@ enum Command {
     /// Run every role in one process.
     #[command(args_override_self = true)]
     Standalone(standalone::Options),
+    /// Run a member of the group that keeps a cluster's catalog.
+    #[command(args_override_self = true)]
+    Meta(meta::Options),
+    /// Run a node that holds a cluster's rows.
+    #[command(args_override_self = true)]
+    Datanode(datanode::Options),
+    /// Run the doors of a cluster: PostgreSQL, HTTP, Flight.
+    #[command(args_override_self = true)]
+    Frontend(frontend::Options),
+    /// Look after a cluster: nodes, replicas, leaders.
+    Admin(admin::Options),
+    /// Ask whether a process serves.
+    Health(health::Options),
     /// Run SQL: one statement, a file, or an interactive session.
     Sql(sql::Options),
     /// Load a file (line protocol, CSV or Parquet).
@@ -43,6 +65,26 @@ fn main() -> ExitCode {
         Command::Standalone(options) => {
             log_to_stderr("info");
             runtime.block_on(Box::pin(standalone::run(options)))
+        }
+        Command::Meta(options) => {
+            log_to_stderr("info");
+            runtime.block_on(Box::pin(meta::run(options)))
+        }
+        Command::Datanode(options) => {
+            log_to_stderr("info");
+            runtime.block_on(Box::pin(datanode::run(options)))
+        }
+        Command::Frontend(options) => {
+            log_to_stderr("info");
+            runtime.block_on(Box::pin(frontend::run(options)))
+        }
+        Command::Admin(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(admin::run(options)))
+        }
+        Command::Health(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(health::run(options)))
         }
         Command::Sql(options) => {
             log_to_stderr("warn");
@@ -82,4 +124,16 @@ fn log_to_stderr(default: &str) {
         .with_writer(std::io::stderr)
         .with_target(false)
         .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn no_command_contradicts_itself() {
+        Cli::command().debug_assert();
+    }
 }

@@ -158,7 +158,11 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
 }
 
 /// Runs all statements of a text and prints what they return.
-async fn execute(client: &Client, text: &str, plain: bool) -> Result<(), tokio_postgres::Error> {
+pub(crate) async fn execute(
+    client: &Client,
+    text: &str,
+    plain: bool,
+) -> Result<(), tokio_postgres::Error> {
     let messages = client.simple_query_raw(text).await?;
     let mut messages = std::pin::pin!(messages);
     let mut page = Page::new(plain);
@@ -277,7 +281,7 @@ pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     text
 }
 
-fn say(text: &str) -> std::io::Result<()> {
+pub(crate) fn say(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()

@@ -8,6 +8,7 @@
 //!        └─ maintenance: flush, compaction, expiry, by a pure choose()
 //! ```
 
+mod leadership;
 mod machine;
 pub mod maintenance;
 mod node;

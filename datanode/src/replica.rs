@@ -233,6 +233,20 @@ impl Replica {
         reconfigure::reconfigure(self.id(), &self.group, voters).await
     }
 
+    /// Whether it leads.
+    pub(crate) fn leads(&self) -> bool {
+        self.group.status().is_leader
+    }
+
+    /// The nodes of the other replicas that may lead, those that are furthest first.
+    pub(crate) fn other_voters(&self) -> Vec<NodeId> {
+        let mine = self.group.replica();
+        let mut others = self.group.members();
+        others.retain(|member| member.voter && member.replica != mine);
+        others.sort_by_key(|member| std::cmp::Reverse(member.matched));
+        others.into_iter().map(|member| member.node).collect()
+    }
+
     /// Hands leadership to the replica on another node.
     pub(crate) async fn transfer_leader(&self, to: NodeId) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock().await;

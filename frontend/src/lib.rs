@@ -30,6 +30,7 @@ mod execute;
 mod frontend;
 mod information;
 mod ingest;
+mod leaders;
 mod predicate;
 mod router;
 mod row_counts;

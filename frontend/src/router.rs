@@ -41,6 +41,7 @@ use tokio::time::Instant;
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::{Completed, TablePlan, TablePlans};
 use crate::ingest::size::slices;
+use crate::leaders::Leaders;
 use crate::metrics::FrontendMetrics;
 use crate::row_counts::RowCounts;
 
@@ -72,6 +73,7 @@ pub(crate) struct Router {
     metrics: Arc<FrontendMetrics>,
     plans: TablePlans,
     row_counts: RowCounts,
+    leaders: Leaders,
 }
 
 /// Rows of one partition, under one identity.
@@ -112,11 +114,17 @@ impl Router {
             metrics,
             plans: TablePlans::default(),
             row_counts: RowCounts::default(),
+            leaders: Leaders::default(),
         }
     }
 
     pub(crate) fn nodes(&self) -> &Arc<dyn DataNodes> {
         &self.nodes
+    }
+
+    /// Who leads partitions.
+    pub(crate) fn leaders(&self) -> &Leaders {
+        &self.leaders
     }
 
     pub(crate) fn metrics(&self) -> &Arc<FrontendMetrics> {
@@ -364,7 +372,7 @@ impl Router {
     /// Sends a part to its partition's leader, again and again, until it has taken effect, or its
     /// route turns out to be an old one, or time is up.
     async fn attempt(&self, part: &Part, deadline: Instant) -> Result<Attempt, SqlError> {
-        let mut node = leader_of(&part.route);
+        let mut node = self.leaders.first(&part.route);
         let mut pause = PAUSE_MIN;
         let mut hops = 0;
         loop {
@@ -376,7 +384,10 @@ impl Router {
                 rows: part.rows.clone(),
             };
             let error = match self.send_once(node, request, deadline).await {
-                Ok(()) => return Ok(Attempt::Done),
+                Ok(()) => {
+                    self.leaders.answered(part.route.partition, node);
+                    return Ok(Attempt::Done);
+                }
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
                     return Ok(Attempt::Stale(error));
                 }
@@ -394,6 +405,7 @@ impl Router {
                 return Err(timed_out(part, &error));
             }
             self.metrics.write_retries.add(1);
+            self.leaders.failed(part.route.partition, node);
             let hint = match &error {
                 Error::NotLeader { leader: Some(leader), .. } if Some(*leader) != node => {
                     Some(*leader)
@@ -414,20 +426,12 @@ impl Router {
         }
     }
 
-    /// Whom to ask after a pause: the leader that the newest catalog names, or, when that is the one
-    /// who just said no, the next replica.
+    /// Whom to ask after a pause, by the newest catalog.
     fn next_node(&self, part: &Part, asked: Option<NodeId>, error: &Error) -> Option<NodeId> {
         let newest = self.newest(&part.table);
         let route = newest.as_ref().and_then(|table| table.partitions.route(part.route.partition));
         let route = route.unwrap_or(&part.route);
-        let leader = leader_of(route);
-        let elsewhere = matches!(error, Error::NotLeader { .. } | Error::Unavailable(_));
-        if !elsewhere || leader != asked {
-            return leader;
-        }
-        let nodes: Vec<NodeId> = route.replicas.values().copied().collect();
-        let at = nodes.iter().position(|node| Some(*node) == asked);
-        at.and_then(|at| nodes.get((at + 1) % nodes.len()).copied()).or(leader)
+        self.leaders.next(route, asked, error)
     }
 
     async fn send_once(
@@ -463,11 +467,6 @@ impl Router {
         // Too late or not at all, the caller looks at the catalog anyway.
         let _waited = tokio::time::timeout_at(until, newer).await.is_ok();
     }
-}
-
-/// The node to ask: the leader if one is known, else any replica, which will name it.
-pub(crate) fn leader_of(route: &Route) -> Option<NodeId> {
-    route.leader.or_else(|| route.replicas.values().next().copied())
 }
 
 /// A table as it is in a catalog; `None` when it is gone.

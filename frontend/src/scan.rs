@@ -48,7 +48,7 @@ use tokio::time::Instant;
 
 use crate::error::SqlError;
 use crate::newest::Within;
-use crate::router::{Router, leader_of};
+use crate::router::Router;
 
 /// Partitions that one output opens ahead of the one it reads.
 const OPEN_AHEAD: usize = 4;
@@ -596,12 +596,16 @@ impl Opener {
         route: &Route,
         deadline: Instant,
     ) -> Result<Result<ScanReply, Error>, SqlError> {
-        let mut node = leader_of(route);
+        let leaders = self.router.leaders();
+        let mut node = leaders.first(route);
         let mut pause = PAUSE;
         let mut hops = 0;
         loop {
             let error = match self.scan_once(node, route, deadline).await {
-                Ok(reply) => return Ok(Ok(reply)),
+                Ok(reply) => {
+                    leaders.answered(route.partition, node);
+                    return Ok(Ok(reply));
+                }
                 Err(
                     error @ (Error::StaleRoute { .. }
                     | Error::StaleSchema { .. }
@@ -615,6 +619,7 @@ impl Opener {
                 return Err(SqlError::from(error).with_detail(detail));
             }
             self.router.metrics().scan_retries.add(1);
+            leaders.failed(route.partition, node);
             if let Error::NotLeader { leader: Some(leader), .. } = &error
                 && Some(*leader) != node
                 && hops < 3
@@ -626,21 +631,14 @@ impl Opener {
             hops = 0;
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            node = self.next_node(route, node);
+            node = self.next_node(route, node, &error);
         }
     }
 
-    fn next_node(&self, route: &Route, asked: Option<NodeId>) -> Option<NodeId> {
+    fn next_node(&self, route: &Route, asked: Option<NodeId>, error: &Error) -> Option<NodeId> {
         let newest = self.router.newest(&self.spec.table);
         let found = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
-        let route = found.unwrap_or(route);
-        let leader = leader_of(route);
-        if leader != asked {
-            return leader;
-        }
-        let nodes: Vec<NodeId> = route.replicas.values().copied().collect();
-        let at = nodes.iter().position(|node| Some(*node) == asked);
-        at.and_then(|at| nodes.get((at + 1) % nodes.len()).copied()).or(leader)
+        self.router.leaders().next(found.unwrap_or(route), asked, error)
     }
 
     async fn scan_once(

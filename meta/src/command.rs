@@ -59,6 +59,21 @@ struct NodesForm {
     nodes: Vec<u64>,
 }
 
+impl NodesForm {
+    fn new(nodes: &[NodeId]) -> Self {
+        Self { nodes: nodes.iter().map(|node| node.0).collect() }
+    }
+}
+
+/// The node of each partition, when each has one.
+fn single(places: &[Vec<NodeId>]) -> Option<Vec<u64>> {
+    let one = |nodes: &Vec<NodeId>| match nodes.as_slice() {
+        [node] => Some(node.0),
+        _ => None,
+    };
+    places.iter().map(one).collect()
+}
+
 #[derive(Clone, PartialEq, Message)]
 struct MoveForm {
     #[prost(uint64, tag = "1")]
@@ -131,12 +146,12 @@ impl Command {
         let kind = match self {
             Self::Change { ddl, places, id } => CommandKind::Change(ChangeForm {
                 ddl: Some(ddl.to_wire()),
-                nodes: Vec::new(),
+                nodes: single(places).unwrap_or_default(),
                 id: id.as_ref().map(Wire::to_wire),
-                places: places
-                    .iter()
-                    .map(|nodes| NodesForm { nodes: nodes.iter().map(|node| node.0).collect() })
-                    .collect(),
+                places: match single(places) {
+                    Some(_) => Vec::new(),
+                    None => places.iter().map(|nodes| NodesForm::new(nodes)).collect(),
+                },
             }),
             Self::Finish { table, step } => CommandKind::Finish(StepForm::new(*table, *step)),
             Self::Abort { table, step } => CommandKind::Abort(StepForm::new(*table, *step)),

@@ -45,9 +45,9 @@ struct CountersForm {
     partition: u64,
     #[prost(uint64, tag = "5")]
     replica: u64,
-    /// 0 in catalogs from before there were nodes: 1.
+    /// Numbers that nodes were given; the next one is larger by one.
     #[prost(uint64, tag = "6")]
-    node: u64,
+    nodes: u64,
     #[prost(uint64, tag = "7")]
     remembered: u64,
 }
@@ -238,7 +238,7 @@ fn counters_form(counters: Counters) -> CountersForm {
         table: counters.table.0,
         partition: counters.partition.0,
         replica: counters.replica.0,
-        node: counters.node.0,
+        nodes: counters.node.0 - 1,
         remembered: counters.remembered,
     }
 }
@@ -250,7 +250,7 @@ fn counters(form: &CountersForm) -> Counters {
         table: TableId(form.table),
         partition: PartitionId(form.partition),
         replica: ReplicaId(form.replica),
-        node: NodeId(form.node.max(1)),
+        node: NodeId(form.nodes.saturating_add(1)),
         remembered: form.remembered,
     }
 }

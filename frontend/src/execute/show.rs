@@ -103,7 +103,7 @@ impl Session {
     fn show_partitions(&self, name: &TableName) -> Result<Output, SqlError> {
         let table = self.table(name)?;
         let row = |route: &partita_proto::route::Route| {
-            let leader = crate::router::leader_of(route);
+            let leader = self.frontend().router().leaders().first(route);
             vec![
                 Some(route.partition.to_string()),
                 leader.map(|node| node.to_string()),

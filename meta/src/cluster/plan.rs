@@ -22,6 +22,9 @@ const MOVES_MAX: usize = 8;
 const BALANCING_MAX: usize = 2;
 /// Changes of leaders at once.
 const TRANSFERS_MAX: usize = 16;
+/// A move is worth its while when the difference is that much larger than what moves; above 1, so that
+/// it gets smaller and nothing moves to and fro.
+const GAIN_MIN: f64 = 1.25;
 /// Below this, bytes are no reason to move anything.
 const BYTES_THAT_MATTER: u64 = 64 << 20;
 
@@ -99,7 +102,14 @@ pub(crate) fn plan(view: &View) -> Vec<Step> {
     if balanced {
         steps.extend(planner.balance_replicas());
     }
-    steps.extend(transfers(view));
+    let moved: BTreeSet<PartitionId> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Move { partition, .. } => Some(*partition),
+            Step::Transfer { .. } | Step::Remove { .. } => None,
+        })
+        .collect();
+    steps.extend(transfers(view, &moved));
     steps
 }
 
@@ -323,7 +333,7 @@ impl<'a> Planner<'a> {
             // What is left of the difference afterwards.
             let left = (gap - 2.0 * weight).abs();
             let better = best.is_none_or(|(best, ..)| left < best);
-            if gap > 1.5 * weight && better {
+            if gap > GAIN_MIN * weight && better {
                 best = Some((left, partition, *replica));
             }
         }
@@ -339,7 +349,7 @@ impl<'a> Planner<'a> {
 }
 
 /// Leaders away from nodes that are being drained, and spread evenly.
-fn transfers(view: &View) -> Vec<Step> {
+fn transfers(view: &View, moved: &BTreeSet<PartitionId>) -> Vec<Step> {
     let may_lead = |node: &NodeId| {
         view.nodes.get(node).is_some_and(|node| node.live && node.reported && !node.draining)
     };
@@ -351,7 +361,9 @@ fn transfers(view: &View) -> Vec<Step> {
         }
     }
     let mut steps = Vec::new();
-    for partition in view.partitions.iter().filter(|one| one.in_use && one.target.is_none()) {
+    let stays =
+        |one: &&PartitionView| one.in_use && one.target.is_none() && !moved.contains(&one.id);
+    for partition in view.partitions.iter().filter(stays) {
         if steps.len() >= TRANSFERS_MAX {
             break;
         }

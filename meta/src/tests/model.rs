@@ -206,11 +206,10 @@ fn new_partitions_go_to_the_nodes_with_the_fewest() {
     let mut world = World::new();
     world.done(create(new_table("t"))).unwrap();
     let view = || crate::plan::View::new(&world.state, [NodeId(1), NodeId(2), NodeId(3)]);
-    assert_eq!(view().choose(), Some(NodeId(2)));
-    let chosen = view().choose_many(5).unwrap();
-    assert_eq!(chosen, [2, 3, 2, 3, 2].map(NodeId));
+    let chosen = view().choose_many(5, 1).unwrap();
+    assert_eq!(chosen, [2, 3, 2, 3, 2].map(|node| vec![NodeId(node)]));
     let nobody = crate::plan::View::new(&world.state, []);
-    assert!(matches!(nobody.choose_many(1), Err(Error::Unavailable(_))));
+    assert!(matches!(nobody.choose_many(1, 1), Err(Error::Unavailable(_))));
 }
 
 /// What earlier versions wrote must stay readable: this fails when a form changes. Then the old bytes

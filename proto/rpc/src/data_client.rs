@@ -1,0 +1,202 @@
+//! A node's service from afar.
+//!
+//! Three connections, so that nothing small waits behind what is large in a socket's buffer: one for
+//! small writes and orders, one for scans, one for large writes. Each is made when it is first used.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use partita_proto::Error;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::schema::TableSchema;
+use partita_proto::service::{
+    DataService, PartitionSpec, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest,
+    ScanStats, WriteReply, WriteRequest,
+};
+use partita_proto::wire::pb::data_client::DataClient as Generated;
+use partita_proto::wire::{Wire, pb};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::channel::channel;
+use crate::frames::{Rows, Source};
+use crate::status::{Peer, from_status};
+use crate::{MESSAGE_BYTES_MAX, NODE_KEY};
+
+/// Writes with more bytes of rows than this are large. The small ones that are before another small
+/// one are a matter of microseconds then.
+const LARGE_BYTES: usize = 128 << 10;
+/// What a message can hold, besides the rest of a write.
+const ROWS_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (1 << 10);
+/// Streams that a scan may have. A request cannot ask for more.
+const STREAMS_MAX: u32 = 1024;
+
+/// Speaks to one node at one address.
+pub struct DataClient {
+    peer: Arc<Peer>,
+    node: MetadataValue<Ascii>,
+    small: Generated<Channel>,
+    scans: Generated<Channel>,
+    large: Generated<Channel>,
+}
+
+impl DataClient {
+    /// A client of a node that listens at `host:port`. Connects when it is used. To be called in a
+    /// tokio runtime.
+    #[must_use]
+    pub fn new(node: NodeId, address: &str) -> Self {
+        let client = || {
+            Generated::new(channel(address))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX)
+        };
+        Self {
+            peer: Arc::new(Peer { node: Some(node), address: address.to_owned() }),
+            node: node.0.into(),
+            small: client(),
+            scans: client(),
+            large: client(),
+        }
+    }
+
+    /// Where it connects to.
+    pub(crate) fn address(&self) -> &str {
+        &self.peer.address
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert(NODE_KEY, self.node.clone());
+        request
+    }
+
+    fn answer<T>(&self, result: Result<Response<T>, Status>) -> Result<T, Error> {
+        result.map(Response::into_inner).map_err(|status| from_status(&self.peer, status))
+    }
+
+    /// Asks for a stream at once, whenever it will be read: it waits on the other side for a short
+    /// time only.
+    fn fetch(&self, scan: u64, stream: u32) -> Source {
+        let request = self.request(pb::FetchRequest { scan, stream });
+        let mut client = self.scans.clone();
+        let asked = async move { client.fetch(request).await.map(Response::into_inner) };
+        Source::Asked(AbortOnDropHandle::new(tokio::spawn(asked)))
+    }
+
+    async fn header(&self, frames: &mut Streaming<pb::ScanFrame>) -> Result<pb::ScanHeader, Error> {
+        let first = frames.message().await.map_err(|status| from_status(&self.peer, status))?;
+        match first.and_then(|frame| frame.header) {
+            Some(header) if header.streams <= STREAMS_MAX => Ok(header),
+            Some(header) => {
+                Err(Error::Corrupted(format!("{} sent {} streams", self.peer, header.streams)))
+            }
+            None => Err(Error::Corrupted(format!("{} sent a scan without header", self.peer))),
+        }
+    }
+}
+
+#[async_trait]
+impl DataService for DataClient {
+    async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        let message = request.to_wire()?;
+        // The message has them now.
+        drop(request);
+        let bytes = message.rows.len();
+        if bytes > ROWS_BYTES_MAX {
+            return Err(Error::InvalidInput(format!(
+                "a write has {bytes} bytes of rows, more than {ROWS_BYTES_MAX}"
+            )));
+        }
+        let client = if bytes > LARGE_BYTES { &self.large } else { &self.small };
+        let reply = client.clone().write(self.request(message)).await;
+        self.answer(reply).and_then(WriteReply::from_wire)
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
+        let frames = self.scans.clone().scan(self.request(request.to_wire()?)).await;
+        let mut frames = self.answer(frames)?;
+        let header = self.header(&mut frames).await?;
+        let stats = Arc::new(ScanStats::default());
+        let others = (1..header.streams).map(|stream| self.fetch(header.scan, stream));
+        let streams = std::iter::once(Source::Open(Box::new(frames)))
+            .take(header.streams as usize)
+            .chain(others)
+            .map(|source| -> RowStream {
+                Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
+            })
+            .collect();
+        Ok(ScanReply { streams, sorted: header.sorted, stats })
+    }
+
+    async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
+        let reply = self.small.clone().open_partition(self.request(spec.to_wire())).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn drop_partition(
+        &self,
+        partition: PartitionId,
+        replica: ReplicaId,
+    ) -> Result<(), Error> {
+        let order = pb::DropOrder { partition: partition.0, replica: replica.0 };
+        let reply = self.small.clone().drop_partition(self.request(order)).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn reconfigure(
+        &self,
+        partition: PartitionId,
+        voters: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error> {
+        let voters = voters
+            .into_iter()
+            .map(|(replica, node)| pb::Replica { replica: replica.0, node: node.0 })
+            .collect();
+        let order = pb::ReconfigureOrder { partition: partition.0, voters };
+        let reply = self.small.clone().reconfigure(self.request(order)).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
+        let order = pb::TransferLeader { partition: partition.0, to: to.0 };
+        let reply = self.small.clone().transfer_leader(self.request(order)).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
+        let order = pb::TruncateOrder { partition: partition.0, id: Some(id.to_wire()) };
+        let reply = self.small.clone().truncate_partition(self.request(order)).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn alter_partition(
+        &self,
+        partition: PartitionId,
+        schema: Arc<TableSchema>,
+    ) -> Result<(), Error> {
+        let order = pb::AlterOrder { partition: partition.0, schema: Some(schema.to_wire()) };
+        let reply = self.small.clone().alter_partition(self.request(order)).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        let order = pb::PartitionOrder { partition: partition.0 };
+        let reply = self.small.clone().flush_partition(self.request(order)).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        let order = pb::PartitionOrder { partition: partition.0 };
+        let reply = self.small.clone().compact_partition(self.request(order)).await;
+        self.answer(reply).map(drop)
+    }
+
+    async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        let reply = self.small.clone().status(self.request(pb::StatusRequest {})).await;
+        self.answer(reply)?.replicas.into_iter().map(ReplicaStatus::from_wire).collect()
+    }
+}

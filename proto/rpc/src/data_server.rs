@@ -1,0 +1,167 @@
+//! A node's service, over gRPC.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use partita_proto::Error;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::schema::TableSchema;
+use partita_proto::service::{DataService, PartitionSpec, RequestId, ScanRequest, WriteRequest};
+use partita_proto::wire::pb::data_server::{Data, DataServer as Generated};
+use partita_proto::wire::{Wire, pb};
+use tonic::{Request, Response, Status};
+
+use crate::frames::Frames;
+use crate::parked::Parked;
+use crate::status::to_status;
+use crate::{MESSAGE_BYTES_MAX, NODE_KEY};
+
+/// How long streams of a scan wait to be fetched.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Answers for a node.
+pub struct DataServer {
+    node: NodeId,
+    service: Arc<dyn DataService>,
+    parked: Arc<Parked>,
+}
+
+impl DataServer {
+    /// The tonic service of a node, for [`serve`](crate::serve). It refuses what is for another node.
+    #[must_use]
+    pub fn server(node: NodeId, service: Arc<dyn DataService>) -> Generated<Self> {
+        Self::with_parked(node, service, Parked::new(IDLE))
+    }
+
+    pub(crate) fn with_parked(
+        node: NodeId,
+        service: Arc<dyn DataService>,
+        parked: Arc<Parked>,
+    ) -> Generated<Self> {
+        Generated::new(Self { node, service, parked })
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    /// The message of a request that is for this node, or for whoever is here.
+    fn open<T>(&self, request: Request<T>) -> Result<T, Status> {
+        if let Some(wanted) = request.metadata().get(NODE_KEY) {
+            let number = wanted.to_str().ok().and_then(|wanted| wanted.parse().ok());
+            if number != Some(self.node.0) {
+                return Err(to_status(Error::Unavailable(format!(
+                    "here is node {}, the request is for node {}",
+                    self.node,
+                    wanted.to_str().unwrap_or("?")
+                ))));
+            }
+        }
+        Ok(request.into_inner())
+    }
+}
+
+type FrameStream = BoxStream<'static, Result<pb::ScanFrame, Status>>;
+type Answer<T> = Result<Response<T>, Status>;
+
+fn done(result: Result<(), Error>) -> Answer<pb::Done> {
+    result.map(|()| Response::new(pb::Done {})).map_err(to_status)
+}
+
+/// A part of a message that has to be there.
+fn required<T: Wire>(field: Option<T::Message>, what: &str) -> Result<T, Status> {
+    let missing = || Error::Corrupted(format!("a request has no {what}"));
+    field.ok_or_else(missing).and_then(T::from_wire).map_err(to_status)
+}
+
+#[async_trait]
+impl Data for DataServer {
+    type ScanStream = FrameStream;
+    type FetchStream = FrameStream;
+
+    async fn write(&self, request: Request<pb::WriteRequest>) -> Answer<pb::WriteReply> {
+        let request = WriteRequest::from_wire(self.open(request)?).map_err(to_status)?;
+        let reply = self.service.write(request).await.map_err(to_status)?;
+        Ok(Response::new(reply.to_wire()))
+    }
+
+    async fn scan(&self, request: Request<pb::ScanRequest>) -> Answer<FrameStream> {
+        let request = ScanRequest::from_wire(self.open(request)?).map_err(to_status)?;
+        let reply = self.service.scan(request).await.map_err(to_status)?;
+        let count = u32::try_from(reply.streams.len()).unwrap_or(u32::MAX);
+        let mut streams = reply.streams.into_iter();
+        let first = streams.next();
+        let waiting = self.parked.park(streams.collect(), &reply.stats).map_err(to_status)?;
+        let header = pb::ScanHeader { scan: waiting.scan(), streams: count, sorted: reply.sorted };
+        Ok(Response::new(Frames::first(header, waiting, first, reply.stats).boxed()))
+    }
+
+    async fn fetch(&self, request: Request<pb::FetchRequest>) -> Answer<FrameStream> {
+        let request = self.open(request)?;
+        let fetched = self.parked.fetch(request.scan, request.stream);
+        let (rows, stats) = fetched.map_err(to_status)?;
+        Ok(Response::new(Frames::other(rows, stats).boxed()))
+    }
+
+    async fn open_partition(&self, request: Request<pb::PartitionSpec>) -> Answer<pb::Done> {
+        let spec = PartitionSpec::from_wire(self.open(request)?).map_err(to_status)?;
+        done(self.service.open_partition(spec).await)
+    }
+
+    async fn drop_partition(&self, request: Request<pb::DropOrder>) -> Answer<pb::Done> {
+        let order = self.open(request)?;
+        let (partition, replica) = (PartitionId(order.partition), ReplicaId(order.replica));
+        done(self.service.drop_partition(partition, replica).await)
+    }
+
+    async fn reconfigure(&self, request: Request<pb::ReconfigureOrder>) -> Answer<pb::Done> {
+        let order = self.open(request)?;
+        let count = order.voters.len();
+        let voters: std::collections::BTreeMap<_, _> = order
+            .voters
+            .into_iter()
+            .map(|voter| (ReplicaId(voter.replica), NodeId(voter.node)))
+            .collect();
+        if voters.len() != count {
+            let error = Error::Corrupted("a replica is listed twice as voter".to_owned());
+            return done(Err(error));
+        }
+        done(self.service.reconfigure(PartitionId(order.partition), voters).await)
+    }
+
+    async fn transfer_leader(&self, request: Request<pb::TransferLeader>) -> Answer<pb::Done> {
+        let order = self.open(request)?;
+        let (partition, to) = (PartitionId(order.partition), NodeId(order.to));
+        done(self.service.transfer_leader(partition, to).await)
+    }
+
+    async fn truncate_partition(&self, request: Request<pb::TruncateOrder>) -> Answer<pb::Done> {
+        let order = self.open(request)?;
+        let id: RequestId = required(order.id, "identity")?;
+        done(self.service.truncate_partition(PartitionId(order.partition), id).await)
+    }
+
+    async fn alter_partition(&self, request: Request<pb::AlterOrder>) -> Answer<pb::Done> {
+        let order = self.open(request)?;
+        let schema: TableSchema = required(order.schema, "schema")?;
+        done(self.service.alter_partition(PartitionId(order.partition), Arc::new(schema)).await)
+    }
+
+    async fn flush_partition(&self, request: Request<pb::PartitionOrder>) -> Answer<pb::Done> {
+        let order = self.open(request)?;
+        done(self.service.flush_partition(PartitionId(order.partition)).await)
+    }
+
+    async fn compact_partition(&self, request: Request<pb::PartitionOrder>) -> Answer<pb::Done> {
+        let order = self.open(request)?;
+        done(self.service.compact_partition(PartitionId(order.partition)).await)
+    }
+
+    async fn status(&self, request: Request<pb::StatusRequest>) -> Answer<pb::StatusReply> {
+        let _: pb::StatusRequest = self.open(request)?;
+        let replicas = self.service.status().await.map_err(to_status)?;
+        let replicas = replicas.iter().map(Wire::to_wire).collect();
+        Ok(Response::new(pb::StatusReply { replicas }))
+    }
+}

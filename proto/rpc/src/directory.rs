@@ -1,0 +1,101 @@
+//! Finds nodes by what meta says of them.
+//!
+//! One client for each node at its address. When the address changes there is another client; when
+//! the node goes there is none. Requests that are under way keep theirs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use partita_proto::Error;
+use partita_proto::id::NodeId;
+use partita_proto::member::Members;
+use partita_proto::service::{DataNodes, DataService};
+use tokio::sync::watch;
+
+use crate::data_client::DataClient;
+
+/// The nodes of a cluster.
+pub struct Directory {
+    members: watch::Receiver<Arc<Members>>,
+    /// The node of this process, which is called directly.
+    local: Option<(NodeId, Arc<dyn DataService>)>,
+    clients: Mutex<Clients>,
+}
+
+#[derive(Default)]
+struct Clients {
+    /// What the clients were made of.
+    members: Arc<Members>,
+    clients: BTreeMap<NodeId, Arc<DataClient>>,
+}
+
+impl Directory {
+    /// Of these members, as they change.
+    #[must_use]
+    pub fn new(members: watch::Receiver<Arc<Members>>) -> Self {
+        Self { members, local: None, clients: Mutex::default() }
+    }
+
+    /// With a node in this process, which is not called over the network.
+    #[must_use]
+    pub fn with_local(mut self, node: NodeId, service: Arc<dyn DataService>) -> Self {
+        self.local = Some((node, service));
+        self
+    }
+}
+
+impl DataNodes for Directory {
+    /// To be called in a tokio runtime.
+    fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
+        if let Some((local, service)) = &self.local
+            && *local == node
+        {
+            return Ok(Arc::clone(service));
+        }
+        let mut clients = self.clients.lock();
+        clients.keep(&self.members.borrow());
+        clients.client(node).map(|client| client as Arc<dyn DataService>)
+    }
+
+    /// The nodes that were heard of lately.
+    fn all(&self) -> Vec<NodeId> {
+        let members = self.members.borrow();
+        let mut nodes: Vec<NodeId> =
+            members.iter().filter(|(_, member)| member.live).map(|(node, _)| *node).collect();
+        if let Some((local, _)) = &self.local
+            && !nodes.contains(local)
+        {
+            nodes.push(*local);
+        }
+        nodes
+    }
+}
+
+impl Clients {
+    /// Drops the clients of nodes that are gone or elsewhere.
+    fn keep(&mut self, members: &Arc<Members>) {
+        if !Arc::ptr_eq(&self.members, members) {
+            self.members = Arc::clone(members);
+            self.clients.retain(|node, client| {
+                members.get(node).is_some_and(|member| member.address == client.address())
+            });
+        }
+    }
+
+    /// The client of a node. One that is not live is tried too: meta may be cut off from it, and it
+    /// is known soon enough.
+    fn client(&mut self, node: NodeId) -> Result<Arc<DataClient>, Error> {
+        let unavailable = |what: &str| Error::Unavailable(format!("{what} of node {node}"));
+        if let Some(client) = self.clients.get(&node) {
+            return Ok(Arc::clone(client));
+        }
+        let member = self.members.get(&node).ok_or_else(|| unavailable("nothing is known"))?;
+        if member.address.is_empty() {
+            return Err(unavailable("no address is known"));
+        }
+        let client = Arc::new(DataClient::new(node, &member.address));
+        self.clients.insert(node, Arc::clone(&client));
+        Ok(client)
+    }
+}

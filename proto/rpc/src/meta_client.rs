@@ -1,0 +1,377 @@
+//! Meta's service from afar.
+//!
+//! ```text
+//!   follow ─▶ one address after another ─▶ the one that leads ─▶ catalog, members, until it ends
+//!   ask    ─▶ the one that is followed, or one after another ─▶ its answer
+//! ```
+//!
+//! Invariants:
+//! - the catalog never goes back, whoever sends it; while nobody leads the last one stays;
+//! - a change has one identity, however often it is asked for, and is only asked for again when the
+//!   outcome is not known;
+//! - what a change answered is in the catalog by then.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use partita_proto::Error;
+use partita_proto::catalog::Catalog;
+use partita_proto::id::NodeId;
+use partita_proto::member::{Heartbeat, Members, Registration};
+use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
+use partita_proto::wire::pb::meta_client::MetaClient as Generated;
+use partita_proto::wire::{Follower, Wire, pb};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::transport::Channel;
+use tonic::{Response, Status, Streaming};
+
+use crate::MESSAGE_BYTES_MAX;
+use crate::channel::channel;
+use crate::status::{Peer, from_status};
+
+/// How long a change may take. Meta gives up within a minute.
+const CHANGE_WAIT: Duration = Duration::from_secs(75);
+/// How long registering and orders may take.
+const ORDER_WAIT: Duration = Duration::from_secs(30);
+/// How long a heartbeat is worth sending; the next one says more.
+const HEARTBEAT_WAIT: Duration = Duration::from_secs(3);
+/// How long one meta may take to answer what is answered at once.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// The pause before the next address, at least and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Speaks to whichever member of meta leads.
+pub struct MetaClient {
+    shared: Arc<Shared>,
+    /// The watch ends with the client.
+    _stop: DropGuard,
+}
+
+struct Shared {
+    links: Vec<Link>,
+    catalog: watch::Sender<Arc<Catalog>>,
+    members: watch::Sender<Arc<Members>>,
+    /// The link whose meta is watched: it leads.
+    followed: watch::Sender<Option<usize>>,
+    /// Whether there is one.
+    leads: watch::Sender<bool>,
+    /// The link that last answered.
+    answered: AtomicUsize,
+    client: u64,
+    sequence: AtomicU64,
+}
+
+/// One member of meta.
+struct Link {
+    peer: Peer,
+    client: Generated<Channel>,
+}
+
+impl MetaClient {
+    /// A client of the metas at these addresses, each `host:port`. It watches until the stop or until
+    /// it is dropped. To be called in a tokio runtime.
+    #[must_use]
+    pub fn connect(addresses: Vec<String>, stop: CancellationToken) -> Arc<Self> {
+        let link = |address: String| Link {
+            client: Generated::new(channel(&address))
+                .max_decoding_message_size(MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            peer: Peer { node: None, address },
+        };
+        let shared = Arc::new(Shared {
+            links: addresses.into_iter().map(link).collect(),
+            catalog: watch::Sender::default(),
+            members: watch::Sender::default(),
+            followed: watch::Sender::default(),
+            leads: watch::Sender::default(),
+            answered: AtomicUsize::new(0),
+            client: crate::random(),
+            sequence: AtomicU64::new(1),
+        });
+        let stop = stop.child_token();
+        tokio::spawn(Arc::clone(&shared).follow(stop.clone()));
+        Arc::new(Self { shared, _stop: stop.drop_guard() })
+    }
+
+    /// Waits for the first catalog.
+    pub async fn ready(&self) {
+        let mut catalog = self.shared.catalog.subscribe();
+        // The sender is here.
+        drop(catalog.wait_for(|catalog| catalog.version > 0).await);
+    }
+}
+
+#[async_trait]
+impl MetaService for MetaClient {
+    fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.shared.catalog.subscribe()
+    }
+
+    async fn change(&self, ddl: Ddl) -> Result<bool, Error> {
+        let sequence = self.shared.sequence.fetch_add(1, Ordering::Relaxed);
+        let id = RequestId { client: self.shared.client, sequence };
+        self.change_once(id, ddl).await.map(|changed| changed.changed)
+    }
+
+    fn members(&self) -> watch::Receiver<Arc<Members>> {
+        self.shared.members.subscribe()
+    }
+
+    async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        let deadline = Instant::now() + ORDER_WAIT;
+        let ask =
+            |mut meta: Generated<Channel>| async move { meta.administer(order.to_wire()).await };
+        self.shared.ask(deadline, ORDER_WAIT, ask).await.map(drop)
+    }
+}
+
+#[async_trait]
+impl ClusterService for MetaClient {
+    /// Whether a meta is followed, which leads.
+    fn leads(&self) -> watch::Receiver<bool> {
+        self.shared.leads.subscribe()
+    }
+
+    async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {
+        let deadline = Instant::now() + CHANGE_WAIT;
+        let request = pb::ChangeRequest { id: Some(id.to_wire()), ddl: Some(ddl.to_wire()) };
+        let ask = |mut meta: Generated<Channel>| {
+            let request = request.clone();
+            async move { meta.change(request).await }
+        };
+        let reply = self.shared.ask(deadline, CHANGE_WAIT, ask).await?;
+        let mut catalog = self.shared.catalog.subscribe();
+        let seen = catalog.wait_for(|catalog| catalog.version >= reply.version);
+        match timeout_at(deadline, seen).await {
+            Ok(_) => Ok(Changed { changed: reply.changed, version: reply.version }),
+            Err(_) => Err(Error::Timeout(format!(
+                "the change was made, but version {} of the catalog did not arrive",
+                reply.version
+            ))),
+        }
+    }
+
+    async fn register(&self, registration: Registration) -> Result<NodeId, Error> {
+        let deadline = Instant::now() + ORDER_WAIT;
+        let message = registration.to_wire();
+        let ask = |mut meta: Generated<Channel>| {
+            let message = message.clone();
+            async move { meta.register(message).await }
+        };
+        let reply = self.shared.ask(deadline, ANSWER_WAIT, ask).await?;
+        Ok(NodeId(reply.node))
+    }
+
+    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error> {
+        let deadline = Instant::now() + HEARTBEAT_WAIT;
+        let message = heartbeat.to_wire();
+        let ask = |mut meta: Generated<Channel>| {
+            let message = message.clone();
+            async move { meta.beat(message).await }
+        };
+        self.shared.ask(deadline, ANSWER_WAIT, ask).await.map(drop)
+    }
+}
+
+impl Shared {
+    /// Asks whoever leads, until there is a definite answer or the deadline has passed. One meta may
+    /// take `patience`.
+    async fn ask<R, F: Future<Output = Result<Response<R>, Status>>>(
+        &self,
+        deadline: Instant,
+        patience: Duration,
+        request: impl Fn(Generated<Channel>) -> F,
+    ) -> Result<R, Error> {
+        let mut next = self.answered.load(Ordering::Relaxed);
+        let mut failed = None;
+        let mut unknown = false;
+        for attempt in 0.. {
+            let followed = *self.followed.borrow();
+            let index = followed.filter(|_| followed != failed).unwrap_or(next);
+            let link = self.link(index)?;
+            let until = deadline.min(Instant::now() + patience);
+            let error = match self.attempt(index, until, request(link.client.clone())).await {
+                Ok(reply) => {
+                    self.answered.store(index, Ordering::Relaxed);
+                    return Ok(reply.into_inner());
+                }
+                Err(error) if !is_passing(&error) => return Err(error),
+                Err(error) => error,
+            };
+            unknown |= !matches!(error, Error::NotLeader { .. });
+            failed = Some(index);
+            next = (index + 1) % self.links.len();
+            let pause = pause(attempt / self.links.len(), crate::random());
+            if Instant::now() + pause >= deadline {
+                return Err(if unknown {
+                    Error::Timeout(format!("no answer from meta; the last failure: {error}"))
+                } else {
+                    Error::Unavailable("no meta leads".to_owned())
+                });
+            }
+            tokio::time::sleep(pause).await;
+        }
+        Err(Error::Internal("attempts ran out".to_owned()))
+    }
+
+    /// Asks one meta. Ends early when it turns out that another one leads.
+    async fn attempt<R>(
+        &self,
+        index: usize,
+        until: Instant,
+        answer: impl Future<Output = Result<Response<R>, Status>>,
+    ) -> Result<Response<R>, Error> {
+        let peer = &self.link(index)?.peer;
+        let mut followed = self.followed.subscribe();
+        let moved = async {
+            // Only what changes from now on counts: who is followed now was chosen, or failed before.
+            while followed.changed().await.is_ok() {
+                if followed.borrow_and_update().is_some_and(|followed| followed != index) {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            answer = timeout_at(until, answer) => match answer {
+                Ok(answer) => answer.map_err(|status| from_status(peer, status)),
+                Err(_) => Err(Error::Timeout(format!("{peer} did not answer"))),
+            },
+            () = moved => Err(Error::Unavailable(format!("{peer} does not lead any more"))),
+        }
+    }
+
+    fn link(&self, index: usize) -> Result<&Link, Error> {
+        let unknown = || Error::Unavailable("no address of meta is known".to_owned());
+        self.links.get(index).ok_or_else(unknown)
+    }
+
+    /// Watches whoever leads, until the stop.
+    async fn follow(self: Arc<Self>, stop: CancellationToken) {
+        let mut following = pin!(self.follow_forever());
+        tokio::select! {
+            () = &mut following => {}
+            () = stop.cancelled() => {}
+        }
+    }
+
+    async fn follow_forever(&self) {
+        let mut index = 0;
+        let mut failures = 0;
+        while let Ok(link) = self.link(index) {
+            let error = match Box::pin(self.watch(link, index)).await {
+                Ok(never) => match never {},
+                Err(error) => error,
+            };
+            if self.followed.send_replace(None).is_some() {
+                self.leads.send_replace(false);
+                failures = 0;
+                tracing::info!(meta = %link.peer, %error, "meta is not followed any more");
+            } else if is_passing(&error) {
+                tracing::debug!(meta = %link.peer, %error, "meta cannot be followed");
+            } else {
+                tracing::warn!(meta = %link.peer, %error, "meta cannot be followed");
+            }
+            tokio::time::sleep(pause(failures / self.links.len(), crate::random())).await;
+            failures += 1;
+            index = (index + 1) % self.links.len();
+        }
+        tracing::warn!("no address of meta is known");
+    }
+
+    /// Watches one meta for as long as it leads.
+    async fn watch(&self, link: &Link, index: usize) -> Result<std::convert::Infallible, Error> {
+        let failed = |status| from_status(&link.peer, status);
+        let known = Arc::clone(&self.catalog.borrow());
+        let mut meta = link.client.clone();
+        let first = async {
+            let frames = meta.watch(pb::WatchRequest { version: known.version }).await;
+            let mut frames = frames.map_err(failed)?.into_inner();
+            let first = self.frame(&mut frames, &link.peer).await?;
+            Ok::<_, Error>((frames, first))
+        };
+        let silent = |_| Error::Timeout(format!("{} does not answer", link.peer));
+        let (mut frames, mut frame) = timeout(ANSWER_WAIT, first).await.map_err(silent)??;
+        self.answered.store(index, Ordering::Relaxed);
+        self.followed.send_replace(Some(index));
+        self.leads.send_replace(true);
+        tracing::info!(meta = %link.peer, "meta is followed");
+        let mut follower = Follower::of(&known);
+        drop(known);
+        let mut back = false;
+        loop {
+            match frame.kind {
+                Some(pb::watch_frame::Kind::Catalog(part)) => {
+                    if let Some(catalog) = follower.take(part)? {
+                        self.publish(catalog, &link.peer, &mut back);
+                    }
+                }
+                Some(pb::watch_frame::Kind::Members(message)) => {
+                    let members = Members::from_wire(message)?;
+                    self.members.send_if_modified(|known| {
+                        let changed = **known != members;
+                        if changed {
+                            *known = Arc::new(members);
+                        }
+                        changed
+                    });
+                }
+                // A newer meta says more than this version understands.
+                None => {}
+            }
+            frame = self.frame(&mut frames, &link.peer).await?;
+        }
+    }
+
+    async fn frame(
+        &self,
+        frames: &mut Streaming<pb::WatchFrame>,
+        peer: &Peer,
+    ) -> Result<pb::WatchFrame, Error> {
+        let frame = frames.message().await.map_err(|status| from_status(peer, status))?;
+        frame.ok_or_else(|| Error::Unavailable(format!("{peer} ended the watch")))
+    }
+
+    /// Makes a catalog known, if it is newer than the one that is.
+    fn publish(&self, catalog: Catalog, peer: &Peer, back: &mut bool) {
+        let version = catalog.version;
+        let mut known = 0;
+        let newer = self.catalog.send_if_modified(|current| {
+            known = current.version;
+            let newer = version > known;
+            if newer {
+                *current = Arc::new(catalog);
+            }
+            newer
+        });
+        if !newer && version < known && !std::mem::replace(back, true) {
+            tracing::error!(
+                meta = %peer,
+                version,
+                known,
+                "meta's catalog went back, as if it was restored; it is not used before it is newer"
+            );
+        }
+    }
+}
+
+/// Whether another attempt, perhaps with another meta, is what to do about an error. The request may
+/// or may not have taken effect.
+fn is_passing(error: &Error) -> bool {
+    matches!(error, Error::NotLeader { .. } | Error::Unavailable(_) | Error::Timeout(_))
+}
+
+/// How long to wait before the next attempt, after this many rounds through all addresses: at random,
+/// so that not everybody comes at once.
+pub(crate) fn pause(rounds: usize, random: u64) -> Duration {
+    let doublings = u32::try_from(rounds).unwrap_or(u32::MAX).saturating_add(1).min(10);
+    let longest = PAUSE_MIN.saturating_mul(1 << doublings).min(PAUSE_MAX);
+    let span = u64::try_from((longest - PAUSE_MIN).as_millis()).unwrap_or(0) + 1;
+    PAUSE_MIN + Duration::from_millis(random % span)
+}

@@ -1,0 +1,105 @@
+//! Meta's service, over gRPC.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::{Stream, StreamExt, stream};
+use partita_proto::Error;
+use partita_proto::member::{Heartbeat, Registration};
+use partita_proto::service::{AdminOrder, ClusterService, Ddl, RequestId};
+use partita_proto::wire::pb::meta_server::{Meta, MetaServer as Generated};
+use partita_proto::wire::{Wire, pb};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use crate::MESSAGE_BYTES_MAX;
+use crate::status::to_status;
+use crate::watcher::Watcher;
+
+/// Answers for one member of meta's group.
+pub struct MetaServer {
+    service: Arc<dyn ClusterService>,
+    stop: CancellationToken,
+}
+
+impl MetaServer {
+    /// The tonic service of a meta, for [`serve`](crate::serve). At the stop the watchers are sent
+    /// elsewhere.
+    #[must_use]
+    pub fn server(service: Arc<dyn ClusterService>, stop: CancellationToken) -> Generated<Self> {
+        Generated::new(Self { service, stop })
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+}
+
+/// The value of a request.
+fn value<T: Wire>(request: Request<T::Message>) -> Result<T, Status> {
+    T::from_wire(request.into_inner()).map_err(to_status)
+}
+
+/// A part of a message that has to be there.
+fn required<T: Wire>(field: Option<T::Message>, what: &str) -> Result<T, Status> {
+    let missing = || Error::Corrupted(format!("a request has no {what}"));
+    field.ok_or_else(missing).and_then(T::from_wire).map_err(to_status)
+}
+
+#[async_trait]
+impl Meta for MetaServer {
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<pb::WatchFrame, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        request: Request<pb::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let version = request.into_inner().version;
+        let mut watcher = Watcher::new(self.service.as_ref(), version, self.stop.clone());
+        // Not to lead is an answer, not the end of one.
+        let first = watcher.next().await.map_err(to_status)?;
+        let others = stream::unfold(Some(watcher), |watcher| async {
+            let mut watcher = watcher?;
+            match watcher.next().await {
+                Ok(frame) => Some((Ok(frame), Some(watcher))),
+                Err(error) => Some((Err(to_status(error)), None)),
+            }
+        });
+        Ok(Response::new(stream::iter([Ok(first)]).chain(others).boxed()))
+    }
+
+    async fn change(
+        &self,
+        request: Request<pb::ChangeRequest>,
+    ) -> Result<Response<pb::ChangeReply>, Status> {
+        let request = request.into_inner();
+        let id: RequestId = required(request.id, "identity")?;
+        let ddl: Ddl = required(request.ddl, "change")?;
+        let changed = self.service.change_once(id, ddl).await.map_err(to_status)?;
+        let reply = pb::ChangeReply { changed: changed.changed, version: changed.version };
+        Ok(Response::new(reply))
+    }
+
+    async fn register(
+        &self,
+        request: Request<pb::Registration>,
+    ) -> Result<Response<pb::Registered>, Status> {
+        let registration: Registration = value(request)?;
+        let node = self.service.register(registration).await.map_err(to_status)?;
+        Ok(Response::new(pb::Registered { node: node.0 }))
+    }
+
+    async fn beat(&self, request: Request<pb::Heartbeat>) -> Result<Response<pb::Done>, Status> {
+        let heartbeat: Heartbeat = value(request)?;
+        self.service.heartbeat(heartbeat).await.map_err(to_status)?;
+        Ok(Response::new(pb::Done {}))
+    }
+
+    async fn administer(
+        &self,
+        request: Request<pb::AdminOrder>,
+    ) -> Result<Response<pb::Done>, Status> {
+        let order: AdminOrder = value(request)?;
+        self.service.administer(order).await.map_err(to_status)?;
+        Ok(Response::new(pb::Done {}))
+    }
+}

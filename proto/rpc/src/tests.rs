@@ -1,0 +1,285 @@
+//! Both sides over real sockets, with services that are made for it.
+
+mod data;
+mod directory;
+mod meta;
+mod scan;
+mod server;
+mod status;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use partita_proto::Error;
+use partita_proto::domain::Domains;
+use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
+use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
+use partita_proto::service::{
+    DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteKind,
+    WriteReply, WriteRequest,
+};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+
+use crate::{DataClient, DataServer, serve};
+
+const NODE: NodeId = NodeId(7);
+
+/// A server on a port of its own; dropped, its connections are cut.
+struct Served {
+    address: String,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn served(routes: Routes) -> Served {
+    served_at("127.0.0.1:0", routes).await
+}
+
+async fn served_at(address: &str, routes: Routes) -> Served {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(serve(listener, routes, stop.clone()));
+    Served { address, stop, task }
+}
+
+/// Accepts connections and never says a word.
+async fn silent() -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let task = tokio::spawn(async move {
+        let mut kept = Vec::new();
+        loop {
+            kept.push(listener.accept().await.unwrap());
+        }
+    });
+    (address, task)
+}
+
+/// Waits until something is so, for some seconds.
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not so: {what}");
+}
+
+/// A node's service that notes what it is asked, and answers what it was told to.
+#[derive(Default)]
+struct FakeNode {
+    asked: Mutex<Vec<String>>,
+    fails: Mutex<Option<Error>>,
+    scans: Mutex<VecDeque<ScanReply>>,
+    /// Never answers; counts the requests that wait.
+    hangs: AtomicBool,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts as long as it lives.
+struct Alive(Arc<AtomicUsize>);
+
+impl Alive {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl FakeNode {
+    async fn note(&self, asked: String) -> Result<(), Error> {
+        self.asked.lock().push(asked);
+        if self.hangs.load(Ordering::SeqCst) {
+            let _alive = Alive::new(&self.waiting);
+            std::future::pending::<()>().await;
+        }
+        let fails = self.fails.lock().clone();
+        fails.map_or(Ok(()), Err)
+    }
+
+    async fn serve(self: &Arc<Self>) -> Served {
+        let service = DataServer::server(NODE, Arc::clone(self) as Arc<dyn DataService>);
+        served(Routes::new(service)).await
+    }
+}
+
+#[async_trait]
+impl DataService for FakeNode {
+    async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        self.note(format!("{request:?}")).await?;
+        Ok(WriteReply { index: 11 })
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
+        self.note(format!("{request:?}")).await?;
+        Ok(self.scans.lock().pop_front().unwrap())
+    }
+
+    async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
+        self.note(format!("{spec:?}")).await
+    }
+
+    async fn drop_partition(
+        &self,
+        partition: PartitionId,
+        replica: ReplicaId,
+    ) -> Result<(), Error> {
+        self.note(format!("drop {partition} {replica}")).await
+    }
+
+    async fn reconfigure(
+        &self,
+        partition: PartitionId,
+        voters: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error> {
+        self.note(format!("reconfigure {partition} {voters:?}")).await
+    }
+
+    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
+        self.note(format!("transfer {partition} {to}")).await
+    }
+
+    async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
+        self.note(format!("truncate {partition} {id:?}")).await
+    }
+
+    async fn alter_partition(
+        &self,
+        partition: PartitionId,
+        schema: Arc<TableSchema>,
+    ) -> Result<(), Error> {
+        self.note(format!("alter {partition} {schema:?}")).await
+    }
+
+    async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.note(format!("flush {partition}")).await
+    }
+
+    async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.note(format!("compact {partition}")).await
+    }
+
+    async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.note("status".to_owned()).await?;
+        Ok(vec![replica_status()])
+    }
+}
+
+fn replica_status() -> ReplicaStatus {
+    ReplicaStatus {
+        partition: PartitionId(1),
+        table: TableId(2),
+        replica: ReplicaId(3),
+        leader: true,
+        leader_node: Some(NODE),
+        term: 4,
+        voters: [ReplicaId(3), ReplicaId(5)].into(),
+        learners: [ReplicaId(6)].into(),
+        epoch: Epoch(7),
+        rows: 8,
+        file_bytes: 9,
+        files: 10,
+        memtable_bytes: 11,
+        rows_written: 12,
+        bytes_written: 13,
+        writes: 14,
+        scans: 15,
+        rows_scanned: 16,
+        rejected: 17,
+        applied: 18,
+        flushed: 19,
+        failure: Some("a reason".to_owned()),
+    }
+}
+
+fn schema() -> TableSchema {
+    let column = |id, name: &str, column_type, semantic| Column {
+        id: ColumnId(id),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        column_type,
+        nullable: true,
+        semantic,
+        default: None,
+        generated: None,
+        comment: None,
+    };
+    TableSchema {
+        version: SchemaVersion(1),
+        columns: vec![
+            column(1, "number", ColumnType::Int64, Semantic::Tag),
+            column(2, "text", ColumnType::String, Semantic::Field),
+        ],
+        key: vec![ColumnId(1)],
+        options: TableOptions::default(),
+        next_column: ColumnId(3),
+        schema_on_write: false,
+    }
+}
+
+fn columns() -> Arc<Schema> {
+    Arc::new(Schema::new(vec![
+        Field::new("number", DataType::Int64, true),
+        Field::new("text", DataType::Utf8View, true),
+    ]))
+}
+
+/// Rows with these numbers, and texts of this length.
+fn rows(numbers: std::ops::Range<i64>, length: usize) -> RecordBatch {
+    let texts = numbers.clone().map(|number| format!("{}{number}", "x".repeat(length)));
+    let columns_of_rows: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter_values(numbers.clone())),
+        Arc::new(StringViewArray::from_iter_values(texts)),
+    ];
+    RecordBatch::try_new(columns(), columns_of_rows).unwrap()
+}
+
+fn write_request(rows: RecordBatch) -> WriteRequest {
+    WriteRequest {
+        partition: PartitionId(1),
+        epoch: Epoch(2),
+        id: RequestId { client: u64::MAX, sequence: 4 },
+        kind: WriteKind::Delete,
+        rows,
+    }
+}
+
+fn scan_request() -> ScanRequest {
+    ScanRequest {
+        partition: PartitionId(1),
+        epoch: Epoch(2),
+        columns: columns(),
+        domains: Domains::default(),
+        limit: Some(5),
+        parallelism: 3,
+        newest_only: true,
+    }
+}
+
+fn client(served: &Served) -> DataClient {
+    DataClient::new(NODE, &served.address)
+}

@@ -1,0 +1,162 @@
+//! Writes and orders.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use partita_proto::Error;
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::placement::Placement;
+use partita_proto::range::{Bound, TypedRange};
+use partita_proto::service::{DataService, PartitionSpec, RequestId, WriteReply};
+use partita_proto::value::Value;
+
+use super::status::every_error;
+use super::{
+    FakeNode, NODE, client, eventually, replica_status, rows, schema, silent, write_request,
+};
+use crate::DataClient;
+
+const PARTITION: PartitionId = PartitionId(9);
+
+fn spec() -> PartitionSpec {
+    PartitionSpec {
+        partition: PARTITION,
+        table: TableId(1),
+        epoch: Epoch(2),
+        replica: ReplicaId(3),
+        members: [(ReplicaId(3), NODE), (ReplicaId(4), NodeId(8))].into(),
+        range: TypedRange {
+            start: Bound { placement: None, key: vec![Value::Int(17)] },
+            end: Bound::default(),
+        },
+        placement: Placement::Range,
+        schema: Arc::new(schema()),
+        join: true,
+    }
+}
+
+#[tokio::test]
+async fn every_call_arrives_as_it_was_made() {
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let client = client(&served);
+    let voters: BTreeMap<_, _> = [(ReplicaId(1), NodeId(2)), (ReplicaId(3), NodeId(4))].into();
+    let id = RequestId { client: 1, sequence: 2 };
+
+    let request = write_request(rows(0..3, 20));
+    assert_eq!(client.write(request.clone()).await, Ok(WriteReply { index: 11 }));
+    client.open_partition(spec()).await.unwrap();
+    client.drop_partition(PARTITION, ReplicaId(2)).await.unwrap();
+    client.reconfigure(PARTITION, voters.clone()).await.unwrap();
+    client.transfer_leader(PARTITION, NodeId(3)).await.unwrap();
+    client.truncate_partition(PARTITION, id).await.unwrap();
+    client.alter_partition(PARTITION, Arc::new(schema())).await.unwrap();
+    client.flush_partition(PARTITION).await.unwrap();
+    client.compact_partition(PARTITION).await.unwrap();
+    assert_eq!(client.status().await, Ok(vec![replica_status()]));
+
+    let expected = [
+        format!("{request:?}"),
+        format!("{:?}", spec()),
+        "drop 9 2".to_owned(),
+        format!("reconfigure 9 {voters:?}"),
+        "transfer 9 3".to_owned(),
+        format!("truncate 9 {id:?}"),
+        format!("alter 9 {:?}", schema()),
+        "flush 9".to_owned(),
+        "compact 9".to_owned(),
+        "status".to_owned(),
+    ];
+    assert_eq!(*node.asked.lock(), expected);
+}
+
+#[tokio::test]
+async fn every_error_arrives_as_it_was_sent() {
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let client = client(&served);
+    for error in every_error() {
+        *node.fails.lock() = Some(error.clone());
+        assert_eq!(client.write(write_request(rows(0..1, 1))).await, Err(error.clone()));
+        assert_eq!(client.flush_partition(PARTITION).await, Err(error.clone()));
+        assert_eq!(client.scan(super::scan_request()).await.err(), Some(error));
+    }
+}
+
+#[tokio::test]
+async fn a_large_write_arrives_and_one_too_large_is_refused_for_good() {
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let client = client(&served);
+    client.write(write_request(rows(0..8, 1 << 20))).await.unwrap();
+    let error = client.write(write_request(rows(0..65, 1 << 20))).await.unwrap_err();
+    assert!(matches!(error, Error::InvalidInput(_)), "{error}");
+    // And the connection goes on.
+    client.write(write_request(rows(0..2, 1 << 20))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_is_dropped_is_dropped_on_the_other_side() {
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let client = client(&served);
+    node.hangs.store(true, Ordering::SeqCst);
+    let waits = tokio::spawn(async move { client.flush_partition(PARTITION).await });
+    eventually("the order arrived", || node.waiting.load(Ordering::SeqCst) == 1).await;
+    waits.abort();
+    eventually("the order was dropped", || node.waiting.load(Ordering::SeqCst) == 0).await;
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_is_unavailable_within_seconds() {
+    let (address, _task) = silent().await;
+    let client = DataClient::new(NODE, &address);
+    let begun = Instant::now();
+    let (small, large, scan) = tokio::join!(
+        client.write(write_request(rows(0..1, 1))),
+        client.write(write_request(rows(0..1, 1 << 20))),
+        client.scan(super::scan_request()),
+    );
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    for error in [small.unwrap_err(), large.unwrap_err(), scan.err().unwrap()] {
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+        assert!(error.to_string().contains(&format!("node 7 at {address}")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_there_is_unavailable_at_once_and_found_when_it_is_back() {
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let address = served.address.clone();
+    let client = DataClient::new(NODE, &address);
+    client.flush_partition(PARTITION).await.unwrap();
+    drop(served);
+    // The connection ends a moment later.
+    let begun = Instant::now();
+    let mut failures = 0;
+    while failures < 20 {
+        match client.flush_partition(PARTITION).await {
+            Err(Error::Unavailable(text)) => {
+                assert!(text.contains(&address), "{text}");
+                failures += 1;
+            }
+            other => assert_eq!(other, Ok(())),
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+
+    let service = crate::DataServer::server(NODE, Arc::clone(&node) as Arc<dyn DataService>);
+    let _served = super::served_at(&address, tonic::service::Routes::new(service)).await;
+    let mut reached = false;
+    for _ in 0..50 {
+        reached = client.flush_partition(PARTITION).await.is_ok();
+        if reached {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(reached, "not found again");
+}

@@ -1,0 +1,154 @@
+//! What one watcher of meta is sent.
+//!
+//! Nothing is queued for it: when it has read what it was sent, it gets the difference to what there
+//! is by then. So a slow watcher skips steps, and costs one change at most.
+//!
+//! It is only served by a meta that leads. A catalog of one that does not may be an old one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::Error;
+use partita_proto::catalog::Catalog;
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::member::{Member, Members};
+use partita_proto::service::ClusterService;
+use partita_proto::wire::{Wire, parts_between, pb};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How often members are sent when only their sizes change.
+const MEMBERS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// One watcher.
+pub(crate) struct Watcher {
+    catalogs: watch::Receiver<Arc<Catalog>>,
+    members: watch::Receiver<Arc<Members>>,
+    leads: watch::Receiver<bool>,
+    stop: CancellationToken,
+    /// The version that it came with.
+    version: u64,
+    /// The catalog that it has when it has read `parts`.
+    sent: Option<Arc<Catalog>>,
+    parts: VecDeque<pb::CatalogPart>,
+    /// The members that it has, and since when.
+    told: Option<(Arc<Members>, Instant)>,
+}
+
+impl Watcher {
+    /// One that has this version; 0: none.
+    pub(crate) fn new(service: &dyn ClusterService, version: u64, stop: CancellationToken) -> Self {
+        Self {
+            catalogs: service.catalog(),
+            members: service.members(),
+            leads: service.leads(),
+            stop,
+            version,
+            sent: None,
+            parts: VecDeque::new(),
+            told: None,
+        }
+    }
+
+    /// What to send next, when there is something.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`] when this meta does not lead (any more), [`Error::Unavailable`] when it
+    /// stops.
+    pub(crate) async fn next(&mut self) -> Result<pb::WatchFrame, Error> {
+        loop {
+            self.check_leads()?;
+            if let Some(part) = self.parts.pop_front() {
+                return Ok(frame(pb::watch_frame::Kind::Catalog(part)));
+            }
+            let now = Instant::now();
+            let members = Arc::clone(&self.members.borrow_and_update());
+            let due = due(self.told.as_ref(), &members, now);
+            if due.is_some_and(|due| due <= now) {
+                let message = members.to_wire();
+                self.told = Some((members, now));
+                return Ok(frame(pb::watch_frame::Kind::Members(message)));
+            }
+            let catalog = Arc::clone(&self.catalogs.borrow_and_update());
+            if self.sent.is_none() && catalog.version == self.version {
+                self.sent = Some(Arc::clone(&catalog));
+            }
+            // Version 0 is the one before anything was known.
+            if catalog.version > 0
+                && self.sent.as_ref().is_none_or(|sent| sent.version != catalog.version)
+            {
+                self.parts = difference(self.sent.take(), &catalog).await?;
+                self.sent = Some(catalog);
+                continue;
+            }
+            self.wait(due).await?;
+        }
+    }
+
+    fn check_leads(&self) -> Result<(), Error> {
+        if *self.leads.borrow() {
+            Ok(())
+        } else {
+            Err(Error::NotLeader { partition: PartitionId(0), leader: None })
+        }
+    }
+
+    /// Waits until there may be something to send.
+    async fn wait(&mut self, due: Option<Instant>) -> Result<(), Error> {
+        let late = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let changed = tokio::select! {
+            changed = self.catalogs.changed() => changed,
+            changed = self.members.changed() => changed,
+            changed = self.leads.changed() => changed,
+            () = late => return Ok(()),
+            () = self.stop.cancelled() => {
+                return Err(Error::Unavailable("meta is stopping".to_owned()));
+            }
+        };
+        changed.map_err(|_| Error::Unavailable("meta has stopped".to_owned()))
+    }
+}
+
+fn frame(kind: pb::watch_frame::Kind) -> pb::WatchFrame {
+    pb::WatchFrame { kind: Some(kind) }
+}
+
+/// The parts that turn one catalog into another. In a thread of its own: all of ten thousand tables
+/// take a tenth of a second.
+async fn difference(
+    before: Option<Arc<Catalog>>,
+    now: &Arc<Catalog>,
+) -> Result<VecDeque<pb::CatalogPart>, Error> {
+    let now = Arc::clone(now);
+    tokio::task::spawn_blocking(move || parts_between(before.as_deref(), &now).into())
+        .await
+        .map_err(|error| Error::Internal(format!("the catalog was not encoded: {error}")))
+}
+
+/// When members are to be sent to one that was told of some before. `None`: not until they change.
+pub(crate) fn due(
+    told: Option<&(Arc<Members>, Instant)>,
+    members: &Arc<Members>,
+    now: Instant,
+) -> Option<Instant> {
+    let Some((told, at)) = told else { return Some(now) };
+    if Arc::ptr_eq(told, members) || told == members {
+        None
+    } else if told.iter().map(essence).eq(members.iter().map(essence)) {
+        Some(*at + MEMBERS_INTERVAL)
+    } else {
+        Some(now)
+    }
+}
+
+/// What is told at once when it changes.
+fn essence<'a>((node, member): (&'a NodeId, &'a Member)) -> (NodeId, &'a str, bool, bool) {
+    (*node, &member.address, member.live, member.draining)
+}

@@ -1,0 +1,166 @@
+//! `partita datanode`: a node that holds replicas.
+//!
+//! Start: listen, learn from meta who else there is, get a number (once), open the log and what is on
+//! disk, serve, beat. Stop: hand leadership over, flush, end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use partita_datanode::{Datanode, EngineOptions, NodeOptions};
+use partita_proto::error::Error;
+use partita_proto::id::NodeId;
+use partita_proto::member::Registration;
+use partita_proto::service::{ClusterService, DataService, MetaService};
+use partita_raft::transport::grpc::{Addresses, Grpc, Service};
+use partita_raft::{Host, HostOptions};
+use partita_rpc::{DataServer, MetaClient};
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tracing::{info, warn};
+
+use crate::clock::SystemClock;
+use crate::data_dir::{self, Role};
+use crate::doors;
+use crate::heart;
+use crate::peers;
+use crate::storage;
+
+/// Before meta is asked for a number again.
+const REGISTER_PAUSE: Duration = Duration::from_millis(500);
+/// How long leadership is handed over before the node stops all the same.
+const HAND_OVER_WAIT: Duration = Duration::from_secs(8);
+
+/// Options of `partita datanode`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Where the data is kept; created when it does not exist.
+    #[arg(long, env = "PARTITA_DATA_DIR", default_value = "partita-data")]
+    data_dir: PathBuf,
+    /// Addresses of meta's members.
+    #[arg(long, env = "PARTITA_META", value_delimiter = ',', required = true)]
+    meta: Vec<String>,
+    #[command(flatten)]
+    listen: peers::Options,
+    /// Address, `host:port`, by which others reach this node. Default: the one it listens on.
+    #[arg(long, env = "PARTITA_ADVERTISE")]
+    advertise: Option<String>,
+    /// The number that this node is to have; by default the next one that is free.
+    #[arg(long, env = "PARTITA_NODE")]
+    node: Option<u64>,
+    #[command(flatten)]
+    storage: storage::Options,
+}
+
+/// Runs until a signal says stop.
+///
+/// # Errors
+/// When it cannot start, or could not stop cleanly.
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+    let dir = &options.data_dir;
+    data_dir::prepare(dir, Role::Datanode)?;
+    let identity = data_dir::identity(dir)?;
+    let listener = options.listen.listen().await?;
+    let listening = listener.local_addr()?;
+    let address = options.advertise.clone().unwrap_or_else(|| listening.to_string());
+    let stop = CancellationToken::new();
+    let meta = MetaClient::connect(options.meta.clone(), stop.clone());
+    let wanted = options.node.map(NodeId);
+    let mut me = Registration { identity, node: wanted, address };
+    let node = tokio::select! {
+        node = number(dir, &me, meta.as_ref()) => node?,
+        signal = doors::signalled() => return signal,
+    };
+    me.node = Some(node);
+    let members = meta.members();
+    let addresses: Addresses = Arc::new(move |node| {
+        let members = members.borrow();
+        members.get(&node).map(|member| member.address.clone()).filter(|known| !known.is_empty())
+    });
+    let host_options = HostOptions {
+        log_budget_bytes: options.storage.log_bytes(),
+        ..HostOptions::new(dir.join("log"), node)
+    };
+    let host = Host::open_linked(host_options, Grpc::new(addresses))
+        .await
+        .context("cannot open the log")?;
+    let datanode = Datanode::open(
+        NodeOptions {
+            node,
+            dir: dir.clone(),
+            memtables_bytes_max: options.storage.memtable_bytes(),
+            engine: EngineOptions::default(),
+        },
+        Arc::clone(&host),
+        Arc::new(SystemClock),
+    )
+    .await
+    .context("cannot open the partitions")?;
+    let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
+    let routes = Routes::new(DataServer::server(node, Arc::clone(&service)))
+        .add_service(Service::server(Arc::clone(&host)));
+    // The peers are served until the groups have stopped: leadership is handed over through them.
+    let (served, silent) = (CancellationToken::new(), CancellationToken::new());
+    let serving = peers::start(listener, routes, served.clone()).await;
+    let heart =
+        tokio::spawn(heart::beat(node, me, Arc::clone(&meta) as _, service, silent.clone()));
+    peers::announce(&format!("datanode {node} is ready on {listening}"));
+    doors::signalled().await?;
+    info!("stopping: handing leadership over, flushing memtables");
+    if tokio::time::timeout(HAND_OVER_WAIT, datanode.hand_over()).await.is_err() {
+        warn!("not all leadership was handed over");
+    }
+    silent.cancel();
+    let stopped = datanode.shutdown().await.context("stopping the datanode");
+    served.cancel();
+    for task in [heart, serving] {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "a task failed");
+        }
+    }
+    let log = host.shutdown().await.context("closing the log");
+    stop.cancel();
+    info!("stopped");
+    stopped.and(log)
+}
+
+/// This node's number: the one it has, or a new one from meta, for which it waits.
+async fn number(
+    dir: &std::path::Path,
+    me: &Registration,
+    meta: &MetaClient,
+) -> anyhow::Result<NodeId> {
+    let known = data_dir::node(dir)?;
+    if let Some(known) = known {
+        if let Some(wanted) = me.node.filter(|wanted| *wanted != known) {
+            anyhow::bail!(
+                "the data directory {} is node {known}, not node {wanted}",
+                dir.display()
+            );
+        }
+        // Who else there is: its groups need the others' addresses.
+        meta.ready().await;
+        return Ok(known);
+    }
+    let mut said = String::new();
+    loop {
+        match meta.register(me.clone()).await {
+            Ok(node) => {
+                data_dir::keep_node(dir, node)?;
+                return Ok(node);
+            }
+            Err(error @ (Error::InvalidInput(_) | Error::Unsupported(_))) => {
+                return Err(error).context("meta does not take this node");
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if text != said {
+                    warn!(%error, "waiting for meta to give this node a number");
+                    said = text;
+                }
+            }
+        }
+        tokio::time::sleep(REGISTER_PAUSE).await;
+    }
+}

@@ -1,0 +1,170 @@
+//! The doors of a frontend: where they listen, and how long they go on when the process is to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use partita_frontend::{Frontend, FrontendOptions};
+use partita_http::HttpOptions;
+use partita_postgres::PostgresOptions;
+use partita_proto::id::NodeId;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Memory for queries before they spill, in MiB.
+const QUERY_MEMORY_MB: usize = 512;
+/// How long requests in flight may take to end at shutdown.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Options of every process with a frontend.
+#[derive(clap::Args)]
+// Flattened into the options of a role: their groups would have one name.
+#[group(skip)]
+pub(crate) struct Options {
+    /// Address of HTTP and Arrow Flight (line protocol, SQL over HTTP, metrics).
+    #[arg(long, env = "PARTITA_HTTP", default_value = "127.0.0.1:4000")]
+    http: SocketAddr,
+    /// Address of the PostgreSQL protocol.
+    #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
+    postgres: SocketAddr,
+    /// Listen beyond loopback although nobody is asked who they are.
+    #[arg(long, env = "PARTITA_INSECURE")]
+    insecure: bool,
+    /// MiB of memory for queries; larger ones spill to disk.
+    #[arg(long, env = "PARTITA_QUERY_MEMORY_MB", default_value_t = QUERY_MEMORY_MB)]
+    query_memory_mb: usize,
+    /// Seconds after which a statement is cancelled; 0: never. Sessions may SET statement_timeout.
+    #[arg(long, env = "PARTITA_STATEMENT_TIMEOUT_S", default_value_t = 0)]
+    statement_timeout_s: u64,
+}
+
+impl Options {
+    /// What the frontend is made with.
+    pub(crate) fn frontend(&self, node: NodeId, spill_dir: PathBuf) -> FrontendOptions {
+        FrontendOptions {
+            node,
+            query_memory_bytes: self.query_memory_mb << 20,
+            statement_timeout: (self.statement_timeout_s > 0)
+                .then(|| Duration::from_secs(self.statement_timeout_s)),
+            spill_dir: Some(spill_dir),
+            ..FrontendOptions::default()
+        }
+    }
+
+    /// Takes the addresses, before anything is opened: a second server on the same ports ends here.
+    ///
+    /// # Errors
+    /// When an address is taken, or open to strangers without `--insecure`.
+    pub(crate) async fn listen(&self) -> anyhow::Result<Doors> {
+        for address in [self.http, self.postgres] {
+            if !address.ip().is_loopback() && !self.insecure {
+                bail!(
+                    "{address} can be reached from other machines and nobody would be asked who they are; \
+                     say --insecure if that is what you want"
+                );
+            }
+        }
+        Ok(Doors {
+            http: listen(self.http, "--http").await?,
+            postgres: listen(self.postgres, "--postgres").await?,
+        })
+    }
+}
+
+/// Doors that nobody answers yet.
+pub(crate) struct Doors {
+    http: TcpListener,
+    postgres: TcpListener,
+}
+
+impl Doors {
+    /// Answers from now on, and says so on standard output.
+    ///
+    /// # Errors
+    /// When the addresses cannot be told.
+    pub(crate) fn open(self, frontend: &Arc<Frontend>) -> anyhow::Result<OpenDoors> {
+        announce(self.http.local_addr()?, self.postgres.local_addr()?);
+        let stop = CancellationToken::new();
+        let (http_stop, postgres_stop) = (stop.clone(), stop.clone());
+        let (http, postgres) = (Arc::clone(frontend), Arc::clone(frontend));
+        let serving = tokio::spawn(async move {
+            let (http, postgres) = tokio::join!(
+                partita_http::serve(self.http, http, HttpOptions::default(), http_stop),
+                partita_postgres::serve(
+                    self.postgres,
+                    postgres,
+                    PostgresOptions::default(),
+                    postgres_stop
+                ),
+            );
+            http.context("the HTTP door failed")?;
+            postgres.context("the PostgreSQL door failed")
+        });
+        Ok(OpenDoors { serving, stop })
+    }
+}
+
+/// Doors in use.
+pub(crate) struct OpenDoors {
+    serving: JoinHandle<anyhow::Result<()>>,
+    stop: CancellationToken,
+}
+
+impl OpenDoors {
+    /// Takes no more requests, and waits for those in flight.
+    ///
+    /// # Errors
+    /// When a door had failed.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        match tokio::time::timeout(DRAIN, self.serving).await {
+            Ok(Ok(served)) => served,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "a door failed");
+                Ok(())
+            }
+            Err(_) => {
+                tracing::warn!("requests in flight did not end within {DRAIN:?}");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Takes an address.
+///
+/// # Errors
+/// When it is taken; the error names the option that says where else to listen.
+pub(crate) async fn listen(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}; is another server running there? choose another address with {option}")
+    })
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "tells the person, or the test, who started it where it is"
+)]
+fn announce(http: SocketAddr, postgres: SocketAddr) {
+    println!("partita {} is ready", env!("CARGO_PKG_VERSION"));
+    println!("  postgres  psql -h {} -p {} -U partita public", postgres.ip(), postgres.port());
+    println!("  http      http://{http}");
+}
+
+/// Waits for SIGTERM or SIGINT.
+///
+/// # Errors
+/// When signals cannot be listened for.
+pub(crate) async fn signalled() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

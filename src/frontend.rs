@@ -1,0 +1,53 @@
+//! `partita frontend`: the doors of a cluster. It keeps nothing: what it knows it hears from meta.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use partita_frontend::Frontend;
+use partita_proto::id::NodeId;
+use partita_proto::service::{DataNodes, MetaService};
+use partita_rpc::{Directory, MetaClient};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::doors;
+
+/// Options of `partita frontend`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Addresses of meta's members.
+    #[arg(long, env = "PARTITA_META", value_delimiter = ',', required = true)]
+    meta: Vec<String>,
+    #[command(flatten)]
+    doors: doors::Options,
+    /// Where queries that need more memory than they may have put what they are working on.
+    #[arg(long, env = "PARTITA_SPILL_DIR")]
+    spill_dir: Option<PathBuf>,
+}
+
+/// Runs until a signal says stop.
+///
+/// # Errors
+/// When it cannot start.
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+    let doors = options.doors.listen().await?;
+    let stop = CancellationToken::new();
+    let meta = MetaClient::connect(options.meta, stop.clone());
+    tokio::select! {
+        () = meta.ready() => {}
+        signal = doors::signalled() => return signal,
+    }
+    let spill = options.spill_dir.unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("partita-spill-{}", std::process::id()))
+    });
+    let nodes: Arc<dyn DataNodes> = Arc::new(Directory::new(meta.members()));
+    let service: Arc<dyn MetaService> = meta;
+    let frontend = Frontend::new(options.doors.frontend(NodeId::default(), spill), service, nodes)?;
+    let doors = doors.open(&frontend)?;
+    doors::signalled().await?;
+    info!("stopping: finishing requests");
+    let closed = doors.close().await;
+    stop.cancel();
+    info!("stopped");
+    closed
+}

@@ -1,0 +1,61 @@
+//! A node's heartbeat: once a second it tells meta that it lives and how its replicas are.
+//!
+//! A beat that does not get through is not sent again: the next one says more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::error::Error;
+use partita_proto::id::NodeId;
+use partita_proto::member::{Heartbeat, Registration};
+use partita_proto::service::{ClusterService, DataService};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+/// How often.
+const BEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long meta may take to hear it.
+const BEAT_WAIT: Duration = Duration::from_secs(3);
+
+/// Beats until told to stop.
+pub(crate) async fn beat(
+    node: NodeId,
+    me: Registration,
+    meta: Arc<dyn ClusterService>,
+    service: Arc<dyn DataService>,
+    stop: CancellationToken,
+) {
+    let mut tick = interval(BEAT_INTERVAL);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heard = true;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = tick.tick() => {}
+        }
+        let sent = async {
+            let heartbeat = Heartbeat {
+                node,
+                identity: me.identity,
+                address: me.address.clone(),
+                replicas: service.status().await?,
+            };
+            meta.heartbeat(heartbeat).await
+        };
+        let sent = timeout(BEAT_WAIT, sent).await;
+        let sent = sent.unwrap_or_else(|_| Err(Error::Timeout("meta did not answer".to_owned())));
+        match (&sent, heard) {
+            (Ok(()), false) => info!("meta hears this node again"),
+            // Said each time: nothing will mend it by itself.
+            (Err(Error::NotFound { kind: "node", .. }), _) => error!(
+                %node,
+                "meta does not know this node's data directory: it belongs to another cluster, or meta's \
+                 own data was lost; nothing is removed here"
+            ),
+            (Err(error), true) => warn!(%error, "meta does not hear this node"),
+            (Ok(()), true) | (Err(_), false) => {}
+        }
+        heard = sent.is_ok();
+    }
+}

@@ -1,0 +1,121 @@
+//! `partita meta`: a member of the group that keeps the catalog.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use partita_meta::{Meta, MetaOptions};
+use partita_proto::id::{NodeId, ReplicaId};
+use partita_proto::service::{ClusterService, DataNodes};
+use partita_raft::transport::grpc::{Addresses, Grpc, Service};
+use partita_raft::{Host, HostOptions};
+use partita_rpc::{Directory, MetaServer};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tracing::info;
+
+use crate::data_dir::{self, Role};
+use crate::doors;
+use crate::peers;
+
+/// Bytes of log after which what is applied is made durable so that it can be reclaimed.
+const LOG_BYTES: u64 = 64 << 20;
+/// Bytes of one piece of it: an entry is a change of the catalog.
+const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// Options of `partita meta`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Where the data is kept; created when it does not exist.
+    #[arg(long, env = "PARTITA_DATA_DIR", default_value = "partita-meta")]
+    data_dir: PathBuf,
+    /// This member's number among --peers.
+    #[arg(long, env = "PARTITA_NODE")]
+    node: u64,
+    /// All members, this one too: `1=host:port,2=host:port,3=host:port`. The same for all of them; who
+    /// is a member is settled at the first start, addresses may change.
+    #[arg(long, env = "PARTITA_PEERS", value_delimiter = ',', value_parser = peer, required = true)]
+    peers: Vec<(u64, String)>,
+    #[command(flatten)]
+    listen: peers::Options,
+    /// Replicas of each partition of a table that does not say 'replication_factor'.
+    #[arg(long, env = "PARTITA_REPLICATION_FACTOR", default_value_t = 3)]
+    replication_factor: u32,
+    /// Seconds that nothing is heard of a datanode before its replicas are made anew on others.
+    #[arg(long, env = "PARTITA_REPAIR_AFTER_S", default_value_t = 300)]
+    repair_after_s: u64,
+}
+
+fn peer(text: &str) -> Result<(u64, String), String> {
+    let (node, address) = text.split_once('=').ok_or("a peer is NUMBER=HOST:PORT")?;
+    let node = node.trim().parse().map_err(|_| format!("{node} is not a number"))?;
+    Ok((node, address.trim().to_owned()))
+}
+
+/// Runs until a signal says stop.
+///
+/// # Errors
+/// When it cannot start, or could not stop cleanly.
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+    let peers: BTreeMap<NodeId, String> =
+        options.peers.iter().map(|(node, address)| (NodeId(*node), address.clone())).collect();
+    let node = NodeId(options.node);
+    if peers.len() != options.peers.len() || !peers.contains_key(&node) {
+        bail!("--peers must name every member once, node {node} among them");
+    }
+    if options.replication_factor == 0 {
+        bail!("--replication-factor must be at least 1");
+    }
+    data_dir::prepare(&options.data_dir, Role::Meta)?;
+    let listener = options.listen.listen().await?;
+    let addresses: Addresses = {
+        let peers = peers.clone();
+        Arc::new(move |node| peers.get(&node).cloned())
+    };
+    let host_options = HostOptions {
+        log_budget_bytes: LOG_BYTES,
+        segment_bytes: SEGMENT_BYTES,
+        ..HostOptions::new(options.data_dir.join("log"), node)
+    };
+    let host = Host::open_linked(host_options, Grpc::new(addresses))
+        .await
+        .context("cannot open the log")?;
+    let nodes = watch::Sender::default();
+    let directory: Arc<dyn DataNodes> = Arc::new(Directory::new(nodes.subscribe()));
+    let meta_options = MetaOptions {
+        members: peers.keys().map(|node| (ReplicaId(node.0), *node)).collect(),
+        replication_factor: options.replication_factor,
+        repair_after: Duration::from_secs(options.repair_after_s),
+        nodes,
+        ..MetaOptions::alone(options.data_dir.join("meta"))
+    };
+    let meta = Meta::open(meta_options, Arc::clone(&host), directory)
+        .await
+        .context("cannot open the catalog")?;
+    let stop = CancellationToken::new();
+    let service: Arc<dyn ClusterService> = Arc::<Meta>::clone(&meta);
+    let routes = Routes::new(MetaServer::server(service, stop.clone()))
+        .add_service(Service::server(Arc::clone(&host)));
+    let address = listener.local_addr()?;
+    let served = peers::start(listener, routes, stop.clone()).await;
+    let work = tokio::spawn({
+        let (meta, stop) = (Arc::clone(&meta), stop.clone());
+        async move { meta.run(stop).await }
+    });
+    peers::announce(&format!("meta {node} is ready on {address}"));
+    doors::signalled().await?;
+    info!("stopping");
+    stop.cancel();
+    for task in [work, served] {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "a task failed");
+        }
+    }
+    let meta = meta.shutdown().await.context("stopping meta");
+    let log = host.shutdown().await.context("closing the log");
+    info!("stopped");
+    meta.and(log)
+}

@@ -1,0 +1,31 @@
+//! Options of every process that stores rows.
+
+/// Memory for rows that are not in files yet, in MiB.
+const MEMTABLE_MB: u64 = 192;
+/// Bytes of log after which memtables are flushed so that it can be reclaimed, in MiB.
+const LOG_MB: u64 = 1024;
+
+/// How much of the machine the storage takes.
+#[derive(clap::Args)]
+// Flattened into the options of a role: their groups would have one name.
+#[group(skip)]
+pub(crate) struct Options {
+    /// MiB of memory for rows that are not in files yet.
+    #[arg(long, env = "PARTITA_MEMTABLE_MB", default_value_t = MEMTABLE_MB)]
+    memtable_mb: u64,
+    /// MiB of log kept before memtables are flushed to reclaim it.
+    #[arg(long, env = "PARTITA_LOG_MB", default_value_t = LOG_MB)]
+    log_mb: u64,
+}
+
+impl Options {
+    /// Bytes that all memtables together may have.
+    pub(crate) fn memtable_bytes(&self) -> u64 {
+        self.memtable_mb << 20
+    }
+
+    /// Bytes of log from which on memtables are flushed.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log_mb << 20
+    }
+}
