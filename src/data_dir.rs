@@ -152,7 +152,7 @@ fn write_node(dir: &Path, identity: u64, node: Option<NodeId>) -> anyhow::Result
 }
 
 /// Writes a small file so that it is there whole or not at all.
-fn write(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn write(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let mut file = std::fs::File::create(&new)?;
     file.write_all(text.as_bytes())?;

@@ -1,7 +1,8 @@
 //! `partita datanode`: a node that holds replicas.
 //!
-//! Start: listen, learn from meta who else there is, get a number (once), open the log and what is on
-//! disk, serve, beat. Stop: hand leadership over, flush, end.
+//! Start: listen, get a number from meta (once), open the log and what is on disk, serve, beat. Where
+//! the other nodes are is kept, so that a node which has its number needs no meta to start.
+//! Stop: hand leadership over, flush, end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,13 +14,14 @@ use partita_proto::error::Error;
 use partita_proto::id::NodeId;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataService, MetaService};
-use partita_raft::transport::grpc::{Addresses, Grpc, Service};
+use partita_raft::transport::grpc::{Grpc, Service};
 use partita_raft::{Host, HostOptions};
 use partita_rpc::{DataServer, MetaClient};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::{info, warn};
 
+use crate::address_book;
 use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
 use crate::doors;
@@ -73,11 +75,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         signal = doors::signalled() => return signal,
     };
     me.node = Some(node);
-    let members = meta.members();
-    let addresses: Addresses = Arc::new(move |node| {
-        let members = members.borrow();
-        members.get(&node).map(|member| member.address.clone()).filter(|known| !known.is_empty())
-    });
+    let addresses = address_book::open(dir, meta.members(), stop.clone())?;
     let host_options = HostOptions {
         log_budget_bytes: options.storage.log_bytes(),
         ..HostOptions::new(dir.join("log"), node)
@@ -139,8 +137,6 @@ async fn number(
                 dir.display()
             );
         }
-        // Who else there is: its groups need the others' addresses.
-        meta.ready().await;
         return Ok(known);
     }
     let mut said = String::new();

@@ -1,5 +1,6 @@
 //! The one binary of Partita: every role, and the tools that speak to them.
 
+mod address_book;
 mod admin;
 mod clock;
 mod data_dir;

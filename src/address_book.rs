@@ -1,0 +1,123 @@
+//! Where the nodes of a cluster are: as meta says, and until it does, as it said last.
+//!
+//! Without the latter a cluster that was restarted as a whole would first have to wait for meta, and a
+//! node that comes back while meta has no leader could not join its groups. An address that is an old
+//! one does no harm: whoever answers there says which node it is.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use partita_proto::id::NodeId;
+use partita_proto::member::Members;
+use partita_raft::transport::grpc::Addresses;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::data_dir;
+
+/// The file in the data directory: a number and an address per line.
+const FILE: &str = "PEERS";
+
+type Book = BTreeMap<NodeId, String>;
+
+/// The addresses, as they change; they are kept in the data directory until the stop.
+///
+/// # Errors
+/// When those that were kept cannot be read.
+pub(crate) fn open(
+    dir: &Path,
+    members: watch::Receiver<Arc<Members>>,
+    stop: CancellationToken,
+) -> anyhow::Result<Addresses> {
+    let kept = read(dir)?;
+    tokio::spawn(keep(dir.to_owned(), kept.clone(), members.clone(), stop));
+    Ok(Arc::new(move |node| {
+        let members = members.borrow();
+        let told = members.get(&node).map(|member| &member.address);
+        told.or(kept.get(&node)).filter(|address| !address.is_empty()).cloned()
+    }))
+}
+
+fn read(dir: &Path) -> anyhow::Result<Book> {
+    let path = dir.join(FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Book::new()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let entry = |line: &str| {
+        let (node, address) = line.split_once(' ')?;
+        Some((NodeId(node.parse().ok()?), address.to_owned()))
+    };
+    Ok(text.lines().filter_map(entry).collect())
+}
+
+/// Writes the addresses down whenever they have changed.
+async fn keep(
+    dir: PathBuf,
+    mut kept: Book,
+    mut members: watch::Receiver<Arc<Members>>,
+    stop: CancellationToken,
+) {
+    loop {
+        let told: Book = members
+            .borrow_and_update()
+            .iter()
+            .map(|(node, member)| (*node, member.address.clone()))
+            .collect();
+        // Nothing was heard yet, or there is nothing to hear.
+        if !told.is_empty() && told != kept {
+            let text: String =
+                told.iter().map(|(node, address)| format!("{node} {address}\n")).collect();
+            let to = dir.clone();
+            let written =
+                tokio::task::spawn_blocking(move || data_dir::write(&to, &to.join(FILE), &text));
+            match written.await {
+                Ok(Ok(())) => kept = told,
+                Ok(Err(error)) => warn!(%error, "the addresses of the nodes are not kept"),
+                Err(error) => warn!(%error, "the addresses of the nodes are not kept"),
+            }
+        }
+        tokio::select! {
+            changed = members.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use partita_proto::member::Member;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_outlive_the_process_and_follow_what_meta_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let (sender, members) = watch::channel(Arc::new(Members::new()));
+        let stop = CancellationToken::new();
+        let addresses = open(dir.path(), members, stop.clone()).unwrap();
+        assert_eq!(addresses(NodeId(1)), None);
+        let told = |address: &str| {
+            let member = Member { address: address.to_owned(), ..Member::default() };
+            Arc::new(Members::from([(NodeId(1), member)]))
+        };
+        sender.send_replace(told("a:1"));
+        assert_eq!(addresses(NodeId(1)).as_deref(), Some("a:1"));
+        while !dir.path().join(FILE).exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+        let (sender, members) = watch::channel(Arc::new(Members::new()));
+        let addresses = open(dir.path(), members, CancellationToken::new()).unwrap();
+        assert_eq!(addresses(NodeId(1)).as_deref(), Some("a:1"));
+        sender.send_replace(told("b:2"));
+        assert_eq!(addresses(NodeId(1)).as_deref(), Some("b:2"));
+    }
+}
