@@ -92,7 +92,7 @@ mod tests {
         Route {
             partition: PartitionId(4),
             range: TypedRange::default(),
-            keys: KeyRange::default(),
+            keys: KeyRange::all(),
             epoch: Epoch(1),
             replicas,
             leader: None,

@@ -103,6 +103,11 @@ impl CatalogMachine {
         self.marks.lock().applied.is_some()
     }
 
+    /// Whether the store can take more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.store.has_room()
+    }
+
     /// How many entries would have to be applied again after a power cut; 0 when nothing is applied
     /// any more.
     pub(crate) fn undurable(&self) -> u64 {

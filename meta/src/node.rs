@@ -251,6 +251,12 @@ impl Core {
 
     /// Puts a command into the log and applies it.
     pub(crate) async fn propose(&self, command: &Command) -> Result<Reply, Error> {
+        if !self.machine.has_room() {
+            return Err(Error::DiskFull(
+                "meta's disk is nearly full; rows are not concerned, changes of tables are refused"
+                    .to_owned(),
+            ));
+        }
         let applied = self.group.propose(command.encode()).await.map_err(raft_error)?;
         decode_reply(applied.reply)
     }

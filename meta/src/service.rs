@@ -52,7 +52,12 @@ impl MetaService for Meta {
             }
             AdminOrder::MoveReplica { partition, from, to } => {
                 let record = self.core.partition(partition)?;
-                let replica = record.replicas.iter().find(|(_, node)| **node == from);
+                let on = |node| record.replicas.iter().find(|(_, at)| **at == node);
+                if on(from).is_none() && on(to).is_some() {
+                    // Asked again after it was done.
+                    return Ok(());
+                }
+                let replica = on(from);
                 let (replica, _) = replica.ok_or_else(|| {
                     Error::InvalidInput(format!(
                         "partition {partition} has no replica on node {from}"

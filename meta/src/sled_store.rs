@@ -11,6 +11,7 @@
 //! - sled's `flush()` writes but does not sync on Linux, so [`StateStore::sync`] syncs the files
 //!   itself, through its own handles.
 //! - sled finds torn pages in its own log; the checksum here also covers what it assembles from them.
+//! - sled gives up for good when a write fails, so nothing is begun while the disk is nearly full.
 //! - sled may panic over a damaged file; at the opening that becomes an error.
 
 use std::fs::File;
@@ -31,6 +32,9 @@ const APPLIED_KEY: &[u8] = b"A";
 /// See the module's documentation.
 const CHUNK_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 8;
+/// Room that sled may need before anything else is asked of it: it writes in segments of 512 KiB, in the
+/// background, and does nothing any more after a write that failed.
+const ROOM_BYTES: u64 = 16 << 20;
 /// The catalog's records are all in memory too; sled needs little.
 const CACHE_BYTES: u64 = 32 << 20;
 
@@ -188,6 +192,12 @@ impl StateStore for SledStore {
     fn sync(&self) -> Result<(), MetaError> {
         self.db.flush().map_err(|error| failed("flushing", &self.dir, error))?;
         sync_tree(&self.dir)
+    }
+
+    fn has_room(&self) -> bool {
+        // When the disk does not say, nobody is refused for it.
+        rustix::fs::statvfs(&self.dir)
+            .map_or(true, |disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= ROOM_BYTES)
     }
 }
 
