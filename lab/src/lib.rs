@@ -27,6 +27,7 @@ mod query;
 mod random;
 mod report;
 mod server;
+mod writes;
 
 /// What the lab does.
 #[derive(Debug, clap::Subcommand)]
@@ -37,6 +38,8 @@ pub enum Command {
     Ingest(Box<ingest::Options>),
     /// Ask a server the fifteen queries of TSBS, and measure it.
     Query(Box<query::Options>),
+    /// Write small rows by many clients at once, each waited for, and measure it.
+    Writes(writes::Options),
     /// Put results of several runs beside each other: medians, ratios, equal answers.
     Compare(compare::Options),
 }
@@ -50,6 +53,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Generate(options) => generate::run(&options),
         Command::Ingest(options) => Box::pin(ingest::run(&options)).await,
         Command::Compare(options) => compare::run(&options),
+        Command::Writes(options) => Box::pin(writes::run(&options)).await,
         Command::Query(options) => Box::pin(query::run(&options)).await,
     }
 }
