@@ -263,6 +263,10 @@ impl Core {
             }
         }
         let result = match failure {
+            // The nodes that are away get theirs when they are back, as if they had lost them.
+            Some(error) if self.is_enough(&table, &done, &error, since) => {
+                self.finish(&table).await
+            }
             Some(error) if give_up(&table, &error, since, &self.patience) => {
                 self.abort(&table, error).await
             }
@@ -278,6 +282,21 @@ impl Core {
         let state = self.machine.state();
         let table = state.table(table).filter(|table| table.step == step)?;
         Some((Arc::clone(table), orders(&state, table)))
+    }
+
+    /// Whether a new table can be used although some of its replicas could not be opened: a majority of
+    /// each partition's could, and the others' nodes were waited for.
+    fn is_enough(&self, table: &TableRecord, done: &Done, error: &Error, since: Instant) -> bool {
+        let away = matches!(error, Error::Unavailable(_) | Error::Timeout(_));
+        if table.phase != Phase::Creating || !away || since.elapsed() < self.patience.create / 4 {
+            return false;
+        }
+        let state = self.machine.state();
+        state.partitions_of(table).all(|partition| {
+            let open =
+                |(replica, node): &(&ReplicaId, &NodeId)| done.contains(&(**replica, **node));
+            2 * partition.replicas.iter().filter(open).count() > partition.replicas.len()
+        })
     }
 
     fn is_current(&self, job: Job) -> bool {

@@ -243,12 +243,20 @@ impl<'a> Planner<'a> {
         for (replica, _) in bad.iter().take(spare) {
             remove.push(*replica);
         }
-        for (replica, _) in bad.iter().skip(spare) {
+        for (replica, at) in bad.iter().skip(spare) {
             // One at a time: each change leaves a majority of what was there before.
             if !add.is_empty() {
                 break;
             }
-            let Some(node) = self.emptiest(&nodes) else { break };
+            let missing = partition.missing.contains(replica);
+            let Some(node) = self.emptiest(&nodes).or_else(|| self.again(partition, *at, missing))
+            else {
+                // One that is there and does not work is in the way of another on the same node.
+                if missing && have - bad.len() > partition.wanted / 2 {
+                    remove.push(*replica);
+                }
+                break;
+            };
             self.put(node, partition.bytes);
             nodes.insert(node);
             add.push(node);
@@ -269,6 +277,13 @@ impl<'a> Planner<'a> {
         }
         let changes = !add.is_empty() || !remove.is_empty() || partition.target.is_some();
         changes.then_some(Step::Move { partition: partition.id, add, remove, why })
+    }
+
+    /// The node that lost a replica, if it can take another instead: it has nothing of it left.
+    fn again(&self, partition: &PartitionView, node: NodeId, missing: bool) -> Option<NodeId> {
+        let able = missing && self.load.contains_key(&node);
+        let empty = self.view.nodes.get(&node).is_some_and(|n| !n.has.contains_key(&partition.id));
+        (able && empty).then_some(node)
     }
 
     fn put(&mut self, node: NodeId, bytes: u64) {

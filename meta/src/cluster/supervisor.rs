@@ -23,6 +23,9 @@ use crate::node::Core;
 use crate::plan::Action;
 use crate::transition::Command;
 
+/// How long a node that lives may be without a replica that it should have, at most: nothing will bring
+/// it back.
+const MISSING_AFTER: Duration = Duration::from_secs(30);
 /// How long a partition's leader is left alone after it was moved.
 const TRANSFER_PAUSE: Duration = Duration::from_secs(10);
 /// How long the removal of a replica is waited for before it is ordered again.
@@ -140,7 +143,7 @@ impl Supervisor {
             let (leader, bytes) = seen.take(record.id);
             let missing = record.replicas.keys().copied().filter(|replica| {
                 let since = self.missing.get(&(record.id, *replica));
-                since.is_some_and(|since| reports.now - *since >= repair_after)
+                since.is_some_and(|since| reports.now - *since >= repair_after.min(MISSING_AFTER))
             });
             let table = state.table(record.table);
             let recent = self.transferred.get(&record.id);

@@ -163,6 +163,24 @@ fn a_data_directory_that_lost_a_replica_gets_another() {
 }
 
 #[test]
+fn a_node_that_lost_a_replica_gets_another_itself_when_there_is_no_other_node() {
+    let mut view = view(3, &[&[1, 2, 3]]);
+    view.partitions[0].missing.insert(ReplicaId(102));
+    view.nodes.get_mut(&NodeId(2)).unwrap().has.clear();
+    assert_eq!(moves(&plan(&view)), [(1, vec![2], vec![102], Why::Lost)]);
+}
+
+#[test]
+fn a_replica_that_failed_makes_room_for_another_on_its_node() {
+    let mut view = view(3, &[&[1, 2, 3]]);
+    view.partitions[0].missing.insert(ReplicaId(102));
+    assert_eq!(moves(&plan(&view)), [(1, vec![], vec![102], Why::Lost)]);
+    // Not when too few are left that work.
+    view.partitions[0].missing.insert(ReplicaId(103));
+    assert_eq!(moves(&plan(&view)), []);
+}
+
+#[test]
 fn replicas_come_and_go_by_the_factor() {
     let mut view = view(4, &[&[1, 2, 3]]);
     view.partitions[0].wanted = 1;
