@@ -89,6 +89,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             dir: dir.clone(),
             memtables_bytes_max: options.storage.memtable_bytes(),
             engine: EngineOptions::default(),
+            put_aside: true,
         },
         Arc::clone(&host),
         Arc::new(SystemClock),

@@ -113,6 +113,7 @@ impl Roles {
                 dir: dir.clone(),
                 memtables_bytes_max: options.storage.memtable_bytes(),
                 engine: EngineOptions::default(),
+                put_aside: false,
             },
             Arc::clone(&host),
             Arc::new(SystemClock),

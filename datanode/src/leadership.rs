@@ -20,7 +20,8 @@ impl Datanode {
     }
 }
 
-async fn give_away(replica: &Replica) {
+/// Hands the leadership of one partition to another replica, if this one leads and another can take it.
+pub(crate) async fn give_away(replica: &Replica) {
     if !replica.leads() {
         return;
     }

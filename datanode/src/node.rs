@@ -9,6 +9,8 @@
 //! - a replica is created only by an order ([`DataService::open_partition`]), never by a message; it
 //!   begins together with the group's other members, or empty, to get everything from their leader;
 //! - a replica whose files say that it had a log, but whose log is gone, is not opened;
+//! - a replica whose files or log cannot be trusted is never served: it keeps the node from starting, or,
+//!   where others can replace it ([`NodeOptions::put_aside`]), is put aside as `<id>.damaged-<n>`;
 //! - memtables together stay below [`NodeOptions::memtables_bytes_max`] times two; writes wait, then
 //!   are refused, beyond that.
 
@@ -33,7 +35,7 @@ use partita_raft::{Host, Start};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::machine::PartitionMachine;
 use crate::maintenance::{self, View};
@@ -59,6 +61,9 @@ pub struct NodeOptions {
     pub memtables_bytes_max: u64,
     /// Options of every partition.
     pub engine: EngineOptions,
+    /// Whether a damaged replica is put aside at the start, for meta to have it made anew. Otherwise the
+    /// node does not start.
+    pub put_aside: bool,
 }
 
 /// A node's replicas.
@@ -132,31 +137,56 @@ impl Datanode {
             }
         }
         for partition in found {
-            let engine = Partition::open(
-                Arc::clone(&self.store),
-                root_of(partition),
-                self.options.engine.clone(),
-                Arc::clone(&self.clock),
-            )
-            .await;
-            let engine = match engine {
-                Ok(engine) => engine,
-                // Its creation never finished, so nobody was told that it exists.
-                Err(EngineError::NotFound(_)) => {
-                    warn!(%partition, "removing what a creation that did not finish has left");
-                    self.remove_files(partition)?;
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
             let in_log = known.contains(&GroupId::from(partition));
-            if !in_log && engine.durable_mark().is_some() {
-                return Err(Error::Corrupted(format!(
-                    "partition {partition} has files but the log does not know it"
-                )));
+            match self.open_one(partition, in_log).await {
+                Err(Error::Corrupted(damage)) if self.options.put_aside => {
+                    self.put_aside(partition, &damage).await?;
+                }
+                opened => opened?,
             }
-            self.start(engine, in_log).await?;
         }
+        Ok(())
+    }
+
+    async fn open_one(&self, partition: PartitionId, in_log: bool) -> Result<(), Error> {
+        let engine = Partition::open(
+            Arc::clone(&self.store),
+            root_of(partition),
+            self.options.engine.clone(),
+            Arc::clone(&self.clock),
+        )
+        .await;
+        let engine = match engine {
+            Ok(engine) => engine,
+            // Its creation never finished, so nobody was told that it exists.
+            Err(EngineError::NotFound(_)) => {
+                warn!(%partition, "removing what a creation that did not finish has left");
+                return self.remove_files(partition);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if !in_log && engine.durable_mark().is_some() {
+            return Err(Error::Corrupted(format!(
+                "partition {partition} has files but the log does not know it"
+            )));
+        }
+        self.start(engine, in_log).await
+    }
+
+    /// Takes a damaged replica out of use. It is as if the node never had it: with its log it forgets its
+    /// votes too, so it must never come back under its number. Its files are kept for people to look at.
+    async fn put_aside(&self, partition: PartitionId, damage: &str) -> Result<(), Error> {
+        self.destroy_group(partition).await?;
+        let root = self.options.dir.join(PARTITIONS);
+        let from = root.join(partition.to_string());
+        let free = (1..1000).map(|number| root.join(format!("{partition}.damaged-{number}")));
+        let to = free.into_iter().find(|path| !path.exists()).ok_or_else(|| {
+            Error::Corrupted(format!("{} was damaged a thousand times", from.display()))
+        })?;
+        std::fs::rename(&from, &to)
+            .and_then(|()| std::fs::File::open(&root)?.sync_all())
+            .map_err(|error| io_error(&from, &error))?;
+        error!(%partition, damage, to = %to.display(), "a damaged replica was put aside");
         Ok(())
     }
 

@@ -3,20 +3,22 @@
 //! Invariants:
 //! - a write is answered after it is applied here, a scan starts after a read barrier;
 //! - a request for another epoch is refused before it reaches the log;
-//! - once a storage error has stopped the group, every request gets that error.
+//! - once a storage error has stopped the group, every request gets that error;
+//! - a replica that found its files damaged says so, and leaves reading to the others if there are any.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
+use futures::TryStreamExt;
 use partita_engine::{Partition, Scan};
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteReply, WriteRequest,
+    ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
 };
 use partita_proto::wire::Command;
 use partita_raft::Group;
@@ -24,6 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::leadership;
 use crate::machine::PartitionMachine;
 use crate::raft_error;
 use crate::reconfigure;
@@ -46,6 +49,8 @@ pub(crate) struct Replica {
     requests: AtomicU64,
     scans: AtomicU64,
     rejected: AtomicU64,
+    /// What of its files turned out not to be what was written.
+    damage: Arc<OnceLock<String>>,
 }
 
 impl Replica {
@@ -76,6 +81,7 @@ impl Replica {
             requests: AtomicU64::new(0),
             scans: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            damage: Arc::default(),
         })
     }
 
@@ -175,6 +181,17 @@ impl Replica {
 
     pub(crate) async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
         self.check_epoch(request.epoch)?;
+        if let Some(damage) = self.damage.get() {
+            // Others have what this one has lost, if there are others.
+            leadership::give_away(self).await;
+            if !self.leads() {
+                return Err(Error::Unavailable(format!(
+                    "replica {} of partition {} is damaged and gave leadership away: {damage}",
+                    self.number(),
+                    self.id()
+                )));
+            }
+        }
         self.group.read_barrier().await.map_err(|error| raft_error(self.id(), error))?;
         self.scans.fetch_add(1, Ordering::Relaxed);
         let scanned = self
@@ -187,8 +204,21 @@ impl Replica {
                 range: None,
                 newest_only: request.newest_only,
             })
-            .map_err(Error::from)?;
-        Ok(ScanReply { streams: scanned.streams, sorted: scanned.sorted, stats: scanned.stats })
+            .map_err(|error| self.noted(Error::from(error)))?;
+        let streams = scanned.streams.into_iter().map(|stream| self.watched(stream)).collect();
+        Ok(ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats })
+    }
+
+    /// Remembers that files were found damaged.
+    fn noted(&self, error: Error) -> Error {
+        note(&self.damage, self.id(), &error);
+        error
+    }
+
+    /// A stream whose errors are noted.
+    fn watched(&self, stream: RowStream) -> RowStream {
+        let (damage, partition) = (Arc::clone(&self.damage), self.id());
+        Box::pin(stream.inspect_err(move |error| note(&damage, partition, error)))
     }
 
     async fn propose(&self, command: Command) -> Result<(), Error> {
@@ -214,14 +244,14 @@ impl Replica {
     /// itself, whoever leads.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
         self.machine.seal();
-        if self.partition.flush().await.map_err(Error::from)? {
+        if self.partition.flush().await.map_err(|error| self.noted(Error::from(error)))? {
             self.group.flushed().await.map_err(|error| raft_error(self.id(), error))?;
         }
         Ok(())
     }
 
     pub(crate) async fn compact(&self, all: bool) -> Result<bool, Error> {
-        self.partition.compact(all).await.map_err(Error::from)
+        self.partition.compact(all).await.map_err(|error| self.noted(Error::from(error)))
     }
 
     /// Makes these replicas the voters of the group, and the only members.
@@ -282,7 +312,7 @@ impl Replica {
             rejected: self.rejected.load(Ordering::Relaxed),
             applied: group.applied.unwrap_or(0),
             flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
-            failure: group.stopped,
+            failure: group.stopped.or_else(|| self.damage.get().cloned()),
         }
     }
 
@@ -290,5 +320,14 @@ impl Replica {
     pub(crate) async fn shutdown(&self) -> Result<(), Error> {
         self.stop.cancel();
         self.group.shutdown().await.map_err(|error| raft_error(self.id(), error))
+    }
+}
+
+/// Notes what is damaged; the first finding is kept.
+fn note(damage: &OnceLock<String>, partition: PartitionId, error: &Error) {
+    if let Error::Corrupted(what) = error
+        && damage.set(what.clone()).is_ok()
+    {
+        tracing::error!(%partition, what, "a replica found its files damaged");
     }
 }

@@ -92,6 +92,7 @@ impl Running {
             dir: dir.to_owned(),
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
+            put_aside: false,
         };
         let node =
             Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await.unwrap();

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use partita_proto::id::PartitionId;
 
 use crate::router::Router;
-use crate::system::statuses;
+use crate::system::{leader, statuses};
 
 /// How old figures may be before they are asked for again.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -51,9 +51,7 @@ impl RowCounts {
 }
 
 async fn ask(router: &Router) -> HashMap<PartitionId, u64> {
-    let leader = |replicas: Vec<(_, partita_proto::service::ReplicaStatus)>| {
-        replicas.into_iter().find(|(_, status)| status.leader).map(|(_, status)| status.rows)
-    };
     let statuses = statuses(router).await.into_iter();
-    statuses.filter_map(|(partition, replicas)| Some((partition, leader(replicas)?))).collect()
+    let rows = |replicas: &[_]| leader(replicas).map(|(_, status)| status.rows);
+    statuses.filter_map(|(partition, replicas)| Some((partition, rows(&replicas)?))).collect()
 }

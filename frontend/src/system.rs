@@ -140,6 +140,11 @@ pub(crate) async fn statuses(
     found
 }
 
+/// The replica that leads, of those that say so: one that was replaced may not know it yet.
+pub(crate) fn leader(replicas: &[(NodeId, ReplicaStatus)]) -> Option<&(NodeId, ReplicaStatus)> {
+    replicas.iter().filter(|(_, status)| status.leader).max_by_key(|(_, status)| status.term)
+}
+
 /// A bound as its values read: `(3, 'a')`; NULL at the ends of the key space.
 pub(crate) fn bound_text(table: &Table, bound: &Bound) -> Option<String> {
     if bound.is_empty() {
@@ -194,8 +199,7 @@ async fn partitions(router: &Router) -> Result<RecordBatch, SqlError> {
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         for route in table.partitions.routes() {
             let replicas = statuses.get(&route.partition).map_or(&[][..], Vec::as_slice);
-            let leader = replicas.iter().find(|(_, status)| status.leader);
-            rows.push(partition_row(table, route, leader.or(replicas.first())));
+            rows.push(partition_row(table, route, leader(replicas).or(replicas.first())));
         }
     }
     batch(&schema(PARTITIONS), rows)
@@ -207,13 +211,7 @@ async fn table_rows(router: &Router) -> Result<RecordBatch, SqlError> {
     let mut rows = Vec::new();
     for table in catalog.tables.values().flat_map(BTreeMap::values) {
         let routes = table.partitions.routes();
-        let leaders = || {
-            routes
-                .iter()
-                .filter_map(|route| statuses.get(&route.partition))
-                .flatten()
-                .filter(|(_, status)| status.leader)
-        };
+        let leaders = || routes.iter().filter_map(|route| leader(statuses.get(&route.partition)?));
         let options = &table.schema.options;
         rows.push(vec![
             table.database.as_str().into(),

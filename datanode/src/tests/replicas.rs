@@ -90,6 +90,7 @@ impl Cluster {
             dir: member.dir.path().to_owned(),
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
+            put_aside: true,
         };
         let node =
             Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await.unwrap();
@@ -411,5 +412,89 @@ async fn orders_about_another_replica_of_the_partition_change_nothing() {
     assert!(matches!(nobody, Err(Error::InvalidInput(_))), "{nobody:?}");
     let nobody = cluster.node(1).reconfigure(PARTITION, BTreeMap::new()).await;
     assert!(matches!(nobody, Err(Error::InvalidInput(_))), "{nobody:?}");
+    cluster.stop().await;
+}
+
+/// Changes a byte in the middle of every file with this ending below a directory; how many there are.
+fn damage(dir: &std::path::Path, ending: &str) -> usize {
+    let mut damaged = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            damaged += damage(&path, ending);
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            let mut bytes = std::fs::read(&path).unwrap();
+            let middle = bytes.len() / 3;
+            bytes[middle] ^= 0x55;
+            std::fs::write(&path, bytes).unwrap();
+            damaged += 1;
+        }
+    }
+    damaged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_finds_its_files_damaged_leaves_reading_to_the_others() {
+    let mut cluster = Cluster::of_three(3, 8, false).await;
+    let all = rows_to(MANY_ROWS);
+    cluster.write(1, &all).await;
+    let leader = cluster.leader().await;
+    cluster.converge(&[1, 2, 3]).await;
+    for id in 1..=3 {
+        cluster.node(id).flush_partition(PARTITION).await.unwrap();
+    }
+    let dir = cluster.member(leader).dir.path().join("partitions");
+    assert!(damage(&dir, "parquet") > 0);
+    // What is damaged is said, not served; then another one serves.
+    let mut found = rows(cluster.node(leader)).await;
+    cluster
+        .until("the leader never gave way", async || {
+            matches!(
+                rows(cluster.node(leader)).await,
+                Err(Error::Unavailable(_) | Error::NotLeader { .. })
+            )
+        })
+        .await;
+    if found.is_ok() {
+        // It had the rows in memory still when it was asked first.
+        found = Err(Error::Corrupted(String::new()));
+    }
+    assert!(matches!(found, Err(Error::Corrupted(_))), "{found:?}");
+    assert_eq!(cluster.rows().await, all);
+    assert_ne!(cluster.leader().await, leader);
+    assert!(cluster.status(leader).await.failure.is_some());
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_is_damaged_at_the_start_is_put_aside_and_made_anew() {
+    let mut cluster = Cluster::of_three(3, 9, false).await;
+    cluster.write(1, &rows_to(50)).await;
+    cluster.leader().await;
+    cluster.converge(&[1, 2, 3]).await;
+    cluster.node(2).flush_partition(PARTITION).await.unwrap();
+    cluster.kill(2).await;
+    let dir = cluster.member(2).dir.path().join("partitions");
+    assert!(damage(&dir.join(PARTITION.to_string()).join("manifest"), "checkpoint") > 0);
+    cluster.start(2).await;
+    assert!(cluster.node(2).status().await.unwrap().is_empty(), "it is not served");
+    assert!(dir.join(format!("{PARTITION}.damaged-1")).exists(), "it is there to be looked at");
+    // Another replica on the same node takes its place.
+    let members = BTreeMap::from([
+        (ReplicaId(1), NodeId(1)),
+        (ReplicaId(3), NodeId(3)),
+        (ReplicaId(22), NodeId(2)),
+    ]);
+    let spec = PartitionSpec {
+        replica: ReplicaId(22),
+        members: members.clone(),
+        join: true,
+        ..spec(false)
+    };
+    cluster.node(2).open_partition(spec).await.unwrap();
+    let ask = async |_, node: Arc<Datanode>| node.reconfigure(PARTITION, members.clone()).await;
+    cluster.anywhere("a change of members", ask).await;
+    cluster.lead(2).await;
+    assert_eq!(rows(cluster.node(2)).await.unwrap(), rows_to(50));
     cluster.stop().await;
 }

@@ -202,6 +202,13 @@ impl<'a> Planner<'a> {
     }
 
     fn reason(&self, partition: &PartitionView) -> Option<Why> {
+        let works = |(replica, node): (&ReplicaId, &NodeId)| {
+            self.must_go(partition, *replica, *node) != Some(Why::Lost)
+        };
+        if !partition.replicas.iter().any(works) {
+            // There is nothing to make another of.
+            return None;
+        }
         let reasons: Vec<_> = partition
             .replicas
             .iter()

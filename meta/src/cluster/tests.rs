@@ -141,6 +141,14 @@ fn with_nowhere_to_go_a_lost_replica_stays_in_the_group() {
 }
 
 #[test]
+fn what_has_no_replica_left_that_works_is_left_as_it_is() {
+    let mut view = view(3, &[&[1], &[2]]);
+    lose(&mut view, 1);
+    view.partitions[1].missing.insert(ReplicaId(202));
+    assert_eq!(moves(&plan(&view)), []);
+}
+
+#[test]
 fn a_node_that_was_silent_for_a_moment_loses_nothing() {
     let mut view = view(5, &[&[1, 2, 3]]);
     view.nodes.get_mut(&NodeId(3)).unwrap().live = false;
@@ -295,9 +303,15 @@ proptest! {
         if let Some(node) = draining.and_then(|node| view.nodes.get_mut(&NodeId(node))) {
             node.draining = true;
         }
+        let hopeless: BTreeSet<PartitionId> = view
+            .partitions
+            .iter()
+            .filter(|one| one.replicas.values().all(|node| view.nodes[node].lost))
+            .map(|one| one.id)
+            .collect();
         settle(&mut view);
         let able = view.nodes.values().filter(|node| node.live && !node.draining).count();
-        for partition in &view.partitions {
+        for partition in view.partitions.iter().filter(|one| !hopeless.contains(&one.id)) {
             let good = partition.replicas.values().filter(|node| {
                 view.nodes[node].live && !view.nodes[node].draining
             });
