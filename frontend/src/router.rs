@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatchOptions, UInt16Array};
@@ -83,6 +83,8 @@ struct Part {
     id: RequestId,
     kind: WriteKind,
     rows: RecordBatch,
+    /// An attempt ended without an answer: it may have taken effect.
+    uncertain: AtomicBool,
 }
 
 /// What became of one attempt.
@@ -229,6 +231,7 @@ impl Router {
             id: id.unwrap_or_else(|| self.next_id()),
             kind,
             rows,
+            uncertain: AtomicBool::new(false),
         };
         let cut = match table.partitions.cut(&keys) {
             Cut::One(position) => vec![(position, rows)],
@@ -366,7 +369,12 @@ impl Router {
             let keys = part.kind == WriteKind::Delete;
             plan.complete_again(&part.rows, keys)?.rows
         };
-        self.cut(&table, &plan, part.kind, rows, Some(part.id))
+        let uncertain = part.uncertain.load(Ordering::Relaxed);
+        let parts = self.cut(&table, &plan, part.kind, rows, Some(part.id))?;
+        for part in &parts {
+            part.uncertain.store(uncertain, Ordering::Relaxed);
+        }
+        Ok(parts)
     }
 
     /// Sends a part to its partition's leader, again and again, until it has taken effect, or its
@@ -397,6 +405,10 @@ impl Router {
                 }
                 Err(error) => error,
             };
+            // A connection that broke may have broken on the way back.
+            if matches!(error, Error::Timeout(_) | Error::Unavailable(_)) {
+                part.uncertain.store(true, Ordering::Relaxed);
+            }
             // A full disk does not empty itself within a write's patience.
             if !error.is_retryable() || matches!(error, Error::DiskFull(_)) {
                 return Err(named(part, error.into()));
@@ -493,9 +505,10 @@ fn timed_out(part: &Part, last: &Error) -> SqlError {
     let error = SqlError::from(last.clone());
     let message =
         format!("the write did not succeed in time; the last try said: {}", error.message);
-    let hint = match last {
-        Error::Timeout(_) => "it may or may not have taken effect",
-        _ => "send it again",
+    let hint = if part.uncertain.load(Ordering::Relaxed) {
+        "it may or may not have taken effect"
+    } else {
+        "send it again"
     };
     named(part, SqlError { message, retryable: true, ..error }.with_hint(hint))
 }
