@@ -170,9 +170,9 @@ impl Host {
             cache_bytes: options.cache_bytes,
         };
         let log =
-            blocking::spawn(move || Log::open(disk, log_options)).await.map_err(
-                |error| RaftError::Unavailable(format!("opening the log was interrupted: {error}")),
-            )??;
+            blocking::spawn(move || Log::open(disk, log_options)).await.map_err(|error| {
+                RaftError::Unavailable(format!("opening the log was interrupted: {error}"))
+            })??;
         let in_flight_max =
             (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
         let host = Arc::new(Self {

@@ -381,11 +381,9 @@ impl Log {
                 return Ok(cached.collect());
             }
             let shared = Arc::clone(&self.shared);
-            let fetched = blocking::spawn(move || shared.fetch(group, planned))
-                .await
-                .map_err(|error| {
-                    RaftError::Unavailable(format!("reading the log was interrupted: {error}"))
-                })??;
+            let fetched = blocking::spawn(move || shared.fetch(group, planned)).await.map_err(
+                |error| RaftError::Unavailable(format!("reading the log was interrupted: {error}")),
+            )??;
             if let Some(entries) = fetched {
                 return Ok(entries);
             }

@@ -245,14 +245,20 @@ impl Client {
             }
             self.learn(&route, &error).await;
             let newer = self.catalog.lock().table_by_id(table.id).cloned();
-            if let Some(newer) = newer.and_then(|table| table.partitions.route(route.partition).cloned()) {
+            if let Some(newer) =
+                newer.and_then(|table| table.partitions.route(route.partition).cloned())
+            {
                 route = newer;
             }
         }
     }
 
     /// All rows of a table.
-    pub(crate) async fn all(&self, name: &str, patience: Duration) -> Result<Vec<(i64, i64)>, Error> {
+    pub(crate) async fn all(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Vec<(i64, i64)>, Error> {
         let until = Instant::now() + patience;
         let table = self.table(name, until).await?;
         let mut rows = Vec::new();
@@ -281,7 +287,9 @@ impl Client {
         if done.is_ok() {
             self.cluster.history.end(place, action);
         }
-        self.cluster.history.note(format_args!("client {} put {key}={value:?}: {done:?}", self.number));
+        self.cluster
+            .history
+            .note(format_args!("client {} put {key}={value:?}: {done:?}", self.number));
         done.is_ok()
     }
 
@@ -323,7 +331,9 @@ impl Client {
         if done.is_ok() {
             self.cluster.history.acknowledge(&numbers);
         }
-        self.cluster.history.note(format_args!("client {} append {numbers:?}: {done:?}", self.number));
+        self.cluster
+            .history
+            .note(format_args!("client {} append {numbers:?}: {done:?}", self.number));
         done.is_ok()
     }
 
@@ -342,7 +352,8 @@ impl Client {
     /// Does one thing or another until told to stop.
     pub(crate) async fn work(self: Arc<Self>, stop: tokio_util::sync::CancellationToken) {
         while !stop.is_cancelled() {
-            let key = i64::try_from(self.below(u64::try_from(KEYS).unwrap_or(1))).unwrap_or_default();
+            let key =
+                i64::try_from(self.below(u64::try_from(KEYS).unwrap_or(1))).unwrap_or_default();
             match self.below(20) {
                 0..7 => drop(self.put(key, PATIENCE).await),
                 7..13 => drop(self.get(key, PATIENCE).await),

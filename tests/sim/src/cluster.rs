@@ -40,18 +40,18 @@ impl Cluster {
     /// The datanodes that are up.
     pub(crate) fn data_up(&self) -> Vec<(NodeId, Arc<Datanode>)> {
         let nodes = self.data.lock();
-        let up = nodes.values().filter_map(|node| {
-            node.up.as_ref().map(|life| (node.id, Arc::clone(&life.node)))
-        });
+        let up = nodes
+            .values()
+            .filter_map(|node| node.up.as_ref().map(|life| (node.id, Arc::clone(&life.node))));
         up.collect()
     }
 
     /// The metas that are up.
     pub(crate) fn metas_up(&self) -> Vec<(NodeId, Arc<Meta>)> {
         let metas = self.metas.lock();
-        let up = metas.values().filter_map(|node| {
-            node.up.as_ref().map(|life| (node.id, Arc::clone(&life.meta)))
-        });
+        let up = metas
+            .values()
+            .filter_map(|node| node.up.as_ref().map(|life| (node.id, Arc::clone(&life.meta))));
         up.collect()
     }
 
@@ -59,8 +59,10 @@ impl Cluster {
     pub(crate) fn hosts(&self) -> Vec<(NodeId, Arc<Host>)> {
         let data = self.data.lock();
         let metas = self.metas.lock();
-        let data = data.values().filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))));
-        let metas = metas.values().filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))));
+        let data =
+            data.values().filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))));
+        let metas =
+            metas.values().filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))));
         data.chain(metas).collect()
     }
 
@@ -72,7 +74,8 @@ impl Cluster {
 
     /// The newest catalog that any meta has.
     pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
-        let catalogs = self.metas_up().into_iter().map(|(_, meta)| Arc::clone(&meta.catalog().borrow()));
+        let catalogs =
+            self.metas_up().into_iter().map(|(_, meta)| Arc::clone(&meta.catalog().borrow()));
         catalogs.max_by_key(|catalog| catalog.version).unwrap_or_default()
     }
 
@@ -85,7 +88,10 @@ impl Cluster {
     /// All partitions of the newest catalog.
     pub(crate) fn partitions(&self) -> Vec<PartitionId> {
         let tables = self.tables();
-        tables.iter().flat_map(|table| table.partitions.routes().iter().map(|route| route.partition)).collect()
+        tables
+            .iter()
+            .flat_map(|table| table.partitions.routes().iter().map(|route| route.partition))
+            .collect()
     }
 
     /// The node whose replica of a partition says that it leads.

@@ -146,7 +146,8 @@ impl Files for SimFiles {
         // A store in memory answers at once.
         let listed = self.kept.list_with_delimiter(None).now_or_never();
         let listed = listed.ok_or_else(|| unavailable("the list waits"))?.map_err(unavailable)?;
-        let numbers = listed.common_prefixes.iter().filter_map(|prefix| prefix.filename()?.parse().ok());
+        let numbers =
+            listed.common_prefixes.iter().filter_map(|prefix| prefix.filename()?.parse().ok());
         Ok(numbers.map(PartitionId).collect())
     }
 

@@ -133,11 +133,9 @@ impl History {
     }
 }
 
-thread_local! {
-    static START: std::cell::OnceCell<tokio::time::Instant> = const { std::cell::OnceCell::new() };
-}
+static START: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
 
 /// When the run began.
 pub(crate) fn start() -> tokio::time::Instant {
-    START.with(|start| *start.get_or_init(tokio::time::Instant::now))
+    *START.get_or_init(tokio::time::Instant::now)
 }

@@ -91,11 +91,8 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
     let mut lost = !limits.lose;
     // Runs differ in what they do at all: some things happen only where others do not.
     let muted = random.draw();
-    let active: Vec<(Fault, u64)> = (0..)
-        .zip(FAULTS)
-        .filter(|(at, _)| muted >> at & 3 != 0)
-        .map(|(_, fault)| fault)
-        .collect();
+    let active: Vec<(Fault, u64)> =
+        (0..).zip(FAULTS).filter(|(at, _)| muted >> at & 3 != 0).map(|(_, fault)| fault).collect();
     let weights: u64 = active.iter().map(|(_, weight)| weight).sum();
     while tokio::time::Instant::now() < until && weights > 0 {
         tokio::time::sleep(random.millis(100, 2500)).await;
@@ -110,7 +107,13 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
             continue;
         }
         let mine = Random::new(random.draw(), 3);
-        under_way.spawn(happen(Arc::clone(cluster), Arc::clone(client), fault, mine, limits.factors));
+        under_way.spawn(happen(
+            Arc::clone(cluster),
+            Arc::clone(client),
+            fault,
+            mine,
+            limits.factors,
+        ));
     }
     while under_way.join_next().await.is_some() {}
     cluster.net.heal();
@@ -133,18 +136,21 @@ async fn happen(
         Fault::BounceLeader => {
             let partition = random.pick(&cluster.partitions());
             let leader = partition.and_then(|partition| cluster.leader_of(partition));
-            bounce(&cluster, leader.filter(|leader| up.contains(leader)).unwrap_or(node), random).await;
+            bounce(&cluster, leader.filter(|leader| up.contains(leader)).unwrap_or(node), random)
+                .await;
         }
         Fault::CrashMeta => {
-            nodes::crash_meta(&cluster, meta, random.clone()).await;
-            tokio::time::sleep(random.millis(100, 6000)).await;
-            start_meta(&cluster, meta).await;
+            if nodes::crash_meta(&cluster, meta, random.clone()).await {
+                tokio::time::sleep(random.millis(100, 6000)).await;
+                start_meta(&cluster, meta).await;
+            }
         }
         Fault::BounceMeta => {
             let leader = cluster.leading_meta().map_or(meta, |(leader, _)| leader);
-            nodes::crash_meta(&cluster, leader, random.clone()).await;
-            tokio::time::sleep(random.millis(5, 120)).await;
-            start_meta(&cluster, leader).await;
+            if nodes::crash_meta(&cluster, leader, random.clone()).await {
+                tokio::time::sleep(random.millis(5, 120)).await;
+                start_meta(&cluster, leader).await;
+            }
         }
         Fault::Blackout => blackout(&cluster, &up, random).await,
         Fault::Isolate => {
@@ -187,7 +193,8 @@ async fn happen(
             let name = random.pick(&[KEYED, EVENTS]).unwrap_or(KEYED);
             let change = TableChange::SetOptions(tables::options(name, factor));
             let (database, name) = (DATABASE.to_owned(), name.to_owned());
-            let done = client.change(Ddl::AlterTable { database, name, change }, CHANGE_PATIENCE).await;
+            let done =
+                client.change(Ddl::AlterTable { database, name, change }, CHANGE_PATIENCE).await;
             cluster.history.note(format_args!("replication factor {factor}: {done:?}"));
         }
         Fault::Flush => {
@@ -225,29 +232,31 @@ async fn crash(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
         }
         tokio::time::sleep(random.millis(1, 100)).await;
     }
-    nodes::crash_data(cluster, node, random.clone()).await;
-    tokio::time::sleep(random.millis(100, 7000)).await;
-    start_data(cluster, node).await;
+    if nodes::crash_data(cluster, node, random.clone()).await {
+        tokio::time::sleep(random.millis(100, 7000)).await;
+        start_data(cluster, node).await;
+    }
 }
 
 async fn bounce(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
-    nodes::crash_data(cluster, node, random.clone()).await;
-    tokio::time::sleep(random.millis(5, 120)).await;
-    start_data(cluster, node).await;
+    if nodes::crash_data(cluster, node, random.clone()).await {
+        tokio::time::sleep(random.millis(5, 120)).await;
+        start_data(cluster, node).await;
+    }
 }
 
 async fn blackout(cluster: &Arc<Cluster>, up: &[NodeId], mut random: Random) {
-    let metas: Vec<NodeId> = METAS.map(NodeId).collect();
-    let all = up.iter().map(|node| nodes::crash_data(cluster, *node, Random::new(random.draw(), 4)));
-    let data: Vec<_> = all.collect();
-    let all = metas.iter().map(|meta| nodes::crash_meta(cluster, *meta, Random::new(random.draw(), 5)));
-    let meta: Vec<_> = all.collect();
-    futures::future::join(futures::future::join_all(data), futures::future::join_all(meta)).await;
+    let mut own = || Random::new(random.draw(), 4);
+    let data: Vec<_> = up.iter().map(|node| nodes::crash_data(cluster, *node, own())).collect();
+    let meta: Vec<_> = METAS.map(|meta| nodes::crash_meta(cluster, NodeId(meta), own())).collect();
+    let (data, meta) =
+        futures::future::join(futures::future::join_all(data), futures::future::join_all(meta))
+            .await;
     tokio::time::sleep(random.millis(5, 2000)).await;
-    for meta in metas {
-        start_meta(cluster, meta).await;
+    for (meta, _) in METAS.zip(meta).filter(|(_, taken)| *taken) {
+        start_meta(cluster, NodeId(meta)).await;
     }
-    for node in up {
+    for (node, _) in up.iter().zip(data).filter(|(_, taken)| *taken) {
         start_data(cluster, *node).await;
     }
 }
@@ -281,7 +290,9 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
 
 /// A disk is gone, and another node takes its place.
 async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
-    nodes::crash_data(cluster, node, random.clone()).await;
+    if !nodes::crash_data(cluster, node, random.clone()).await {
+        return;
+    }
     let next = {
         let mut nodes = cluster.data.lock();
         nodes.remove(&node);
@@ -338,7 +349,8 @@ async fn other_table(cluster: &Arc<Cluster>, client: &Arc<Client>, mut random: R
     let made = client.change(tables::create(&name, 3, &[3]), CHANGE_PATIENCE).await;
     cluster.history.note(format_args!("create {name}: {made:?}"));
     tokio::time::sleep(random.millis(10, 5000)).await;
-    let drop = Ddl::DropTable { database: DATABASE.to_owned(), name: name.clone(), if_exists: true };
+    let drop =
+        Ddl::DropTable { database: DATABASE.to_owned(), name: name.clone(), if_exists: true };
     let dropped = client.change(drop, CHANGE_PATIENCE).await;
     cluster.history.note(format_args!("drop {name}: {dropped:?}"));
 }

@@ -107,7 +107,8 @@ impl Net {
         (!is_lost && !state.cuts.contains_key(&(from, to))).then_some(delay)
     }
 
-    fn life(&self, node: NodeId) -> Option<u64> {
+    /// Which life a node is in, if it is in any.
+    pub(crate) fn life(&self, node: NodeId) -> Option<u64> {
         self.state.lock().lives.get(&node).copied()
     }
 

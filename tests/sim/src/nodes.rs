@@ -149,8 +149,7 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
     };
     // Its groups elect leaders while the others are still being opened.
     cluster.net.raft.attach(&host);
-    let opened =
-        Datanode::open_over(options, Arc::clone(&host), clock, Arc::new(files)).await;
+    let opened = Datanode::open_over(options, Arc::clone(&host), clock, Arc::new(files)).await;
     let node = match opened {
         Ok(node) => node,
         Err(error) => {
@@ -170,12 +169,13 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
     Ok(())
 }
 
-/// Takes a datanode's power. What its disks keep follows from the seed.
-pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: Random) {
+/// Takes a datanode's power. What its disks keep follows from the seed. False when it is down already: whoever took its
+/// power starts it again.
+pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: Random) -> bool {
     let (life, disk, files) = {
         let mut nodes = cluster.data.lock();
-        let Some(node) = nodes.get_mut(&id) else { return };
-        let Some(life) = node.up.take() else { return };
+        let Some(node) = nodes.get_mut(&id) else { return false };
+        let Some(life) = node.up.take() else { return false };
         cluster.net.leave(id);
         node.disk.cut();
         node.files.cut();
@@ -196,20 +196,13 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         node.disk = disk;
         node.files = files.survivor();
     }
+    true
 }
 
 /// Registers, then tells meta once a second how it is.
-async fn beat(
-    cluster: Arc<Cluster>,
-    id: NodeId,
-    node: Arc<Datanode>,
-    stop: CancellationToken,
-) {
-    let me = Registration {
-        identity: id.0 * 1000 + 7,
-        node: Some(id),
-        address: format!("node-{id}:1"),
-    };
+async fn beat(cluster: Arc<Cluster>, id: NodeId, node: Arc<Datanode>, stop: CancellationToken) {
+    let me =
+        Registration { identity: id.0 * 1000 + 7, node: Some(id), address: format!("node-{id}:1") };
     let mut registered = false;
     let mut asked = METAS.map(NodeId).cycle();
     let mut leader = NodeId(*METAS.start());
@@ -284,12 +277,12 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
     Ok(())
 }
 
-/// Takes a meta's power.
-pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: Random) {
+/// Takes a meta's power. False when it is down already.
+pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: Random) -> bool {
     let (life, disk, store) = {
         let mut metas = cluster.metas.lock();
-        let Some(node) = metas.get_mut(&id) else { return };
-        let Some(life) = node.up.take() else { return };
+        let Some(node) = metas.get_mut(&id) else { return false };
+        let Some(life) = node.up.take() else { return false };
         cluster.net.leave(id);
         node.disk.cut();
         let kept = node.store.survivor();
@@ -311,4 +304,5 @@ pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         node.disk = disk;
         node.store = Arc::new(store);
     }
+    true
 }

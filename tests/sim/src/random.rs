@@ -30,8 +30,11 @@ pub(crate) fn seed_system(seed: u64) {
 ///
 /// # Safety
 /// As the original: `buffer` has room for `length` bytes.
-#[allow(unsafe_code, reason = "libraries ask the system for random numbers, and nothing else stands in between")]
-#[unsafe(no_mangle)]
+#[allow(
+    unsafe_code,
+    reason = "libraries ask the system for random numbers, and nothing else stands in between"
+)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
     let mut at = 0;
     while at < length {

@@ -58,7 +58,10 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    async fn call<T, F>(&self, ask: impl FnOnce(Arc<Datanode>) -> F + Send + 'static) -> Result<T, Error>
+    async fn call<T, F>(
+        &self,
+        ask: impl FnOnce(Arc<Datanode>) -> F + Send + 'static,
+    ) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,

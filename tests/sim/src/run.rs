@@ -57,7 +57,7 @@ fn plan(seed: u64, length: Duration) -> Plan {
         memtable_bytes: random.pick(&[16 << 10, 64 << 10, 1 << 20]).unwrap_or(64 << 10),
     };
     let lose = random.once_in(2);
-    let factors: &[u32] = if lose { &[3] } else { &[1, 2, 3] };
+    let factors: &'static [u32] = if lose { &[3] } else { &[1, 2, 3] };
     let nodes = 3 + random.below(2) + u64::from(lose);
     Plan { sizes, nodes, factor: 3, limits: Limits { length, factors, lose } }
 }
@@ -70,7 +70,9 @@ pub(crate) async fn run(seed: u64, length: Duration, print: bool) -> Outcome {
         net: Net::new(seed),
         history: History::new(print),
         sizes: plan.sizes,
-        data: Mutex::new((1..=plan.nodes).map(|id| (NodeId(id), DataNode::new(NodeId(id)))).collect()),
+        data: Mutex::new(
+            (1..=plan.nodes).map(|id| (NodeId(id), DataNode::new(NodeId(id)))).collect(),
+        ),
         metas: Mutex::new(METAS.map(|id| (NodeId(id), MetaNode::new(NodeId(id)))).collect()),
     });
     let compared = Arc::new(Mutex::new(0));

@@ -96,7 +96,8 @@ pub(crate) fn keys(keys: &[i64]) -> Result<RecordBatch, Error> {
 pub(crate) fn pairs(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
     let mut pairs = Vec::new();
     for batch in batches {
-        let column = |name| batch.column_by_name(name).map(|column| column.as_primitive::<Int64Type>());
+        let column =
+            |name| batch.column_by_name(name).map(|column| column.as_primitive::<Int64Type>());
         let (Some(ids), Some(values)) = (column("id"), column("v")) else { continue };
         for row in 0..batch.num_rows() {
             let value = if values.is_null(row) { i64::MIN } else { values.value(row) };

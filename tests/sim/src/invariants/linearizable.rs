@@ -187,8 +187,13 @@ mod tests {
         let unknown = operation(Action::Write(Some(7)), 1, None);
         assert!(contradiction(&[unknown, read(None, 2, 3)]).is_none());
         assert!(contradiction(&[unknown, read(None, 2, 3), read(Some(7), 4, 5)]).is_none());
-        let twice =
-            [unknown, read(Some(7), 2, 3), write(1, 4, 5), read(Some(1), 6, 7), read(Some(7), 8, 9)];
+        let twice = [
+            unknown,
+            read(Some(7), 2, 3),
+            write(1, 4, 5),
+            read(Some(1), 6, 7),
+            read(Some(7), 8, 9),
+        ];
         assert!(contradiction(&twice).is_some());
     }
 

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 #[derive(Default)]
 pub(crate) struct Ranges {
     /// The last version of each life of a meta.
-    last: BTreeMap<NodeId, (usize, u64)>,
+    last: BTreeMap<NodeId, (Option<u64>, u64)>,
     known: BTreeMap<u64, Arc<Catalog>>,
     epochs: BTreeMap<PartitionId, (u64, Epoch)>,
 }
@@ -25,7 +25,7 @@ impl Ranges {
     pub(crate) fn look(&mut self, cluster: &Cluster) {
         for (node, meta) in cluster.metas_up() {
             let catalog = Arc::clone(&meta.catalog().borrow());
-            let life = Arc::as_ptr(&meta).addr();
+            let life = cluster.net.life(node);
             let before = self.last.insert(node, (life, catalog.version));
             if let Some((_, version)) = before.filter(|(before, _)| *before == life)
                 && version > catalog.version

@@ -11,7 +11,11 @@ pub(crate) fn check(history: &History, before: &BTreeSet<i64>, seen: &[(i64, i64
     }
 }
 
-fn violations(before: &BTreeSet<i64>, attempted: &BTreeSet<i64>, seen: &[(i64, i64)]) -> Vec<String> {
+fn violations(
+    before: &BTreeSet<i64>,
+    attempted: &BTreeSet<i64>,
+    seen: &[(i64, i64)],
+) -> Vec<String> {
     let mut found = Vec::new();
     let mut present = BTreeSet::new();
     for (_, number) in seen {
