@@ -162,9 +162,8 @@ impl Client {
             Error::NotLeader { leader, .. } => *leader,
             _ => None,
         };
-        match hint.or_else(|| self.any_replica(route)) {
-            Some(node) => drop(self.leaders.lock().insert(route.partition, node)),
-            None => drop(self.leaders.lock().remove(&route.partition)),
+        if let Some(node) = hint.or_else(|| self.any_replica(route)) {
+            self.leaders.lock().insert(route.partition, node);
         }
         if !matches!(error, Error::NotLeader { leader: Some(_), .. }) {
             self.refresh().await;
@@ -354,12 +353,12 @@ impl Client {
         while !stop.is_cancelled() {
             let key =
                 i64::try_from(self.below(u64::try_from(KEYS).unwrap_or(1))).unwrap_or_default();
-            match self.below(20) {
-                0..7 => drop(self.put(key, PATIENCE).await),
-                7..13 => drop(self.get(key, PATIENCE).await),
-                13..19 => drop(self.append(PATIENCE).await),
-                _ => drop(self.read_events(PATIENCE).await),
-            }
+            let _done = match self.below(20) {
+                0..7 => self.put(key, PATIENCE).await,
+                7..13 => self.get(key, PATIENCE).await,
+                13..19 => self.append(PATIENCE).await,
+                _ => self.read_events(PATIENCE).await,
+            };
             tokio::time::sleep(Duration::from_millis(5 + self.below(120))).await;
         }
     }

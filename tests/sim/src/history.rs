@@ -54,11 +54,6 @@ impl History {
         state.clock
     }
 
-    /// A moment.
-    pub(crate) fn now(&self) -> u64 {
-        Self::tick(&mut self.0.lock())
-    }
-
     /// Begins an operation; the answer is its place.
     pub(crate) fn begin(&self, client: u64, key: i64, action: Action) -> usize {
         let mut state = self.0.lock();

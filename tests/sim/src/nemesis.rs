@@ -91,8 +91,11 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
     let mut lost = !limits.lose;
     // Runs differ in what they do at all: some things happen only where others do not.
     let muted = random.draw();
-    let active: Vec<(Fault, u64)> =
-        (0..).zip(FAULTS).filter(|(at, _)| muted >> at & 3 != 0).map(|(_, fault)| fault).collect();
+    let active: Vec<(Fault, u64)> = (0..)
+        .zip(FAULTS)
+        .filter(|(at, _)| (muted >> at) & 3 != 0)
+        .map(|(_, fault)| fault)
+        .collect();
     let weights: u64 = active.iter().map(|(_, weight)| weight).sum();
     while tokio::time::Instant::now() < until && weights > 0 {
         tokio::time::sleep(random.millis(100, 2500)).await;
@@ -269,18 +272,18 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
     };
     if fault == Fault::SlowDisk {
         let pause = random.millis(20, 800);
-        with(&|node| {
+        with(&|node: &DataNode| {
             node.disk.set_pause(pause);
             node.files.set_pause(pause);
         });
     } else {
-        with(&|node| {
+        with(&|node: &DataNode| {
             node.disk.set_space(Some(node.disk.used()));
             node.files.set_full(true);
         });
     }
     tokio::time::sleep(random.millis(500, 8000)).await;
-    with(&|node| {
+    with(&|node: &DataNode| {
         node.disk.set_pause(Duration::ZERO);
         node.files.set_pause(Duration::ZERO);
         node.disk.set_space(None);

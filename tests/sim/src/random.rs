@@ -35,7 +35,7 @@ pub(crate) fn seed_system(seed: u64) {
     reason = "libraries ask the system for random numbers, and nothing else stands in between"
 )]
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
+pub(crate) unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
     let mut at = 0;
     while at < length {
         let drawn = mix(SYSTEM.fetch_add(STEP, Ordering::SeqCst).wrapping_add(STEP));

@@ -191,8 +191,8 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
 async fn revive(cluster: &Arc<Cluster>) {
     let mut stopped = Vec::new();
     for (node, host) in cluster.hosts() {
-        let groups = host.known_groups().into_iter();
-        let failed = groups.filter_map(|(group, _)| host.group(group)?.status().stopped).next();
+        let mut groups = host.known_groups().into_iter();
+        let failed = groups.find_map(|(group, _)| host.group(group)?.status().stopped);
         stopped.extend(failed.map(|why| (node, why)));
     }
     for (node, why) in stopped {

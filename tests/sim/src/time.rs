@@ -17,7 +17,7 @@ const TICK: u64 = 1_000_000;
 /// The C library's structure.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Timespec {
+pub(crate) struct Timespec {
     seconds: i64,
     nanoseconds: i64,
 }
@@ -31,7 +31,7 @@ pub struct Timespec {
     reason = "libraries ask the system for the time, and nothing else stands in between"
 )]
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn clock_gettime(_clock: i32, time: *mut Timespec) -> i32 {
+pub(crate) unsafe extern "C" fn clock_gettime(_clock: i32, time: *mut Timespec) -> i32 {
     let now = NOW.load(Ordering::SeqCst);
     let part = |part: u64| i64::try_from(part).unwrap_or(i64::MAX);
     let now =

@@ -17,7 +17,10 @@ pub(crate) fn check(history: &History) {
     }
     for (key, operations) in keys {
         if let Some(stuck) = contradiction(&operations) {
-            history.violation(format!("key {key} is not linearizable: {stuck:?} does not fit"));
+            history.violation(format!(
+                "key {key} is not linearizable: {:?} of client {} from {} to {:?} does not fit",
+                stuck.action, stuck.client, stuck.begun, stuck.ended
+            ));
         }
     }
 }
