@@ -38,7 +38,7 @@ fn every_file_begins_with_what_it_is_for() {
 
 #[test]
 fn a_crate_depends_only_on_the_layers_below_it() {
-    let allowed: [(&str, &[&str]); 10] = [
+    let allowed: [(&str, &[&str]); 11] = [
         ("proto", &[]),
         ("proto/rpc", &["proto"]),
         ("raft", &["proto"]),
@@ -50,6 +50,8 @@ fn a_crate_depends_only_on_the_layers_below_it() {
         ("frontend/http", &["proto", "frontend"]),
         // The lab speaks to servers from outside.
         ("lab", &["proto"]),
+        // The simulation puts itself between the services.
+        ("tests/sim", &["proto", "raft", "engine", "datanode", "meta"]),
     ];
     for (folder, below) in allowed {
         let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
@@ -75,6 +77,20 @@ fn a_named_library_stays_in_the_layer_that_hides_it() {
             assert!(!named || home.contains(&entry), "{entry} names {library}");
         }
     }
+}
+
+#[test]
+fn bugs_are_planted_by_the_simulation_only() {
+    let mut manifests = vec![root().join("Cargo.toml")];
+    let folders = ["proto", "proto/rpc", "datanode", "datanode/engine", "meta", "frontend", "lab"];
+    let doors = ["frontend/postgres", "frontend/http"];
+    manifests.extend(folders.iter().chain(&doors).map(|at| root().join(at).join("Cargo.toml")));
+    for manifest in manifests {
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        assert!(!text.contains("planted-bugs"), "{}", manifest.display());
+    }
+    let raft = std::fs::read_to_string(root().join("raft/Cargo.toml")).unwrap();
+    assert!(!raft.contains("default ="), "raft has default features");
 }
 
 #[test]

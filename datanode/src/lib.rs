@@ -8,6 +8,8 @@
 //!        └─ maintenance: flush, compaction, expiry, by a pure choose()
 //! ```
 
+mod audit;
+mod files;
 mod leadership;
 mod machine;
 pub mod maintenance;
@@ -20,6 +22,8 @@ mod tests;
 mod transfer;
 mod writer;
 
+pub use audit::Content;
+pub use files::Files;
 pub use node::{Datanode, NodeOptions};
 pub use partita_engine::EngineOptions;
 pub use requests::{REQUESTS_MAX, Requests};

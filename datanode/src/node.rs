@@ -1,9 +1,7 @@
 //! The datanode: opens, runs and stops its replicas, and serves requests to them.
 //!
-//! On disk, below its directory: `partitions/<id>/` for each replica. The directory's name is the
-//! partition's number and never anything that a user wrote. A replica is dropped by renaming its
-//! directory to `<id>.dropped` first, so that a crash in the middle leaves either the whole replica
-//! or something that the next start removes.
+//! On disk, below its directory: `partitions/<id>/` for each replica (`files.rs`). The directory's name
+//! is the partition's number and never anything that a user wrote.
 //!
 //! Invariants:
 //! - a replica is created only by an order ([`DataService::open_partition`]), never by a message; it
@@ -22,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use object_store::ObjectStore;
 use parking_lot::RwLock;
-use partita_engine::{EngineError, EngineOptions, LocalStore, Partition};
+use partita_engine::{EngineError, EngineOptions, Partition};
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::id::{GroupId, NodeId, PartitionId, ReplicaId};
@@ -37,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
+use crate::files::{Files, LocalFiles};
 use crate::machine::PartitionMachine;
 use crate::maintenance::{self, View};
 use crate::raft_error;
@@ -44,8 +43,6 @@ use crate::replica::Replica;
 
 /// Where partitions live below the node's directory.
 const PARTITIONS: &str = "partitions";
-/// What a replica's directory is called while it is being dropped.
-const DROPPED: &str = "dropped";
 /// How long a write waits for memtables to be flushed before it is refused.
 const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
 /// How often it looks.
@@ -72,6 +69,7 @@ pub struct Datanode {
     me: Weak<Self>,
     options: NodeOptions,
     host: Arc<Host>,
+    files: Arc<dyn Files>,
     store: Arc<dyn ObjectStore>,
     clock: Arc<dyn Clock>,
     replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
@@ -92,15 +90,27 @@ impl Datanode {
         host: Arc<Host>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, Error> {
-        let root = options.dir.join(PARTITIONS);
-        std::fs::create_dir_all(&root).map_err(|error| io_error(&root, &error))?;
-        let store =
-            LocalStore::open(&root).map_err(|error| Error::Unavailable(error.to_string()))?;
+        let files = LocalFiles::open(options.dir.join(PARTITIONS))?;
+        Self::open_over(options, host, clock, Arc::new(files)).await
+    }
+
+    /// As [`Datanode::open`], over files that may be anywhere.
+    ///
+    /// # Errors
+    /// As [`Datanode::open`].
+    pub async fn open_over(
+        options: NodeOptions,
+        host: Arc<Host>,
+        clock: Arc<dyn Clock>,
+        files: Arc<dyn Files>,
+    ) -> Result<Arc<Self>, Error> {
+        let store = files.store();
         let node = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             options,
             host,
-            store: Arc::new(store),
+            files,
+            store,
             clock,
             replicas: RwLock::default(),
             orders: tokio::sync::Mutex::new(()),
@@ -113,20 +123,7 @@ impl Datanode {
     }
 
     async fn open_all(&self) -> Result<(), Error> {
-        let root = self.options.dir.join(PARTITIONS);
-        let mut found = BTreeSet::new();
-        for entry in std::fs::read_dir(&root).map_err(|error| io_error(&root, &error))? {
-            let entry = entry.map_err(|error| io_error(&root, &error))?;
-            let path = entry.path();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if let Ok(id) = name.parse::<u64>() {
-                found.insert(PartitionId(id));
-            } else if path.extension().is_some_and(|extension| extension == DROPPED) {
-                std::fs::remove_dir_all(&path).map_err(|error| io_error(&path, &error))?;
-            } else {
-                warn!(path = %path.display(), "not a partition; left alone");
-            }
-        }
+        let found = self.files.partitions()?;
         let known: BTreeSet<GroupId> =
             self.host.known_groups().into_iter().map(|(group, _)| group).collect();
         for group in &known {
@@ -161,7 +158,7 @@ impl Datanode {
             // Its creation never finished, so nobody was told that it exists.
             Err(EngineError::NotFound(_)) => {
                 warn!(%partition, "removing what a creation that did not finish has left");
-                return self.remove_files(partition);
+                return self.files.remove(partition);
             }
             Err(error) => return Err(error.into()),
         };
@@ -177,16 +174,8 @@ impl Datanode {
     /// votes too, so it must never come back under its number. Its files are kept for people to look at.
     async fn put_aside(&self, partition: PartitionId, damage: &str) -> Result<(), Error> {
         self.destroy_group(partition).await?;
-        let root = self.options.dir.join(PARTITIONS);
-        let from = root.join(partition.to_string());
-        let free = (1..1000).map(|number| root.join(format!("{partition}.damaged-{number}")));
-        let to = free.into_iter().find(|path| !path.exists()).ok_or_else(|| {
-            Error::Corrupted(format!("{} was damaged a thousand times", from.display()))
-        })?;
-        std::fs::rename(&from, &to)
-            .and_then(|()| std::fs::File::open(&root)?.sync_all())
-            .map_err(|error| io_error(&from, &error))?;
-        error!(%partition, damage, to = %to.display(), "a damaged replica was put aside");
+        let to = self.files.put_aside(partition)?;
+        error!(%partition, damage, to, "a damaged replica was put aside");
         Ok(())
     }
 
@@ -304,10 +293,9 @@ impl Datanode {
     }
 }
 
-#[cfg(test)]
 impl Datanode {
-    /// Ends as a crash would: nothing is flushed.
-    pub(crate) async fn abandon(&self) {
+    /// Ends as a crash would, for tests and simulations: nothing is flushed.
+    pub async fn abandon(&self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -421,7 +409,7 @@ impl Datanode {
         };
         if let Err(error) = started {
             // Nobody was told that it exists: leave nothing behind.
-            self.remove_files(partition)?;
+            self.files.remove(partition)?;
             self.destroy_group(partition).await?;
             return Err(error);
         }
@@ -445,7 +433,7 @@ impl Datanode {
             // A flush under way would write into the directory after it is gone.
             replica.partition().close().await;
         }
-        self.remove_files(partition)?;
+        self.files.remove(partition)?;
         let group = GroupId::from(partition);
         if self.host.known_groups().contains(&(group, number)) {
             self.destroy_group(partition).await?;
@@ -455,31 +443,8 @@ impl Datanode {
         }
         Ok(())
     }
-
-    fn remove_files(&self, partition: PartitionId) -> Result<(), Error> {
-        let root = self.options.dir.join(PARTITIONS);
-        let from = root.join(partition.to_string());
-        let to = root.join(format!("{partition}.{DROPPED}"));
-        match std::fs::rename(&from, &to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(io_error(&from, &error)),
-        }
-        std::fs::File::open(&root)
-            .and_then(|dir| dir.sync_all())
-            .map_err(|error| io_error(&root, &error))?;
-        std::fs::remove_dir_all(&to).map_err(|error| io_error(&to, &error))
-    }
 }
 
 fn root_of(partition: PartitionId) -> object_store::path::Path {
     object_store::path::Path::from(partition.to_string())
-}
-
-fn io_error(path: &std::path::Path, error: &std::io::Error) -> Error {
-    let message = format!("{}: {error}", path.display());
-    match error.kind() {
-        std::io::ErrorKind::StorageFull => Error::DiskFull(message),
-        _ => Error::Unavailable(message),
-    }
 }

@@ -30,7 +30,6 @@ mod create;
 mod error;
 mod expression;
 mod machine;
-#[cfg(test)]
 mod memory_store;
 mod node;
 mod orders;
@@ -48,4 +47,5 @@ mod transfer;
 mod transition;
 
 pub use error::MetaError;
+pub use memory_store::MemoryStore;
 pub use node::{Meta, MetaOptions};

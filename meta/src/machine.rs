@@ -206,7 +206,7 @@ impl Machine for CatalogMachine {
 
     async fn snapshot(&self) -> Result<Arc<dyn Snapshot>, MachineError> {
         let me = self.share()?;
-        let made = tokio::task::spawn_blocking(move || me.copy());
+        let made = partita_proto::blocking::spawn(move || me.copy());
         let made = made.await.map_err(|error| MachineError(error.to_string()))?;
         Ok(Arc::new(made.map_err(|error| MachineError(error.to_string()))?))
     }

@@ -1,4 +1,4 @@
-//! A store in memory: for tests, and as the model that the one on disk is tested against.
+//! A store in memory: for tests and simulations, and as the model that the one on disk is tested against.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::store::{Applied, Change, StateStore, Stored};
 
 /// A store that forgets everything when it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryStore {
+pub struct MemoryStore {
     contents: Mutex<Contents>,
     /// What a power cut leaves.
     synced: Mutex<Contents>,
@@ -22,8 +22,15 @@ struct Contents {
 }
 
 impl MemoryStore {
+    /// What a power cut leaves, for the next life: nothing that this one still does reaches it.
+    #[must_use]
+    pub fn survivor(&self) -> Self {
+        let synced = self.synced.lock().clone();
+        Self { contents: Mutex::new(synced.clone()), synced: Mutex::new(synced) }
+    }
+
     /// Forgets what was not synced.
-    pub(crate) fn cut_power(&self) {
+    pub fn cut_power(&self) {
         let synced = self.synced.lock().clone();
         *self.contents.lock() = synced;
     }

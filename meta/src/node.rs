@@ -30,6 +30,7 @@ use crate::cluster::{Presence, Supervisor};
 use crate::command::decode_reply;
 use crate::error::MetaError;
 use crate::machine::CatalogMachine;
+use crate::memory_store::MemoryStore;
 use crate::plan;
 use crate::progress::Progress;
 use crate::scheduler::{Patience, Scheduler};
@@ -118,6 +119,22 @@ impl Meta {
         Self::open_patient(options, host, nodes, Patience::default()).await
     }
 
+    /// As [`Meta::open`], with the catalog in memory: for simulations. It is made durable after every few entries, so
+    /// that members which lag behind get it whole.
+    ///
+    /// # Errors
+    /// As [`Meta::open`].
+    pub async fn open_in_memory(
+        options: MetaOptions,
+        host: Arc<Host>,
+        nodes: Arc<dyn DataNodes>,
+        store: Arc<MemoryStore>,
+    ) -> Result<Arc<Self>, MetaError> {
+        let patience = Patience { undurable_max: 16, ..Patience::default() };
+        let opened = Opened { machine: CatalogMachine::open(store)?, set_aside: None };
+        Self::start(opened, options, host, nodes, patience).await
+    }
+
     pub(crate) async fn open_patient(
         options: MetaOptions,
         host: Arc<Host>,
@@ -126,7 +143,7 @@ impl Meta {
     ) -> Result<Arc<Self>, MetaError> {
         let in_log = known_replica(&host).is_some();
         let dir = options.dir.join(STATE);
-        let opened = tokio::task::spawn_blocking(move || open_machine(&dir, in_log));
+        let opened = partita_proto::blocking::spawn(move || open_machine(&dir, in_log));
         let opened = opened.await.map_err(|error| {
             MetaError::Corrupted(format!("reading it was interrupted: {error}"))
         })??;
@@ -264,7 +281,7 @@ impl Core {
     /// Makes what is applied durable, and gives up the log before it.
     pub(crate) async fn sync(&self) -> Result<(), MetaError> {
         let machine = Arc::clone(&self.machine);
-        let synced = tokio::task::spawn_blocking(move || machine.sync());
+        let synced = partita_proto::blocking::spawn(move || machine.sync());
         synced.await.map_err(|error| {
             MetaError::io("syncing the catalog", std::io::Error::other(error))
         })??;

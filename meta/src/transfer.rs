@@ -111,7 +111,7 @@ impl Incoming for CatalogIncoming {
         let form = RecordsForm::decode(bytes.freeze())
             .map_err(|error| MachineError(format!("a catalog does not parse: {error}")))?;
         let records = form.records.into_iter().map(|one| (one.key, one.value)).collect();
-        let installed = tokio::task::spawn_blocking(move || machine.replace(records, mark));
+        let installed = partita_proto::blocking::spawn(move || machine.replace(records, mark));
         let installed = installed.await.map_err(|error| MachineError(error.to_string()))?;
         installed.map_err(|error| MachineError(error.to_string()))
     }

@@ -14,6 +14,7 @@
 #[cfg(test)]
 mod arbitrary;
 pub mod array;
+pub mod blocking;
 mod calendar;
 pub mod catalog;
 pub mod clock;

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use partita_proto::blocking;
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::RaftFrame;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -27,6 +28,7 @@ use crate::beat;
 use crate::error::RaftError;
 use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle, is_alone};
 use crate::log::disk::{Disk, StdDisk};
+use crate::log::simulated::SimulatedDisk;
 use crate::log::{Log, LogOptions, LogStats};
 use crate::machine::Machine;
 use crate::network::Net;
@@ -134,6 +136,18 @@ impl Host {
         Self::open_on(disk, &options, transport).await
     }
 
+    /// As [`Host::open_linked`], over a disk that is not there.
+    ///
+    /// # Errors
+    /// As [`Host::open`].
+    pub async fn open_simulated(
+        disk: &SimulatedDisk,
+        options: &HostOptions,
+        transport: Arc<dyn Transport>,
+    ) -> Result<Arc<Self>, RaftError> {
+        Self::open_on(Arc::new(disk.clone()), options, transport).await
+    }
+
     pub(crate) async fn open_on(
         disk: Arc<dyn Disk>,
         options: &HostOptions,
@@ -156,9 +170,9 @@ impl Host {
             cache_bytes: options.cache_bytes,
         };
         let log =
-            tokio::task::spawn_blocking(move || Log::open(disk, log_options)).await.map_err(
-                |error| RaftError::Unavailable(format!("opening the log was interrupted: {error}")),
-            )??;
+            blocking::spawn(move || Log::open(disk, log_options)).await.map_err(|error| {
+                RaftError::Unavailable(format!("opening the log was interrupted: {error}"))
+            })??;
         let in_flight_max =
             (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
         let host = Arc::new(Self {
@@ -417,10 +431,11 @@ impl Host {
         self.peers.clear();
         let results = futures::future::join_all(running.iter().map(|group| group.shutdown())).await;
         let log = Arc::clone(&self.log);
-        let closed = tokio::task::spawn_blocking(move || log.close()).await;
+        let closed = blocking::spawn(move || log.close()).await;
         closed.map_err(|error| {
             RaftError::Unavailable(format!("closing the log was interrupted: {error}"))
         })?;
+        self.log.ended().await;
         results.into_iter().collect()
     }
 

@@ -100,6 +100,11 @@ impl Asked {
         let last = request.entries.last().map(|entry| entry.log_id);
         Self { previous: request.prev_log_id, last: last.or(request.prev_log_id) }
     }
+
+    /// The answer of a replica that has all of it.
+    pub(crate) fn taken(&self) -> StreamAppendResult<Types> {
+        Ok(self.last)
+    }
 }
 
 pub(crate) fn appended_out(
@@ -121,7 +126,7 @@ pub(crate) fn appended_in(
 ) -> Result<StreamAppendResult<Types>, RaftError> {
     let Body::Appended(answer) = answer else { return Err(missing("an answer to an append")) };
     Ok(match answer.result.ok_or_else(|| missing("a result"))? {
-        Appended::Stored(_) => Ok(asked.last),
+        Appended::Stored(_) => asked.taken(),
         Appended::Conflict(_) => {
             let previous = asked.previous.ok_or_else(|| missing("what it conflicts with"))?;
             Err(StreamAppendError::Conflict(previous))

@@ -45,7 +45,7 @@ impl Output<'_> {
         written: &mut Vec<FileMeta>,
     ) -> Result<()> {
         let mut rest = Some(Rest { merge, next: None });
-        let fetched = tokio::task::spawn_blocking(move || {
+        let fetched = partita_proto::blocking::spawn(move || {
             let mut rest = rest.take();
             if let Some(rest) = &mut rest {
                 rest.next = Handle::current().block_on(rest.merge.next())?;

@@ -119,7 +119,7 @@ pub(crate) async fn write_object<T: Send + 'static>(
 ) -> Result<T> {
     let (parts, mut received) = mpsc::channel(PARTS_WAITING);
     let sink = Sink { parts, part: BytesMut::new(), sums: Sums::default() };
-    let encoding = tokio::task::spawn_blocking(move || encode(sink));
+    let encoding = partita_proto::blocking::spawn(move || encode(sink));
     let mut upload: Option<Box<dyn MultipartUpload>> = None;
     let uploaded = upload_parts(store, path, &mut received, &mut upload).await;
     // If the store failed, the encoder finds the channel closed and ends.

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::RaftError;
 
@@ -36,6 +37,10 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn describe(&self, name: &str) -> String;
     /// Lets others use the directory from now on.
     fn release(&self);
+    /// How long the next write should be made to wait, where time is simulated.
+    fn pause(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// One file of a [`Disk`].

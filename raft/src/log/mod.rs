@@ -23,7 +23,6 @@ mod index;
 mod reader;
 mod record;
 mod recovery;
-#[cfg(test)]
 pub(crate) mod simulated;
 mod spares;
 mod stats;
@@ -35,6 +34,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use partita_proto::blocking;
 use partita_proto::id::{GroupId, ReplicaId};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -48,6 +48,7 @@ use self::stats::Counters;
 pub use self::stats::LogStats;
 use self::writer::{Done, Operation, Request, Writer};
 use crate::error::RaftError;
+use crate::planted::{self, Plant};
 
 /// Operations that may wait for the writer. Each group has few under way, so this is reached by thousands of groups.
 const QUEUE_LEN: usize = 4096;
@@ -102,6 +103,8 @@ pub(crate) struct Log {
     queue: Mutex<Option<mpsc::Sender<Request>>>,
     queue_space: Arc<Semaphore>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// Does what the threads do, where there must be none.
+    task: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 impl Log {
@@ -138,10 +141,15 @@ impl Log {
                 .spawn(run)
                 .map_err(|error| RaftError::io("start a thread of the log", error))
         };
-        let threads = vec![
-            spawn("raft-log-spares", Box::new(move || preparer.spares.prepare()))?,
-            spawn("raft-log", Box::new(move || writer.run()))?,
-        ];
+        let (threads, task) = if blocking::is_in_place() {
+            (Vec::new(), Some(tokio::spawn(writer.run_in_place())))
+        } else {
+            let threads = vec![
+                spawn("raft-log-spares", Box::new(move || preparer.spares.prepare()))?,
+                spawn("raft-log", Box::new(move || writer.run()))?,
+            ];
+            (threads, None)
+        };
         let queue_permits =
             usize::try_from(QUEUE_BYTES_MAX / QUEUE_UNIT).unwrap_or(Semaphore::MAX_PERMITS);
         Ok(Arc::new(Self {
@@ -149,6 +157,7 @@ impl Log {
             queue: Mutex::new(Some(sender)),
             queue_space: Arc::new(Semaphore::new(queue_permits)),
             threads: Mutex::new(threads),
+            task: Mutex::new(task),
         }))
     }
 
@@ -252,6 +261,9 @@ impl Log {
 
     /// Saves a vote; done when it is on disk.
     pub(crate) async fn save_vote(&self, group: GroupId, vote: Vote) -> Result<(), RaftError> {
+        if planted::is(Plant::ForgetVote) {
+            return self.shared.state.lock().index.set_vote(group, vote);
+        }
         self.durable(move |state| {
             state.index.set_vote(group, vote)?;
             Ok(Operation::control(Record::Vote { group, vote }, group))
@@ -369,15 +381,24 @@ impl Log {
                 return Ok(cached.collect());
             }
             let shared = Arc::clone(&self.shared);
-            let fetched = tokio::task::spawn_blocking(move || shared.fetch(group, planned))
-                .await
-                .map_err(|error| {
-                    RaftError::Unavailable(format!("reading the log was interrupted: {error}"))
-                })??;
+            let fetched = blocking::spawn(move || shared.fetch(group, planned)).await.map_err(
+                |error| RaftError::Unavailable(format!("reading the log was interrupted: {error}")),
+            )??;
             if let Some(entries) = fetched {
                 return Ok(entries);
             }
             // The entries were moved, purged or truncated in the meantime, which takes a sync: this cannot spin.
+        }
+    }
+
+    /// Returns when the task has ended that writes in place of the threads, if there is one. To be called after
+    /// [`Log::close`].
+    pub(crate) async fn ended(&self) {
+        let task = self.task.lock().take();
+        if let Some(task) = task
+            && task.await.is_err()
+        {
+            tracing::error!("the task of the log panicked");
         }
     }
 

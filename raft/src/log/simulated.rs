@@ -1,4 +1,4 @@
-//! A disk that loses its power.
+//! A disk that loses its power: for tests and simulations.
 //!
 //! It keeps apart what was written and what was synced. After a cut, a new disk can be had from it that holds what
 //! was synced and, block by block of 512 bytes, perhaps some of what was not.
@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -35,6 +36,7 @@ struct State {
     /// Syncs fail.
     broken: bool,
     syncs: u64,
+    pause: Duration,
 }
 
 impl State {
@@ -56,39 +58,47 @@ impl State {
 
 /// The disk.
 #[derive(Clone, Default)]
-pub(crate) struct SimulatedDisk(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Mutex<State>>);
 
 impl SimulatedDisk {
     /// Everything from now on is lost, and fails.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.0.lock().off = true;
     }
 
     /// The power goes after that many operations.
-    pub(crate) fn cut_after(&self, operations: u64) {
+    pub fn cut_after(&self, operations: u64) {
         self.0.lock().operations_left = Some(operations);
     }
 
     /// From now on syncs fail.
-    pub(crate) fn break_syncs(&self) {
+    pub fn break_syncs(&self) {
         self.0.lock().broken = true;
     }
 
     /// Limits the space, or lifts the limit.
-    pub(crate) fn set_space(&self, bytes: Option<u64>) {
+    pub fn set_space(&self, bytes: Option<u64>) {
         self.0.lock().space = bytes;
     }
 
-    pub(crate) fn used(&self) -> u64 {
+    /// Every write waits so long, where time is simulated.
+    pub fn set_pause(&self, pause: Duration) {
+        self.0.lock().pause = pause;
+    }
+
+    /// Bytes that all files take together.
+    pub fn used(&self) -> u64 {
         self.0.lock().used()
     }
 
-    pub(crate) fn syncs(&self) -> u64 {
+    /// Syncs until now.
+    pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
     }
 
     /// What is left after a cut; `keep` decides for each block, and each change of a name, that was not synced.
-    pub(crate) fn survivor(&self, mut keep: impl FnMut() -> bool) -> Self {
+    #[must_use]
+    pub fn survivor(&self, mut keep: impl FnMut() -> bool) -> Self {
         let state = self.0.lock();
         let names = if keep() { &state.names } else { &state.synced_names };
         let mut survivor = State { next_file: state.next_file, ..State::default() };
@@ -111,18 +121,19 @@ impl SimulatedDisk {
     }
 
     /// A copy of the disk as a crashed process would leave it: everything written is there.
-    pub(crate) fn copy(&self) -> Self {
+    #[must_use]
+    pub fn copy(&self) -> Self {
         self.survivor(|| true)
     }
 
     /// The bytes of a file.
-    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+    pub fn content(&self, name: &str) -> Vec<u8> {
         let state = self.0.lock();
         state.files[&state.names[name]].written.clone()
     }
 
     /// Replaces the bytes of a file, behind the log's back.
-    pub(crate) fn overwrite(&self, name: &str, bytes: Vec<u8>) {
+    pub fn overwrite(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.0.lock();
         let id = state.names[name];
         state
@@ -131,13 +142,13 @@ impl SimulatedDisk {
     }
 
     /// Names of the segments, oldest first.
-    pub(crate) fn segments(&self) -> Vec<String> {
+    pub fn segments(&self) -> Vec<String> {
         let state = self.0.lock();
         state.names.keys().filter(|name| name.starts_with('0')).cloned().collect()
     }
 
     /// Removes a file, behind the log's back.
-    pub(crate) fn lose(&self, name: &str) {
+    pub fn lose(&self, name: &str) {
         self.0.lock().names.remove(name);
     }
 }
@@ -199,6 +210,10 @@ impl Disk for SimulatedDisk {
     }
 
     fn release(&self) {}
+
+    fn pause(&self) -> Duration {
+        self.0.lock().pause
+    }
 }
 
 struct SimulatedFile {
@@ -243,8 +258,10 @@ impl DiskFile for SimulatedFile {
         }
         state.syncs += 1;
         let content = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
-        content.dirty.clear();
-        content.synced = content.written.clone();
+        for block in std::mem::take(&mut content.dirty) {
+            let range = block * BLOCK..((block + 1) * BLOCK).min(content.written.len());
+            content.synced[range.clone()].copy_from_slice(&content.written[range]);
+        }
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use partita_proto::blocking;
 
 use super::disk::Disk;
 use super::recovery::{spare_name, unfinished_name};
@@ -21,7 +22,7 @@ use crate::error::RaftError;
 /// reclaimed in bunches.
 const READY_MAX: usize = 2;
 /// A full disk is tried again after this long.
-const RETRY_AFTER: Duration = Duration::from_millis(200);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct State {
@@ -72,9 +73,15 @@ impl Spares {
                 return Err(error.clone());
             }
             if let Some(why) = &state.disk_full
-                && state.closing
+                && (state.closing || blocking::is_in_place())
             {
                 return Err(RaftError::DiskFull(why.clone()));
+            }
+            if blocking::is_in_place() {
+                // Nobody else does.
+                let created = self.create();
+                self.note(&mut state, created);
+                continue;
             }
             self.changed.wait(&mut state);
         }
@@ -118,37 +125,55 @@ impl Spares {
                 continue;
             }
             drop(state);
-            let result = self.disk.create(&unfinished_name(), u64::from(self.segment_bytes));
+            let created = self.create();
             state = self.state.lock();
-            match result.and_then(|_| self.name_finished(&state.ready)) {
-                Ok(name) => {
-                    state.ready.push(name);
-                    if state.disk_full.take().is_some() {
-                        tracing::info!("the log has space again");
-                    }
-                    self.changed.notify_all();
-                }
-                Err(error) if is_full(&error) => {
-                    let why = format!(
-                        "no space for the next {} bytes of {}: {error}",
-                        self.segment_bytes,
-                        self.disk.describe("")
-                    );
-                    if state.disk_full.is_none() {
-                        tracing::error!(%why, "the log accepts nothing until there is space again");
-                    }
-                    state.disk_full = Some(why);
-                    self.changed.notify_all();
-                    if !state.stop {
-                        self.changed.wait_for(&mut state, RETRY_AFTER);
-                    }
-                }
-                Err(error) => {
-                    state.failed = Some(RaftError::io("prepare a segment of the log", error));
-                    self.changed.notify_all();
-                }
+            self.note(&mut state, created);
+            if state.disk_full.is_some() && !state.stop {
+                self.changed.wait_for(&mut state, RETRY_AFTER);
             }
         }
+    }
+
+    /// Sees to it in the caller's thread that a file is ready. False while there is no space for it and somebody may
+    /// still wait.
+    pub(crate) fn prepare_now(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.ready.is_empty() && state.failed.is_none() {
+            let created = self.create();
+            self.note(&mut state, created);
+        }
+        state.disk_full.is_none() || state.closing
+    }
+
+    fn create(&self) -> io::Result<()> {
+        self.disk.create(&unfinished_name(), u64::from(self.segment_bytes)).map(drop)
+    }
+
+    /// Takes note of how the creation of a file went.
+    fn note(&self, state: &mut State, created: io::Result<()>) {
+        match created.and_then(|()| self.name_finished(&state.ready)) {
+            Ok(name) => {
+                state.ready.push(name);
+                if state.disk_full.take().is_some() {
+                    tracing::info!("the log has space again");
+                }
+            }
+            Err(error) if is_full(&error) => {
+                let why = format!(
+                    "no space for the next {} bytes of {}: {error}",
+                    self.segment_bytes,
+                    self.disk.describe("")
+                );
+                if state.disk_full.is_none() {
+                    tracing::error!(%why, "the log accepts nothing until there is space again");
+                }
+                state.disk_full = Some(why);
+            }
+            Err(error) => {
+                state.failed = Some(RaftError::io("prepare a segment of the log", error));
+            }
+        }
+        self.changed.notify_all();
     }
 
     /// Prepares a file in the caller's thread, under the name `to`.

@@ -40,6 +40,8 @@ enum Fate {
 
 struct State {
     hosts: BTreeMap<NodeId, Weak<Host>>,
+    /// How often each node has been taken off the network: its links from before have broken.
+    lives: BTreeMap<NodeId, u64>,
     /// Ways on which nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
     faults: Faults,
@@ -54,6 +56,14 @@ impl State {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+
+    fn life(&self, node: NodeId) -> u64 {
+        self.lives.get(&node).copied().unwrap_or_default()
+    }
+
+    fn is_live(&self, end: End) -> bool {
+        self.life(end.node) == end.life
     }
 
     fn fate(&mut self, from: NodeId, to: NodeId) -> Fate {
@@ -85,6 +95,7 @@ impl MemoryNetwork {
     pub fn new(seed: u64) -> Arc<Self> {
         let state = State {
             hosts: BTreeMap::new(),
+            lives: BTreeMap::new(),
             cut: BTreeSet::new(),
             faults: Faults::default(),
             random: seed,
@@ -95,12 +106,27 @@ impl MemoryNetwork {
     /// The way from a node into this network.
     #[must_use]
     pub fn transport(self: &Arc<Self>, node: NodeId) -> Arc<dyn Transport> {
-        Arc::new(Port { network: Arc::clone(self), node })
+        let life = self.state.lock().life(node);
+        Arc::new(Port { network: Arc::clone(self), node, life })
     }
 
     /// Lets a host be reached, under its node's number. It is let go of when it is dropped.
     pub fn attach(&self, host: &Arc<Host>) {
         self.state.lock().hosts.insert(host.node(), Arc::downgrade(host));
+    }
+
+    /// Takes a node off the network, as its power goes: nothing that was sent arrives, all links to it and from it
+    /// break. It comes back with a new [`MemoryNetwork::transport`] and a new host.
+    pub fn detach(&self, node: NodeId) {
+        let mut state = self.state.lock();
+        state.hosts.remove(&node);
+        *state.lives.entry(node).or_default() += 1;
+    }
+
+    /// Whether anything that is sent from one node to another now may arrive.
+    #[must_use]
+    pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
+        !self.state.lock().cut.contains(&(from, to))
     }
 
     /// Lets nothing more through from one node to another. Links that lose something stay silent even after
@@ -133,7 +159,7 @@ impl MemoryNetwork {
     /// Carries frames one way until either end is gone or the link breaks.
     async fn carry(
         self: Arc<Self>,
-        (from, to): (NodeId, NodeId),
+        (from, to): (End, End),
         mut sent: mpsc::Receiver<RaftFrame>,
         arriving: mpsc::Sender<Result<RaftFrame, RaftError>>,
     ) {
@@ -142,7 +168,14 @@ impl MemoryNetwork {
             if silent {
                 continue;
             }
-            let fate = self.state.lock().fate(from, to);
+            let fate = {
+                let mut state = self.state.lock();
+                if state.is_live(from) && state.is_live(to) {
+                    state.fate(from.node, to.node)
+                } else {
+                    Fate::Breaks
+                }
+            };
             match fate {
                 Fate::Arrives { after } => tokio::time::sleep(after).await,
                 Fate::Breaks => return,
@@ -164,17 +197,27 @@ impl MemoryNetwork {
 struct Port {
     network: Arc<MemoryNetwork>,
     node: NodeId,
+    life: u64,
+}
+
+/// One end of a link.
+#[derive(Clone, Copy)]
+struct End {
+    node: NodeId,
+    life: u64,
 }
 
 #[async_trait]
 impl Transport for Port {
     async fn connect(&self, node: NodeId) -> Result<Link, RaftError> {
-        let host = {
+        let (host, there) = {
             let state = self.network.state.lock();
             let apart =
                 state.cut.contains(&(self.node, node)) || state.cut.contains(&(node, self.node));
             let host = if apart { None } else { state.hosts.get(&node).and_then(Weak::upgrade) };
-            host.filter(|host| !*host.stopped().borrow())
+            let live = state.is_live(End { node: self.node, life: self.life });
+            let host = host.filter(|host| live && !*host.stopped().borrow());
+            (host, End { node, life: state.life(node) })
         };
         let host = host.ok_or_else(|| {
             RaftError::Unavailable(format!("node {node} cannot be reached from node {}", self.node))
@@ -183,7 +226,8 @@ impl Transport for Port {
         let (arriving, arrived) = mpsc::channel(FRAMES_WAITING);
         let answers = host.accept(ReceiverStream::new(arrived).boxed());
         let (returning, replies) = mpsc::channel(FRAMES_WAITING);
-        let (there, back) = ((self.node, node), (node, self.node));
+        let here = End { node: self.node, life: self.life };
+        let (there, back) = ((here, there), (there, here));
         // A link breaks as a whole: when one way ends, so does the other.
         let network = Arc::clone(&self.network);
         tokio::spawn(async move {

@@ -1,0 +1,67 @@
+//! Where work is done that may block: files, compression.
+//!
+//! Production hands it to the runtime's threads. A simulation of a whole cluster on one thread must decide by itself
+//! what happens after what, so the thread that runs it says [`stay_in_place`] once: there the work is over when
+//! [`spawn`] returns, and nothing runs beside it.
+//!
+//! Invariant: no thread works in place unless it, or the one that waits for it, has asked for that.
+
+use std::cell::Cell;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+thread_local! {
+    static IN_PLACE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on this thread waits for the work that it hands over.
+pub fn stay_in_place() {
+    IN_PLACE.set(true);
+}
+
+/// Whether this thread waits for the work that it hands over. Then nothing may need a thread of its own.
+#[must_use]
+pub fn is_in_place() -> bool {
+    IN_PLACE.get()
+}
+
+/// Has work done that may block. The handle gives what came of it.
+pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    if !is_in_place() {
+        return tokio::task::spawn_blocking(work);
+    }
+    // On a thread all the same: this one is inside the runtime, where nobody may wait.
+    let runtime = Handle::current();
+    let entered = runtime.clone();
+    let done = std::thread::spawn(move || {
+        stay_in_place();
+        let _runtime = entered.enter();
+        work()
+    });
+    let done = done.join();
+    runtime.spawn(async move { done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_in_place_is_over_when_it_was_handed_over_and_may_use_the_runtime() {
+        let over = Arc::new(AtomicBool::new(false));
+        let mine = Arc::clone(&over);
+        stay_in_place();
+        let handed_over = spawn(move || {
+            assert!(is_in_place());
+            mine.store(true, Ordering::SeqCst);
+            Handle::current().block_on(async { 7 })
+        });
+        assert!(over.load(Ordering::SeqCst));
+        assert_eq!(handed_over.await.unwrap(), 7);
+        assert!(spawn(|| panic!("on purpose")).await.unwrap_err().is_panic());
+    }
+}

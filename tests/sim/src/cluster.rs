@@ -1,0 +1,105 @@
+//! What a run is made of: the network, the nodes, what was seen.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use partita_datanode::Datanode;
+use partita_meta::Meta;
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::service::MetaService;
+use partita_raft::Host;
+
+use crate::history::History;
+use crate::net::Net;
+use crate::nodes::{DataNode, MetaNode, Sizes};
+
+/// Everything.
+pub(crate) struct Cluster {
+    pub(crate) net: Arc<Net>,
+    pub(crate) history: History,
+    pub(crate) sizes: Sizes,
+    pub(crate) data: Mutex<BTreeMap<NodeId, DataNode>>,
+    pub(crate) metas: Mutex<BTreeMap<NodeId, MetaNode>>,
+}
+
+impl Cluster {
+    /// A datanode that is up.
+    pub(crate) fn datanode(&self, id: NodeId) -> Option<Arc<Datanode>> {
+        let nodes = self.data.lock();
+        nodes.get(&id)?.up.as_ref().map(|life| Arc::clone(&life.node))
+    }
+
+    /// A meta that is up.
+    pub(crate) fn meta(&self, id: NodeId) -> Option<Arc<Meta>> {
+        let metas = self.metas.lock();
+        metas.get(&id)?.up.as_ref().map(|life| Arc::clone(&life.meta))
+    }
+
+    /// The datanodes that are up.
+    pub(crate) fn data_up(&self) -> Vec<(NodeId, Arc<Datanode>)> {
+        let nodes = self.data.lock();
+        let up = nodes
+            .values()
+            .filter_map(|node| node.up.as_ref().map(|life| (node.id, Arc::clone(&life.node))));
+        up.collect()
+    }
+
+    /// The metas that are up.
+    pub(crate) fn metas_up(&self) -> Vec<(NodeId, Arc<Meta>)> {
+        let metas = self.metas.lock();
+        let up = metas
+            .values()
+            .filter_map(|node| node.up.as_ref().map(|life| (node.id, Arc::clone(&life.meta))));
+        up.collect()
+    }
+
+    /// The logs of all nodes that are up.
+    pub(crate) fn hosts(&self) -> Vec<(NodeId, Arc<Host>)> {
+        let data = self.data.lock();
+        let metas = self.metas.lock();
+        let data =
+            data.values().filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))));
+        let metas =
+            metas.values().filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))));
+        data.chain(metas).collect()
+    }
+
+    /// The meta that leads, as whoever sees everything sees it.
+    pub(crate) fn leading_meta(&self) -> Option<(NodeId, Arc<Meta>)> {
+        use partita_proto::service::ClusterService;
+        self.metas_up().into_iter().find(|(_, meta)| *meta.leads().borrow())
+    }
+
+    /// The newest catalog that any meta has.
+    pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
+        let catalogs =
+            self.metas_up().into_iter().map(|(_, meta)| Arc::clone(&meta.catalog().borrow()));
+        catalogs.max_by_key(|catalog| catalog.version).unwrap_or_default()
+    }
+
+    /// All tables of the newest catalog.
+    pub(crate) fn tables(&self) -> Vec<Arc<Table>> {
+        let catalog = self.newest_catalog();
+        catalog.tables.values().flat_map(|tables| tables.values().cloned()).collect()
+    }
+
+    /// All partitions of the newest catalog.
+    pub(crate) fn partitions(&self) -> Vec<PartitionId> {
+        let tables = self.tables();
+        tables
+            .iter()
+            .flat_map(|table| table.partitions.routes().iter().map(|route| route.partition))
+            .collect()
+    }
+
+    /// The node whose replica of a partition says that it leads.
+    pub(crate) fn leader_of(&self, partition: PartitionId) -> Option<NodeId> {
+        let hosts = self.hosts();
+        let leads = hosts.into_iter().find(|(_, host)| {
+            host.group(partition.into()).is_some_and(|group| group.status().is_leader)
+        });
+        leads.map(|(node, _)| node)
+    }
+}

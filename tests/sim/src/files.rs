@@ -1,0 +1,171 @@
+//! The files of a datanode in memory: they survive a crash as the real ones do.
+//!
+//! Invariants:
+//! - a put that was answered is there after a crash, whole; one that was under way is there whole or not at all;
+//! - once the power is off nothing changes any more, and nothing is answered.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+use partita_datanode::Files;
+use partita_proto::error::Error as ServiceError;
+use partita_proto::id::PartitionId;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    off: bool,
+    full: bool,
+    pause: Duration,
+}
+
+/// The files of one life of a node, over what all its lives share.
+#[derive(Clone, Debug)]
+pub(crate) struct SimFiles {
+    kept: Arc<InMemory>,
+    state: Arc<Mutex<State>>,
+}
+
+impl SimFiles {
+    pub(crate) fn new() -> Self {
+        Self { kept: Arc::new(InMemory::new()), state: Arc::default() }
+    }
+
+    /// Everything from now on fails.
+    pub(crate) fn cut(&self) {
+        self.state.lock().off = true;
+    }
+
+    /// What the next life finds.
+    pub(crate) fn survivor(&self) -> Self {
+        Self { kept: Arc::clone(&self.kept), state: Arc::default() }
+    }
+
+    /// Whether there is no space for new files.
+    pub(crate) fn set_full(&self, full: bool) {
+        self.state.lock().full = full;
+    }
+
+    /// Every put takes so long.
+    pub(crate) fn set_pause(&self, pause: Duration) {
+        self.state.lock().pause = pause;
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.state.lock().off { Err(failed("the power is off".into())) } else { Ok(()) }
+    }
+}
+
+fn failed(source: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    Error::Generic { store: "SimFiles", source }
+}
+
+impl fmt::Display for SimFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimFiles")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for SimFiles {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.check()?;
+        let State { full, pause, .. } = *self.state.lock();
+        if full {
+            return Err(failed(std::io::Error::from(std::io::ErrorKind::StorageFull).into()));
+        }
+        tokio::time::sleep(pause).await;
+        self.check()?;
+        self.kept.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.check()?;
+        self.kept.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.check()?;
+        self.kept.get_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        match self.check() {
+            Ok(()) => self.kept.delete_stream(locations),
+            Err(error) => futures::stream::iter([Err(error)]).boxed(),
+        }
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.kept.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.kept.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.check()?;
+        self.kept.copy_opts(from, to, options).await
+    }
+}
+
+fn unavailable(why: impl fmt::Display) -> ServiceError {
+    ServiceError::Unavailable(why.to_string())
+}
+
+impl Files for SimFiles {
+    fn store(&self) -> Arc<dyn ObjectStore> {
+        Arc::new(self.clone())
+    }
+
+    fn partitions(&self) -> std::result::Result<BTreeSet<PartitionId>, ServiceError> {
+        // A store in memory answers at once.
+        let listed = self.kept.list_with_delimiter(None).now_or_never();
+        let listed = listed.ok_or_else(|| unavailable("the list waits"))?.map_err(unavailable)?;
+        let numbers =
+            listed.common_prefixes.iter().filter_map(|prefix| prefix.filename()?.parse().ok());
+        Ok(numbers.map(PartitionId).collect())
+    }
+
+    fn remove(&self, partition: PartitionId) -> std::result::Result<(), ServiceError> {
+        self.check().map_err(unavailable)?;
+        let root = Path::from(partition.to_string());
+        let removed = async {
+            let listed: Vec<_> = self.kept.list(Some(&root)).try_collect().await?;
+            let places = futures::stream::iter(listed.into_iter().map(|one| Ok(one.location)));
+            self.kept.delete_stream(places.boxed()).try_collect::<Vec<_>>().await
+        };
+        let removed = removed.now_or_never().ok_or_else(|| unavailable("the removal waits"))?;
+        removed.map(drop).map_err(unavailable)
+    }
+
+    fn put_aside(&self, partition: PartitionId) -> std::result::Result<String, ServiceError> {
+        // Nobody looks at them here.
+        self.remove(partition)?;
+        Ok("nowhere".to_owned())
+    }
+}

@@ -1,0 +1,217 @@
+//! What clients did to a key and saw of it has an order in which each operation takes effect at one moment between its
+//! begin and its end.
+//!
+//! The search is that of Wing, Gong and Lowe: take any operation that nothing unfinished precedes, see whether it fits
+//! the value, go on; come back when stuck. Which operations are taken, with the value then, is remembered, so that
+//! nothing is tried twice. An operation of unknown outcome may take effect at any time after its begin, or never.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::history::{Action, History, Operation};
+
+/// Checks every key of a history.
+pub(crate) fn check(history: &History) {
+    let mut keys: BTreeMap<i64, Vec<Operation>> = BTreeMap::new();
+    for operation in history.operations() {
+        keys.entry(operation.key).or_default().push(operation);
+    }
+    for (key, operations) in keys {
+        if let Some(stuck) = contradiction(&operations) {
+            history.violation(format!(
+                "key {key} is not linearizable: {:?} of client {} from {} to {:?} does not fit",
+                stuck.action, stuck.client, stuck.begun, stuck.ended
+            ));
+        }
+    }
+}
+
+/// What operations there are, as the search sees them.
+struct Search<'a> {
+    operations: Vec<&'a Operation>,
+    /// Taken operations behind `first`, all before it being taken.
+    taken: Vec<bool>,
+    first: usize,
+    seen: HashSet<(Vec<usize>, usize, Option<i64>)>,
+}
+
+impl Search<'_> {
+    fn end(&self, at: usize) -> u64 {
+        self.operations[at].ended.unwrap_or(u64::MAX)
+    }
+
+    /// Those that may be next: they began before any that is not taken has ended.
+    fn candidates(&self) -> Vec<usize> {
+        let mut bound = u64::MAX;
+        let mut found = Vec::new();
+        for at in self.first..self.operations.len() {
+            if self.operations[at].begun > bound {
+                break;
+            }
+            if !self.taken[at] {
+                bound = bound.min(self.end(at));
+                found.push(at);
+            }
+        }
+        found.retain(|at| self.operations[*at].begun <= bound);
+        // The last one is tried first: what ended first.
+        found.sort_by_key(|at| std::cmp::Reverse(self.end(*at)));
+        found
+    }
+
+    /// Whether only operations are left that need not have happened.
+    fn is_done(&self) -> bool {
+        (self.first..self.operations.len())
+            .all(|at| self.taken[at] || self.operations[at].ended.is_none())
+    }
+
+    fn take(&mut self, at: usize, taken: bool) {
+        self.taken[at] = taken;
+        self.first = self.first.min(at);
+        while self.first < self.taken.len() && self.taken[self.first] {
+            self.first += 1;
+        }
+    }
+
+    /// False when it was here before.
+    fn remember(&mut self, value: Option<i64>) -> bool {
+        let behind = (self.first..self.taken.len()).filter(|at| self.taken[*at]).collect();
+        self.seen.insert((behind, self.first, value))
+    }
+}
+
+/// The operations that matter, in the order of their begins. Of those without an answer: a read has seen nothing; a
+/// value that nobody saw need not have been written; one that somebody saw was written before that was over (no two
+/// writes have one value).
+fn relevant(operations: &[Operation]) -> Vec<Operation> {
+    let seen = |value: Option<i64>| {
+        let reads = operations.iter().filter(move |one| one.action == Action::Read(value));
+        reads.filter_map(|one| one.ended).min()
+    };
+    let mut relevant: Vec<Operation> = Vec::new();
+    for operation in operations {
+        match (operation.action, operation.ended) {
+            (_, Some(_)) | (Action::Write(None), None) => relevant.push(*operation),
+            (Action::Write(value), None) => {
+                let ended = seen(value);
+                relevant.extend(ended.map(|ended| Operation { ended: Some(ended), ..*operation }));
+            }
+            (Action::Read(_), None) => {}
+        }
+    }
+    relevant.sort_by_key(|operation| operation.begun);
+    relevant
+}
+
+/// The first operation that no order explains, if there is none.
+fn contradiction(operations: &[Operation]) -> Option<Operation> {
+    let relevant = relevant(operations);
+    let sorted: Vec<&Operation> = relevant.iter().collect();
+    let mut search = Search {
+        taken: vec![false; sorted.len()],
+        operations: sorted,
+        first: 0,
+        seen: HashSet::new(),
+    };
+    let mut value: Option<i64> = None;
+    let mut furthest = 0;
+    // What was taken, the value before it, and what else could have been taken instead.
+    let mut path: Vec<(usize, Option<i64>, Vec<usize>)> = Vec::new();
+    let mut choices = search.candidates();
+    loop {
+        if search.is_done() {
+            return None;
+        }
+        let mut stepped = false;
+        while let Some(at) = choices.pop() {
+            let next = match search.operations[at].action {
+                Action::Write(written) => written,
+                Action::Read(seen) if seen == value => value,
+                Action::Read(_) => continue,
+            };
+            search.take(at, true);
+            if search.remember(next) {
+                path.push((at, value, std::mem::take(&mut choices)));
+                value = next;
+                choices = search.candidates();
+                furthest = furthest.max(search.first);
+                stepped = true;
+                break;
+            }
+            search.take(at, false);
+        }
+        if stepped {
+            continue;
+        }
+        let Some((at, before, others)) = path.pop() else {
+            return search.operations.get(furthest).map(|operation| **operation);
+        };
+        search.take(at, false);
+        value = before;
+        choices = others;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(action: Action, begun: u64, ended: Option<u64>) -> Operation {
+        Operation { client: 0, key: 0, action, begun, ended }
+    }
+
+    fn write(value: i64, begun: u64, ended: u64) -> Operation {
+        operation(Action::Write(Some(value)), begun, Some(ended))
+    }
+
+    fn read(value: Option<i64>, begun: u64, ended: u64) -> Operation {
+        operation(Action::Read(value), begun, Some(ended))
+    }
+
+    #[test]
+    fn what_happened_one_after_the_other_must_be_seen_so() {
+        assert!(contradiction(&[write(1, 1, 2), read(Some(1), 3, 4)]).is_none());
+        assert!(contradiction(&[write(1, 1, 2), read(None, 3, 4)]).is_some());
+        assert!(contradiction(&[write(1, 1, 2), write(2, 3, 4), read(Some(1), 5, 6)]).is_some());
+    }
+
+    #[test]
+    fn what_happened_at_once_may_be_seen_in_any_one_order() {
+        let writes = [write(1, 1, 10), write(2, 2, 9)];
+        let with = |reads: &[Operation]| contradiction(&[&writes[..], reads].concat());
+        assert!(with(&[read(Some(1), 11, 12)]).is_none());
+        assert!(with(&[read(Some(2), 11, 12)]).is_none());
+        assert!(with(&[read(None, 3, 4), read(Some(2), 5, 6), read(Some(1), 7, 8)]).is_none());
+        let back = [read(Some(1), 3, 4), read(Some(2), 5, 6), read(Some(1), 7, 8)];
+        assert!(with(&back).is_some());
+    }
+
+    #[test]
+    fn a_write_of_unknown_outcome_may_come_late_or_never_but_not_twice() {
+        let unknown = operation(Action::Write(Some(7)), 1, None);
+        assert!(contradiction(&[unknown, read(None, 2, 3)]).is_none());
+        assert!(contradiction(&[unknown, read(None, 2, 3), read(Some(7), 4, 5)]).is_none());
+        let twice = [
+            unknown,
+            read(Some(7), 2, 3),
+            write(1, 4, 5),
+            read(Some(1), 6, 7),
+            read(Some(7), 8, 9),
+        ];
+        assert!(contradiction(&twice).is_some());
+    }
+
+    #[test]
+    fn a_long_history_is_checked_quickly() {
+        let mut operations = Vec::new();
+        for at in 0..2000 {
+            let begun = 10 * u64::try_from(at).unwrap();
+            operations.push(write(at, begun, begun + 25));
+            operations.push(read(Some(at), begun + 26, begun + 27));
+            if at % 50 == 0 {
+                operations.push(operation(Action::Write(Some(-at)), begun, None));
+            }
+        }
+        // Not every read fits; what counts is that an answer comes.
+        contradiction(&operations);
+    }
+}

@@ -1,0 +1,70 @@
+//! Replicas of a partition that have applied the same part of its log hold the same rows.
+
+use std::collections::BTreeMap;
+
+use partita_proto::id::{NodeId, PartitionId};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::cluster::Cluster;
+use crate::tables;
+
+/// What was seen of replicas.
+#[derive(Default)]
+pub(crate) struct Replicas {
+    known: BTreeMap<(PartitionId, u64), (NodeId, u64)>,
+    /// Comparisons of two replicas.
+    pub(crate) compared: u64,
+}
+
+/// A replica at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) applied: u64,
+    pub(crate) checksum: u64,
+    pub(crate) rows: usize,
+}
+
+/// Reads a replica.
+pub(crate) async fn read(cluster: &Cluster, node: NodeId, partition: PartitionId) -> Option<Seen> {
+    let datanode = cluster.datanode(node)?;
+    let content = match datanode.content(partition).await {
+        Ok(content) => content,
+        Err(partita_proto::error::Error::Corrupted(why)) => {
+            cluster.history.violation(format!("node {node}, partition {partition}: {why}"));
+            return None;
+        }
+        // It is just being dropped, or its node has lost its power.
+        Err(_) => return None,
+    };
+    let pairs = tables::pairs(&content.rows);
+    let bytes: Vec<u8> =
+        pairs.iter().flat_map(|(id, v)| [id.to_le_bytes(), v.to_le_bytes()].concat()).collect();
+    Some(Seen { applied: content.applied, checksum: xxh3_64(&bytes), rows: pairs.len() })
+}
+
+impl Replicas {
+    /// Reads all replicas that are up, and compares them with what was seen before.
+    pub(crate) async fn look(&mut self, cluster: &Cluster) {
+        for partition in cluster.partitions() {
+            for (node, _) in cluster.data_up() {
+                if let Some(seen) = read(cluster, node, partition).await {
+                    self.note(cluster, partition, node, seen);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, cluster: &Cluster, partition: PartitionId, node: NodeId, seen: Seen) {
+        let place = (partition, seen.applied);
+        let (other, checksum) = *self.known.entry(place).or_insert((node, seen.checksum));
+        if other != node {
+            self.compared += 1;
+        }
+        if checksum != seen.checksum {
+            cluster.history.violation(format!(
+                "nodes {other} and {node} have different rows of partition {partition} at index {}",
+                seen.applied
+            ));
+        }
+    }
+}

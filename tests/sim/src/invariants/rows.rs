@@ -1,0 +1,50 @@
+//! No row that was acknowledged is lost, none is there twice, none is there that nobody has written.
+
+use std::collections::BTreeSet;
+
+use crate::history::History;
+
+/// Checks what a read has seen that began when `before` was acknowledged.
+pub(crate) fn check(history: &History, before: &BTreeSet<i64>, seen: &[(i64, i64)]) {
+    for what in violations(before, &history.attempted(), seen) {
+        history.violation(what);
+    }
+}
+
+fn violations(
+    before: &BTreeSet<i64>,
+    attempted: &BTreeSet<i64>,
+    seen: &[(i64, i64)],
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut present = BTreeSet::new();
+    for (_, number) in seen {
+        if !present.insert(*number) {
+            found.push(format!("row {number} is there twice"));
+        }
+        if !attempted.contains(number) {
+            found.push(format!("row {number} is there, and nobody has written it"));
+        }
+    }
+    let lost: Vec<_> = before.difference(&present).take(5).collect();
+    if !lost.is_empty() {
+        found.push(format!("rows {lost:?} were acknowledged and are not there"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_doubled_and_invented_rows_are_found() {
+        let written = BTreeSet::from([1, 2, 3]);
+        let of = |seen: &[(i64, i64)]| violations(&BTreeSet::from([1, 2]), &written, seen).len();
+        assert_eq!(of(&[(0, 1), (0, 2)]), 0);
+        assert_eq!(of(&[(0, 1), (0, 2), (0, 3)]), 0);
+        assert_eq!(of(&[(0, 1)]), 1);
+        assert_eq!(of(&[(0, 1), (0, 2), (5, 2)]), 1);
+        assert_eq!(of(&[(0, 1), (0, 2), (0, 9)]), 1);
+    }
+}

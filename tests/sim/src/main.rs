@@ -1,0 +1,146 @@
+//! Runs a whole cluster in one process, by a seed, and looks whether its promises hold.
+//!
+//! ```text
+//!   main ── run ──┬── nodes: metas and datanodes, over simulated disks, files and networks
+//!                 ├── client: writes and reads, into the history
+//!                 ├── nemesis: what goes wrong
+//!                 └── invariants: what must hold all the same
+//!   time, random: take the place of the system's clock and chance
+//! ```
+//!
+//! What runs is the production code of meta, datanodes, engine and replication, below the traits by which they reach
+//! others and their disks. One thread does everything; work that would block is done in place.
+//!
+//! Invariant: a seed gives the same history every time, with the same binary.
+
+mod client;
+mod cluster;
+mod files;
+mod history;
+mod invariants;
+mod nemesis;
+mod net;
+mod nodes;
+mod random;
+mod remote;
+mod run;
+mod tables;
+mod time;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use partita_proto::blocking;
+
+/// Panics of any task: nobody else may learn of them.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// What to run.
+#[derive(Parser)]
+struct Options {
+    /// The seed: everything follows from it.
+    #[arg(long)]
+    seed: u64,
+    /// Simulated seconds in which things go wrong.
+    #[arg(long, default_value_t = 40)]
+    seconds: u64,
+    /// Prints every event as it happens.
+    #[arg(long)]
+    trace: bool,
+    /// A bug to be planted: skip-sync, forget-vote or early-ack.
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long)]
+    plant: Option<String>,
+}
+
+#[cfg(feature = "planted-bugs")]
+fn plant(options: &Options) -> Result<(), String> {
+    use partita_raft::planted::{Plant, plant};
+    match options.plant.as_deref() {
+        None => {}
+        Some("skip-sync") => plant(Plant::SkipSync),
+        Some("forget-vote") => plant(Plant::ForgetVote),
+        Some("early-ack") => plant(Plant::EarlyAck),
+        Some(other) => return Err(format!("there is no bug {other} to plant")),
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+#[allow(clippy::unnecessary_wraps, reason = "as with the feature")]
+fn plant(_options: &Options) -> Result<(), String> {
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Err(why) = plant(&options) {
+        eprintln!("{why}");
+        return ExitCode::from(2);
+    }
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    random::seed_system(options.seed);
+    blocking::stay_in_place();
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        default(info);
+    }));
+    // Tasks run until none can, and only then time goes on.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .event_interval(u32::MAX)
+        .global_queue_interval(31)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("no runtime: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let seconds = Duration::from_secs(options.seconds);
+    let outcome = runtime.block_on(async {
+        tokio::spawn(time::keep());
+        Box::pin(run::run(options.seed, seconds, options.trace)).await
+    });
+    let code = report(&options, &outcome);
+    runtime.shutdown_background();
+    code
+}
+
+fn report(options: &Options, outcome: &run::Outcome) -> ExitCode {
+    let history = &outcome.cluster.history;
+    let panics = PANICS.load(Ordering::SeqCst);
+    let violations = history.violations();
+    let verdict = if violations.is_empty() && panics == 0 { "ok" } else { "FAILED" };
+    println!(
+        "seed {} {verdict}: digest {:016x}, {} rows, {} operations on keys, {} replicas compared, {:.1} s simulated",
+        options.seed,
+        history.digest(),
+        outcome.acknowledged,
+        outcome.operations,
+        outcome.compared,
+        outcome.simulated.as_secs_f64(),
+    );
+    if verdict == "ok" {
+        return ExitCode::SUCCESS;
+    }
+    if !options.trace {
+        for line in history.tail(15) {
+            println!("    {line}");
+        }
+    }
+    for what in violations.iter().take(20) {
+        println!("  {what}");
+    }
+    if panics > 0 {
+        println!("  {panics} panics");
+    }
+    ExitCode::FAILURE
+}

@@ -1,0 +1,359 @@
+//! What goes wrong, by the seed.
+//!
+//! Every fault is undone by itself after a while; several overlap. What must survive them is what the README promises,
+//! so no two disks are lost for good, and none at all in a run whose tables may have a single replica.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use partita_proto::error::Error;
+use partita_proto::id::NodeId;
+use partita_proto::service::{AdminOrder, DataService, Ddl, MetaService, TableChange};
+use partita_raft::transport::memory::Faults;
+use tokio::task::JoinSet;
+
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::net::Weather;
+use crate::nodes::{self, DataNode, METAS};
+use crate::random::Random;
+use crate::tables::{self, DATABASE, EVENTS, KEYED};
+
+/// A change of the catalog is not waited for longer than this.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A thing that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Power goes in the middle of a write or after it.
+    Crash,
+    /// A leader is gone and back before anybody notices.
+    BounceLeader,
+    CrashMeta,
+    BounceMeta,
+    /// Everybody loses power at once.
+    Blackout,
+    Isolate,
+    IsolateMeta,
+    OneWay,
+    BadWeather,
+    SlowDisk,
+    FullDisk,
+    ClockJump,
+    LoseNode,
+    Drain,
+    ReplicationFactor,
+    MoveReplica,
+    TransferLeader,
+    Flush,
+    OtherTable,
+}
+
+const FAULTS: [(Fault, u64); 19] = [
+    (Fault::Crash, 5),
+    (Fault::BounceLeader, 6),
+    (Fault::CrashMeta, 2),
+    (Fault::BounceMeta, 2),
+    (Fault::Blackout, 1),
+    (Fault::Isolate, 4),
+    (Fault::IsolateMeta, 1),
+    (Fault::OneWay, 4),
+    (Fault::BadWeather, 3),
+    (Fault::SlowDisk, 2),
+    (Fault::FullDisk, 1),
+    (Fault::ClockJump, 1),
+    (Fault::LoseNode, 1),
+    (Fault::Drain, 2),
+    (Fault::ReplicationFactor, 2),
+    (Fault::MoveReplica, 3),
+    (Fault::TransferLeader, 3),
+    (Fault::Flush, 4),
+    (Fault::OtherTable, 1),
+];
+
+/// What a run may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Simulated time in which things go wrong.
+    pub(crate) length: Duration,
+    /// The factors that tables may have.
+    pub(crate) factors: &'static [u32],
+    /// Whether a disk may be lost for good.
+    pub(crate) lose: bool,
+}
+
+/// Lets things go wrong for a while; answers when all of it is over and undone.
+pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64, limits: Limits) {
+    let mut random = Random::new(seed, 2);
+    let until = tokio::time::Instant::now() + limits.length;
+    let mut under_way = JoinSet::new();
+    let mut lost = !limits.lose;
+    // Runs differ in what they do at all: some things happen only where others do not.
+    let muted = random.draw();
+    let active: Vec<(Fault, u64)> = (0..)
+        .zip(FAULTS)
+        .filter(|(at, _)| (muted >> at) & 3 != 0)
+        .map(|(_, fault)| fault)
+        .collect();
+    let weights: u64 = active.iter().map(|(_, weight)| weight).sum();
+    while tokio::time::Instant::now() < until && weights > 0 {
+        tokio::time::sleep(random.millis(100, 2500)).await;
+        let mut drawn = random.below(weights);
+        let chosen = active.iter().find(|(_, weight)| {
+            let here = drawn < *weight;
+            drawn = drawn.saturating_sub(*weight);
+            here
+        });
+        let Some((fault, _)) = chosen.copied() else { continue };
+        if fault == Fault::LoseNode && std::mem::replace(&mut lost, true) {
+            continue;
+        }
+        let mine = Random::new(random.draw(), 3);
+        under_way.spawn(happen(
+            Arc::clone(cluster),
+            Arc::clone(client),
+            fault,
+            mine,
+            limits.factors,
+        ));
+    }
+    while under_way.join_next().await.is_some() {}
+    cluster.net.heal();
+    cluster.net.set_weather(Weather::FAIR, Faults::default());
+}
+
+async fn happen(
+    cluster: Arc<Cluster>,
+    client: Arc<Client>,
+    fault: Fault,
+    mut random: Random,
+    factors: &'static [u32],
+) {
+    let up: Vec<NodeId> = cluster.data_up().into_iter().map(|(node, _)| node).collect();
+    let Some(node) = random.pick(&up) else { return };
+    let meta = NodeId(METAS.start() + random.below(3));
+    cluster.history.note(format_args!("{fault:?} node {node} or meta {meta}"));
+    match fault {
+        Fault::Crash => crash(&cluster, node, random).await,
+        Fault::BounceLeader => {
+            let partition = random.pick(&cluster.partitions());
+            let leader = partition.and_then(|partition| cluster.leader_of(partition));
+            bounce(&cluster, leader.filter(|leader| up.contains(leader)).unwrap_or(node), random)
+                .await;
+        }
+        Fault::CrashMeta => {
+            if nodes::crash_meta(&cluster, meta, random.clone()).await {
+                tokio::time::sleep(random.millis(100, 6000)).await;
+                start_meta(&cluster, meta).await;
+            }
+        }
+        Fault::BounceMeta => {
+            let leader = cluster.leading_meta().map_or(meta, |(leader, _)| leader);
+            if nodes::crash_meta(&cluster, leader, random.clone()).await {
+                tokio::time::sleep(random.millis(5, 120)).await;
+                start_meta(&cluster, leader).await;
+            }
+        }
+        Fault::Blackout => blackout(&cluster, &up, random).await,
+        Fault::Isolate => {
+            cluster.net.isolate(node);
+            tokio::time::sleep(random.millis(300, 8000)).await;
+            cluster.net.heal();
+        }
+        Fault::IsolateMeta => {
+            cluster.net.isolate(meta);
+            tokio::time::sleep(random.millis(300, 8000)).await;
+            cluster.net.heal();
+        }
+        Fault::OneWay => {
+            let other = random.pick(&up).filter(|other| *other != node).unwrap_or(meta);
+            cluster.net.cut(node, other);
+            tokio::time::sleep(random.millis(300, 6000)).await;
+            cluster.net.heal();
+        }
+        Fault::BadWeather => {
+            let delay_max = random.millis(5, 200);
+            let weather = Weather { delay_max, lost: random.below(150) };
+            let links = Faults { delay_max: delay_max / 4, breaks: 5000, silences: 1000 };
+            cluster.net.set_weather(weather, links);
+            tokio::time::sleep(random.millis(300, 6000)).await;
+            cluster.net.set_weather(Weather::FAIR, Faults::default());
+        }
+        Fault::SlowDisk | Fault::FullDisk => trouble(&cluster, node, fault, random).await,
+        Fault::ClockJump => {
+            let by = i64::try_from(random.below(7_200_000)).unwrap_or_default() - 3_600_000;
+            if let Some(node) = cluster.data.lock().get(&node) {
+                node.clock.wrong_by_ms.store(by, Ordering::Relaxed);
+            }
+        }
+        Fault::LoseNode => lose(&cluster, node, random).await,
+        Fault::Drain | Fault::MoveReplica | Fault::TransferLeader => {
+            administer(&cluster, node, fault, random).await;
+        }
+        Fault::ReplicationFactor => {
+            let factor = random.pick(factors).unwrap_or(3);
+            let name = random.pick(&[KEYED, EVENTS]).unwrap_or(KEYED);
+            let change = TableChange::SetOptions(tables::options(name, factor));
+            let (database, name) = (DATABASE.to_owned(), name.to_owned());
+            let done =
+                client.change(Ddl::AlterTable { database, name, change }, CHANGE_PATIENCE).await;
+            cluster.history.note(format_args!("replication factor {factor}: {done:?}"));
+        }
+        Fault::Flush => {
+            for (_, node) in cluster.data_up() {
+                for partition in cluster.partitions() {
+                    // Those that are not there, or have just lost their power, cannot.
+                    node.flush_partition(partition).await.ok();
+                }
+            }
+        }
+        Fault::OtherTable => other_table(&cluster, &client, random).await,
+    }
+}
+
+async fn start_data(cluster: &Arc<Cluster>, node: NodeId) {
+    if let Err(error) = nodes::start_data(cluster, node).await {
+        if matches!(error, Error::Corrupted(_)) {
+            cluster.history.violation(format!("node {node} does not start: {error}"));
+        }
+        cluster.history.note(format_args!("node {node} does not start: {error}"));
+    }
+}
+
+async fn start_meta(cluster: &Arc<Cluster>, meta: NodeId) {
+    if let Err(error) = nodes::start_meta(cluster, meta).await {
+        cluster.history.violation(format!("meta {meta} does not start: {error}"));
+    }
+}
+
+async fn crash(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
+    if random.once_in(2) {
+        // Between any two steps of the log.
+        if let Some(node) = cluster.data.lock().get(&node) {
+            node.disk.cut_after(random.below(40));
+        }
+        tokio::time::sleep(random.millis(1, 100)).await;
+    }
+    if nodes::crash_data(cluster, node, random.clone()).await {
+        tokio::time::sleep(random.millis(100, 7000)).await;
+        start_data(cluster, node).await;
+    }
+}
+
+async fn bounce(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
+    if nodes::crash_data(cluster, node, random.clone()).await {
+        tokio::time::sleep(random.millis(5, 120)).await;
+        start_data(cluster, node).await;
+    }
+}
+
+async fn blackout(cluster: &Arc<Cluster>, up: &[NodeId], mut random: Random) {
+    let mut own = || Random::new(random.draw(), 4);
+    let data: Vec<_> = up.iter().map(|node| nodes::crash_data(cluster, *node, own())).collect();
+    let meta: Vec<_> = METAS.map(|meta| nodes::crash_meta(cluster, NodeId(meta), own())).collect();
+    let (data, meta) =
+        futures::future::join(futures::future::join_all(data), futures::future::join_all(meta))
+            .await;
+    tokio::time::sleep(random.millis(5, 2000)).await;
+    for (meta, _) in METAS.zip(meta).filter(|(_, taken)| *taken) {
+        start_meta(cluster, NodeId(meta)).await;
+    }
+    for (node, _) in up.iter().zip(data).filter(|(_, taken)| *taken) {
+        start_data(cluster, *node).await;
+    }
+}
+
+async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random: Random) {
+    let with = |change: &dyn Fn(&DataNode)| {
+        if let Some(node) = cluster.data.lock().get(&node) {
+            change(node);
+        }
+    };
+    if fault == Fault::SlowDisk {
+        let pause = random.millis(20, 800);
+        with(&|node: &DataNode| {
+            node.disk.set_pause(pause);
+            node.files.set_pause(pause);
+        });
+    } else {
+        with(&|node: &DataNode| {
+            node.disk.set_space(Some(node.disk.used()));
+            node.files.set_full(true);
+        });
+    }
+    tokio::time::sleep(random.millis(500, 8000)).await;
+    with(&|node: &DataNode| {
+        node.disk.set_pause(Duration::ZERO);
+        node.files.set_pause(Duration::ZERO);
+        node.disk.set_space(None);
+        node.files.set_full(false);
+    });
+}
+
+/// A disk is gone, and another node takes its place.
+async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
+    if !nodes::crash_data(cluster, node, random.clone()).await {
+        return;
+    }
+    let next = {
+        let mut nodes = cluster.data.lock();
+        nodes.remove(&node);
+        let last = nodes.keys().last().map_or(0, |last| last.0).max(node.0);
+        NodeId(last + 1)
+    };
+    tokio::time::sleep(random.millis(100, 4000)).await;
+    cluster.data.lock().insert(next, DataNode::new(next));
+    cluster.history.note(format_args!("node {next} takes the place of node {node}"));
+    start_data(cluster, next).await;
+}
+
+async fn administer(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random: Random) {
+    let Some((_, meta)) = cluster.leading_meta() else { return };
+    let routes: Vec<_> =
+        cluster.tables().iter().flat_map(|table| table.partitions.routes().to_vec()).collect();
+    let at = usize::try_from(random.below(1000)).unwrap_or_default();
+    let order = match fault {
+        Fault::Drain => AdminOrder::Drain { node, on: true },
+        Fault::MoveReplica => {
+            let Some(route) = routes.get(at % routes.len().max(1)) else { return };
+            let held: Vec<NodeId> = route.replicas.values().copied().collect();
+            let Some(from) = random.pick(&held) else { return };
+            AdminOrder::MoveReplica { partition: route.partition, from, to: node }
+        }
+        _ => {
+            let Some(route) = routes.get(at % routes.len().max(1)) else { return };
+            AdminOrder::TransferLeader { partition: route.partition, to: node }
+        }
+    };
+    let wait = Duration::from_secs(10);
+    let done = tokio::time::timeout(wait, meta.administer(order)).await;
+    cluster.history.note(format_args!("{order:?}: {done:?}"));
+    if fault == Fault::Drain {
+        tokio::time::sleep(random.millis(1000, 15_000)).await;
+        undrain(cluster, node).await;
+    }
+}
+
+/// Lets a node have replicas again.
+pub(crate) async fn undrain(cluster: &Arc<Cluster>, node: NodeId) {
+    for _ in 0..100 {
+        if let Some((_, meta)) = cluster.leading_meta()
+            && meta.administer(AdminOrder::Drain { node, on: false }).await.is_ok()
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+async fn other_table(cluster: &Arc<Cluster>, client: &Arc<Client>, mut random: Random) {
+    let name = format!("other{}", random.below(1_000_000));
+    let made = client.change(tables::create(&name, 3, &[3]), CHANGE_PATIENCE).await;
+    cluster.history.note(format_args!("create {name}: {made:?}"));
+    tokio::time::sleep(random.millis(10, 5000)).await;
+    let drop =
+        Ddl::DropTable { database: DATABASE.to_owned(), name: name.clone(), if_exists: true };
+    let dropped = client.change(drop, CHANGE_PATIENCE).await;
+    cluster.history.note(format_args!("drop {name}: {dropped:?}"));
+}

@@ -1,0 +1,89 @@
+//! All chance of a simulation, from one seed.
+//!
+//! Libraries draw from the system: hash maps their keys, tokio the branch of a `select!` that it looks at first,
+//! openraft its election timeouts. [`getrandom`] takes the place of the C library's function, so that they too get
+//! what follows from the seed.
+//!
+//! Invariants:
+//! - the same calls in the same order give the same numbers;
+//! - what the simulation itself draws never depends on how often libraries draw.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+static SYSTEM: AtomicU64 = AtomicU64::new(0x5eed);
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+const fn mix(state: u64) -> u64 {
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// What the system gives from now on follows from the seed.
+pub(crate) fn seed_system(seed: u64) {
+    SYSTEM.store(mix(seed.wrapping_add(STEP)), Ordering::SeqCst);
+}
+
+/// The C library's function, for everything in this process.
+///
+/// # Safety
+/// As the original: `buffer` has room for `length` bytes.
+#[allow(
+    unsafe_code,
+    reason = "libraries ask the system for random numbers, and nothing else stands in between"
+)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
+    let mut at = 0;
+    while at < length {
+        let drawn = mix(SYSTEM.fetch_add(STEP, Ordering::SeqCst).wrapping_add(STEP));
+        for byte in drawn.to_le_bytes() {
+            if at < length {
+                // SAFETY: `at` is below `length`, for which the caller vouches.
+                unsafe { buffer.add(at).write(byte) };
+                at += 1;
+            }
+        }
+    }
+    isize::try_from(length).unwrap_or(isize::MAX)
+}
+
+/// Numbers that follow from a seed (splitmix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Numbers for one purpose of one run.
+    pub(crate) fn new(seed: u64, purpose: u64) -> Self {
+        Self(mix(seed.wrapping_mul(STEP)).wrapping_add(mix(purpose.wrapping_add(STEP))))
+    }
+
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.draw() % end
+    }
+
+    /// True once in `times`.
+    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(from + self.below(to - from))
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        let count = u64::try_from(from.len()).unwrap_or(u64::MAX);
+        if count == 0 {
+            return None;
+        }
+        from.get(usize::try_from(self.below(count)).unwrap_or_default()).copied()
+    }
+}

@@ -1,0 +1,146 @@
+//! Datanodes as others call them: over the simulated network.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arrow::record_batch::RecordBatch;
+use async_trait::async_trait;
+use futures::{StreamExt, TryStreamExt};
+use partita_datanode::Datanode;
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::schema::TableSchema;
+use partita_proto::service::{
+    DataNodes, DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest,
+    WriteReply, WriteRequest,
+};
+
+use crate::cluster::Cluster;
+
+/// How long an order may take.
+const ORDER_WAIT: Duration = Duration::from_secs(30);
+
+/// All datanodes, as one process finds them.
+pub(crate) struct Remotes {
+    cluster: Weak<Cluster>,
+    from: NodeId,
+}
+
+impl Remotes {
+    pub(crate) fn new(cluster: &Arc<Cluster>, from: NodeId) -> Self {
+        Self { cluster: Arc::downgrade(cluster), from }
+    }
+}
+
+impl DataNodes for Remotes {
+    fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
+        let cluster = self.cluster.upgrade().ok_or_else(over)?;
+        Ok(Arc::new(Remote { cluster, from: self.from, to: node, wait: ORDER_WAIT }))
+    }
+
+    fn all(&self) -> Vec<NodeId> {
+        let cluster = self.cluster.upgrade();
+        cluster.map(|cluster| cluster.data.lock().keys().copied().collect()).unwrap_or_default()
+    }
+}
+
+fn over() -> Error {
+    Error::Unavailable("the run is over".to_owned())
+}
+
+/// One datanode, as one process calls it.
+pub(crate) struct Remote {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) wait: Duration,
+}
+
+impl Remote {
+    async fn call<T, F>(
+        &self,
+        ask: impl FnOnce(Arc<Datanode>) -> F + Send + 'static,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let (cluster, to) = (Arc::clone(&self.cluster), self.to);
+        let asked = async move {
+            let node = cluster.datanode(to);
+            ask(node.ok_or_else(|| Error::Unavailable(format!("node {to} is down")))?).await
+        };
+        self.cluster.net.call(self.from, self.to, self.wait, asked).await
+    }
+
+    /// The rows of a scan, all at once.
+    pub(crate) async fn rows(&self, request: ScanRequest) -> Result<Vec<RecordBatch>, Error> {
+        self.call(|node| async move {
+            let mut rows = Vec::new();
+            for stream in node.scan(request).await?.streams {
+                let batches: Vec<RecordBatch> = stream.try_collect().await?;
+                rows.extend(batches);
+            }
+            Ok(rows)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl DataService for Remote {
+    async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        self.call(|node| async move { node.write(request).await }).await
+    }
+
+    async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
+        let rows = self.rows(request).await?;
+        let stream = futures::stream::iter(rows.into_iter().map(Ok)).boxed();
+        Ok(ScanReply { streams: vec![stream], sorted: false, stats: Arc::default() })
+    }
+
+    async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
+        self.call(|node| async move { node.open_partition(spec).await }).await
+    }
+
+    async fn drop_partition(&self, id: PartitionId, replica: ReplicaId) -> Result<(), Error> {
+        self.call(move |node| async move { node.drop_partition(id, replica).await }).await
+    }
+
+    async fn reconfigure(
+        &self,
+        partition: PartitionId,
+        voters: BTreeMap<ReplicaId, NodeId>,
+    ) -> Result<(), Error> {
+        self.call(move |node| async move { node.reconfigure(partition, voters).await }).await
+    }
+
+    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
+        self.call(move |node| async move { node.transfer_leader(partition, to).await }).await
+    }
+
+    async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
+        self.call(move |node| async move { node.truncate_partition(partition, id).await }).await
+    }
+
+    async fn alter_partition(
+        &self,
+        partition: PartitionId,
+        schema: Arc<TableSchema>,
+    ) -> Result<(), Error> {
+        self.call(move |node| async move { node.alter_partition(partition, schema).await }).await
+    }
+
+    async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.call(move |node| async move { node.flush_partition(partition).await }).await
+    }
+
+    async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.call(move |node| async move { node.compact_partition(partition).await }).await
+    }
+
+    async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.call(|node| async move { node.status().await }).await
+    }
+}

@@ -1,0 +1,254 @@
+//! One run: a cluster is made, works while things go wrong, comes to rest, and is checked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use partita_proto::id::NodeId;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::history::History;
+use crate::invariants::leaders::Leaders;
+use crate::invariants::linearizable;
+use crate::invariants::ranges::Ranges;
+use crate::invariants::replicas::{self, Replicas};
+use crate::invariants::rows;
+use crate::nemesis::{self, Limits};
+use crate::net::Net;
+use crate::nodes::{self, DataNode, METAS, MetaNode, Sizes};
+use crate::random::Random;
+use crate::tables::{self, EVENTS, KEYED, KEYS};
+
+/// Within so long after the last fault everything must work again: repairs, moves and elections have their own
+/// patience, and some wait for each other.
+const REST: Duration = Duration::from_secs(180);
+/// How often it is looked who leads and what the catalog says, and how often replicas are compared.
+const LOOK: Duration = Duration::from_millis(20);
+const COMPARE: Duration = Duration::from_millis(1500);
+const CLIENTS: u64 = 4;
+
+/// What came of a run.
+pub(crate) struct Outcome {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) compared: u64,
+    pub(crate) acknowledged: usize,
+    pub(crate) operations: usize,
+    pub(crate) simulated: Duration,
+}
+
+/// What a seed makes of a cluster.
+struct Plan {
+    sizes: Sizes,
+    nodes: u64,
+    factor: u32,
+    limits: Limits,
+}
+
+fn plan(seed: u64, length: Duration) -> Plan {
+    let mut random = Random::new(seed, 0);
+    let segment_bytes = random.pick(&[64 << 10, 128 << 10, 256 << 10]).unwrap_or(128 << 10);
+    let sizes = Sizes {
+        segment_bytes,
+        log_bytes: segment_bytes * (3 + random.below(6)),
+        memtable_bytes: random.pick(&[16 << 10, 64 << 10, 1 << 20]).unwrap_or(64 << 10),
+    };
+    let lose = random.once_in(2);
+    let factors: &'static [u32] = if lose { &[3] } else { &[1, 2, 3] };
+    let nodes = 3 + random.below(2) + u64::from(lose);
+    Plan { sizes, nodes, factor: 3, limits: Limits { length, factors, lose } }
+}
+
+/// Runs a seed.
+pub(crate) async fn run(seed: u64, length: Duration, print: bool) -> Outcome {
+    let begun = crate::history::start();
+    let plan = plan(seed, length);
+    let cluster = Arc::new(Cluster {
+        net: Net::new(seed),
+        history: History::new(print),
+        sizes: plan.sizes,
+        data: Mutex::new(
+            (1..=plan.nodes).map(|id| (NodeId(id), DataNode::new(NodeId(id)))).collect(),
+        ),
+        metas: Mutex::new(METAS.map(|id| (NodeId(id), MetaNode::new(NodeId(id)))).collect()),
+    });
+    let compared = Arc::new(Mutex::new(0));
+    let watching = tokio::spawn(watch(Arc::clone(&cluster), Arc::clone(&compared)));
+    let admin = Client::new(&cluster, 50, seed);
+    if begin(&cluster, &admin, &plan).await {
+        let stop = CancellationToken::new();
+        let clients: Vec<_> = (1..=CLIENTS)
+            .map(|number| {
+                let client = Client::new(&cluster, number, seed);
+                tokio::spawn(client.work(stop.clone()))
+            })
+            .collect();
+        nemesis::rage(&cluster, &admin, seed, plan.limits).await;
+        stop.cancel();
+        rest(&cluster, &admin).await;
+        for client in clients {
+            if client.await.is_err() {
+                cluster.history.violation("a client panicked".to_owned());
+            }
+        }
+        linearizable::check(&cluster.history);
+    }
+    watching.abort();
+    let compared = *compared.lock();
+    Outcome {
+        acknowledged: cluster.history.acknowledged().len(),
+        operations: cluster.history.operations().len(),
+        simulated: begun.elapsed(),
+        compared,
+        cluster,
+    }
+}
+
+/// Starts everything and makes the tables.
+async fn begin(cluster: &Arc<Cluster>, admin: &Arc<Client>, plan: &Plan) -> bool {
+    let metas: Vec<NodeId> = METAS.map(NodeId).collect();
+    for meta in metas {
+        if let Err(error) = nodes::start_meta(cluster, meta).await {
+            cluster.history.violation(format!("meta {meta} does not start: {error}"));
+            return false;
+        }
+    }
+    for node in (1..=plan.nodes).map(NodeId) {
+        if let Err(error) = nodes::start_data(cluster, node).await {
+            cluster.history.violation(format!("node {node} does not start: {error}"));
+            return false;
+        }
+    }
+    for (table, cuts) in [(KEYED, &[4][..]), (EVENTS, &[3, 6][..])] {
+        let until = Instant::now() + REST;
+        loop {
+            let ddl = tables::create(table, plan.factor, cuts);
+            let Err(error) = admin.change(ddl, Duration::from_secs(30)).await else { break };
+            if Instant::now() >= until {
+                cluster.history.violation(format!("table {table} was not made: {error}"));
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+    cluster.history.note("the tables are there");
+    true
+}
+
+/// Looks at what must always hold.
+async fn watch(cluster: Arc<Cluster>, compared: Arc<Mutex<u64>>) {
+    let (mut leaders, mut ranges, mut replicas) =
+        (Leaders::default(), Ranges::default(), Replicas::default());
+    let mut next = Instant::now() + COMPARE;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        leaders.look(&cluster);
+        ranges.look(&cluster);
+        if Instant::now() >= next {
+            replicas.look(&cluster).await;
+            *compared.lock() = replicas.compared;
+            next = Instant::now() + COMPARE;
+        }
+    }
+}
+
+/// No more faults: everything must work again.
+async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
+    cluster.history.note("no more faults");
+    revive(cluster).await;
+    let until = Instant::now() + REST;
+    loop {
+        let why = match unrest(cluster).await {
+            None => break,
+            Some(why) => why,
+        };
+        if Instant::now() >= until {
+            cluster.history.violation(format!("no rest after {} s: {why}", REST.as_secs()));
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    cluster.history.note("at rest");
+    for key in 0..KEYS {
+        if !admin.put(key, REST).await || !admin.get(key, REST).await {
+            cluster.history.violation(format!("key {key} cannot be written and read at rest"));
+        }
+    }
+    if !admin.append(REST).await {
+        cluster.history.violation("no event can be written at rest".to_owned());
+    }
+    let before = cluster.history.acknowledged();
+    match admin.all(EVENTS, REST).await {
+        Ok(seen) => rows::check(&cluster.history, &before, &seen),
+        Err(error) => cluster.history.violation(format!("events cannot be read at rest: {error}")),
+    }
+}
+
+/// Starts what is down, and starts again what has stopped: a failed write to a disk is for ever, until then.
+async fn revive(cluster: &Arc<Cluster>) {
+    let mut stopped = Vec::new();
+    for (node, host) in cluster.hosts() {
+        let mut groups = host.known_groups().into_iter();
+        let failed = groups.find_map(|(group, _)| host.group(group)?.status().stopped);
+        stopped.extend(failed.map(|why| (node, why)));
+    }
+    for (node, why) in stopped {
+        cluster.history.note(format_args!("node {node} had stopped: {why}"));
+        if METAS.contains(&node.0) {
+            nodes::crash_meta(cluster, node, Random::new(node.0, 7)).await;
+        } else {
+            nodes::crash_data(cluster, node, Random::new(node.0, 7)).await;
+        }
+    }
+    let metas: Vec<NodeId> = METAS.map(NodeId).collect();
+    for meta in metas {
+        if let Err(error) = nodes::start_meta(cluster, meta).await {
+            cluster.history.violation(format!("meta {meta} does not start: {error}"));
+        }
+    }
+    let all: Vec<NodeId> = cluster.data.lock().keys().copied().collect();
+    for node in &all {
+        if let Err(error) = nodes::start_data(cluster, *node).await {
+            cluster.history.violation(format!("node {node} does not start: {error}"));
+        }
+    }
+    for node in all {
+        nemesis::undrain(cluster, node).await;
+    }
+}
+
+/// What is not yet as it should be.
+async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
+    if cluster.leading_meta().is_none() {
+        return Some("no meta leads".to_owned());
+    }
+    for table in cluster.tables() {
+        for route in table.partitions.routes() {
+            let id = route.partition;
+            let wanted = table.schema.options.replication_factor.unwrap_or(3);
+            let wanted = usize::try_from(wanted).unwrap_or(3).min(cluster.data_up().len());
+            if route.replicas.len() != wanted {
+                return Some(format!("partition {id} has replicas {:?}", route.replicas));
+            }
+            if cluster.leader_of(id).is_none() {
+                return Some(format!("partition {id} has no leader"));
+            }
+            let mut seen = BTreeMap::new();
+            for node in route.replicas.values() {
+                let Some(here) = replicas::read(cluster, *node, id).await else {
+                    return Some(format!("node {node} does not hold partition {id}"));
+                };
+                seen.insert(*node, here);
+            }
+            let mut values = seen.values();
+            let first = values.next().copied();
+            if values.any(|other| Some(*other) != first) {
+                return Some(format!("replicas of partition {id} differ: {seen:?}"));
+            }
+        }
+    }
+    None
+}

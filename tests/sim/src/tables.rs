@@ -1,0 +1,109 @@
+//! The tables of a simulation, and their rows as batches.
+//!
+//! `keyed (id BIGINT, v BIGINT, pad STRING, PRIMARY KEY (id))` holds one value a key; `events` has the same columns in
+//! append mode. The padding makes the log fill up.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use partita_proto::error::Error;
+use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
+use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
+use partita_proto::service::{Ddl, NewTable};
+use partita_proto::value::Value;
+
+pub(crate) const DATABASE: &str = "public";
+pub(crate) const KEYED: &str = "keyed";
+pub(crate) const EVENTS: &str = "events";
+/// Keys of the keyed table: 0 to this.
+pub(crate) const KEYS: i64 = 8;
+
+fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
+    Column {
+        id: ColumnId(id),
+        name: name.to_owned(),
+        storage_name: name.to_owned(),
+        column_type,
+        nullable: true,
+        semantic,
+        default: None,
+        generated: None,
+        comment: None,
+    }
+}
+
+/// The options of a table with so many replicas.
+pub(crate) fn options(table: &str, replicas: u32) -> TableOptions {
+    TableOptions {
+        append_mode: table == EVENTS,
+        replication_factor: Some(replicas),
+        ..TableOptions::default()
+    }
+}
+
+/// Makes a table, cut at these keys.
+pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
+    let schema = TableSchema {
+        version: SchemaVersion(1),
+        columns: vec![
+            column(1, "id", ColumnType::Int64, Semantic::Tag),
+            column(2, "v", ColumnType::Int64, Semantic::Field),
+            column(3, "pad", ColumnType::String, Semantic::Field),
+        ],
+        key: vec![ColumnId(1)],
+        options: options(table, replicas),
+        next_column: ColumnId(4),
+        schema_on_write: false,
+    };
+    let cut = |at: &i64| Bound { placement: None, key: vec![Value::Int(*at)] };
+    let table = NewTable {
+        database: DATABASE.to_owned(),
+        name: table.to_owned(),
+        schema,
+        placement: Placement::Range,
+        cuts: cuts.iter().map(cut).collect(),
+    };
+    Ddl::CreateTable { table: Box::new(table), if_not_exists: true }
+}
+
+/// Rows to be put.
+pub(crate) fn rows(rows: &[(i64, i64)], padding: usize) -> Result<RecordBatch, Error> {
+    let schema = Schema::new(vec![
+        Field::new("id", DataType::Int64, true),
+        Field::new("v", DataType::Int64, true),
+        Field::new("pad", DataType::Utf8View, true),
+    ]);
+    let pad = ".".repeat(padding);
+    let ids = Int64Array::from_iter_values(rows.iter().map(|row| row.0));
+    let values = Int64Array::from_iter_values(rows.iter().map(|row| row.1));
+    let pads = StringViewArray::from_iter_values(rows.iter().map(|_| pad.as_str()));
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(values), Arc::new(pads)])
+        .map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// Keys to be deleted.
+pub(crate) fn keys(keys: &[i64]) -> Result<RecordBatch, Error> {
+    let schema = Schema::new(vec![Field::new("id", DataType::Int64, true)]);
+    let ids = Int64Array::from_iter_values(keys.iter().copied());
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids)])
+        .map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// Keys and values of batches, sorted.
+pub(crate) fn pairs(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
+    let mut pairs = Vec::new();
+    for batch in batches {
+        let column =
+            |name| batch.column_by_name(name).map(|column| column.as_primitive::<Int64Type>());
+        let (Some(ids), Some(values)) = (column("id"), column("v")) else { continue };
+        for row in 0..batch.num_rows() {
+            let value = if values.is_null(row) { i64::MIN } else { values.value(row) };
+            pairs.push((ids.value(row), value));
+        }
+    }
+    pairs.sort_unstable();
+    pairs
+}
