@@ -23,8 +23,9 @@ use partita_proto::schema::TableOptions;
 use partita_proto::service::{DataNodes, PartitionSpec};
 use partita_raft::{Group, Host, RaftError, Start};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::cluster::{Presence, Supervisor};
 use crate::command::decode_reply;
@@ -44,6 +45,10 @@ const STATE: &str = "state";
 const REPLICA: ReplicaId = ReplicaId(1);
 /// How often it is looked who leads.
 const LEADERSHIP_POLL: Duration = Duration::from_millis(20);
+/// How often whoever leads has a majority confirm it, and how long it goes on without: one that is cut
+/// off would not learn of its successor, and those that still reach it would wait for nothing.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
+const UNCONFIRMED_MAX: Duration = Duration::from_secs(4);
 
 /// What meta is opened with.
 #[derive(Clone, Debug)]
@@ -196,9 +201,17 @@ impl Meta {
 
     /// Sends orders to nodes until told to stop. Changes wait for it; it is run once.
     pub async fn run(&self, stop: CancellationToken) {
+        tokio::select! {
+            () = self.lead_when_elected(&stop) => {}
+            () = self.core.keep_durable() => {}
+        }
+        self.core.stopping.cancel();
+    }
+
+    async fn lead_when_elected(&self, stop: &CancellationToken) {
         loop {
             tokio::select! {
-                () = stop.cancelled() => break,
+                () = stop.cancelled() => return,
                 () = self.core.elected() => {}
             }
             info!("this process leads meta");
@@ -223,7 +236,6 @@ impl Meta {
             };
             tokio::join!(work, watch);
         }
-        self.core.stopping.cancel();
     }
 
     /// The replicas that a node is to hold, of tables that are in use.
@@ -255,13 +267,25 @@ impl Core {
         }
     }
 
-    /// Returns when this process leads no more, or is to stop.
+    /// Returns when this process leads no more, cannot know whether it does, or is to stop.
     async fn replaced(&self, stop: &CancellationToken) {
+        let (mut confirmed, mut asked) = (Instant::now(), Instant::now());
         while self.group.status().is_leader {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(LEADERSHIP_POLL) => {}
             }
+            if asked.elapsed() < CONFIRM_INTERVAL {
+                continue;
+            }
+            let barrier = tokio::time::timeout(CONFIRM_INTERVAL, self.group.read_barrier());
+            if matches!(barrier.await, Ok(Ok(()))) {
+                confirmed = Instant::now();
+            } else if confirmed.elapsed() >= UNCONFIRMED_MAX {
+                warn!("no majority of meta confirms that this process leads it");
+                return;
+            }
+            asked = Instant::now();
         }
         warn!("another process leads meta now");
     }
@@ -276,6 +300,33 @@ impl Core {
         }
         let applied = self.group.propose(command.encode()).await.map_err(raft_error)?;
         decode_reply(applied.reply)
+    }
+
+    /// Makes the catalog durable when much was applied, or when the log asks for room. Every member does,
+    /// whoever leads: each has a log of its own to give up. Does not end.
+    async fn keep_durable(&self) {
+        let mut applied = self.machine.applied();
+        let mut pressure = self.host.pressure();
+        pressure.mark_changed();
+        // The sender may go before we do, when the host is shut down first.
+        let mut log_open = true;
+        loop {
+            applied.mark_unchanged();
+            let mut due = self.machine.undurable() >= self.patience.undurable_max;
+            if !due {
+                tokio::select! {
+                    _ = applied.changed() => {}
+                    changed = pressure.changed(), if log_open => {
+                        log_open = changed.is_ok();
+                        due = pressure.borrow_and_update().contains(&META_GROUP);
+                    }
+                }
+            }
+            if due && let Err(error) = self.sync().await {
+                error!(%error, "making the catalog durable failed");
+                tokio::time::sleep(self.patience.pause_min).await;
+            }
+        }
     }
 
     /// Makes what is applied durable, and gives up the log before it.

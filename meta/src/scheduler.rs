@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use partita_proto::error::Error;
-use partita_proto::id::{META_GROUP, NodeId, ReplicaId, TableId};
+use partita_proto::id::{NodeId, ReplicaId, TableId};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::catalog::{Phase, State, TableRecord};
 use crate::node::Core;
@@ -122,23 +122,13 @@ impl Scheduler {
     /// Works until told to stop; then waits for the orders under way.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut applied = self.core.machine.applied();
-        let mut pressure = self.core.host.pressure();
-        pressure.mark_changed();
-        // The senders may go before we do, when the host is shut down first.
-        let mut log_open = true;
         while !stop.is_cancelled() {
             applied.mark_unchanged();
             let next = self.start_due();
-            self.sync_if_much().await;
             tokio::select! {
                 () = stop.cancelled() => break,
                 ended = self.jobs.join_next_with_id(), if !self.jobs.is_empty() => self.ended(ended),
                 _ = applied.changed() => {}
-                changed = pressure.changed(), if log_open => {
-                    log_open = changed.is_ok();
-                    let asked = pressure.borrow_and_update().contains(&META_GROUP);
-                    if asked { self.sync().await; }
-                }
                 () = tokio::time::sleep_until(next) => {}
             }
         }
@@ -217,18 +207,6 @@ impl Scheduler {
         warn!(%table, step = step.0, failures = attempt.failures, ?pause, %error, "will be tried again");
         self.failed.insert(job, attempt);
         self.core.progress.failed(job, error);
-    }
-
-    async fn sync_if_much(&self) {
-        if self.core.machine.undurable() >= self.core.patience.undurable_max {
-            self.sync().await;
-        }
-    }
-
-    async fn sync(&self) {
-        if let Err(error) = self.core.sync().await {
-            error!(%error, "making the catalog durable failed");
-        }
     }
 }
 

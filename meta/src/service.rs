@@ -51,6 +51,12 @@ impl MetaService for Meta {
                 self.core.propose(&Command::Drain { node, on }).await.map(drop)
             }
             AdminOrder::MoveReplica { partition, from, to } => {
+                // Both replicas would be on one node for a while.
+                if from == to {
+                    return Err(Error::InvalidInput(format!(
+                        "partition {partition} cannot move from node {from} to itself"
+                    )));
+                }
                 let record = self.core.partition(partition)?;
                 let on = |node| record.replicas.iter().find(|(_, at)| **at == node);
                 if on(from).is_none() && on(to).is_some() {

@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use partita_proto::id::{PartitionId, ReplicaId};
+use partita_proto::member::Registration;
+use partita_proto::service::RequestId;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -15,13 +18,23 @@ use crate::store::StateStore;
 
 #[derive(Clone, Debug)]
 enum Event {
-    Change(Ddl),
+    /// Some of them bear an identity, and some of those the same; a new table has so many replicas.
+    Change(Ddl, Option<u64>, u64),
     /// The nodes have carried out one of the pending steps.
     Finish(Index),
     /// One of the pending steps could not be carried out.
     Abort(Index),
     /// A late answer.
     Stale(Index, u64),
+    /// A directory, the number that it wants, and where it is.
+    Register(u64, Option<u64>, String),
+    Drain(u64, bool),
+    /// A partition, nodes that get a replica, and of those it has the ones that go.
+    Move(Index, Vec<u64>, Vec<Index>),
+    /// A group has the replicas that it was to have.
+    Moved(Index),
+    /// A late answer of a group.
+    StaleMoved(Index, u64),
 }
 
 fn database() -> impl Strategy<Value = String> {
@@ -99,10 +112,22 @@ fn ddl() -> impl Strategy<Value = Ddl> {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => ddl().prop_map(Event::Change),
+        6 => (ddl(), prop::option::of(0..12_u64), 1..4_u64)
+            .prop_map(|(ddl, id, replicas)| Event::Change(ddl, id, replicas)),
         5 => any::<Index>().prop_map(Event::Finish),
         1 => any::<Index>().prop_map(Event::Abort),
         1 => (any::<Index>(), 0_u64..50).prop_map(|(table, step)| Event::Stale(table, step)),
+        1 => (0..6_u64, prop::option::of(0..8_u64), select(vec!["a:1", "b:1"]))
+            .prop_map(|(identity, node, at)| Event::Register(identity, node, at.to_owned())),
+        1 => (0..8_u64, any::<bool>()).prop_map(|(node, on)| Event::Drain(node, on)),
+        3 => (
+            any::<Index>(),
+            prop::collection::vec(0..8_u64, 0..3),
+            prop::collection::vec(any::<Index>(), 0..3),
+        )
+            .prop_map(|(partition, add, remove)| Event::Move(partition, add, remove)),
+        2 => any::<Index>().prop_map(Event::Moved),
+        1 => (any::<Index>(), 0_u64..50).prop_map(|(at, step)| Event::StaleMoved(at, step)),
     ]
 }
 
@@ -114,6 +139,10 @@ struct History {
     /// Which table a partition belongs to.
     partitions: BTreeMap<u64, TableId>,
     versions: BTreeMap<TableId, SchemaVersion>,
+    /// Where a replica is, and of which partition.
+    replicas: BTreeMap<ReplicaId, (PartitionId, NodeId)>,
+    /// Which directory has a node's number.
+    nodes: BTreeMap<NodeId, u64>,
     catalog: u64,
 }
 
@@ -133,6 +162,16 @@ impl History {
                 assert_eq!(*self.partitions.entry(id.0).or_insert(table.id), table.id);
             }
         }
+        for partition in world.state.partitions() {
+            for (replica, node) in partition.all_replicas() {
+                let at = (partition.id, node);
+                assert_eq!(*self.replicas.entry(replica).or_insert(at), at);
+            }
+        }
+        for node in world.state.nodes() {
+            assert_eq!(*self.nodes.entry(node.id).or_insert(node.identity), node.identity);
+        }
+        assert!(self.nodes.keys().all(|node| world.state.node(*node).is_some()));
     }
 }
 
@@ -140,13 +179,14 @@ fn command(world: &World, event: &Event) -> Option<Command> {
     let pending: Vec<_> = world.state.pending().map(|table| (table.id, table.step)).collect();
     let pick = |index: &Index| (!pending.is_empty()).then(|| *index.get(&pending));
     match event {
-        Event::Change(ddl) => {
+        Event::Change(ddl, id, replicas) => {
             let partitions = match ddl {
                 Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
                 _ => 0,
             };
-            let places = vec![vec![NodeId(1)]; partitions];
-            Some(Command::Change { ddl: ddl.clone(), places, id: None })
+            let places = vec![(1..=*replicas).map(NodeId).collect(); partitions];
+            let id = id.map(|sequence| RequestId { client: 1, sequence });
+            Some(Command::Change { ddl: ddl.clone(), places, id })
         }
         Event::Finish(index) => pick(index).map(|(table, step)| Command::Finish { table, step }),
         Event::Abort(index) => pick(index).map(|(table, step)| Command::Abort { table, step }),
@@ -155,6 +195,38 @@ fn command(world: &World, event: &Event) -> Option<Command> {
             (!tables.is_empty())
                 .then(|| Command::Finish { table: *index.get(&tables), step: Step(*step) })
         }
+        Event::Register(identity, node, address) => Some(Command::Register(Registration {
+            identity: *identity,
+            node: node.map(NodeId),
+            address: address.clone(),
+        })),
+        Event::Drain(node, on) => Some(Command::Drain { node: NodeId(*node), on: *on }),
+        Event::Move(..) | Event::Moved(_) | Event::StaleMoved(..) => move_command(world, event),
+    }
+}
+
+fn move_command(world: &World, event: &Event) -> Option<Command> {
+    let partitions: Vec<_> = world.state.partitions().collect();
+    let moving: Vec<_> = world.state.moving().collect();
+    match event {
+        Event::Move(index, add, remove) if !partitions.is_empty() => {
+            let partition = index.get(&partitions);
+            let replicas: Vec<_> = partition.all_replicas().into_keys().collect();
+            Some(Command::Move {
+                partition: partition.id,
+                add: add.iter().copied().map(NodeId).collect(),
+                remove: remove.iter().map(|index| *index.get(&replicas)).collect(),
+            })
+        }
+        Event::Moved(index) if !moving.is_empty() => {
+            let partition = index.get(&moving);
+            let step = partition.target.as_ref()?.step;
+            Some(Command::Moved { partition: partition.id, step })
+        }
+        Event::StaleMoved(index, step) if !partitions.is_empty() => {
+            Some(Command::Moved { partition: index.get(&partitions).id, step: Step(*step) })
+        }
+        _ => None,
     }
 }
 
@@ -189,13 +261,15 @@ proptest! {
         prop_assert_eq!(&record::state(store.load().unwrap().records).unwrap(), &world.state);
         world.settle();
         prop_assert!(world.state.pending().next().is_none());
+        world.settle_moves();
+        prop_assert!(world.state.moving().next().is_none());
     }
 
     #[test]
     fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _command = Command::decode(bytes.clone().into()).is_ok();
         let _reply = crate::command::decode_reply(bytes.clone().into()).is_ok();
-        for kind in [&b"c"[..], b"d\0\0\0\x01", b"t\0\0\0\x01", b"p\0\0\0\0\0\0\0\x01"] {
+        for kind in [&b"c"[..], b"d\0\0\0\x01", b"t\0\0\0\x01", b"p\0\0\0\0\0\0\0\x01", b"n\0\0\0\0\0\0\0\x01", b"r\0\0\0\0\0\0\0\x01"] {
             let _state = record::state(vec![(kind.to_vec(), bytes.clone())]).is_ok();
         }
     }
@@ -225,6 +299,19 @@ fn entries_and_records_keep_their_form() {
         format!("abort {}", hex(&abort.encode())),
         format!("change {}", hex(&change.encode())),
     ];
+    let id = Some(RequestId { client: 9, sequence: 300 });
+    let places = vec![vec![NodeId(1), NodeId(2)], vec![NodeId(3)]];
+    let once = Command::Change { ddl: drop_table("t"), places, id };
+    let wish = Registration { identity: 77, node: Some(NodeId(4)), address: "a:1".to_owned() };
+    let (partition, step) = (PartitionId(7), Step(300));
+    let (to, from) = (vec![NodeId(4), NodeId(5)], vec![ReplicaId(3), ReplicaId(9)]);
+    forms.extend([
+        format!("once {}", hex(&once.encode())),
+        format!("register {}", hex(&Command::Register(wish.clone()).encode())),
+        format!("drain {}", hex(&Command::Drain { node: NodeId(4), on: true }.encode())),
+        format!("move {}", hex(&Command::Move { partition, add: to, remove: from }.encode())),
+        format!("moved {}", hex(&Command::Moved { partition, step }.encode())),
+    ]);
     let mut world = World::new();
     world.done(create(new_table("t"))).unwrap();
     world.change(alter("t", add(vec![field("x")]))).unwrap();
@@ -234,6 +321,22 @@ fn entries_and_records_keep_their_form() {
         Edit::Table(world.table("t")),
         Edit::Partition(Arc::clone(world.state.partitions().nth(1).unwrap())),
     ];
+    world.command(&Command::Register(wish)).unwrap();
+    world.command(&Command::Drain { node: NodeId(4), on: true }).unwrap();
+    let third = world.state.partitions().nth(2).unwrap().id;
+    let command = Command::Move { partition: third, add: vec![NodeId(4)], remove: vec![] };
+    world.command(&command).unwrap();
+    let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "u".to_owned() };
+    world.done(create(new_table("u"))).unwrap();
+    world.command(&Command::Change { ddl: truncate, places: vec![], id }).unwrap();
+    let remembered = world.state.remembered(id.unwrap()).unwrap();
+    let edits = edits.into_iter().chain([
+        Edit::Counters(world.state.counters()),
+        Edit::Node(Arc::clone(world.state.node(NodeId(4)).unwrap())),
+        Edit::Partition(Arc::clone(world.state.partition(third).unwrap())),
+        Edit::Remember(0, Arc::clone(remembered)),
+    ]);
+    let edits: Vec<_> = edits.collect();
     forms.extend(
         record::changes(&edits)
             .into_iter()

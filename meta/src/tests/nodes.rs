@@ -1,13 +1,15 @@
 //! Nodes that only remember what they were told, and fail on request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::member::Heartbeat;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     DataNodes, DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest,
@@ -40,9 +42,16 @@ struct Behaviour {
     delay: Duration,
 }
 
+/// Which node leads each partition, as its group would have decided.
+type Leaders = Arc<Mutex<BTreeMap<PartitionId, NodeId>>>;
+
 /// One node.
 #[derive(Default)]
 pub(super) struct FakeNode {
+    id: NodeId,
+    leaders: Leaders,
+    /// Neither says anything nor can be reached.
+    silent: AtomicBool,
     pub(super) held: Mutex<BTreeMap<PartitionId, Held>>,
     pub(super) told: Mutex<Vec<(Kind, PartitionId)>>,
     /// Orders that came while one of another kind was under way for the partition.
@@ -78,6 +87,15 @@ impl FakeNode {
         self.behaviour.lock().failures.insert(kind, (times, error));
     }
 
+    /// It falls silent, or speaks again. What it holds it keeps.
+    pub(super) fn silence(&self, silent: bool) {
+        self.silent.store(silent, Ordering::SeqCst);
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::SeqCst)
+    }
+
     fn held(&self, partition: PartitionId, change: impl FnOnce(&mut Held)) -> Result<(), Error> {
         let mut held = self.held.lock();
         let name = partition.to_string();
@@ -97,6 +115,8 @@ impl DataService for FakeNode {
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
         self.obey(Kind::Open, spec.partition).await?;
         let schema = Arc::clone(&spec.schema);
+        let first = spec.members.values().min().copied().unwrap_or(self.id);
+        self.leaders.lock().entry(spec.partition).or_insert(first);
         let held = Held { spec, schema, truncated: Vec::new() };
         self.held.lock().entry(held.spec.partition).or_insert(held);
         Ok(())
@@ -121,11 +141,19 @@ impl DataService for FakeNode {
         voters: BTreeMap<ReplicaId, NodeId>,
     ) -> Result<(), Error> {
         self.obey(Kind::Reconfigure, partition).await?;
+        if let Some(first) = voters.values().min() {
+            let mut leaders = self.leaders.lock();
+            let leader = leaders.entry(partition).or_insert(*first);
+            if !voters.values().any(|node| node == leader) {
+                *leader = *first;
+            }
+        }
         self.held(partition, |held| held.spec.members = voters)
     }
 
-    async fn transfer_leader(&self, partition: PartitionId, _: NodeId) -> Result<(), Error> {
+    async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
         self.obey(Kind::Transfer, partition).await?;
+        self.leaders.lock().insert(partition, to);
         self.held(partition, |_| {})
     }
 
@@ -168,7 +196,47 @@ impl DataService for FakeNode {
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
-        Ok(Vec::new())
+        Ok(self.replicas())
+    }
+}
+
+impl FakeNode {
+    /// What it says of its replicas.
+    fn replicas(&self) -> Vec<ReplicaStatus> {
+        let leaders = self.leaders.lock();
+        let of = |(partition, held): (&PartitionId, &Held)| {
+            let leader_node = leaders.get(partition).copied();
+            ReplicaStatus {
+                partition: *partition,
+                table: held.spec.table,
+                replica: held.spec.replica,
+                leader: leader_node == Some(self.id),
+                leader_node,
+                term: 1,
+                voters: held.spec.members.keys().copied().collect(),
+                learners: BTreeSet::new(),
+                epoch: held.spec.epoch,
+                rows: 0,
+                file_bytes: 0,
+                files: 0,
+                memtable_bytes: 0,
+                rows_written: 0,
+                bytes_written: 0,
+                writes: 0,
+                scans: 0,
+                rows_scanned: 0,
+                rejected: 0,
+                applied: 1,
+                flushed: 1,
+                failure: None,
+            }
+        };
+        self.held.lock().iter().map(of).collect()
+    }
+
+    /// Whether it holds a partition.
+    pub(super) fn holds(&self, partition: PartitionId) -> bool {
+        self.held.lock().contains_key(&partition)
     }
 }
 
@@ -179,8 +247,27 @@ pub(super) struct FakeNodes {
 
 impl FakeNodes {
     pub(super) fn new(count: u64) -> Arc<Self> {
-        let nodes = (1..=count).map(|id| (NodeId(id), Arc::default())).collect();
+        let leaders = Leaders::default();
+        let node = |id| FakeNode { id, leaders: Arc::clone(&leaders), ..FakeNode::default() };
+        let nodes = (1..=count).map(NodeId).map(|id| (id, Arc::new(node(id)))).collect();
         Arc::new(Self { nodes })
+    }
+
+    /// Whether a node leads a partition.
+    pub(super) fn leads(&self, node: u64, partition: PartitionId) -> bool {
+        self.one(node).leaders.lock().get(&partition) == Some(&NodeId(node))
+    }
+
+    /// What the nodes that are not silent say of themselves.
+    pub(super) fn heartbeats(&self) -> Vec<Heartbeat> {
+        let speaking = self.nodes.values().filter(|node| !node.is_silent());
+        let heartbeat = |node: &Arc<FakeNode>| Heartbeat {
+            node: node.id,
+            identity: node.id.0,
+            address: format!("node{}", node.id),
+            replicas: node.replicas(),
+        };
+        speaking.map(heartbeat).collect()
     }
 
     pub(super) fn one(&self, node: u64) -> &Arc<FakeNode> {
@@ -219,6 +306,9 @@ impl FakeNodes {
 impl DataNodes for FakeNodes {
     fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
         match self.nodes.get(&node) {
+            Some(silent) if silent.is_silent() => {
+                Err(Error::Unavailable(format!("node {node} is silent")))
+            }
             Some(node) => Ok(Arc::clone(node) as Arc<dyn DataService>),
             None => Err(Error::Unavailable(format!("node {node} is not known"))),
         }
