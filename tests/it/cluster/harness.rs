@@ -1,0 +1,371 @@
+//! A cluster of server processes on loopback: three metas, three datanodes, two frontends, and ways to
+//! break them. Everything ends when it is dropped.
+//!
+//! Ports are chosen before anything starts, below those that the system gives to outgoing connections:
+//! a process that is down gets its port again.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// How long a test waits for what must come, on machines that do other things besides.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked.
+const POLL: Duration = Duration::from_millis(50);
+/// The first of the ports that are given out, and how many there are.
+const PORT_FIRST: u16 = 20_000;
+const PORTS: u16 = 12_000;
+
+/// Two cores carry one cluster at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// A process of the cluster.
+struct Member {
+    arguments: Vec<String>,
+    /// None: it is down.
+    child: Option<Child>,
+}
+
+/// A cluster.
+pub(super) struct Cluster {
+    dir: TempDir,
+    members: BTreeMap<String, Member>,
+    /// The PostgreSQL ports of the frontends.
+    doors: Vec<u16>,
+    metas: String,
+    /// Where each member is asked for its health.
+    peers: BTreeMap<String, u16>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A row of a query, as text; `None` is NULL.
+pub(super) type Row = Vec<Option<String>>;
+
+impl Cluster {
+    /// Starts one, in which what is lost is made anew after so many seconds.
+    pub(super) async fn start(repair_after_s: u64) -> Self {
+        let turn = ONE_AT_A_TIME.lock().await;
+        let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
+        let address = |port: &u16| format!("127.0.0.1:{port}");
+        let peers: Vec<_> =
+            (1..).zip(&ports).map(|(id, port)| format!("{id}={}", address(port))).collect();
+        let metas: Vec<_> = ports.iter().map(address).collect();
+        let mut cluster = Self {
+            dir: tempfile::tempdir().unwrap(),
+            members: BTreeMap::new(),
+            doors: Vec::new(),
+            metas: metas.join(","),
+            peers: BTreeMap::new(),
+            _turn: turn,
+        };
+        for (id, port) in (1..).zip(&ports) {
+            let name = format!("meta{id}");
+            let repair = repair_after_s.to_string();
+            let (node, peers, listen) = (format!("{id}"), peers.join(","), address(port));
+            let options = ["--node", &node, "--peers", &peers, "--repair-after-s", &repair];
+            let listen = ["--listen", &listen];
+            cluster.add(&name, "meta", &[&options[..], &listen[..]].concat());
+            cluster.peers.insert(name, *port);
+        }
+        // One after another: the first to be known is node 1.
+        for id in 1..=3_u64 {
+            cluster.add_datanode(id).await;
+        }
+        for id in 1..=2 {
+            let (postgres, spill) = (free_port(), cluster.dir.path().join(format!("spill{id}")));
+            let (door, metas) = (address(&postgres), cluster.metas.clone());
+            let spill = spill.display().to_string();
+            let options = ["--http", "127.0.0.1:0", "--postgres", &door, "--meta", &metas];
+            let options = [&options[..], &["--spill-dir", &spill]].concat();
+            cluster.add(&format!("frontend{id}"), "frontend", &options);
+            cluster.doors.push(postgres);
+        }
+        cluster.until_live(3).await;
+        cluster
+    }
+
+    /// Adds a datanode, which is to get this number, and waits until it has it.
+    pub(super) async fn add_datanode(&mut self, id: u64) {
+        let (name, port) = (format!("datanode{id}"), free_port());
+        let (listen, metas) = (format!("127.0.0.1:{port}"), self.metas.clone());
+        let options = ["--listen", &listen, "--meta", &metas];
+        let small = ["--memtable-mb", "8", "--log-mb", "64"];
+        self.add(&name, "datanode", &[&options[..], &small[..]].concat());
+        self.peers.insert(name.clone(), port);
+        self.until_ready(&name).await;
+    }
+
+    fn add(&mut self, name: &str, role: &str, options: &[&str]) {
+        let mut arguments = vec![role.to_owned()];
+        if role != "frontend" {
+            arguments.extend(["--data-dir".to_owned(), self.data(name).display().to_string()]);
+        }
+        arguments.extend(options.iter().map(|option| (*option).to_owned()));
+        self.members.insert(name.to_owned(), Member { arguments, child: None });
+        self.start_again(name);
+    }
+
+    fn data(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn file(&self, name: &str, kind: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.{kind}"))
+    }
+
+    /// Starts a member that is down, and does not wait for it.
+    pub(super) fn start_again(&mut self, name: &str) {
+        let open = |kind: &str| {
+            File::options().create(true).append(true).open(self.file(name, kind)).unwrap()
+        };
+        let (out, log) = (open("out"), open("log"));
+        let member = self.members.get_mut(name).unwrap();
+        assert!(member.child.is_none(), "{name} runs");
+        let child = Command::new(env!("CARGO_BIN_EXE_partita"))
+            .args(&member.arguments)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(log)
+            .spawn()
+            .expect("the binary can be run");
+        member.child = Some(child);
+    }
+
+    /// Ends a member without warning.
+    pub(super) fn kill(&mut self, name: &str) {
+        let mut child = self.members.get_mut(name).unwrap().child.take().expect(name);
+        child.kill().expect("it was running");
+        child.wait().expect("a child can be waited for");
+        // The next start says again that it is ready.
+        std::fs::remove_file(self.file(name, "out")).ok();
+    }
+
+    /// Makes a member stand still, or go on.
+    pub(super) fn signal(&self, name: &str, signal: &str) {
+        let id = self.members[name].child.as_ref().expect(name).id().to_string();
+        let done = Command::new("kill").args([format!("-{signal}"), id]).status();
+        assert!(done.expect("kill can be run").success(), "{name} is gone: {}", self.log(name));
+    }
+
+    /// Removes the data of a member that is down.
+    pub(super) fn wipe(&self, name: &str) {
+        assert!(self.members[name].child.is_none(), "{name} runs");
+        std::fs::remove_dir_all(self.data(name)).unwrap();
+    }
+
+    /// All members, by name.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.members.keys().cloned().collect()
+    }
+
+    /// The port for peers of a meta or a datanode.
+    pub(super) fn peer(&self, name: &str) -> String {
+        format!("127.0.0.1:{}", self.peers[name])
+    }
+
+    /// The PostgreSQL address of a frontend, 0 or 1.
+    pub(super) fn door(&self, frontend: usize) -> String {
+        format!("127.0.0.1:{}", self.doors[frontend])
+    }
+
+    /// The end of what a member logged.
+    fn log(&self, name: &str) -> String {
+        let text = std::fs::read_to_string(self.file(name, "log")).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        format!("{name}:\n{}\n", lines[lines.len().saturating_sub(25)..].join("\n"))
+    }
+
+    /// The ends of all logs.
+    pub(super) fn logs(&self) -> String {
+        self.names().iter().map(|name| self.log(name)).collect()
+    }
+
+    /// The member of meta's group that leads, by what they logged.
+    pub(super) fn leading_meta(&self) -> Option<String> {
+        let count = |name: &str, what: &str| {
+            let log = std::fs::read_to_string(self.file(name, "log")).unwrap_or_default();
+            log.matches(what).count()
+        };
+        let mut metas = self.names().into_iter().filter(|name| name.starts_with("meta"));
+        metas.find(|name| {
+            let began = count(name, "this process leads meta");
+            let running = self.members[name].child.is_some();
+            running && began > count(name, "another process leads meta now")
+        })
+    }
+
+    /// Runs one of the binary's tools; whether it ended well, and what it printed.
+    pub(super) fn tool(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_partita"));
+        let done = command.args(arguments).stdin(Stdio::null()).output().expect("it can be run");
+        let text = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Waits until a member has said that it is ready.
+    pub(super) async fn until_ready(&mut self, name: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let said = std::fs::read_to_string(self.file(name, "out")).unwrap_or_default();
+            if said.contains("is ready") {
+                return;
+            }
+            let child = self.members.get_mut(name).unwrap().child.as_mut().expect(name);
+            let ended = child.try_wait().expect("a child can be waited for");
+            assert!(ended.is_none(), "{name} ended: {ended:?}\n{}", self.log(name));
+            assert!(Instant::now() < deadline, "{name} does not start:\n{}", self.logs());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until as many datanodes are live.
+    pub(super) async fn until_live(&self, count: usize) {
+        let client = self.connect(0).await;
+        let live = async || rows(&client, "SELECT node FROM sys.nodes WHERE live").await;
+        self.until("datanodes are live", async || {
+            live().await.is_ok_and(|live| live.len() == count)
+        })
+        .await;
+    }
+
+    /// A connection to a frontend, 0 or 1, once it can be had.
+    pub(super) async fn connect(&self, frontend: usize) -> Client {
+        let config = format!(
+            "host=127.0.0.1 port={} user=test dbname=public connect_timeout=5",
+            self.doors[frontend]
+        );
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match tokio_postgres::connect(&config, NoTls).await {
+                Ok((client, connection)) => {
+                    tokio::spawn(connection);
+                    return client;
+                }
+                Err(error) => {
+                    assert!(Instant::now() < deadline, "{error}\n{}", self.logs());
+                    tokio::time::sleep(POLL).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until something holds.
+    pub(super) async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds().await {
+            assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}\n{}", self.logs());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until a statement is carried out; how long that took.
+    pub(super) async fn until_done(&self, client: &Client, sql: &str) -> Duration {
+        let started = Instant::now();
+        loop {
+            match client.batch_execute(sql).await {
+                Ok(()) => return started.elapsed(),
+                Err(error) => {
+                    let text = error.as_db_error().map_or(error.to_string(), ToString::to_string);
+                    let late = started.elapsed() > PATIENCE;
+                    assert!(!late && !client.is_closed(), "{sql}: {text}\n{}", self.logs());
+                    tokio::time::sleep(POLL).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until the replicas of all partitions are in order: so many each, one of them leads, the
+    /// others follow, and all have applied the same.
+    pub(super) async fn until_in_order(&self, client: &Client, replicas: usize) {
+        let sql = "SELECT partition, role, applied_index, failure FROM sys.replicas";
+        let mut seen = Vec::new();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Ok(found) = rows(client, sql).await {
+                if in_order(&found, replicas) {
+                    return;
+                }
+                seen = found;
+            }
+            assert!(Instant::now() < deadline, "replicas: {seen:?}\n{}", self.logs());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// The nodes that have replicas of a table, as its nodes say, those that only learn left out; with
+    /// the partition.
+    pub(super) async fn replicas(&self, client: &Client, table: &str) -> Vec<(u64, u64)> {
+        let sql = format!(
+            "SELECT partition, node FROM sys.replicas WHERE \"table\" = '{table}' \
+             AND role IN ('leader', 'follower') ORDER BY partition, node"
+        );
+        let found = rows(client, &sql).await.unwrap_or_default();
+        found.iter().map(|row| (number(row, 0), number(row, 1))).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in self.members.values_mut().filter_map(|member| member.child.as_mut()) {
+            // A test that failed must leave nothing behind; what ended already is fine.
+            drop(child.kill());
+        }
+        for child in self.members.values_mut().filter_map(|member| member.child.as_mut()) {
+            drop(child.wait());
+        }
+    }
+}
+
+fn in_order(found: &[Row], replicas: usize) -> bool {
+    let mut partitions: BTreeMap<u64, Vec<&Row>> = BTreeMap::new();
+    for row in found {
+        partitions.entry(number(row, 0)).or_default().push(row);
+    }
+    let good = |rows: &Vec<&Row>| {
+        let role = |name: &str| rows.iter().filter(|row| row[1].as_deref() == Some(name)).count();
+        rows.len() == replicas
+            && role("leader") == 1
+            && role("follower") == replicas - 1
+            && rows.iter().all(|row| row[2] == rows[0][2] && row[3].is_none())
+    };
+    !partitions.is_empty() && partitions.values().all(good)
+}
+
+/// A column of a row as a number.
+pub(super) fn number(row: &Row, column: usize) -> u64 {
+    row[column].as_deref().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{row:?}"))
+}
+
+/// What a query returns.
+pub(super) async fn rows(client: &Client, sql: &str) -> Result<Vec<Row>, tokio_postgres::Error> {
+    let messages = client.simple_query(sql).await?;
+    let row = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+        }
+        _ => None,
+    };
+    Ok(messages.iter().filter_map(row).collect())
+}
+
+/// A port that nobody listens on.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes of tests that run at the same time begin at different ports.
+    let spread = u16::try_from(std::process::id() % 1000).unwrap_or(0) * 12;
+    for _ in 0..PORTS {
+        let port = PORT_FIRST + NEXT.fetch_add(1, Ordering::SeqCst).wrapping_add(spread) % PORTS;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free");
+}
