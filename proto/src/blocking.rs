@@ -62,6 +62,6 @@ mod tests {
         });
         assert!(over.load(Ordering::SeqCst));
         assert_eq!(handed_over.await.unwrap(), 7);
-        assert!(spawn(|| panic!("on purpose")).await.unwrap_err().is_panic());
+        assert!(spawn::<()>(|| panic!("on purpose")).await.unwrap_err().is_panic());
     }
 }

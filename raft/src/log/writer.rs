@@ -167,7 +167,8 @@ impl Writer {
                 bytes += size(&next);
                 batch.push(next);
             }
-            while !self.shared.spares.prepare_now() {
+            // As on the threads, a full disk holds nothing up that fits into this segment.
+            while !self.fits(bytes + HEADER_BYTES) && !self.shared.spares.prepare_now() {
                 tokio::time::sleep(spares::RETRY_AFTER).await;
             }
             self.serve(batch);

@@ -261,6 +261,17 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_was_taken_off_has_no_part_in_its_old_links() {
+        let network = MemoryNetwork::new(7);
+        let old = End { node: NodeId(1), life: 0 };
+        assert!(network.state.lock().is_live(old));
+        network.detach(NodeId(1));
+        let state = network.state.lock();
+        assert!(!state.is_live(old));
+        assert!(state.is_live(End { node: NodeId(1), life: 1 }));
+    }
+
+    #[test]
     fn nothing_arrives_over_a_cut_until_it_is_healed() {
         let network = MemoryNetwork::new(7);
         let (one, two) = (NodeId(1), NodeId(2));

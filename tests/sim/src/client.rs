@@ -111,10 +111,7 @@ impl Client {
                 let meta = meta.ok_or_else(|| Error::Unavailable("it is down".to_owned()))?;
                 meta.change_once(id, ddl).await
             });
-            let error = match asked.await {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
-            };
+            let Err(error) = asked.await else { return Ok(()) };
             if !error.is_retryable() || Instant::now() >= until {
                 return Err(error);
             }
@@ -200,12 +197,9 @@ impl Client {
                 kind,
                 rows: rows.clone(),
             };
-            let error = match self.service(to).write(request).await {
-                Ok(_) => {
-                    self.leaders.lock().insert(route.partition, to);
-                    return Ok(());
-                }
-                Err(error) => error,
+            let Err(error) = self.service(to).write(request).await else {
+                self.leaders.lock().insert(route.partition, to);
+                return Ok(());
             };
             self.check_error("write", &error);
             if Instant::now() >= until {

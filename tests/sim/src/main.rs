@@ -33,6 +33,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use partita_proto::blocking;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Panics of any task: nobody else may learn of them.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -81,7 +83,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_env_filter(
+            EnvFilter::builder().with_default_directive(LevelFilter::OFF.into()).from_env_lossy(),
+        )
         .with_writer(std::io::stderr)
         .init();
     random::seed_system(options.seed);

@@ -161,10 +161,7 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     revive(cluster).await;
     let until = Instant::now() + REST;
     loop {
-        let why = match unrest(cluster).await {
-            None => break,
-            Some(why) => why,
-        };
+        let Some(why) = unrest(cluster).await else { break };
         if Instant::now() >= until {
             cluster.history.violation(format!("no rest after {} s: {why}", REST.as_secs()));
             break;
