@@ -416,7 +416,7 @@ async fn orders_about_another_replica_of_the_partition_change_nothing() {
 }
 
 /// Changes a byte in the middle of every file with this ending below a directory; how many there are.
-fn damage(dir: &std::path::Path, ending: &str) -> usize {
+fn damage(dir: &Path, ending: &str) -> usize {
     let mut damaged = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

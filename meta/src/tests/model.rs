@@ -299,7 +299,8 @@ fn entries_and_records_keep_their_form() {
         format!("abort {}", hex(&abort.encode())),
         format!("change {}", hex(&change.encode())),
     ];
-    let id = Some(RequestId { client: 9, sequence: 300 });
+    let known = RequestId { client: 9, sequence: 300 };
+    let id = Some(known);
     let places = vec![vec![NodeId(1), NodeId(2)], vec![NodeId(3)]];
     let once = Command::Change { ddl: drop_table("t"), places, id };
     let wish = Registration { identity: 77, node: Some(NodeId(4)), address: "a:1".to_owned() };
@@ -329,7 +330,7 @@ fn entries_and_records_keep_their_form() {
     let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "u".to_owned() };
     world.done(create(new_table("u"))).unwrap();
     world.command(&Command::Change { ddl: truncate, places: vec![], id }).unwrap();
-    let remembered = world.state.remembered(id.unwrap()).unwrap();
+    let remembered = world.state.remembered(known).unwrap();
     let edits = edits.into_iter().chain([
         Edit::Counters(world.state.counters()),
         Edit::Node(Arc::clone(world.state.node(NodeId(4)).unwrap())),
