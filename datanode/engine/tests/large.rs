@@ -73,6 +73,7 @@ fn config(append_mode: bool) -> PartitionConfig {
         epoch: Epoch(1),
         replica: ReplicaId(1),
         members: [].into(),
+        join: false,
     }
 }
 

@@ -397,7 +397,7 @@ async fn the_configuration_survives_and_a_partition_is_made_once() {
 async fn a_closed_partition_writes_nothing_any_more() {
     let mut fixture = Fixture::series(append()).await;
     fixture.put(&ALL[..3], &[row("a", 1, 1)]);
-    fixture.partition.seal(bytes::Bytes::new);
+    fixture.partition.seal(Bytes::new);
     fixture.partition.close().await;
     assert!(matches!(fixture.partition.flush().await, Err(EngineError::Stopped(_))));
     assert!(matches!(fixture.partition.compact(true).await, Err(EngineError::Stopped(_))));
