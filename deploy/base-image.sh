@@ -48,20 +48,20 @@ make_archive() {
     "${sudo[@]}" apt-get update -qq
     "${sudo[@]}" apt-get install -y -qq --no-install-recommends debootstrap >/dev/null
   fi
-  local work
-  work=$(mktemp -d "${TMPDIR:-/tmp}/partita-base.XXXXXX")
+  local scratch
+  scratch=$(mktemp -d "${TMPDIR:-/tmp}/partita-base.XXXXXX")
   # shellcheck disable=SC2064  # the folder's name of now
   # debootstrap mounts /proc inside while it works; nothing below a mount that was left is removed.
-  trap "${sudo[*]} umount '$work/root/proc' 2>/dev/null || true; ${sudo[*]} rm -rf --one-file-system '$work'" EXIT
+  trap "${sudo[*]} umount '$scratch/tree/proc' 2>/dev/null || true; ${sudo[*]} rm -rf --one-file-system '$scratch'" EXIT
   say "making it of the packages of $mirror; this takes a few minutes"
-  if ! PATH=$PATH:/usr/sbin "${sudo[@]}" debootstrap --variant=minbase "$suite" "$work/root" "$mirror" >"$work/log" 2>&1; then
-    tail -n 20 "$work/log" >&2
+  if ! PATH=$PATH:/usr/sbin "${sudo[@]}" debootstrap --variant=minbase "$suite" "$scratch/tree" "$mirror" >"$scratch/log" 2>&1; then
+    tail -n 20 "$scratch/log" >&2
     say "debootstrap failed"
     exit 1
   fi
-  trim "$work/root"
+  trim "$scratch/tree"
   mkdir -p "$cache"
-  "${sudo[@]}" tar -C "$work/root" --one-file-system --numeric-owner --sort=name -c . >"$archive.new"
+  "${sudo[@]}" tar -C "$scratch/tree" --one-file-system --numeric-owner --sort=name -c . >"$archive.new"
   mv "$archive.new" "$archive"
 }
 

@@ -40,7 +40,7 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let catalog = context
         .catalog(CATALOG)
         .ok_or_else(|| DataFusionError::Internal(format!("there is no catalog {CATALOG}")))?;
-    let library = catalog
+    let inherited = catalog
         .schema(SCHEMA)
         .ok_or_else(|| DataFusionError::Internal(format!("there is no schema {SCHEMA}")))?;
     let schemas = vec![SCHEMA, INFORMATION, SYSTEM];
@@ -50,7 +50,7 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
         context.register_udf(function);
     }
     let own = tables::all(&objects);
-    catalog.register_schema(SCHEMA, Arc::new(PgCatalog { own, library }))?;
+    catalog.register_schema(SCHEMA, Arc::new(PgCatalog { own, inherited }))?;
     Ok(())
 }
 
@@ -77,13 +77,13 @@ async fn fixed(catalog: &dyn CatalogProvider, schemas: &[&'static str]) -> Resul
 #[derive(Debug)]
 struct PgCatalog {
     own: BTreeMap<&'static str, Arc<Made>>,
-    library: Arc<dyn SchemaProvider>,
+    inherited: Arc<dyn SchemaProvider>,
 }
 
 #[async_trait]
 impl SchemaProvider for PgCatalog {
     fn table_names(&self) -> Vec<String> {
-        let mut names = self.library.table_names();
+        let mut names = self.inherited.table_names();
         names.extend(self.own.keys().map(|name| (*name).to_owned()));
         names.sort_unstable();
         names.dedup();
@@ -93,11 +93,11 @@ impl SchemaProvider for PgCatalog {
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         match self.own.get(name) {
             Some(table) => Ok(Some(Arc::clone(table) as Arc<dyn TableProvider>)),
-            None => self.library.table(name).await,
+            None => self.inherited.table(name).await,
         }
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.own.contains_key(name) || self.library.table_exist(name)
+        self.own.contains_key(name) || self.inherited.table_exist(name)
     }
 }
