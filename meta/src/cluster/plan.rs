@@ -53,7 +53,10 @@ pub(crate) struct PartitionView {
     pub(crate) wanted: usize,
     /// Replicas that their node, although live, has not had for long.
     pub(crate) missing: BTreeSet<ReplicaId>,
+    /// Who leads, or is about to.
     pub(crate) leader: Option<NodeId>,
+    /// Its leader was moved a moment ago and is left alone.
+    pub(crate) settling: bool,
     pub(crate) bytes: u64,
     /// Whether its replicas may be changed now.
     pub(crate) in_use: bool,
@@ -153,8 +156,20 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        let under_way = view.partitions.iter().filter(|one| one.target.is_some()).count();
-        Self { view, load, under_way }
+        let mut planner = Self { view, load, under_way: 0 };
+        // One whose group cannot decide may wait for ever; others need not wait for it.
+        let moving = |one: &&PartitionView| one.target.is_some() && planner.can_decide(one);
+        planner.under_way = view.partitions.iter().filter(moving).count();
+        planner
+    }
+
+    /// Whether enough replicas work for the group to agree on anything.
+    fn can_decide(&self, partition: &PartitionView) -> bool {
+        let works = |(replica, node): &(&ReplicaId, &NodeId)| {
+            let live = self.view.nodes.get(node).is_some_and(|node| node.live);
+            live && !partition.missing.contains(replica)
+        };
+        2 * partition.replicas.iter().filter(works).count() > partition.replicas.len()
     }
 
     /// Why a replica has to go; `None` when it does not.
@@ -202,11 +217,8 @@ impl<'a> Planner<'a> {
     }
 
     fn reason(&self, partition: &PartitionView) -> Option<Why> {
-        let works = |(replica, node): (&ReplicaId, &NodeId)| {
-            self.must_go(partition, *replica, *node) != Some(Why::Lost)
-        };
-        if !partition.replicas.iter().any(works) {
-            // There is nothing to make another of.
+        if !self.can_decide(partition) {
+            // Its group could not change itself.
             return None;
         }
         let reasons: Vec<_> = partition
@@ -383,8 +395,9 @@ fn transfers(view: &View, moved: &BTreeSet<PartitionId>) -> Vec<Step> {
         }
     }
     let mut steps = Vec::new();
-    let stays =
-        |one: &&PartitionView| one.in_use && one.target.is_none() && !moved.contains(&one.id);
+    let stays = |one: &&PartitionView| {
+        one.in_use && one.target.is_none() && !one.settling && !moved.contains(&one.id)
+    };
     for partition in view.partitions.iter().filter(stays) {
         if steps.len() >= TRANSFERS_MAX {
             break;

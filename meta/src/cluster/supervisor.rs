@@ -39,7 +39,8 @@ pub(crate) struct Supervisor {
     mover: Mover,
     /// Replicas that their node should have and did not name, and since when.
     missing: BTreeMap<(PartitionId, ReplicaId), Instant>,
-    transferred: BTreeMap<PartitionId, Instant>,
+    /// Partitions whose leader was moved, when, and to which node.
+    transferred: BTreeMap<PartitionId, (Instant, NodeId)>,
     removing: BTreeMap<(PartitionId, ReplicaId, NodeId), Instant>,
     orders: JoinSet<()>,
 }
@@ -146,7 +147,9 @@ impl Supervisor {
                 since.is_some_and(|since| reports.now - *since >= repair_after.min(MISSING_AFTER))
             });
             let table = state.table(record.table);
+            // What replicas say of it may be from before.
             let recent = self.transferred.get(&record.id);
+            let recent = recent.filter(|(at, _)| at.elapsed() < TRANSFER_PAUSE);
             PartitionView {
                 id: record.id,
                 replicas: record.replicas.clone(),
@@ -155,7 +158,8 @@ impl Supervisor {
                     self.core.options.replicas_of(&table.schema.options)
                 }),
                 missing: missing.collect(),
-                leader: leader.filter(|_| recent.is_none_or(|at| at.elapsed() >= TRANSFER_PAUSE)),
+                leader: recent.map(|(_, to)| *to).or(leader),
+                settling: recent.is_some(),
                 bytes,
                 in_use: table.is_some_and(|table| table.is_visible()),
             }
@@ -167,8 +171,8 @@ impl Supervisor {
         if self.orders.len() >= ORDERS_MAX {
             return;
         }
-        self.transferred.retain(|_, at| at.elapsed() < TRANSFER_PAUSE);
-        self.transferred.insert(partition, Instant::now());
+        self.transferred.retain(|_, (at, _)| at.elapsed() < TRANSFER_PAUSE);
+        self.transferred.insert(partition, (Instant::now(), to));
         let Some(record) = self.record(partition) else { return };
         let core = Arc::clone(&self.core);
         self.orders.spawn(async move {
