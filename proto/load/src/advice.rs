@@ -1,0 +1,426 @@
+//! What another key would do for a table: sampled rows are replayed through each candidate, and what comes out is how
+//! much the busiest partition would bear, over how many the load would spread, and what reads would pay.
+//!
+//! Ranges are cut by the older half of the sample and judged on the newer, so that a key that moves shows as one: its
+//! cuts all lie behind it. Buckets are judged on all rows.
+//!
+//! Invariants: a pure function of the question; columns are bytes that compare as their values do, and nothing else is
+//! known of them; rendering DDL is the caller's business. Shares are those of a sample: with `n` rows over `b` equal
+//! buckets the greatest is overestimated by about `sqrt(2 ln(b) b / n)` of itself. The effective number is corrected
+//! for that.
+
+use std::collections::BTreeMap;
+
+use crate::shape::Shape;
+
+/// Buckets are counted so that each is this busy: with room for skew, and for a node that fails.
+const BUCKET_BUSY: f64 = 0.4;
+/// A design carries the load when its busiest partition is no busier than this.
+const CARRIES_BUSY: f64 = 0.7;
+/// Fewer sampled rows than this for each bucket say little.
+const ROWS_PER_BUCKET: usize = 20;
+/// A key whose newest rows all go to one partition is one that moves.
+const TAIL_SHARE: f64 = 0.9;
+
+/// One sampled row: its key's columns, in today's order.
+pub type SampledRow = Vec<Vec<u8>>;
+
+/// How rows are placed. Columns are numbers of today's key columns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Design {
+    /// Ranges of the key with its columns in this order.
+    Range {
+        /// The order of the key's columns.
+        order: Vec<usize>,
+    },
+    /// Buckets by hash, and the key in this order within each.
+    Hash {
+        /// The columns that are hashed.
+        of: Vec<usize>,
+        /// The number of buckets.
+        buckets: u32,
+        /// The order of the key's columns within a bucket.
+        order: Vec<usize>,
+    },
+}
+
+/// How often a table is read in which way, in any unit. All zero: one of each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// By the whole key.
+    pub point: f64,
+    /// By the value of one column, for each column (missing ones: 0).
+    pub by_column: Vec<f64>,
+    /// By a range of the time column alone.
+    pub time_range: f64,
+    /// The newest row of one series.
+    pub last_point: f64,
+    /// Everything.
+    pub full_scan: f64,
+}
+
+/// What advice is asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question<'a> {
+    /// Sampled rows, in order of arrival.
+    pub rows: &'a [SampledRow],
+    /// The number of key columns.
+    pub columns: usize,
+    /// Which of them is the time.
+    pub time: Option<usize>,
+    /// How rows are placed today.
+    pub today: Design,
+    /// Partitions today.
+    pub partitions: usize,
+    /// Nodes that can lead.
+    pub nodes: usize,
+    /// Rows a second that are written, or would be if they were not turned away.
+    pub rows_per_s: f64,
+    /// Rows a second that one partition bears, as measured: rows a second over rho.
+    pub capacity_rows_per_s: f64,
+    /// The part of a table's time that a read by time range asks for, 0 to 1.
+    pub time_range_share: f64,
+    /// How it is read.
+    pub reads: Reads,
+}
+
+/// Partitions that each kind of read touches, on average over the sampled values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FanOut {
+    /// By the whole key.
+    pub point: f64,
+    /// By the value of one column, for each column of the key.
+    pub by_column: Vec<f64>,
+    /// By a range of the time.
+    pub time_range: f64,
+    /// The newest row of one series.
+    pub last_point: f64,
+    /// Everything.
+    pub full_scan: f64,
+}
+
+/// What to beware of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Warning {
+    /// The newest rows all go to one partition, whatever the number of partitions.
+    OneTail,
+    /// One value of the leading (or hashed) column bears more than an equal part.
+    TopValue {
+        /// The column.
+        column: usize,
+        /// The value's share of the rows.
+        share: f64,
+        /// An equal part.
+        equal_share: f64,
+    },
+    /// The leading (or hashed) column has fewer values than there are partitions to fill.
+    FewValues {
+        /// The column.
+        column: usize,
+        /// Its distinct values in the sample.
+        values: usize,
+    },
+    /// The sample is small for so many partitions.
+    SmallSample {
+        /// Its rows.
+        rows: usize,
+    },
+}
+
+/// One design, and what it would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The design.
+    pub design: Design,
+    /// Whether it is today's.
+    pub is_today: bool,
+    /// Partitions that were assumed.
+    pub partitions: usize,
+    /// The share of the busiest partition.
+    pub max_share: f64,
+    /// Over how many equal partitions the load would be as concentrated.
+    pub effective_partitions: f64,
+    /// The same over nodes, leaders being dealt out evenly.
+    pub effective_nodes: f64,
+    /// Rows a second before the busiest partition is full.
+    pub ceiling_rows_per_s: f64,
+    /// Whether that leaves room over what is written.
+    pub carries: bool,
+    /// What reads touch.
+    pub fan_out: FanOut,
+    /// The mean of that, weighed by how the table is read.
+    pub read_cost: f64,
+    /// What to beware of.
+    pub warnings: Vec<Warning>,
+}
+
+/// Buckets for a load: each 40 % busy, at least 2, at most two for each node. Without a measured capacity, the most.
+pub fn buckets_for(rows_per_s: f64, capacity_rows_per_s: f64, nodes: usize) -> u32 {
+    let most = u32::try_from(nodes.saturating_mul(2)).unwrap_or(u32::MAX).max(2);
+    let wanted = rows_per_s / (BUCKET_BUSY * capacity_rows_per_s);
+    if !wanted.is_finite() || wanted < 0.0 { most } else { whole(wanted.ceil()).clamp(2, most) }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to the range before"
+)]
+fn whole(value: f64) -> u32 {
+    value.clamp(0.0, f64::from(u32::MAX)) as u32
+}
+
+/// The designs worth a thought, the best first. Those that carry the load come before those that do not: by what reads
+/// pay, then today's, ranges before buckets, few partitions before many. The others follow by how evenly they spread.
+/// Nothing without at least two rows.
+pub fn advise(question: &Question<'_>) -> Vec<Choice> {
+    if question.rows.len() < 2 || question.columns == 0 {
+        return Vec::new();
+    }
+    let mut choices: Vec<Choice> =
+        candidates(question).into_iter().map(|design| evaluate(question, design)).collect();
+    choices.sort_by(|a, b| {
+        // Reads that differ by less than a tenth of a partition pay the same.
+        let tenths = |choice: &Choice| whole((choice.read_cost * 10.0).round());
+        let by_cost = || tenths(a).cmp(&tenths(b));
+        let by_share = || a.max_share.total_cmp(&b.max_share);
+        let by_effort = || {
+            let hashed = |choice: &Choice| matches!(choice.design, Design::Hash { .. });
+            let effort = |choice: &Choice| (!choice.is_today, hashed(choice), choice.partitions);
+            effort(a).cmp(&effort(b)).then_with(|| a.design.cmp(&b.design))
+        };
+        if a.carries && b.carries {
+            by_cost().then_with(by_effort)
+        } else {
+            b.carries.cmp(&a.carries).then_with(by_share).then_with(by_cost).then_with(by_effort)
+        }
+    });
+    choices
+}
+
+fn candidates(question: &Question<'_>) -> Vec<Design> {
+    let all: Vec<usize> = (0..question.columns).collect();
+    let others: Vec<usize> =
+        all.iter().copied().filter(|column| Some(*column) != question.time).collect();
+    let fewest = buckets_for(question.rows_per_s, question.capacity_rows_per_s, question.nodes);
+    let most = u32::try_from(question.nodes * 2).unwrap_or(u32::MAX).max(fewest);
+    let mut designs = vec![question.today.clone()];
+    let mut add = |design: Design| {
+        if !designs.contains(&design) {
+            designs.push(design);
+        }
+    };
+    for column in &others {
+        add(Design::Range { order: leading(&all, &[*column], question.time) });
+    }
+    for buckets in [fewest, fewest.saturating_mul(2).min(most)] {
+        for column in &others {
+            let order = leading(&all, &[*column], question.time);
+            add(Design::Hash { of: vec![*column], buckets, order });
+        }
+        if others.len() > 1 {
+            let order = leading(&all, &others, question.time);
+            add(Design::Hash { of: others.clone(), buckets, order });
+        }
+        add(Design::Hash { of: all.clone(), buckets, order: all.clone() });
+    }
+    designs
+}
+
+/// These columns first, the time last, all others between as they stood.
+fn leading(all: &[usize], first: &[usize], time: Option<usize>) -> Vec<usize> {
+    let middle = all.iter().filter(|column| !first.contains(column) && Some(**column) != time);
+    first.iter().chain(middle).copied().chain(time).collect()
+}
+
+fn evaluate(question: &Question<'_>, design: Design) -> Choice {
+    let layout = Layout::of(question, &design);
+    let mut counts = vec![0_usize; layout.partitions];
+    for row in &question.rows[layout.judged_from..] {
+        counts[layout.place(row)] += 1;
+    }
+    let judged = (question.rows.len() - layout.judged_from) as f64;
+    let max_share = counts.iter().max().map_or(1.0, |max| *max as f64 / judged);
+    // Pairs of rows that meet: free of the bias that squares of a sample's shares have.
+    let meet: f64 = counts.iter().map(|count| *count as f64 * (*count as f64 - 1.0)).sum();
+    let partitions = layout.partitions as f64;
+    let effective = if meet > 0.0 { judged * (judged - 1.0) / meet } else { partitions };
+    let ceiling_rows_per_s = question.capacity_rows_per_s / max_share;
+    let fan_out = layout.fan_out(question);
+    Choice {
+        is_today: design == question.today,
+        partitions: layout.partitions,
+        max_share,
+        effective_partitions: effective.clamp(1.0, partitions),
+        effective_nodes: over_nodes(&counts, question.nodes),
+        ceiling_rows_per_s,
+        carries: question.rows_per_s <= ceiling_rows_per_s * CARRIES_BUSY,
+        read_cost: read_cost(&question.reads, &fan_out),
+        fan_out,
+        warnings: layout.warnings(question, max_share),
+        design,
+    }
+}
+
+/// The effective number of nodes when partitions are dealt out, the busiest first, each to the least busy node.
+fn over_nodes(counts: &[usize], nodes: usize) -> f64 {
+    let mut sorted: Vec<usize> = counts.to_vec();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
+    let mut loads = vec![0_usize; nodes.max(1)];
+    for count in sorted {
+        if let Some(least) = loads.iter_mut().min() {
+            *least += count;
+        }
+    }
+    Shape::of(loads.into_iter().map(|load| load as f64)).effective
+}
+
+fn read_cost(reads: &Reads, fan_out: &FanOut) -> f64 {
+    let mut pairs = vec![
+        (reads.point, fan_out.point),
+        (reads.time_range, fan_out.time_range),
+        (reads.last_point, fan_out.last_point),
+        (reads.full_scan, fan_out.full_scan),
+    ];
+    let weights = reads.by_column.iter().copied().chain(std::iter::repeat(0.0));
+    pairs.extend(weights.zip(fan_out.by_column.iter().copied()));
+    let sum: f64 = pairs.iter().map(|(weight, _)| weight).sum();
+    if sum > 0.0 {
+        pairs.iter().map(|(weight, touched)| weight * touched).sum::<f64>() / sum
+    } else {
+        pairs.iter().map(|(_, touched)| touched).sum::<f64>() / pairs.len() as f64
+    }
+}
+
+/// Where a design puts rows.
+struct Layout<'a> {
+    order: &'a [usize],
+    /// Columns hashed; none for ranges.
+    of: &'a [usize],
+    partitions: usize,
+    /// First keys of all ranges but the first.
+    bounds: Vec<Vec<&'a [u8]>>,
+    /// The first row that shares are judged on.
+    judged_from: usize,
+}
+
+impl<'a> Layout<'a> {
+    fn of(question: &'a Question<'_>, design: &'a Design) -> Self {
+        match design {
+            Design::Hash { of, buckets, order } => {
+                let partitions = usize::try_from(*buckets).unwrap_or(usize::MAX).max(1);
+                Self { order, of, partitions, bounds: Vec::new(), judged_from: 0 }
+            }
+            Design::Range { order } => {
+                let wanted =
+                    buckets_for(question.rows_per_s, question.capacity_rows_per_s, question.nodes);
+                let wanted = question.partitions.max(wanted as usize);
+                let half = question.rows.len() / 2;
+                let mut older: Vec<Vec<&[u8]>> =
+                    question.rows[..half].iter().map(|row| key(row, order)).collect();
+                older.sort_unstable();
+                let mut bounds: Vec<Vec<&[u8]>> =
+                    (1..wanted).map(|cut| older[cut * half / wanted].clone()).collect();
+                bounds.dedup();
+                Self { order, of: &[], partitions: bounds.len() + 1, bounds, judged_from: half }
+            }
+        }
+    }
+
+    fn place(&self, row: &SampledRow) -> usize {
+        if self.of.is_empty() {
+            let key = key(row, self.order);
+            self.bounds.partition_point(|bound| *bound <= key)
+        } else {
+            bucket(row, self.of, self.partitions)
+        }
+    }
+
+    /// Partitions that a read must touch which fixes these columns to a row's values.
+    fn touched(&self, row: &SampledRow, fixed: &[usize]) -> f64 {
+        if !self.of.is_empty() {
+            let pruned = self.of.iter().all(|column| fixed.contains(column));
+            return if pruned { 1.0 } else { self.partitions as f64 };
+        }
+        let depth = self.order.iter().take_while(|column| fixed.contains(column)).count();
+        let prefix = key(row, &self.order[..depth]);
+        let full = depth == self.order.len();
+        let inside =
+            self.bounds.iter().filter(|bound| !full && bound[..depth] == prefix[..]).count();
+        (1 + inside) as f64
+    }
+
+    fn fan_out(&self, question: &Question<'_>) -> FanOut {
+        let mean = |fixed: &[usize]| {
+            let sum: f64 = question.rows.iter().map(|row| self.touched(row, fixed)).sum();
+            sum / question.rows.len() as f64
+        };
+        let all: Vec<usize> = (0..question.columns).collect();
+        let series: Vec<usize> =
+            all.iter().copied().filter(|column| Some(*column) != question.time).collect();
+        let partitions = self.partitions as f64;
+        let time_leads = self.of.is_empty()
+            && question.time.is_some()
+            && self.order.first() == question.time.as_ref();
+        let time_range = if time_leads {
+            (1.0 + question.time_range_share * partitions).min(partitions)
+        } else {
+            partitions
+        };
+        FanOut {
+            point: mean(&all),
+            by_column: all.iter().map(|column| mean(&[*column])).collect(),
+            time_range,
+            last_point: mean(&series),
+            full_scan: partitions,
+        }
+    }
+
+    fn warnings(&self, question: &Question<'_>, max_share: f64) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let rows = question.rows;
+        if rows.len() - self.judged_from < ROWS_PER_BUCKET * self.partitions {
+            warnings.push(Warning::SmallSample { rows: rows.len() });
+        }
+        if self.of.is_empty() && self.partitions > 1 && max_share >= TAIL_SHARE {
+            warnings.push(Warning::OneTail);
+        }
+        let decisive: &[usize] = if self.of.is_empty() { &self.order[..1] } else { self.of };
+        if let [column] = decisive
+            && Some(*column) != question.time
+        {
+            let mut counts: BTreeMap<&[u8], usize> = BTreeMap::new();
+            for row in rows {
+                *counts.entry(&row[*column]).or_default() += 1;
+            }
+            let share = counts.values().max().map_or(0.0, |max| *max as f64 / rows.len() as f64);
+            let equal_share = 1.0 / self.partitions as f64;
+            if share > equal_share {
+                warnings.push(Warning::TopValue { column: *column, share, equal_share });
+            }
+            if counts.len() < self.partitions {
+                warnings.push(Warning::FewValues { column: *column, values: counts.len() });
+            }
+        }
+        warnings
+    }
+}
+
+fn key<'a>(row: &'a SampledRow, order: &[usize]) -> Vec<&'a [u8]> {
+    order.iter().map(|column| row[*column].as_slice()).collect()
+}
+
+/// FNV-1a over the columns, each with its length, then mixed: any even hash shows the same shares as the real one.
+fn bucket(row: &SampledRow, of: &[usize], buckets: usize) -> usize {
+    let mut hash = 0xCBF2_9CE4_8422_2325_u64;
+    let mut feed = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    for column in of {
+        (row[*column].len() as u64).to_be_bytes().into_iter().for_each(&mut feed);
+        row[*column].iter().copied().for_each(&mut feed);
+    }
+    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    usize::try_from((mixed * buckets as u64) >> 32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

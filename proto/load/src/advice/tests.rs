@@ -1,0 +1,145 @@
+//! Advice on the key designs of a table of user events, against the shares that are known for them.
+
+use super::*;
+
+/// Rows (ts, user) with users drawn evenly or by Zipf's law, one a millisecond.
+fn events(rows: usize, users: u64, zipf: f64) -> Vec<SampledRow> {
+    let weights: Vec<f64> = (1..=users).map(|rank| (rank as f64).powf(-zipf)).collect();
+    let sum: f64 = weights.iter().sum();
+    let mut seed = 11_u64;
+    let mut random = move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from(u32::try_from(seed >> 33).unwrap()) / f64::from(1_u32 << 31)
+    };
+    (0..rows as u64)
+        .map(|ts| {
+            let mut left = random() * sum;
+            let rank = weights.iter().position(|weight| {
+                left -= weight;
+                left <= 0.0
+            });
+            // Ranks are scattered over the ids, as users' activity is.
+            let user = (rank.unwrap_or(0) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            vec![ts.to_be_bytes().to_vec(), user.to_be_bytes().to_vec()]
+        })
+        .collect()
+}
+
+fn question(rows: &[SampledRow]) -> Question<'_> {
+    Question {
+        rows,
+        columns: 2,
+        time: Some(0),
+        today: Design::Range { order: vec![0, 1] },
+        partitions: 1,
+        nodes: 8,
+        rows_per_s: 32_000.0,
+        capacity_rows_per_s: 10_000.0,
+        time_range_share: 0.1,
+        reads: Reads { by_column: vec![0.0, 1.0], ..Reads::default() },
+    }
+}
+
+fn found<'a>(choices: &'a [Choice], design: &Design) -> &'a Choice {
+    choices.iter().find(|choice| choice.design == *design).expect("among the candidates")
+}
+
+#[test]
+fn buckets_follow_the_load_within_two_a_node() {
+    assert_eq!(buckets_for(32_000.0, 10_000.0, 8), 8);
+    assert_eq!(buckets_for(33_000.0, 10_000.0, 8), 9);
+    assert_eq!(buckets_for(1.0, 10_000.0, 8), 2);
+    assert_eq!(buckets_for(1e9, 10_000.0, 8), 16);
+    assert_eq!(buckets_for(5.0, 0.0, 8), 16);
+    assert_eq!(buckets_for(0.0, 0.0, 0), 2);
+}
+
+#[test]
+fn time_first_is_one_tail_and_user_first_is_advised() {
+    let rows = events(4_000, 10_000, 0.0);
+    let choices = advise(&question(&rows));
+    let today = found(&choices, &Design::Range { order: vec![0, 1] });
+    assert!(today.is_today && !today.carries);
+    assert!(
+        (today.max_share - 1.0).abs() < 1e-9 && (today.effective_partitions - 1.0).abs() < 1e-9
+    );
+    assert!(today.warnings.contains(&Warning::OneTail));
+    // A read by user touches all of it.
+    assert!((today.fan_out.by_column[1] - today.partitions as f64).abs() < 1e-9);
+
+    let best = &choices[0];
+    assert_eq!(best.design, Design::Range { order: vec![1, 0] });
+    assert!(
+        best.carries && best.effective_partitions > 7.5 && best.effective_nodes > 7.0,
+        "{best:?}"
+    );
+    assert!(best.max_share < 0.17 && best.fan_out.by_column[1] < 1.01);
+}
+
+#[test]
+fn each_design_has_its_known_shares_and_fan_out() {
+    let rows = events(8_000, 10_000, 0.0);
+    let choices = advise(&question(&rows));
+    let hash = |of: Vec<usize>, order: Vec<usize>| Design::Hash { of, buckets: 8, order };
+    let by_user = found(&choices, &hash(vec![1], vec![1, 0]));
+    let by_all = found(&choices, &hash(vec![0, 1], vec![0, 1]));
+    for even in [by_user, by_all] {
+        assert!((even.max_share - 0.13).abs() < 0.02, "{even:?}");
+        assert!(even.effective_partitions > 7.7, "{even:?}");
+    }
+    assert!((by_user.fan_out.by_column[1] - 1.0).abs() < 1e-9);
+    assert!((by_user.fan_out.last_point - 1.0).abs() < 1e-9);
+    assert!((by_all.fan_out.by_column[1] - 8.0).abs() < 1e-9);
+    assert!((by_all.fan_out.point - 1.0).abs() < 1e-9);
+    assert!((by_user.fan_out.time_range - 8.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_user_that_bears_more_than_a_bucket_is_warned_of() {
+    let rows = events(8_000, 10_000, 1.3);
+    let choices = advise(&question(&rows));
+    let by_user = found(&choices, &Design::Hash { of: vec![1], buckets: 8, order: vec![1, 0] });
+    let warned = by_user.warnings.iter().any(|warning| {
+        matches!(warning, Warning::TopValue { column: 1, share, equal_share } if share > equal_share)
+    });
+    assert!(warned, "{:?}", by_user.warnings);
+    // Only a hash over all of the key carries it; reads pay for that.
+    assert_eq!(choices[0].design, Design::Hash { of: vec![0, 1], buckets: 8, order: vec![0, 1] });
+    assert!(choices[0].carries && !by_user.carries);
+}
+
+#[test]
+fn few_values_cannot_fill_many_partitions() {
+    let rows = events(4_000, 3, 0.0);
+    let choices = advise(&question(&rows));
+    let by_room = found(&choices, &Design::Hash { of: vec![1], buckets: 8, order: vec![1, 0] });
+    assert!(by_room.warnings.contains(&Warning::FewValues { column: 1, values: 3 }));
+    assert!(by_room.effective_partitions <= 3.1);
+}
+
+#[test]
+fn a_design_that_carries_its_load_stays() {
+    let rows = events(4_000, 10_000, 0.0);
+    let mut calm = question(&rows);
+    calm.rows_per_s = 100.0;
+    let choices = advise(&calm);
+    let today = found(&choices, &calm.today);
+    assert!(today.carries);
+    assert!(choices.iter().all(|choice| choice.carries));
+}
+
+#[test]
+fn too_small_a_sample_says_nothing_or_says_so() {
+    assert!(advise(&question(&[])).is_empty());
+    let rows = events(40, 10, 0.0);
+    let choices = advise(&question(&rows));
+    assert!(
+        choices.iter().all(|choice| choice.warnings.contains(&Warning::SmallSample { rows: 40 }))
+    );
+}
+
+#[test]
+fn the_same_question_has_the_same_answer() {
+    let rows = events(1_000, 100, 0.99);
+    assert_eq!(advise(&question(&rows)), advise(&question(&rows)));
+}

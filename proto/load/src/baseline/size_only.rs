@@ -1,0 +1,59 @@
+//! Splits when there are enough rows, at the median of what is stored.
+//!
+//! Invariants: a uniform sample of all rows ever written stands for what is stored. Load is not looked at.
+
+use crate::picker::{Answer, Picker};
+use crate::random::Random;
+use crate::reservoir::Reservoir;
+use crate::streams::Op;
+use crate::verdict::{Class, Cut};
+
+/// Rows that are remembered.
+const SAMPLE: usize = 1_000;
+
+/// Splits by size alone.
+pub struct SizeOnly {
+    random: Random,
+    rows_max: u64,
+    sample: Reservoir,
+}
+
+impl SizeOnly {
+    /// Splits beyond `rows_max` observed rows.
+    #[must_use]
+    pub fn new(seed: u64, rows_max: u64) -> Self {
+        Self { random: Random::new(seed), rows_max, sample: Reservoir::new(SAMPLE) }
+    }
+}
+
+impl Picker for SizeOnly {
+    fn name(&self) -> &'static str {
+        "size-only"
+    }
+
+    fn rate(&self) -> u64 {
+        200
+    }
+
+    fn observe(&mut self, _at_us: u64, op: &Op) {
+        // Scans store nothing.
+        if op.end.is_none() {
+            self.sample.offer(1, &mut self.random, |_, slot| slot.key.clone_from(&op.key));
+        }
+    }
+
+    fn poll(&mut self, _at_us: u64) -> Answer {
+        if self.sample.count() <= self.rows_max {
+            return Answer::Wait;
+        }
+        let mut keys: Vec<_> = self.sample.in_order().iter().map(|slot| &slot.key).collect();
+        keys.sort_unstable();
+        let median = keys[keys.len() / 2];
+        if median == keys[0] {
+            return Answer::Stay(Class::Unknown);
+        }
+        let left = keys.partition_point(|key| *key < median);
+        let larger_share = left.max(keys.len() - left) as f64 / keys.len() as f64;
+        Answer::Cut(Class::StaticRange, Cut { key: median.as_slice().into(), larger_share })
+    }
+}

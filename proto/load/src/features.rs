@@ -1,0 +1,332 @@
+//! What a window of samples says: how well it can be cut, whether it moves, and what stands out.
+//!
+//! Candidate cuts come from the older half of the window and are judged on the newer half: a load that moves makes
+//! every in-sample median look fair, and none that is judged later.
+//!
+//! Where this goes beyond judging the newer half alone: a load that moves *slowly* (reads of the latest keys) still
+//! looks fair ten seconds later, and is not a minute later. So a cut's share of the older half is compared with its
+//! share of the newer one, and what is too large to be chance is extended over the minute in which the split will be
+//! judged ([`Candidate::predicted`]).
+//!
+//! Invariants: pure; a window gives the same features wherever it is looked at.
+
+use std::collections::BTreeSet;
+
+use crate::rows::{
+    Half, Row, Sides, Top, drift_beside, drift_of_column, drift_of_keys, drift_within, share_of,
+    top,
+};
+use crate::verdict::Evidence;
+
+/// Candidate cuts: every 5 % of the older half.
+const QUANTILES: u32 = 19;
+/// A split is judged by the minute after it.
+const HORIZON_S: f64 = 60.0;
+/// What moves a share by less than this many standard deviations is chance, in a steady load ...
+const CHANCE_SIGMAS: f64 = 3.0;
+/// ... and in one that is not quite steady. In a load that wanders nothing is put down to chance: on the contrary, a
+/// cut may be on the move by one deviation more than it seems, in the direction of the load.
+const CHANCE_SIGMAS_UNSTEADY: f64 = 1.0;
+/// The same for the largest move among all candidates, which is larger by chance than that of one.
+const UNSTEADY_SIGMAS: f64 = 4.0;
+/// The largest move among all candidates of a load that is not steady ...
+const UNSTEADY_MIN: f64 = 0.15;
+/// ... and of one that is elsewhere now. Batches of some hundred rows of one user each stay below.
+const WANDERING_MIN: f64 = 0.30;
+/// The sides of a cut through a sweep take turns; a cut beside a moving tail has the same share all the time. Blocks of
+/// this length tell them apart ...
+const BLOCK_S: u64 = 5;
+/// ... if their shares differ by this much from the mean, on average (0.5 when the sides take turns).
+const TURNS_MIN: f64 = 0.2;
+/// What lies beside a cut may move away from it, but not towards it by more than this (a probability above 0.5): half of
+/// the writers may lag behind the others by more than a window is long.
+const TOWARDS_MAX: f64 = 0.12;
+/// Cuts that promise less are not worth a closer look.
+const PROMISE_MIN: f64 = 0.80;
+/// A shorter cut is worth this much of balance: it keeps together what belongs together.
+const SHORTER_WORTH: f64 = 0.05;
+/// A series (or a key) with half of the load is hot.
+pub(crate) const HOT_SHARE: f64 = 0.5;
+
+/// Whether the load stays where it is, from the older half to the newer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Motion {
+    /// It does.
+    Steady,
+    /// Not quite.
+    Unsteady,
+    /// A good part of it is elsewhere.
+    Wandering,
+}
+
+/// A cut, and what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate<'s> {
+    pub(crate) key: &'s [u8],
+    /// Leading columns that it consists of.
+    pub(crate) depth: usize,
+    pub(crate) old: Sides,
+    pub(crate) new: Sides,
+    /// The share of the busier side in the minute to come.
+    pub(crate) predicted: f64,
+}
+
+/// The numbers of one window.
+#[derive(Clone, Debug)]
+pub(crate) struct Features<'s> {
+    pub(crate) window_s: u32,
+    pub(crate) samples: (u32, u32),
+    /// Columns of a key.
+    pub(crate) columns: usize,
+    pub(crate) best: Option<Candidate<'s>>,
+    /// The largest share of scans across a candidate, however bad a cut it is.
+    pub(crate) contained_most: f64,
+    /// The largest change of the share right of a place from the older to the newer half, and what that means.
+    pub(crate) shift: f64,
+    pub(crate) motion: Motion,
+    pub(crate) auc: f64,
+    pub(crate) append_high: f64,
+    pub(crate) append_low: f64,
+    /// By number of leading columns, less one; the last is the whole key.
+    pub(crate) tops: Vec<Top<'s>>,
+    /// How the columns behind the first one move, or the keys of each series: the value farthest from 0.5.
+    pub(crate) tail: f64,
+}
+
+/// Where cuts may lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Rows with the same values in this many leading columns stay together; 0 for no such wish.
+    pub keep_together: usize,
+    /// Leading columns that the system put before the user's (a hash bucket, the number of a rule).
+    pub placement: usize,
+    /// The column (from 0) that holds the time, if it is known: rows of one instant are never separated.
+    pub time_column: Option<usize>,
+}
+
+impl Options {
+    /// The most columns that a cut may consist of.
+    fn depth_max(&self, columns: usize, series_is_hot: bool) -> usize {
+        let series = if series_is_hot { columns } else { columns.saturating_sub(1) };
+        let instant = self.time_column.map_or(usize::MAX, |column| column + 1);
+        let together = if self.keep_together == 0 { usize::MAX } else { self.keep_together };
+        series.min(instant).max(1).min(together)
+    }
+}
+
+impl<'s> Features<'s> {
+    /// The features of the rows of a window whose newer half begins at a second.
+    pub(crate) fn of(rows: &[Row<'s>], middle: u64, window_s: u32, options: &Options) -> Self {
+        let (old, new) = rows.split_at(rows.partition_point(|row| row.second < middle));
+        let columns = rows.iter().map(|row| row.ends.len()).max().unwrap_or(0);
+        let mut features = Self {
+            window_s,
+            samples: (0, 0),
+            columns,
+            best: None,
+            contained_most: 0.0,
+            shift: 0.0,
+            motion: Motion::Steady,
+            auc: 0.5,
+            append_high: 0.0,
+            append_low: 0.0,
+            tops: Vec::new(),
+            tail: 0.5,
+        };
+        let (old, new) = (Half::new(old), Half::new(new));
+        features.samples = (old.samples(), new.samples());
+        if features.samples.0 == 0 || features.samples.1 == 0 {
+            return features;
+        }
+        features.auc = drift_of_keys(&old, &new);
+        features.append_high = share_of(rows, |row| row.above);
+        features.append_low = share_of(rows, |row| row.below);
+        features.tops = (1..=columns).map(|depth| top(&old, &new, depth, columns)).collect();
+        features.find_cut(&old, &new, options);
+        // Only the name of a cut depends on it.
+        if features.best.is_some() {
+            features.tail = features.find_tail(&old, &new);
+        }
+        features
+    }
+
+    /// The most frequent series: all columns but the last.
+    pub(crate) fn top_series(&self) -> Option<&Top<'s>> {
+        self.columns.checked_sub(2).and_then(|at| self.tops.get(at))
+    }
+
+    fn find_tail(&self, old: &Half<'_, 's>, new: &Half<'_, 's>) -> f64 {
+        // A column counts if what stands before it has several values: otherwise its drift is that of the key.
+        let behind = (1..self.columns).filter(|column| self.tops[column - 1].distinct > 1);
+        let by_column = behind.map(|column| drift_of_column(old, new, column));
+        let by_series = self.columns.checked_sub(1).filter(|depth| *depth > 0);
+        let by_series = by_series.filter(|depth| self.tops[depth - 1].distinct > 1);
+        let by_series = by_series.and_then(|depth| drift_within(old, new, depth));
+        let farther = |a: f64, b: f64| if (b - 0.5).abs() > (a - 0.5).abs() { b } else { a };
+        by_column.chain(by_series).fold(0.5, farther)
+    }
+
+    /// How far the load moves, seen from quantiles of both halves. Within a hot series it may: that is no matter of the
+    /// cuts beside it.
+    fn find_motion(
+        &mut self,
+        old: &Half<'_, 's>,
+        new: &Half<'_, 's>,
+        depth: usize,
+        scatter: &Scatter,
+    ) {
+        for half in [old, new] {
+            let places = quantiles(half).filter_map(|row| row.prefix(depth.min(row.ends.len())));
+            for place in places.collect::<BTreeSet<_>>() {
+                let (before, after) = (old.sides(place).right, new.sides(place).right);
+                let moved = (after - before).abs();
+                let chance = UNSTEADY_SIGMAS * scatter.sigma(before, after);
+                let motion = match moved {
+                    moved if moved > WANDERING_MIN.max(chance) => Motion::Wandering,
+                    moved if moved > UNSTEADY_MIN.max(chance) => Motion::Unsteady,
+                    _ => Motion::Steady,
+                };
+                self.shift = self.shift.max(moved);
+                self.motion = self.motion.max(motion);
+            }
+        }
+    }
+
+    fn find_cut(&mut self, old: &Half<'_, 's>, new: &Half<'_, 's>, options: &Options) {
+        let hot = self.top_series().is_some_and(|series| series.lasting >= HOT_SHARE);
+        let depth_max = options.depth_max(self.columns, hot);
+        let scatter = Scatter { old: old.effective(), new: new.effective() };
+        self.find_motion(old, new, options.depth_max(self.columns, false), &scatter);
+        let cuts: BTreeSet<(&[u8], usize)> = quantiles(old)
+            .flat_map(|row| {
+                (1..=depth_max).filter_map(|depth| row.prefix(depth).map(|cut| (cut, depth)))
+            })
+            .collect();
+        let mut candidates: Vec<Candidate<'s>> = cuts
+            .into_iter()
+            .map(|(key, depth)| {
+                let (old, new) = (old.sides(key), new.sides(key));
+                Candidate { key, depth, old, new, predicted: 1.0 }
+            })
+            .collect();
+        let contained = candidates.iter().map(|candidate| candidate.new.contained);
+        self.contained_most = contained.fold(0.0, f64::max);
+        for candidate in &mut candidates {
+            let sigma = scatter.sigma(candidate.old.right, candidate.new.right);
+            let moved = self.sure_move(candidate.new.right - candidate.old.right, sigma);
+            candidate.predicted = predict(candidate, moved, f64::from(self.window_s));
+        }
+        if self.motion == Motion::Wandering {
+            let depth = options.depth_max(self.columns, false);
+            candidates.retain(|candidate| {
+                let cut = candidate.key;
+                candidate.predicted > PROMISE_MIN
+                    || !(takes_turns(cut, old.rows, new.rows)
+                        || is_approached(cut, old, new, depth))
+            });
+        }
+        self.best = choose(candidates);
+    }
+
+    /// What to take for the move of a share, that has one standard deviation.
+    fn sure_move(&self, moved: f64, sigma: f64) -> f64 {
+        let beyond = |chance: f64| moved.signum() * (moved.abs() - chance).max(0.0);
+        match self.motion {
+            Motion::Steady => beyond(CHANCE_SIGMAS * sigma),
+            Motion::Unsteady => beyond(CHANCE_SIGMAS_UNSTEADY * sigma),
+            Motion::Wandering => {
+                let direction = (self.auc - 0.5).signum();
+                direction * ((moved * direction).max(0.0) + sigma)
+            }
+        }
+    }
+
+    /// The numbers as they are reported.
+    pub(crate) fn evidence(&self) -> Evidence {
+        let leading = self.tops.len().saturating_sub(1);
+        Evidence {
+            samples: self.samples,
+            window_s: self.window_s,
+            p_out: self.best.as_ref().map_or(1.0, |best| best.new.larger()),
+            predicted: self.best.as_ref().map_or(1.0, |best| best.predicted),
+            shift: self.shift,
+            auc: self.auc,
+            tail: self.tail,
+            append_high: self.append_high,
+            append_low: self.append_low,
+            top_key: self.tops.last().map_or(0.0, |top| top.share),
+            top_prefix: self.tops[..leading].iter().map(|top| top.share).collect(),
+            distinct_prefix: self.tops[..leading].iter().map(|top| top.distinct).collect(),
+            contained: self.best.as_ref().map_or(0.0, |best| best.new.contained),
+        }
+    }
+}
+
+/// The rows at every 5 % of a half.
+fn quantiles<'r, 's>(half: &Half<'r, 's>) -> impl Iterator<Item = &'r Row<'s>> {
+    let share = |i: u32| f64::from(i) / f64::from(QUANTILES + 1);
+    (1..=QUANTILES).filter_map(move |i| half.quantile(share(i)))
+}
+
+/// Whether the sides of a cut are busy in turns.
+fn takes_turns(cut: &[u8], old: &[Row<'_>], new: &[Row<'_>]) -> bool {
+    let mut blocks: Vec<(u64, f64, f64)> = Vec::new();
+    for row in old.iter().chain(new) {
+        let block = row.second / BLOCK_S;
+        if blocks.last().is_none_or(|(last, ..)| *last != block) {
+            blocks.push((block, 0.0, 0.0));
+        }
+        if let Some((_, right, all)) = blocks.last_mut() {
+            *right += if row.key >= cut { row.weight } else { 0.0 };
+            *all += row.weight;
+        }
+    }
+    let (right, all) =
+        blocks.iter().fold((0.0, 0.0), |sum, block| (sum.0 + block.1, sum.1 + block.2));
+    let off = |(_, of_right, of_all): &(u64, f64, f64)| (of_right - of_all * right / all).abs();
+    blocks.iter().map(off).sum::<f64>() / all > TURNS_MIN
+}
+
+/// Whether what lies beside a cut moves towards it, and will cross it.
+fn is_approached(cut: &[u8], old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize) -> bool {
+    let left = drift_beside(old, new, depth, |key| key < cut);
+    let right = drift_beside(old, new, depth, |key| key >= cut);
+    left > 0.5 + TOWARDS_MAX || right < 0.5 - TOWARDS_MAX
+}
+
+/// By how much shares differ between the halves by chance.
+struct Scatter {
+    old: f64,
+    new: f64,
+}
+
+impl Scatter {
+    /// One standard deviation of the difference of two shares of the same thing.
+    fn sigma(&self, old: f64, new: f64) -> f64 {
+        let share = (old * self.old + new * self.new) / (self.old + self.new);
+        (share * (1.0 - share) * (1.0 / self.old + 1.0 / self.new)).sqrt()
+    }
+}
+
+/// The share of the busier side in the minute to come, if the right side goes on to grow by `moved` from half to half.
+fn predict(candidate: &Candidate<'_>, moved: f64, window_s: f64) -> f64 {
+    // From the middle of the newer half to the middle of the minute, in steps from half to half.
+    let half_s = window_s / 2.0;
+    let steps = (HORIZON_S / 2.0 + half_s / 2.0) / half_s;
+    let contained = candidate.new.contained;
+    let right = (candidate.new.right + moved * steps).clamp(0.0, 1.0 - contained);
+    // What gets better by itself is not promised.
+    Sides { left: 1.0 - contained - right, right, contained }.larger().max(candidate.new.larger())
+}
+
+/// The candidate that promises most; of those that promise about as much, the one with the fewest columns.
+fn choose(candidates: Vec<Candidate<'_>>) -> Option<Candidate<'_>> {
+    // Judged on the newer half; the older half breaks ties, so that chance in one of them decides less.
+    let score = |candidate: &Candidate<'_>| candidate.predicted + 0.25 * candidate.old.larger();
+    let order = |a: &Candidate<'_>, b: &Candidate<'_>| {
+        score(a).total_cmp(&score(b)).then(a.new.contained.total_cmp(&b.new.contained))
+    };
+    let least = score(candidates.iter().min_by(|a, b| order(a, b))?);
+    let good = candidates.into_iter().filter(|each| score(each) <= least + SHORTER_WORTH);
+    good.min_by(|a, b| a.depth.cmp(&b.depth).then_with(|| order(a, b)))
+}

@@ -1,0 +1,79 @@
+//! What a node tells of the keys that one partition was asked for: a few samples of each second.
+//!
+//! Invariants: ticks are ascending by second and bounded in number; a tick has a bounded number of samples, and says
+//! how many operations they stand for, so that a busy second weighs more than a quiet one.
+
+/// One sampled operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The encoded key; for a scan, the start of its range.
+    pub key: Box<[u8]>,
+    /// The end of the range (exclusive) if the operation was a scan of more than one key; empty for "to the end".
+    pub end: Option<Box<[u8]>>,
+    /// Whether the key (for a scan, the end of its range) lay above all sampled keys until the second before the
+    /// last: an append. A scan to the end is none.
+    pub above: bool,
+    /// Whether the key (for a scan, the start of its range) lay below all of them.
+    pub below: bool,
+}
+
+/// One second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tick {
+    /// Seconds since the Unix epoch, by the node's clock.
+    pub second: u64,
+    /// Operations (rows, for writes) in this second.
+    pub count: u64,
+    /// A uniform sample of them, in order of arrival.
+    pub samples: Vec<Sample>,
+}
+
+/// The samples of one kind of operation (writes or reads) on one partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sketch {
+    /// Ascending by second; seconds without operations are left out.
+    pub ticks: Vec<Tick>,
+    /// Keys, or leading columns of keys, that were seen most often, with an estimate of their share of all operations
+    /// (recent ones weigh more; half of the weight lies in the last 30 s), 0 to 1; descending.
+    pub heavy: Vec<(Box<[u8]>, f64)>,
+}
+
+impl Sketch {
+    /// Adds what came after, and forgets what is more than `keep_s` seconds older than the newest. A second that comes
+    /// again replaces what was known of it: a report that is repeated, or was early, does no harm.
+    pub fn absorb(&mut self, newer: Self, keep_s: u64) {
+        for tick in newer.ticks {
+            match self.ticks.binary_search_by_key(&tick.second, |known| known.second) {
+                Ok(at) if self.ticks[at].count <= tick.count => self.ticks[at] = tick,
+                Ok(_) => {}
+                Err(at) => self.ticks.insert(at, tick),
+            }
+        }
+        let from = self.ticks.last().map_or(0, |last| (last.second + 1).saturating_sub(keep_s));
+        self.ticks.retain(|tick| tick.second >= from);
+        self.heavy = newer.heavy;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sketch(ticks: &[(u64, u64)]) -> Sketch {
+        let tick = |(second, count): &(u64, u64)| Tick {
+            second: *second,
+            count: *count,
+            samples: Vec::new(),
+        };
+        Sketch { ticks: ticks.iter().map(tick).collect(), heavy: Vec::new() }
+    }
+
+    #[test]
+    fn reports_add_up_in_whatever_order_and_however_often_they_come() {
+        let mut whole = sketch(&[(1, 9), (2, 9), (3, 4)]);
+        whole.absorb(sketch(&[(3, 9), (5, 9)]), 4);
+        whole.absorb(sketch(&[(4, 9)]), 4);
+        whole.absorb(sketch(&[(3, 4), (5, 9)]), 4);
+        assert_eq!(whole, sketch(&[(2, 9), (3, 9), (4, 9), (5, 9)]));
+    }
+}

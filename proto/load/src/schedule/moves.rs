@@ -1,0 +1,259 @@
+//! The round that relieves busy nodes: leaders leave first, and replicas only where that cannot help.
+//!
+//! Invariants: as in `rounds.rs`; within a round a node's load includes what the round has decided already; a tail keeps
+//! its leader while its node bears less than [`TAIL_STAYS_BELOW`] means.
+
+use super::heat::Heat;
+use super::places::{BUSY, LIVE, NO_NODE, NONE, NodeState, micro};
+use super::{REPLICA_MOVES_MAX, Scheduler, TRANSFERS_MAX};
+use crate::action::{Action, MoveWhy, Step};
+use crate::balance::{self, Candidate, NodeLoad, TOO_BUSY_FOR_MS};
+use crate::facts::NodeId;
+
+/// Leaders that leave one node in one tick; what they change is seen before the next go.
+const TRANSFERS_A_TICK: usize = 4;
+/// Nodes that are relieved in one tick: with four transfers each, all that may be under way.
+const RELIEVED_A_TICK: usize = 16;
+/// A tail keeps its leader, because it moves on by itself when it rolls, unless its node bears this many means.
+const TAIL_STAYS_BELOW: f64 = 1.5;
+/// Replicas move only when transfers have had so long to mend it.
+const REPLICAS_AFTER_MS: u64 = 2 * TOO_BUSY_FOR_MS;
+/// The least used nodes that a replica may go to.
+const COOLEST: usize = 8;
+/// A search for replicas looks at this part of all partitions a tick ...
+const SEARCH_PARTS: usize = 32;
+/// ... and at no fewer.
+const SEARCH_MIN: usize = 4_096;
+/// Moves of replicas may run ahead of their budget by so many seconds of it.
+const MOVE_BURST_S: f64 = 60.0;
+/// Balancing is not done more often than this.
+const BALANCE_EVERY_MS: u64 = 1_000;
+
+impl Scheduler {
+    fn node_loads(&self) -> Vec<NodeLoad> {
+        let of = |node: &NodeState| NodeLoad {
+            load: node.load(),
+            capacity: node.capacity(),
+            open: node.open(),
+        };
+        self.places.nodes.iter().map(of).collect()
+    }
+
+    /// Notes which nodes bear more than their part, and since when.
+    pub(super) fn measure_nodes(&mut self, now_ms: u64) {
+        let nodes = self.node_loads();
+        self.mean_used = balance::mean(&nodes);
+        for (state, node) in self.places.nodes.iter_mut().zip(&nodes) {
+            if balance::too_busy(node, self.mean_used) {
+                state.busy_since_ms.get_or_insert(now_ms);
+            } else {
+                state.busy_since_ms = None;
+            }
+        }
+    }
+
+    /// Moves leaders, and where that cannot help replicas, off nodes that have been too busy for long.
+    pub(super) fn balance(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+        if self.balanced_ms.is_some_and(|last| now_ms < last + BALANCE_EVERY_MS) {
+            return;
+        }
+        self.balanced_ms = Some(now_ms);
+        let mut nodes = self.node_loads();
+        let mut busy: Vec<(u16, u64)> = Vec::new();
+        for (at, node) in self.places.nodes.iter().enumerate() {
+            let for_ms = node.busy_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
+            if for_ms >= TOO_BUSY_FOR_MS {
+                busy.push((u16::try_from(at).unwrap_or(NO_NODE), for_ms));
+            }
+        }
+        busy.sort_by(|a, b| {
+            nodes[usize::from(b.0)].used().total_cmp(&nodes[usize::from(a.0)].used())
+        });
+        let mut stuck: Vec<u16> = Vec::new();
+        for (at, for_ms) in busy.into_iter().take(RELIEVED_A_TICK) {
+            let transferred = self.transfer_from(now_ms, at, &mut nodes, actions);
+            if transferred == 0 && for_ms >= REPLICAS_AFTER_MS && !self.is_being_left(at) {
+                stuck.push(at);
+            }
+        }
+        if !stuck.is_empty() {
+            self.move_replicas(now_ms, &stuck, &mut nodes, actions);
+        }
+    }
+
+    /// Whether leaders are on their way off a node.
+    fn is_being_left(&self, at: u16) -> bool {
+        let leaves = |step: &Step| match step {
+            Step::TransferLeader { partition, .. } => {
+                self.places.slot(*partition).is_some_and(|slot| self.places.part(slot).leader == at)
+            }
+            Step::Split { .. }
+            | Step::Merge { .. }
+            | Step::MoveReplica { .. }
+            | Step::Rekey { .. } => false,
+        };
+        self.under_way(leaves) > 0
+    }
+
+    /// Partitions that a node leads and that may be moved now.
+    fn movable(&self, now_ms: u64, at: u16) -> Vec<u32> {
+        let node = self.places.node(at);
+        let used = node.load() / node.capacity();
+        let tails_too = used > self.mean_used * TAIL_STAYS_BELOW;
+        let mut slots: Vec<u32> = node
+            .leads
+            .iter()
+            .copied()
+            .filter(|slot| {
+                let tail = self.heat.get(slot).is_some_and(Heat::moving);
+                self.is_free(now_ms, *slot) && (tails_too || !tail)
+            })
+            .collect();
+        // The order in which leaders came to a node depends on reports' arrival; that of slots does not.
+        slots.sort_unstable();
+        slots
+    }
+
+    fn transfer_from(
+        &mut self,
+        now_ms: u64,
+        at: u16,
+        nodes: &mut [NodeLoad],
+        actions: &mut Vec<Action>,
+    ) -> usize {
+        let mut slots = self.movable(now_ms, at);
+        let mut candidates: Vec<Candidate> = slots
+            .iter()
+            .map(|slot| {
+                let part = self.places.part(*slot);
+                let targets = part.voters().iter().copied().filter(|voter| *voter != at).collect();
+                Candidate { moved: part.leadership_load(), bytes: 0, targets }
+            })
+            .collect();
+        let mut under_way = self.under_way(|step| matches!(step, Step::TransferLeader { .. }));
+        let mut count = 0;
+        while count < TRANSFERS_A_TICK && under_way < TRANSFERS_MAX {
+            let Some((index, to)) = balance::pick(at, self.mean_used, nodes, &candidates) else {
+                break;
+            };
+            let candidate = candidates.swap_remove(index);
+            let slot = slots.swap_remove(index);
+            let why = self.move_why(at, to, nodes, candidate.moved);
+            let partition = self.places.part(slot).id;
+            let step = Step::TransferLeader { partition, to: self.id_of(to), why };
+            actions.push(self.move_under_way(now_ms, slot, step, at, to, candidate.moved, nodes));
+            count += 1;
+            under_way += 1;
+        }
+        count
+    }
+
+    /// Moves replicas, leaders' and followers', off nodes that transfers cannot relieve. Who follows where is not kept
+    /// by node, so each time a part of all partitions is searched.
+    fn move_replicas(
+        &mut self,
+        now_ms: u64,
+        stuck: &[u16],
+        nodes: &mut [NodeLoad],
+        actions: &mut Vec<Action>,
+    ) {
+        let a_second = self.options.move_bytes_per_s as f64;
+        self.move_tokens.refill(now_ms, a_second, a_second * MOVE_BURST_S);
+        let found = self.search_replicas(now_ms, stuck);
+        let mut coolest: Vec<u16> =
+            (0..nodes.len()).filter_map(|node| u16::try_from(node).ok()).collect();
+        coolest.retain(|node| nodes[usize::from(*node)].open && !stuck.contains(node));
+        coolest.sort_by(|a, b| {
+            nodes[usize::from(*a)].used().total_cmp(&nodes[usize::from(*b)].used())
+        });
+        let mut taken: Vec<u32> = Vec::new();
+        for (at, slots) in stuck.iter().zip(found) {
+            if self.under_way(|step| matches!(step, Step::MoveReplica { .. })) >= REPLICA_MOVES_MAX
+            {
+                return;
+            }
+            let candidates: Vec<Candidate> = slots
+                .iter()
+                .map(|slot| {
+                    let part = self.places.part(*slot);
+                    let fresh =
+                        coolest.iter().copied().filter(|node| !part.voters().contains(node));
+                    let targets = if taken.contains(slot) {
+                        Vec::new()
+                    } else {
+                        fresh.take(COOLEST).collect()
+                    };
+                    let moved =
+                        if part.leader == *at { part.lead_load() } else { part.follower_load() };
+                    Candidate { moved, bytes: part.window.size_bytes().max(1), targets }
+                })
+                .collect();
+            let Some((index, to)) = balance::pick(*at, self.mean_used, nodes, &candidates) else {
+                continue;
+            };
+            let candidate = &candidates[index];
+            if !self.move_tokens.take_on_credit(candidate.bytes as f64) {
+                return;
+            }
+            let slot = slots[index];
+            taken.push(slot);
+            let why = self.move_why(*at, to, nodes, candidate.moved);
+            let (from, to_id) = (self.id_of(*at), self.id_of(to));
+            let step =
+                Step::MoveReplica { partition: self.places.part(slot).id, from, to: to_id, why };
+            actions.push(self.move_under_way(now_ms, slot, step, *at, to, candidate.moved, nodes));
+        }
+    }
+
+    /// Partitions with a replica on each of these nodes that may be moved now, of a part of all.
+    fn search_replicas(&mut self, now_ms: u64, on: &[u16]) -> Vec<Vec<u32>> {
+        let all = self.places.parts.len();
+        let mut found: Vec<Vec<u32>> = vec![Vec::new(); on.len()];
+        for _ in 0..(all / SEARCH_PARTS).max(SEARCH_MIN).min(all) {
+            self.search = if self.search + 1 >= all { 0 } else { self.search + 1 };
+            let slot = u32::try_from(self.search).unwrap_or(NONE);
+            let part = self.places.part(slot);
+            for (at, slots) in on.iter().zip(&mut found) {
+                if part.is(LIVE) && part.voters().contains(at) && self.is_free(now_ms, slot) {
+                    slots.push(slot);
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a partition may be moved now.
+    fn is_free(&self, now_ms: u64, slot: u32) -> bool {
+        !self.places.part(slot).is(BUSY) && self.past(slot).is_none_or(|past| past.may_move(now_ms))
+    }
+
+    fn id_of(&self, at: u16) -> NodeId {
+        self.places.node(at).id
+    }
+
+    fn move_why(&self, from: u16, to: u16, nodes: &[NodeLoad], moved: f64) -> MoveWhy {
+        MoveWhy {
+            from_load: nodes[usize::from(from)].used(),
+            to_load: nodes[usize::from(to)].used(),
+            mean_load: self.mean_used,
+            moved,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the two callers' common end")]
+    fn move_under_way(
+        &mut self,
+        now_ms: u64,
+        slot: u32,
+        step: Step,
+        from: u16,
+        to: u16,
+        moved: f64,
+        nodes: &mut [NodeLoad],
+    ) -> Action {
+        nodes[usize::from(from)].load -= moved;
+        nodes[usize::from(to)].load += moved;
+        let table = self.places.table_of(slot).id;
+        self.propose(now_ms, table, step, vec![(from, -micro(moved)), (to, micro(moved))])
+    }
+}

@@ -1,0 +1,140 @@
+//! What is remembered of a partition that something was done to; most have none of it.
+//!
+//! Invariants: a record says nothing any more once it is [`Past::over`], and is then forgotten; both parts of a split
+//! inherit what concerns splits and merges, so that a descent cannot escape its back-off by splitting.
+
+use crate::feedback::back_off_ms;
+use crate::merge::{AFTER_LOAD_SPLIT_MS, REGRET_MS};
+use crate::split::Isolation;
+
+/// After any split its parts are left whole for so long: the detector needs a window of their own load.
+pub(super) const SPLIT_REST_MS: u64 = 30_000;
+/// A partition without any place to cut (one key, one series) is tried again after this.
+pub(super) const NO_PLACE_MS: u64 = 60 * 60_000;
+/// A split that failed is tried again after this.
+pub(super) const SPLIT_RETRY_MS: u64 = 60_000;
+/// A partition that moved stays for so long.
+pub(super) const MOVE_REST_MS: u64 = 30_000;
+/// Within this time a partition is moved at most twice: a third time would be thrash.
+pub(super) const THRASH_MS: u64 = 10 * 60_000;
+/// A merge that failed is tried again after this.
+pub(super) const MERGE_RETRY_MS: u64 = 10 * 60_000;
+/// And its table joins no others before this: whatever stood against it may stand against them.
+pub(super) const TABLE_MERGE_RETRY_MS: u64 = 60_000;
+
+/// See the head of the file. All times are milliseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Past {
+    pub(super) split_ready_ms: u64,
+    /// Splits in vain in a row, in its descent.
+    pub(super) in_vain: u8,
+    pub(super) isolation: Isolation,
+    pub(super) move_ready_ms: u64,
+    /// When it moved last, and before that.
+    moved_ms: [Option<u64>; 2],
+    pub(super) merge_ready_ms: u64,
+    /// For how long the last split by load held merges back.
+    pub(super) hold_ms: u64,
+    pub(super) merged_ms: Option<u64>,
+}
+
+impl Past {
+    /// What a part of a split begins with.
+    pub(super) fn inherited(&self) -> Self {
+        let isolation = match self.isolation {
+            Isolation::Done => Isolation::Done,
+            Isolation::None | Isolation::Before(_) => Isolation::None,
+        };
+        Self { isolation, move_ready_ms: 0, moved_ms: [None, None], ..self.clone() }
+    }
+
+    /// Remembers the moves of another.
+    pub(super) fn keep_moves(&mut self, other: &Self) {
+        (self.move_ready_ms, self.moved_ms) = (other.move_ready_ms, other.moved_ms);
+    }
+
+    /// Whether it may be moved now.
+    pub(super) fn may_move(&self, now_ms: u64) -> bool {
+        let lately = |at: &Option<u64>| at.is_some_and(|at| now_ms.saturating_sub(at) < THRASH_MS);
+        now_ms >= self.move_ready_ms && !self.moved_ms.iter().all(lately)
+    }
+
+    pub(super) fn moved(&mut self, now_ms: u64) {
+        self.moved_ms = [Some(now_ms), self.moved_ms[0]];
+        self.move_ready_ms = now_ms + MOVE_REST_MS;
+    }
+
+    /// Takes note of a split in vain. Returns how long the descent rests now, milliseconds.
+    pub(super) fn was_in_vain(&mut self, now_ms: u64) -> u64 {
+        self.in_vain = self.in_vain.saturating_add(1);
+        let rest_ms = back_off_ms(self.in_vain);
+        self.split_ready_ms = self.split_ready_ms.max(now_ms + rest_ms);
+        rest_ms
+    }
+
+    /// Joins the memories of two merged partitions: the more cautious of each.
+    pub(super) fn join(&mut self, other: &Self) {
+        self.split_ready_ms = self.split_ready_ms.max(other.split_ready_ms);
+        self.in_vain = self.in_vain.max(other.in_vain);
+        self.hold_ms = self.hold_ms.max(other.hold_ms);
+        self.isolation = Isolation::None;
+    }
+
+    /// Whether nothing in it matters any more.
+    pub(super) fn over(&self, now_ms: u64) -> bool {
+        let gone = |at: Option<u64>, after_ms: u64| at.is_none_or(|at| now_ms >= at + after_ms);
+        // The back-off itself is remembered for as long again, and at least an hour: a descent that tries again right
+        // after it must not begin at one minute.
+        let in_vain_over = self.in_vain == 0 || now_ms >= self.split_ready_ms + AFTER_LOAD_SPLIT_MS;
+        now_ms >= self.split_ready_ms
+            && in_vain_over
+            && matches!(self.isolation, Isolation::None)
+            && now_ms >= self.move_ready_ms
+            && gone(self.moved_ms[0], THRASH_MS)
+            && now_ms >= self.merge_ready_ms
+            && gone(self.merged_ms, REGRET_MS)
+            // A hold that has grown is to be found again by the merge that it held back.
+            && (self.hold_ms <= AFTER_LOAD_SPLIT_MS || now_ms >= self.merge_ready_ms + REGRET_MS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_moves_at_most_twice_in_ten_minutes() {
+        let mut past = Past::default();
+        let mut moves = Vec::new();
+        for second in 0..7_200_u64 {
+            if past.may_move(second * 1_000) {
+                past.moved(second * 1_000);
+                moves.push(second);
+            }
+        }
+        for at in 2..moves.len() {
+            assert!(moves[at] - moves[at - 2] >= 600, "{moves:?}");
+        }
+        assert!(moves.len() >= 20, "{moves:?}");
+    }
+
+    #[test]
+    fn back_off_is_inherited_and_outlives_itself() {
+        let mut past = Past::default();
+        assert_eq!(past.was_in_vain(0), 60_000);
+        assert_eq!(past.was_in_vain(60_000), 120_000);
+        let child = past.inherited();
+        assert_eq!((child.in_vain, child.split_ready_ms), (2, 180_000));
+        assert!(!child.over(180_000));
+        assert!(child.over(180_000 + AFTER_LOAD_SPLIT_MS));
+    }
+
+    #[test]
+    fn nothing_is_over_at_once() {
+        assert!(Past::default().over(0));
+        let mut past = Past::default();
+        past.moved(5);
+        assert!(!past.over(5 + MOVE_REST_MS));
+        assert!(past.over(5 + THRASH_MS));
+    }
+}

@@ -1,0 +1,435 @@
+//! Where everything is: partitions in key order, the nodes of their replicas, and what each node bears.
+//!
+//! Invariants:
+//! - what is kept per partition is of fixed size ([`Part`], under 200 bytes); everything that only few partitions have
+//!   stands elsewhere;
+//! - a node's load is the sum of what its replicas were charged, in whole millionths of a core, so that charging and
+//!   taking back leave no trace however often they are done;
+//! - every walk is in key order, in the order of slots, or in that of node indexes.
+
+use std::collections::BTreeMap;
+
+use super::index::Index;
+use crate::facts::{NodeFacts, NodeId, PartitionFacts, PartitionId, TableFacts, TableId};
+use crate::tokens::Tokens;
+use crate::window::{Window, seconds};
+
+/// No partition, no node.
+pub(super) const NONE: u32 = u32::MAX;
+pub(super) const NO_NODE: u16 = u16::MAX;
+/// Voters that are looked at; more of them are ignored as targets.
+const VOTERS_MAX: usize = 7;
+/// What applying a row costs a follower, against what it costs the leader (to be calibrated on real nodes).
+const FOLLOWER_SHARE: f64 = 0.4;
+/// Loads are charged in millionths of a core.
+const MICRO: f64 = 1e6;
+
+/// Something is being done to the partition.
+pub(super) const BUSY: u8 = 1;
+/// It is in the list of hot ones.
+pub(super) const HOT: u8 = 2;
+/// It is in the list of those that are too large.
+pub(super) const LARGE: u8 = 4;
+/// Its work is being watched after a split.
+pub(super) const WATCHED: u8 = 8;
+/// Something is remembered of it.
+pub(super) const HAS_PAST: u8 = 16;
+/// It exists; a slot without waits to be used again.
+pub(super) const LIVE: u8 = 32;
+/// It was cut at the edge it grew at.
+pub(super) const FULL: u8 = 64;
+
+/// A partition.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) id: PartitionId,
+    pub(super) window: Window,
+    pub(super) table: u32,
+    /// Neighbours in key order.
+    pub(super) left: u32,
+    pub(super) right: u32,
+    /// Its place among those that its leader's node leads.
+    seat: u32,
+    pub(super) born_s: u32,
+    voters: [u16; VOTERS_MAX],
+    pub(super) leader: u16,
+    pub(super) key_epoch: u16,
+    voter_count: u8,
+    pub(super) flags: u8,
+}
+
+impl Part {
+    pub(super) fn voters(&self) -> &[u16] {
+        &self.voters[..usize::from(self.voter_count)]
+    }
+
+    pub(super) fn is(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The size to cut it at, bytes. What was cut at its edge when it had grown a little beyond the table's size is
+    /// full, and not to be cut again for that.
+    pub(super) fn cut_at_bytes(&self, facts: &TableFacts) -> u64 {
+        if self.is(FULL) { facts.partition_bytes.saturating_mul(2) } else { facts.partition_bytes }
+    }
+
+    /// Cores that each of its followers spends.
+    pub(super) fn follower_load(&self) -> f64 {
+        self.window.rho_60() * FOLLOWER_SHARE
+    }
+
+    /// Cores that its leader spends.
+    pub(super) fn lead_load(&self) -> f64 {
+        self.window.rho_60() + self.window.reads_60()
+    }
+
+    /// Cores that go with the leadership: what the old leader's replica goes on doing as a follower stays.
+    pub(super) fn leadership_load(&self) -> f64 {
+        self.window.rho_60() * (1.0 - FOLLOWER_SHARE) + self.window.reads_60()
+    }
+
+    /// What a leader and a follower are charged.
+    fn charges(&self) -> (i64, i64) {
+        (micro(self.lead_load()), micro(self.follower_load()))
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(super) struct NodeState {
+    pub(super) id: NodeId,
+    pub(super) facts: NodeFacts,
+    /// Millionths of a core: measured ...
+    load: i64,
+    /// ... and brought or taken by orders under way.
+    pending: i64,
+    /// Slots of the partitions that it leads.
+    pub(super) leads: Vec<u32>,
+    /// Since when it bears more than its part.
+    pub(super) busy_since_ms: Option<u64>,
+}
+
+impl NodeState {
+    /// Cores, with what is under way.
+    pub(super) fn load(&self) -> f64 {
+        (self.load + self.pending).max(0) as f64 / MICRO
+    }
+
+    /// Cores, as measured.
+    pub(super) fn measured(&self) -> f64 {
+        self.load.max(0) as f64 / MICRO
+    }
+
+    pub(super) fn open(&self) -> bool {
+        self.facts.up && !self.facts.draining
+    }
+
+    pub(super) fn capacity(&self) -> f64 {
+        self.facts.capacity.max(1e-6)
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug)]
+pub(super) struct TableState {
+    pub(super) id: TableId,
+    pub(super) facts: TableFacts,
+    /// Its first partition.
+    pub(super) head: u32,
+    pub(super) count: usize,
+    /// Splits under way.
+    pub(super) splitting: usize,
+    pub(super) merging: bool,
+    pub(super) merge_ready_ms: u64,
+    pub(super) rekey_ready_ms: u64,
+    pub(super) load_tokens: Tokens,
+    pub(super) size_tokens: Tokens,
+    pub(super) live: bool,
+}
+
+/// Millionths of a core.
+#[expect(clippy::cast_possible_truncation, reason = "clamped to the range before")]
+pub(super) fn micro(cores: f64) -> i64 {
+    (cores.clamp(0.0, 1e9) * MICRO) as i64
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) parts: Vec<Part>,
+    free: Vec<u32>,
+    index: Index,
+    pub(super) tables: Vec<TableState>,
+    table_by_id: BTreeMap<TableId, u32>,
+    pub(super) nodes: Vec<NodeState>,
+    node_by_id: BTreeMap<NodeId, u16>,
+}
+
+impl Places {
+    pub(super) fn slot(&self, id: PartitionId) -> Option<u32> {
+        self.index.get(id, |slot| self.parts[slot as usize].id)
+    }
+
+    pub(super) fn part(&self, slot: u32) -> &Part {
+        &self.parts[slot as usize]
+    }
+
+    pub(super) fn part_mut(&mut self, slot: u32) -> &mut Part {
+        &mut self.parts[slot as usize]
+    }
+
+    pub(super) fn table_of(&self, slot: u32) -> &TableState {
+        &self.tables[self.part(slot).table as usize]
+    }
+
+    pub(super) fn table_of_mut(&mut self, slot: u32) -> &mut TableState {
+        let table = self.part(slot).table as usize;
+        &mut self.tables[table]
+    }
+
+    pub(super) fn table(&self, id: TableId) -> Option<&TableState> {
+        self.table_by_id.get(&id).map(|at| &self.tables[*at as usize])
+    }
+
+    pub(super) fn table_mut(&mut self, id: TableId) -> Option<&mut TableState> {
+        self.table_by_id.get(&id).map(|at| &mut self.tables[*at as usize])
+    }
+
+    pub(super) fn node_index(&self, id: NodeId) -> Option<u16> {
+        self.node_by_id.get(&id).copied()
+    }
+
+    pub(super) fn node(&self, at: u16) -> &NodeState {
+        &self.nodes[usize::from(at)]
+    }
+
+    pub(super) fn node_mut(&mut self, at: u16) -> &mut NodeState {
+        &mut self.nodes[usize::from(at)]
+    }
+
+    pub(super) fn node_id(&self, at: u16) -> Option<NodeId> {
+        self.nodes.get(usize::from(at)).map(|node| node.id)
+    }
+
+    /// The node's index; a node never heard of is taken as one with default facts. None only when there are more
+    /// nodes than indexes.
+    pub(super) fn know_node(&mut self, id: NodeId) -> Option<u16> {
+        if let Some(at) = self.node_index(id) {
+            return Some(at);
+        }
+        let at = u16::try_from(self.nodes.len()).ok().filter(|at| *at != NO_NODE)?;
+        let facts = NodeFacts::default();
+        self.nodes.push(NodeState {
+            id,
+            facts,
+            load: 0,
+            pending: 0,
+            leads: Vec::new(),
+            busy_since_ms: None,
+        });
+        self.node_by_id.insert(id, at);
+        Some(at)
+    }
+
+    pub(super) fn set_table(&mut self, id: TableId, facts: TableFacts) {
+        if let Some(table) = self.table_mut(id) {
+            table.facts = facts;
+            return;
+        }
+        let at = u32::try_from(self.tables.len()).expect("fewer tables than 2^32");
+        self.table_by_id.insert(id, at);
+        self.tables.push(TableState {
+            id,
+            facts,
+            head: NONE,
+            count: 0,
+            splitting: 0,
+            merging: false,
+            merge_ready_ms: 0,
+            rekey_ready_ms: 0,
+            load_tokens: Tokens::default(),
+            size_tokens: Tokens::default(),
+            live: true,
+        });
+    }
+
+    /// Forgets a table; its partitions must have been removed.
+    pub(super) fn drop_table(&mut self, id: TableId) {
+        if let Some(at) = self.table_by_id.remove(&id) {
+            self.tables[at as usize].live = false;
+        }
+    }
+
+    /// The slots of a table, in key order.
+    pub(super) fn slots_of(&self, id: TableId) -> Vec<u32> {
+        let mut slots = Vec::new();
+        let mut at = self.table(id).map_or(NONE, |table| table.head);
+        while at != NONE {
+            slots.push(at);
+            at = self.part(at).right;
+        }
+        slots
+    }
+
+    /// Adds a partition right of `left` (or as the table's first). It bears no load until it is given a window.
+    pub(super) fn insert(&mut self, table: TableId, left: u32, facts: &PartitionFacts) -> u32 {
+        let table = self.table_by_id[&table];
+        let right =
+            if left == NONE { self.tables[table as usize].head } else { self.part(left).right };
+        let part = Part {
+            id: facts.id,
+            window: Window::default(),
+            table,
+            left,
+            right,
+            seat: 0,
+            born_s: seconds(facts.born_ms),
+            voters: [NO_NODE; VOTERS_MAX],
+            leader: NO_NODE,
+            key_epoch: facts.key_epoch,
+            voter_count: 0,
+            flags: if facts.full { LIVE | FULL } else { LIVE },
+        };
+        let slot = if let Some(slot) = self.free.pop() {
+            *self.part_mut(slot) = part;
+            slot
+        } else {
+            // Not by doubling: a cluster's partitions grow slowly, and half of their memory would lie idle.
+            if self.parts.len() == self.parts.capacity() {
+                self.parts.reserve_exact(self.parts.len() / 16 + 64);
+            }
+            self.parts.push(part);
+            u32::try_from(self.parts.len() - 1).expect("fewer partitions than 2^32")
+        };
+        let parts = &self.parts;
+        self.index.insert(facts.id, slot, |slot| parts[slot as usize].id);
+        self.link(table, left, slot);
+        self.link(table, slot, right);
+        self.tables[table as usize].count += 1;
+        self.set_voters(slot, &facts.voters);
+        if let Some(leader) = facts.leader.and_then(|leader| self.know_node(leader)) {
+            self.set_leader(slot, leader);
+        }
+        slot
+    }
+
+    /// Makes two partitions neighbours.
+    fn link(&mut self, table: u32, left: u32, right: u32) {
+        if left == NONE {
+            self.tables[table as usize].head = right;
+        } else {
+            self.part_mut(left).right = right;
+        }
+        if right != NONE {
+            self.part_mut(right).left = left;
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) {
+        self.charge(slot, -1);
+        self.unseat(slot);
+        let Part { id, table, left, right, .. } = *self.part(slot);
+        self.link(table, left, right);
+        let parts = &self.parts;
+        self.index.remove(id, |slot| parts[slot as usize].id);
+        self.tables[table as usize].count -= 1;
+        self.part_mut(slot).flags = 0;
+        self.free.push(slot);
+    }
+
+    /// Puts the partitions of a table into this order.
+    pub(super) fn relink(&mut self, table: TableId, slots: &[u32]) {
+        let table = self.table_by_id[&table];
+        let mut left = NONE;
+        for slot in slots {
+            self.link(table, left, *slot);
+            left = *slot;
+        }
+        self.link(table, left, NONE);
+    }
+
+    pub(super) fn set_voters(&mut self, slot: u32, voters: &[NodeId]) {
+        self.charge(slot, -1);
+        let mut indexes: Vec<u16> = voters.iter().filter_map(|id| self.know_node(*id)).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes.truncate(VOTERS_MAX);
+        let part = self.part_mut(slot);
+        part.voter_count = u8::try_from(indexes.len()).unwrap_or(0);
+        part.voters = [NO_NODE; VOTERS_MAX];
+        part.voters[..indexes.len()].copy_from_slice(&indexes);
+        self.charge(slot, 1);
+    }
+
+    pub(super) fn set_leader(&mut self, slot: u32, leader: u16) {
+        if self.part(slot).leader == leader {
+            return;
+        }
+        self.charge(slot, -1);
+        self.unseat(slot);
+        let seat = self.node(leader).leads.len();
+        self.node_mut(leader).leads.push(slot);
+        let part = self.part_mut(slot);
+        part.leader = leader;
+        part.seat = u32::try_from(seat).expect("fewer partitions than 2^32");
+        self.charge(slot, 1);
+    }
+
+    fn unseat(&mut self, slot: u32) {
+        let Part { leader, seat, .. } = *self.part(slot);
+        if leader == NO_NODE {
+            return;
+        }
+        let leads = &mut self.node_mut(leader).leads;
+        leads.swap_remove(seat as usize);
+        let moved = leads.get(seat as usize).copied();
+        if let Some(moved) = moved {
+            self.part_mut(moved).seat = seat;
+        }
+        self.part_mut(slot).leader = NO_NODE;
+    }
+
+    /// Changes a partition's window, and what its nodes are charged for it.
+    pub(super) fn change_window<T>(
+        &mut self,
+        slot: u32,
+        change: impl FnOnce(&mut Window) -> T,
+    ) -> T {
+        let part = &mut self.parts[slot as usize];
+        let (lead_before, follow_before) = part.charges();
+        let result = change(&mut part.window);
+        let (lead, follow) = part.charges();
+        let (lead, follow) = (lead - lead_before, follow - follow_before);
+        if lead != 0 || follow != 0 {
+            add(&mut self.nodes, part, lead, follow);
+        }
+        result
+    }
+
+    /// Charges the nodes for a partition (`sign` 1), or takes it back (-1).
+    fn charge(&mut self, slot: u32, sign: i64) {
+        let part = &self.parts[slot as usize];
+        let (lead, follow) = part.charges();
+        add(&mut self.nodes, part, sign * lead, sign * follow);
+    }
+
+    /// What orders under way will bring (or take, below zero) to a node.
+    pub(super) fn expect(&mut self, node: u16, cores_micro: i64) {
+        self.node_mut(node).pending += cores_micro;
+    }
+
+    /// The partitions' share of memory, bytes: what grows with their number.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let seats: usize = self.nodes.iter().map(|node| node.leads.capacity() * 4).sum();
+        self.parts.capacity() * size_of::<Part>() + self.index.memory_bytes() + seats
+    }
+}
+
+fn add(nodes: &mut [NodeState], part: &Part, lead: i64, follow: i64) {
+    if let Some(leader) = nodes.get_mut(usize::from(part.leader)) {
+        leader.load += lead;
+    }
+    for voter in part.voters().iter().filter(|voter| **voter != part.leader) {
+        nodes[usize::from(*voter)].load += follow;
+    }
+}

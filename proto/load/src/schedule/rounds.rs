@@ -1,0 +1,290 @@
+//! What a tick goes through: hot partitions, large ones, tables to re-key, a part of all neighbours (and, in
+//! `moves.rs`, busy nodes). Each round makes views, asks a rule, and puts what it answers under way.
+//!
+//! Invariants: rounds go in the order of slots and of node indexes; what the first of a round proposes is counted for
+//! the next one of the same round.
+
+use super::heat::Heat;
+use super::index::mix;
+use super::past::Past;
+use super::places::{BUSY, HOT, LARGE, LIVE, NO_NODE, NONE, WATCHED, micro};
+use super::{MERGES_MAX, ROUND_S, SPLITS_MAX, Scheduler};
+use crate::action::{Action, MergeWhy, SplitWhy, Step};
+use crate::advice::buckets_for;
+use crate::balance::{EXCESS_MIN, TARGET_MAX};
+use crate::facts::{Remedy, Tail};
+use crate::merge::{Side, TableView, may_merge};
+use crate::split::{LoadView, Ruling, SizeView, by_load, by_size};
+
+/// A table's splits by load (and, apart from these, by size) a minute: this many ...
+const SPLITS_A_MINUTE: f64 = 2.0;
+/// ... or this share of its partitions, whichever is more.
+const SPLITS_A_MINUTE_SHARE: f64 = 0.05;
+/// A tail must have been seen for so long before a table is re-keyed by itself: such a change stays.
+const REKEY_AFTER_MS: u64 = 30_000;
+
+impl Scheduler {
+    /// Cuts hot partitions, where a cut helps.
+    pub(super) fn split_hot(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+        let slots: Vec<u32> = self.heat.keys().copied().collect();
+        for slot in slots {
+            let part = self.places.part(slot);
+            let table = self.places.table_of(slot);
+            let none = Past::default();
+            let past = self.past(slot).unwrap_or(&none);
+            let heat = &self.heat[&slot];
+            let view = LoadView {
+                by_load: table.facts.by_load,
+                hot_seconds: part.window.hot_seconds(),
+                rho: part.window.rho_10().max(part.window.reads_60()),
+                verdict: heat.verdict.as_ref(),
+                isolation: &past.isolation,
+                partitions: table.count + table.splitting,
+                partitions_max: table.facts.partitions_max,
+            };
+            let resting = part.is(BUSY) || now_ms < past.split_ready_ms || self.on_probation(slot);
+            let ruling = by_load(&view);
+            if !resting
+                && let Ok(ruling) = &ruling
+                && self.splits_under_way() < SPLITS_MAX
+                && self.take_split_token(now_ms, slot, false)
+            {
+                actions.push(self.propose_split(now_ms, slot, ruling.clone()));
+            }
+            if let Some(heat) = self.heat.get_mut(&slot) {
+                heat.refused = ruling.err();
+            }
+        }
+    }
+
+    /// Cuts what is too large.
+    pub(super) fn split_large(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+        let slots: Vec<u32> = self.large.iter().copied().collect();
+        for slot in slots {
+            let part = self.places.part(slot);
+            let table = self.places.table_of(slot);
+            let view = SizeView {
+                by_size: table.facts.by_size,
+                size_bytes: part.window.size_bytes(),
+                partition_bytes: part.cut_at_bytes(&table.facts),
+                tail: table.facts.tail,
+                first: part.left == NONE,
+                last: part.right == NONE,
+                class: self.heat.get(&slot).and_then(Heat::class),
+                partitions: table.count + table.splitting,
+                partitions_max: table.facts.partitions_max,
+            };
+            if view.size_bytes < view.partition_bytes {
+                self.large.remove(&slot);
+                self.places.part_mut(slot).flags &= !LARGE;
+                continue;
+            }
+            let resting =
+                part.is(BUSY) || self.past(slot).is_some_and(|past| now_ms < past.split_ready_ms);
+            let Some(ruling) = by_size(&view) else { continue };
+            // A tail fills at the rate of its writes, which no budget holds back; it is cut as it fills.
+            let rolls = matches!(ruling.why, SplitWhy::RightEdge | SplitWhy::LeftEdge);
+            if !resting
+                && self.splits_under_way() < SPLITS_MAX
+                && (rolls || self.take_split_token(now_ms, slot, true))
+            {
+                actions.push(self.propose_split(now_ms, slot, ruling));
+            }
+        }
+    }
+
+    fn splits_under_way(&self) -> usize {
+        self.orders.values().filter(|order| matches!(order.step, Step::Split { .. })).count()
+    }
+
+    pub(super) fn under_way(&self, which: impl Fn(&Step) -> bool) -> usize {
+        self.orders.values().filter(|order| which(&order.step)).count()
+    }
+
+    fn take_split_token(&mut self, now_ms: u64, slot: u32, by_size: bool) -> bool {
+        let table = self.places.table_of_mut(slot);
+        let a_minute = SPLITS_A_MINUTE.max(table.count as f64 * SPLITS_A_MINUTE_SHARE);
+        let tokens = if by_size { &mut table.size_tokens } else { &mut table.load_tokens };
+        tokens.refill(now_ms, a_minute / 60.0, a_minute);
+        tokens.take_one()
+    }
+
+    fn propose_split(&mut self, now_ms: u64, slot: u32, ruling: Ruling) -> Action {
+        let Ruling { at, why, predicted_share } = ruling;
+        let part = self.places.part(slot);
+        let (partition, leader) = (part.id, part.leader);
+        // What goes to the right part's leader, and what the left one's loses.
+        let right_share = match why {
+            SplitWhy::RightEdge => 1.0,
+            SplitWhy::LeftEdge => 0.0,
+            SplitWhy::Load | SplitWhy::Size | SplitWhy::IsolateKey => 0.5,
+        };
+        let moved = part.leadership_load() * right_share;
+        let to = if why == SplitWhy::RightEdge {
+            self.next_voter(slot, moved)
+        } else {
+            self.idle_voter(slot)
+        };
+        let mut expected = Vec::new();
+        if leader != NO_NODE && to != leader && to != NO_NODE {
+            expected = vec![(leader, -micro(moved)), (to, micro(moved))];
+        }
+        let step = Step::Split {
+            partition,
+            at,
+            why,
+            verdict: self.heat.get(&slot).and_then(|heat| heat.verdict.clone()).map(Box::new),
+            predicted_share,
+            right_leader: self.places.node_id(to),
+        };
+        let table = self.places.table_of(slot).id;
+        self.propose(now_ms, table, step, expected)
+    }
+
+    /// The voter that is used least; of equals one by lot, or all tables would choose the same.
+    fn idle_voter(&self, slot: u32) -> u16 {
+        let part = self.places.part(slot);
+        let lot = |at: u16| mix(self.seed ^ mix(part.id.0 ^ (u64::from(at) << 48)));
+        let used = |at: u16| {
+            let node = self.places.node(at);
+            node.load() / node.capacity()
+        };
+        let open = part.voters().iter().copied().filter(|at| self.places.node(*at).open());
+        open.min_by(|a, b| used(*a).total_cmp(&used(*b)).then_with(|| lot(*a).cmp(&lot(*b))))
+            .unwrap_or(part.leader)
+    }
+
+    /// The voter after the leader, round and round, that would hardly be busier with the tail than the leader's node is:
+    /// tails that roll at one pace thus stay spread, and nothing is left to the balancer.
+    fn next_voter(&self, slot: u32, moved: f64) -> u16 {
+        let part = self.places.part(slot);
+        if part.leader == NO_NODE {
+            return self.idle_voter(slot);
+        }
+        let (after, before): (Vec<u16>, Vec<u16>) =
+            part.voters().iter().partition(|at| **at > part.leader);
+        let from = self.places.node(part.leader);
+        let limit = from.load() / from.capacity();
+        let fits = |at: &u16| {
+            let node = self.places.node(*at);
+            node.open()
+                && (node.load() + moved) / node.capacity() <= limit * TARGET_MAX + EXCESS_MIN
+        };
+        after
+            .into_iter()
+            .chain(before)
+            .filter(|at| *at != part.leader)
+            .find(fits)
+            .unwrap_or(part.leader)
+    }
+
+    /// Gives append-only tables whose tail is hot more buckets for what is new, where that is left to the scheduler.
+    pub(super) fn rekey(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+        // Offered rows a second, and what one busy lane would take, per table.
+        let mut tails: std::collections::BTreeMap<u32, (f64, f64)> =
+            std::collections::BTreeMap::new();
+        for (slot, heat) in &self.heat {
+            let part = self.places.part(*slot);
+            let table = self.places.table_of(*slot);
+            let wanted = table.facts.remedy == Remedy::Auto
+                && table.facts.append_only
+                && now_ms >= table.rekey_ready_ms
+                && heat.moving()
+                && now_ms >= heat.verdict_since_ms + REKEY_AFTER_MS
+                && part.window.hot_seconds() >= crate::split::HOT_SECONDS_MIN;
+            if wanted {
+                let rates = part.window.rates(now_ms);
+                let capacity = rates.write_rows / rates.rho_10.max(0.01);
+                // What was turned away would have come.
+                let offered = rates.write_rows / (1.0 - rates.pressure.min(0.99));
+                let tail = tails.entry(part.table).or_default();
+                tail.0 += offered;
+                tail.1 = tail.1.max(capacity);
+            }
+        }
+        let nodes = self.places.nodes.iter().filter(|node| node.open()).count();
+        for (at, (offered, capacity)) in tails {
+            let table = &self.places.tables[at as usize];
+            let buckets = buckets_for(offered, capacity, nodes);
+            if buckets > table.facts.buckets {
+                let class = match table.facts.tail {
+                    Tail::Left => crate::verdict::Class::MovingLeft,
+                    Tail::None | Tail::Right => crate::verdict::Class::MovingRight,
+                };
+                let id = table.id;
+                actions.push(self.propose(
+                    now_ms,
+                    id,
+                    Step::Rekey { table: id, buckets, class },
+                    Vec::new(),
+                ));
+            }
+        }
+    }
+
+    /// Looks at a part of all partitions: are they to be merged, is what is remembered of them over?
+    pub(super) fn walk(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
+        let passed_ms = self.round_ms.map_or(1_000, |last| now_ms.saturating_sub(last)).min(60_000);
+        self.round_ms = Some(now_ms);
+        let all = self.places.parts.len();
+        let due = (all as u64 * passed_ms / (ROUND_S * 1_000)).max(16).min(all as u64);
+        let mut merges = self.under_way(|step| matches!(step, Step::Merge { .. }));
+        for _ in 0..due {
+            self.cursor = if self.cursor + 1 >= all { 0 } else { self.cursor + 1 };
+            let slot = u32::try_from(self.cursor).unwrap_or(NONE);
+            if !self.places.part(slot).is(LIVE) {
+                continue;
+            }
+            self.tidy_past(slot, now_ms);
+            let right = self.places.part(slot).right;
+            if right == NONE || merges >= MERGES_MAX {
+                continue;
+            }
+            if let Some(step) = self.merge_of(now_ms, slot, right) {
+                merges += 1;
+                let table = self.places.table_of(slot).id;
+                actions.push(self.propose(now_ms, table, step, Vec::new()));
+            }
+        }
+    }
+
+    fn merge_of(&self, now_ms: u64, left: u32, right: u32) -> Option<Step> {
+        let table = self.places.table_of(left);
+        let view = TableView {
+            automatic: table.facts.by_load || table.facts.by_size,
+            partitions: table.count,
+            partitions_min: table.facts.partitions_min,
+            partition_bytes: table.facts.partition_bytes,
+            merging: table.merging || now_ms < table.merge_ready_ms,
+        };
+        let sides = [left, right].map(|slot| {
+            let part = self.places.part(slot);
+            Side {
+                rho_max: part.window.rho_max(now_ms),
+                size_bytes: part.window.size_bytes(),
+                born_ms: u64::from(part.born_s) * 1_000,
+                seen_s: part.window.seen_s(),
+                busy: part.is(BUSY | WATCHED | HOT | LARGE),
+                not_before_ms: self.past(slot).map_or(0, |past| past.merge_ready_ms),
+                key_epoch: part.key_epoch,
+            }
+        });
+        // The end that a table grows at is kept apart from what is full: it will be hot again.
+        let tail = match table.facts.tail {
+            Tail::None => false,
+            Tail::Right => self.places.part(right).right == NONE,
+            Tail::Left => self.places.part(left).left == NONE,
+        };
+        if tail || !may_merge(now_ms, &view, &sides[0], &sides[1]) {
+            return None;
+        }
+        Some(Step::Merge {
+            left: self.places.part(left).id,
+            right: self.places.part(right).id,
+            why: MergeWhy {
+                rho_max: sides[0].rho_max + sides[1].rho_max,
+                size_bytes: sides[0].size_bytes + sides[1].size_bytes,
+            },
+        })
+    }
+}

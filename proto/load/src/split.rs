@@ -1,0 +1,302 @@
+//! Whether to cut a partition, and where: two rules, by load and by size.
+//!
+//! By load a partition is cut only when it was hot in 8 of the last 10 seconds *and* the detector knows a cut that
+//! divides the load of samples it was not chosen by. A tail that moves, a sweep, scans and a key that bears almost
+//! everything are never cut by load, however hot: it would help nothing, and be repeated for ever.
+//!
+//! Invariants: pure functions of small views. Cooldowns, back-off and budgets are the scheduler's business.
+
+use crate::action::{At, SplitWhy};
+use crate::facts::Tail;
+use crate::verdict::{Class, Verdict};
+
+/// So many of the last 10 seconds must have been hot: one slow second is no load, and TiKV's ten in a row miss a load
+/// that pauses.
+pub(crate) const HOT_SECONDS_MIN: u32 = 8;
+/// A cut is good when the larger part bears no more than this, judged out of time.
+pub(crate) const SHARE_GOOD: f64 = 0.70;
+/// Up to this it is made when the lane is nearly full: little gain is better than none.
+pub(crate) const SHARE_POOR: f64 = 0.80;
+/// What "nearly full" means.
+pub(crate) const RHO_FULL: f64 = 0.75;
+/// A key that bears more than this is not isolated: the others are not worth a partition. The same line as "in vain".
+pub(crate) const KEY_ALONE: f64 = 0.90;
+
+/// How far the isolation of a hot key has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// Not begun.
+    #[default]
+    None,
+    /// What lies before the key was cut off; what lies behind it comes next.
+    Before(Box<[u8]>),
+    /// The key is alone, or as alone as cuts can make it.
+    Done,
+}
+
+/// What the rule by load looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadView<'a> {
+    /// The table's option.
+    pub(crate) by_load: bool,
+    /// How many of the last ten seconds were hot.
+    pub(crate) hot_seconds: u32,
+    /// Busy share of the lane, half-life of 10 s.
+    pub(crate) rho: f64,
+    /// What the detector says.
+    pub(crate) verdict: Option<&'a Verdict>,
+    /// Whether a hot key was isolated here before.
+    pub(crate) isolation: &'a Isolation,
+    /// Partitions that the table has, those being made included ...
+    pub(crate) partitions: usize,
+    /// ... and may have.
+    pub(crate) partitions_max: usize,
+}
+
+/// A cut.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ruling {
+    pub(crate) at: At,
+    pub(crate) why: SplitWhy,
+    pub(crate) predicted_share: Option<f64>,
+}
+
+/// Why a partition is not cut by load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NoSplit {
+    /// The table does not split by load.
+    Off,
+    /// It is not hot, or not for long enough.
+    NotHot,
+    /// The table has as many partitions as it may have.
+    TooMany,
+    /// The detector has not said anything yet.
+    NoVerdict,
+    /// No cut helps a load of this class.
+    Class(Class),
+    /// The best cut divides too little.
+    LowGain,
+    /// The hot key stands alone already, or bears so much that taking the others away helps nothing.
+    KeyAlone,
+}
+
+/// Whether to cut by load.
+pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
+    if !view.by_load {
+        return Err(NoSplit::Off);
+    }
+    if view.partitions >= view.partitions_max {
+        return Err(NoSplit::TooMany);
+    }
+    // The second cut around a hot key follows from the first, whatever is hot meanwhile.
+    if let Isolation::Before(key) = view.isolation {
+        let behind = after_prefix(key).ok_or(NoSplit::KeyAlone)?;
+        let predicted_share = view.verdict.map(|verdict| verdict.evidence.top_key.max(0.5));
+        return Ok(Ruling { at: At::Key(behind), why: SplitWhy::IsolateKey, predicted_share });
+    }
+    if view.hot_seconds < HOT_SECONDS_MIN {
+        return Err(NoSplit::NotHot);
+    }
+    let verdict = view.verdict.ok_or(NoSplit::NoVerdict)?;
+    match verdict.class {
+        Class::Unknown => Err(NoSplit::NoVerdict),
+        Class::MovingRight | Class::MovingLeft | Class::Sweep | Class::ScanBound => {
+            Err(NoSplit::Class(verdict.class))
+        }
+        Class::HotKey => isolate(verdict, view.isolation),
+        Class::StaticRange | Class::MultiTail | Class::Unsplittable => {
+            let cut = verdict.cut.as_ref().ok_or(NoSplit::Class(verdict.class))?;
+            let share = cut.larger_share;
+            if share <= SHARE_GOOD || (share <= SHARE_POOR && view.rho >= RHO_FULL) {
+                let at = At::Key(cut.key.clone());
+                Ok(Ruling { at, why: SplitWhy::Load, predicted_share: Some(share) })
+            } else {
+                Err(NoSplit::LowGain)
+            }
+        }
+    }
+}
+
+fn isolate(verdict: &Verdict, isolation: &Isolation) -> Result<Ruling, NoSplit> {
+    let evidence = &verdict.evidence;
+    let share = evidence
+        .top_prefix
+        .iter()
+        .copied()
+        .filter(|share| *share >= 0.5)
+        .fold(evidence.top_key, f64::max);
+    match &verdict.hot_key {
+        Some(key) if *isolation == Isolation::None && share <= KEY_ALONE => Ok(Ruling {
+            at: At::Key(key.clone()),
+            why: SplitWhy::IsolateKey,
+            predicted_share: Some(share.max(0.5)),
+        }),
+        _ => Err(NoSplit::KeyAlone),
+    }
+}
+
+/// The smallest key above all that begin with this one; none when there is no such key.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Box<[u8]>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
+    let mut after = prefix[..=last].to_vec();
+    after[last] += 1;
+    Some(after.into())
+}
+
+/// What the rule by size looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SizeView {
+    /// The table's option.
+    pub(crate) by_size: bool,
+    /// Bytes that it has ...
+    pub(crate) size_bytes: u64,
+    /// ... and that it is to be cut at.
+    pub(crate) partition_bytes: u64,
+    /// Where the table's schema says that it grows.
+    pub(crate) tail: Tail,
+    /// Nothing of the table lies left of it.
+    pub(crate) first: bool,
+    /// Nothing of the table lies right of it.
+    pub(crate) last: bool,
+    /// What the detector says, when it was asked.
+    pub(crate) class: Option<Class>,
+    /// Partitions that the table has, those being made included ...
+    pub(crate) partitions: usize,
+    /// ... and may have.
+    pub(crate) partitions_max: usize,
+}
+
+/// Whether to cut by size. A partition that grows at an edge is cut there, so that its full part is never touched
+/// again and the cut costs no rewrite; any other in the middle.
+pub(crate) fn by_size(view: &SizeView) -> Option<Ruling> {
+    let large = view.by_size && view.size_bytes >= view.partition_bytes.max(1);
+    if !large || view.partitions >= view.partitions_max {
+        return None;
+    }
+    let right = view.class == Some(Class::MovingRight) || (view.tail == Tail::Right && view.last);
+    let left = view.class == Some(Class::MovingLeft) || (view.tail == Tail::Left && view.first);
+    let (at, why) = match (right, left) {
+        (true, _) => (At::HighWater, SplitWhy::RightEdge),
+        (false, true) => (At::LowWater, SplitWhy::LeftEdge),
+        (false, false) => (At::Middle, SplitWhy::Size),
+    };
+    Some(Ruling { at, why, predicted_share: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::{Cut, Evidence};
+
+    fn verdict(class: Class, larger_share: Option<f64>) -> Verdict {
+        let cut = larger_share.map(|larger_share| Cut { key: Box::from(*b"m"), larger_share });
+        Verdict { class, cut, hot_key: None, evidence: Evidence::default() }
+    }
+
+    fn view<'a>(verdict: Option<&'a Verdict>, isolation: &'a Isolation) -> LoadView<'a> {
+        LoadView {
+            by_load: true,
+            hot_seconds: 10,
+            rho: 0.6,
+            verdict,
+            isolation,
+            partitions: 3,
+            partitions_max: 10,
+        }
+    }
+
+    #[test]
+    fn a_cut_that_divides_the_load_is_made() {
+        let good = verdict(Class::StaticRange, Some(0.6));
+        let ruling = by_load(&view(Some(&good), &Isolation::None)).unwrap();
+        assert_eq!(ruling.at, At::Key(Box::from(*b"m")));
+        assert_eq!(ruling.why, SplitWhy::Load);
+        assert_eq!(ruling.predicted_share, Some(0.6));
+    }
+
+    #[test]
+    fn loads_that_no_cut_helps_are_never_cut() {
+        for class in [Class::MovingRight, Class::MovingLeft, Class::Sweep, Class::ScanBound] {
+            // Even if somebody offered one.
+            let tempting = verdict(class, Some(0.5));
+            let mut full = view(Some(&tempting), &Isolation::None);
+            full.rho = 1.0;
+            assert_eq!(by_load(&full), Err(NoSplit::Class(class)));
+        }
+        let unknown = verdict(Class::Unknown, Some(0.5));
+        assert_eq!(by_load(&view(Some(&unknown), &Isolation::None)), Err(NoSplit::NoVerdict));
+        assert_eq!(by_load(&view(None, &Isolation::None)), Err(NoSplit::NoVerdict));
+    }
+
+    #[test]
+    fn a_poor_cut_is_made_only_when_the_lane_is_nearly_full() {
+        let poor = verdict(Class::Unsplittable, Some(0.78));
+        let mut view = view(Some(&poor), &Isolation::None);
+        assert_eq!(by_load(&view), Err(NoSplit::LowGain));
+        view.rho = 0.8;
+        assert!(by_load(&view).is_ok());
+        let worse = verdict(Class::Unsplittable, Some(0.81));
+        view.verdict = Some(&worse);
+        assert_eq!(by_load(&view), Err(NoSplit::LowGain));
+    }
+
+    #[test]
+    fn options_and_short_bursts_hold_a_split_back() {
+        let good = verdict(Class::StaticRange, Some(0.6));
+        let base = view(Some(&good), &Isolation::None);
+        assert_eq!(by_load(&LoadView { by_load: false, ..base.clone() }), Err(NoSplit::Off));
+        assert_eq!(by_load(&LoadView { hot_seconds: 7, ..base.clone() }), Err(NoSplit::NotHot));
+        assert_eq!(by_load(&LoadView { partitions: 10, ..base }), Err(NoSplit::TooMany));
+    }
+
+    #[test]
+    fn a_hot_key_is_isolated_once_by_two_cuts() {
+        let mut hot = verdict(Class::HotKey, None);
+        hot.hot_key = Some(Box::from([7, 0xFF]));
+        hot.evidence.top_key = 0.7;
+        let ruling = by_load(&view(Some(&hot), &Isolation::None)).unwrap();
+        assert_eq!(ruling.at, At::Key(Box::from([7, 0xFF])));
+        assert_eq!(ruling.predicted_share, Some(0.7));
+
+        let before = Isolation::Before(Box::from([7, 0xFF]));
+        let mut cooler = view(None, &before);
+        cooler.hot_seconds = 0;
+        assert_eq!(by_load(&cooler).unwrap().at, At::Key(Box::from([8])));
+
+        assert_eq!(by_load(&view(Some(&hot), &Isolation::Done)), Err(NoSplit::KeyAlone));
+        hot.evidence.top_key = 0.95;
+        assert_eq!(by_load(&view(Some(&hot), &Isolation::None)), Err(NoSplit::KeyAlone));
+    }
+
+    #[test]
+    fn a_prefix_of_greatest_bytes_has_nothing_behind_it() {
+        assert_eq!(after_prefix(&[0xFF, 0xFF]), None);
+        assert_eq!(after_prefix(&[]), None);
+        assert_eq!(after_prefix(&[1, 2]), Some(Box::from([1, 3])));
+    }
+
+    #[test]
+    fn large_partitions_are_cut_where_they_grow() {
+        let base = SizeView {
+            by_size: true,
+            size_bytes: 100,
+            partition_bytes: 100,
+            tail: Tail::None,
+            first: false,
+            last: false,
+            class: None,
+            partitions: 1,
+            partitions_max: 10,
+        };
+        let at = |view: SizeView| by_size(&view).map(|ruling| ruling.at);
+        assert_eq!(at(base), Some(At::Middle));
+        assert_eq!(at(SizeView { tail: Tail::Right, ..base }), Some(At::Middle));
+        assert_eq!(at(SizeView { tail: Tail::Right, last: true, ..base }), Some(At::HighWater));
+        assert_eq!(at(SizeView { tail: Tail::Left, first: true, ..base }), Some(At::LowWater));
+        assert_eq!(at(SizeView { class: Some(Class::MovingRight), ..base }), Some(At::HighWater));
+        assert_eq!(at(SizeView { class: Some(Class::MovingLeft), ..base }), Some(At::LowWater));
+        assert_eq!(at(SizeView { size_bytes: 99, ..base }), None);
+        assert_eq!(at(SizeView { by_size: false, ..base }), None);
+        assert_eq!(at(SizeView { partitions: 10, ..base }), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! Streams of operations on one partition, of every kind that is known to mislead those who split by load.
+//!
+//! They are what the detector is tested on, and what the lab drives a virtual cluster with. A stream is a function
+//! from the time to an operation, so that it can be sampled at any rate: a uniform sample at a tenth of the rate is
+//! distributed as the stream itself is, which makes long runs cheap.
+//!
+//! Invariants: a stream repeats by its seed and the times it is asked for. Keys are columns of fixed width, each in
+//! big-endian order, so that bytes compare as values do; [`Kind::columns`] tells where they end.
+
+mod catalogue;
+
+pub use catalogue::all;
+
+use crate::features::Options;
+use crate::random::Random;
+use crate::verdict::Class;
+
+/// One second, in the unit of stream times.
+pub const SECOND_US: u64 = 1_000_000;
+
+/// One operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Op {
+    /// The key of a row or of a point read, or the start of a scan.
+    pub key: Vec<u8>,
+    /// The end (exclusive) of a scan; empty for "to the end".
+    pub end: Option<Vec<u8>>,
+}
+
+impl Op {
+    /// Makes it an operation on the key that consists of these columns; the memory is used again.
+    pub fn point(&mut self, columns: &[u64], widths: &[usize]) {
+        encode(&mut self.key, columns, widths);
+        self.end = None;
+    }
+
+    /// Makes it a scan; fewer columns than widths give a bound on the leading ones.
+    pub fn scan(&mut self, start: &[u64], end: &[u64], widths: &[usize]) {
+        encode(&mut self.key, start, widths);
+        encode(self.end.get_or_insert_default(), end, widths);
+    }
+}
+
+fn encode(key: &mut Vec<u8>, columns: &[u64], widths: &[usize]) {
+    key.clear();
+    for (column, width) in columns.iter().zip(widths) {
+        let bytes = column.to_be_bytes();
+        key.extend_from_slice(&bytes[bytes.len() - width.min(&bytes.len())..]);
+    }
+}
+
+/// What a good judge does with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// A cut halves the load, and lastingly so.
+    Cut,
+    /// No cut helps: none may be proposed.
+    Stay,
+    /// Opinions may differ, or the load changes while one looks: what it does next, nobody can know.
+    Open,
+}
+
+/// From microseconds since the begin to an operation, or none at that time.
+type Draw = Box<dyn FnMut(u64, &mut Random, &mut Op) -> bool + Send>;
+
+/// A kind of stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// A short name, unique.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    /// What to do with it.
+    pub truth: Truth,
+    /// The classes that are right; empty if people may differ.
+    pub classes: &'static [Class],
+    /// The widths of the columns of a key, bytes.
+    pub columns: &'static [usize],
+    /// What the detector is told of the key.
+    pub options: Options,
+    /// Whether the partition holds keys below and above all that are asked for.
+    pub filled: bool,
+    /// Makes the function that draws operations; what it draws first are parameters that differ from seed to seed.
+    make: fn(&mut Random) -> Draw,
+}
+
+impl Kind {
+    /// A stream of this kind.
+    #[must_use]
+    pub fn stream(&self, seed: u64) -> Stream {
+        let mut random = Random::new(seed);
+        let draw = (self.make)(&mut random);
+        Stream { random, draw }
+    }
+
+    /// The ends of the columns that a key (or a leading part of one) has.
+    #[must_use]
+    pub fn prefix_ends(&self, key: &[u8]) -> Vec<usize> {
+        prefix_ends(self.columns, key)
+    }
+}
+
+/// As [`Kind::prefix_ends`], by the widths of the columns.
+#[must_use]
+pub fn prefix_ends(columns: &[usize], key: &[u8]) -> Vec<usize> {
+    let ends = columns.iter().scan(0, |end, width| {
+        *end += width;
+        Some(*end)
+    });
+    ends.take_while(|end| *end <= key.len()).collect()
+}
+
+/// A stream that is going on.
+pub struct Stream {
+    random: Random,
+    draw: Draw,
+}
+
+impl Stream {
+    /// Draws the operation at a time (microseconds since the begin); false if there is none then. Times do not go
+    /// back.
+    pub fn draw(&mut self, at_us: u64, op: &mut Op) -> bool {
+        (self.draw)(at_us, &mut self.random, op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_repeats_by_its_seed() {
+        for kind in all() {
+            let draw = |seed| {
+                let mut stream = kind.stream(seed);
+                let mut ops = vec![Op::default(); 50];
+                for (at, op) in (0..).step_by(20_011).zip(&mut ops) {
+                    let drawn = stream.draw(at, op);
+                    assert!(drawn || kind.name.contains("bursts"), "{}", kind.name);
+                }
+                ops
+            };
+            assert_eq!(draw(3), draw(3), "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn keys_are_as_wide_as_their_columns() {
+        for kind in all() {
+            let width: usize = kind.columns.iter().sum();
+            let mut op = Op::default();
+            let mut stream = kind.stream(1);
+            for at in 0..200 {
+                if !stream.draw(at * 1_003, &mut op) {
+                    continue;
+                }
+                assert!(op.key.len() == width || op.end.is_some(), "{} {op:?}", kind.name);
+                let empty = op.end.as_ref().is_some_and(|end| !end.is_empty() && *end <= op.key);
+                assert!(!empty, "{} scans nothing: {op:?}", kind.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = all().iter().map(|kind| kind.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all().len());
+    }
+}

@@ -1,0 +1,420 @@
+//! The list of streams: still loads, skewed ones, keys that grow, sweeps, scans, and mixes of them.
+//!
+//! Invariants: rates of what moves are per second of the stream's own time, not per operation. Where a stream has a
+//! phase (when the hour changes, where a sweep stands), the seed chooses it.
+
+use super::{Draw, Kind, Op, SECOND_US, Truth};
+use crate::features::Options;
+use crate::random::{Random, mix};
+use crate::verdict::Class;
+use crate::zipf::{YCSB_THETA, Zipf};
+
+/// Any time will do; this one leaves room below.
+const BEGIN_US: u64 = 1_700_000_000 * SECOND_US;
+/// Writers are behind each other by up to this, unless the stream says otherwise.
+const DISORDER_US: u64 = 50_000;
+const USERS: u64 = 100_000;
+const RECORDS: u64 = 1_000_000;
+const HOUR_US: u64 = 3_600 * SECOND_US;
+
+const STATIC: &[Class] = &[Class::StaticRange];
+const TAILS: &[Class] = &[Class::MultiTail];
+const RIGHT: &[Class] = &[Class::MovingRight];
+
+/// One column.
+const KEY: &[usize] = &[8];
+/// Two: user and time, or time and user.
+const PAIR: &[usize] = &[8, 8];
+/// A small number before the two.
+const TRIPLE: &[usize] = &[2, 8, 8];
+
+const PLAIN: Options = Options { keep_together: 0, placement: 0, time_column: None };
+const TIME_FIRST: Options = Options { time_column: Some(0), ..PLAIN };
+const TIME_SECOND: Options = Options { time_column: Some(1), ..PLAIN };
+const TIME_THIRD: Options = Options { time_column: Some(2), ..PLAIN };
+const BUCKET_TIME: Options = Options { placement: 1, ..TIME_SECOND };
+const BUCKET_USER: Options = Options { placement: 1, ..TIME_THIRD };
+
+/// A stream of points; most are.
+fn points<const N: usize>(
+    widths: &'static [usize],
+    mut columns: impl FnMut(u64, &mut Random) -> [u64; N] + Send + 'static,
+) -> Draw {
+    Box::new(move |at, random: &mut Random, op: &mut Op| {
+        op.point(&columns(at, random), widths);
+        true
+    })
+}
+
+/// The time that a row bears which arrives now.
+fn stamp(at: u64, random: &mut Random, disorder_us: u64) -> u64 {
+    BEGIN_US + at - random.below(disorder_us + 1)
+}
+
+/// The time of a row of which some are late.
+fn late_stamp(at: u64, random: &mut Random, share: f64, by_us: u64) -> u64 {
+    let disorder = if random.chance(share) { by_us } else { DISORDER_US };
+    stamp(at, random, disorder)
+}
+
+/// The time of a row that comes by one of two ways, of which one is longer.
+fn lagging_stamp(at: u64, random: &mut Random, lag_us: u64) -> u64 {
+    let lag = if random.chance(0.5) { lag_us } else { 0 };
+    stamp(at, random, DISORDER_US) - lag
+}
+
+/// Users in an order that has nothing to do with how often they write.
+fn user(zipf: &Zipf, random: &mut Random) -> u64 {
+    mix(zipf.rank(random))
+}
+
+fn mild_users() -> Zipf {
+    Zipf::new(USERS, 0.5)
+}
+
+/// Where a sweep stands that visits `items` in order, once in `period_us`.
+fn swept(at: u64, phase: u64, period_us: u64, items: u64) -> u64 {
+    ((at + phase) % period_us) * items / period_us
+}
+
+/// The streams, in the order in which they are reported.
+#[must_use]
+pub fn all() -> Vec<Kind> {
+    [still(), growing(), tails(), sweeps(), scans(), mixed()].concat()
+}
+
+fn kind(
+    name: &'static str,
+    about: &'static str,
+    (truth, classes): (Truth, &'static [Class]),
+    (columns, options): (&'static [usize], Options),
+    make: fn(&mut Random) -> Draw,
+) -> Kind {
+    Kind { name, about, truth, classes, columns, options, filled: false, make }
+}
+
+/// Loads that stay where they are.
+fn still() -> Vec<Kind> {
+    let cut = (Truth::Cut, STATIC);
+    let hot = (Truth::Stay, &[Class::HotKey][..]);
+    vec![
+        kind("uniform", "keys evenly", cut, (KEY, PLAIN), |_| points(KEY, |_, r| [r.bits()])),
+        kind("zipf scrambled", "YCSB zipfian 0.99", cut, (KEY, PLAIN), |_| {
+            let zipf = Zipf::new(RECORDS, YCSB_THETA);
+            points(KEY, move |_, r| [user(&zipf, r)])
+        }),
+        kind("zipf in order", "the same, frequent keys side by side", cut, (KEY, PLAIN), |_| {
+            let zipf = Zipf::new(RECORDS, YCSB_THETA);
+            points(KEY, move |_, r| [zipf.rank(r)])
+        }),
+        kind("hot range 90/1", "90 % in 1 % of the keys", cut, (KEY, PLAIN), |seed| {
+            let start = seed.below(RECORDS * 98 / 100);
+            points(KEY, move |_, r| {
+                [if r.chance(0.9) { start + r.below(RECORDS / 100) } else { r.below(RECORDS) }]
+            })
+        }),
+        kind("one key 80 %", "one key, and others evenly", hot, (KEY, PLAIN), |seed| {
+            let key = seed.below(RECORDS);
+            points(KEY, move |_, r| [if r.chance(0.8) { key } else { r.below(RECORDS) }])
+        }),
+        kind(
+            "one series 80 %",
+            "(uid, ts), one user writes most",
+            hot,
+            (PAIR, TIME_SECOND),
+            |seed| {
+                let hot = seed.bits();
+                points(PAIR, move |at, r| {
+                    [if r.chance(0.8) { hot } else { r.bits() }, stamp(at, r, DISORDER_US)]
+                })
+            },
+        ),
+        kind("two keys 45/45", "two keys, and others evenly", cut, (KEY, PLAIN), |seed| {
+            let keys = [seed.below(RECORDS / 2), RECORDS / 2 + seed.below(RECORDS / 2)];
+            points(KEY, move |_, r| {
+                [if r.chance(0.9) { keys[r.index(2)] } else { r.below(RECORDS) }]
+            })
+        }),
+        kind(
+            "reads of nothing",
+            "points in a narrow empty range",
+            cut,
+            (PAIR, TIME_SECOND),
+            |_| points(PAIR, |_, r| [(1 << 60) + r.below(1_000), BEGIN_US + r.below(HOUR_US)]),
+        ),
+        kind(
+            "old rows",
+            "(ts, uid), reads of the last year evenly",
+            cut,
+            (PAIR, TIME_FIRST),
+            |_| points(PAIR, |_, r| [BEGIN_US - r.below(365 * 24 * HOUR_US), r.bits()]),
+        ),
+    ]
+}
+
+/// Keys that grow (or shrink): no cut divides what comes.
+fn growing() -> Vec<Kind> {
+    let right = (Truth::Stay, RIGHT);
+    let time_first = (PAIR, TIME_FIRST);
+    vec![
+        kind("sequence", "one counter", right, (KEY, PLAIN), |_| points(KEY, |at, _| [at])),
+        kind("ts,uid in order", "no disorder", right, time_first, |_| {
+            points(PAIR, |at, r| [stamp(at, r, 0), r.bits()])
+        }),
+        kind("ts,uid 50 ms", "disorder 50 ms", right, time_first, |_| {
+            points(PAIR, |at, r| [stamp(at, r, DISORDER_US), r.bits()])
+        }),
+        kind("ts,uid 500 ms", "disorder 500 ms", right, time_first, |_| {
+            points(PAIR, |at, r| [stamp(at, r, 500_000), r.bits()])
+        }),
+        kind("ts,uid late 10 %", "10 % up to ten minutes late", right, time_first, |_| {
+            points(PAIR, |at, r| [late_stamp(at, r, 0.1, 600 * SECOND_US), r.bits()])
+        }),
+        kind("ts,uid backfill 30 %", "30 % anywhere in a day", right, time_first, |_| {
+            points(PAIR, |at, r| [late_stamp(at, r, 0.3, 24 * HOUR_US), r.bits()])
+        }),
+        kind("ts,uid half 5 s late", "half of the writers lag by 5 s", right, time_first, |_| {
+            points(PAIR, |at, r| [lagging_stamp(at, r, 5 * SECOND_US), r.bits()])
+        }),
+        kind("ts,uid half 20 s late", "half of the writers lag by 20 s", right, time_first, |_| {
+            points(PAIR, |at, r| [lagging_stamp(at, r, 20 * SECOND_US), r.bits()])
+        }),
+        kind(
+            "ts desc,uid",
+            "newest first",
+            (Truth::Stay, &[Class::MovingLeft]),
+            time_first,
+            |_| points(PAIR, |at, r| [u64::MAX - stamp(at, r, DISORDER_US), r.bits()]),
+        ),
+        kind("minute,uid", "time cut to minutes", right, time_first, |seed| {
+            let phase = seed.below(60 * SECOND_US);
+            points(PAIR, move |at, r| [(BEGIN_US + phase + at) / (60 * SECOND_US), r.bits()])
+        }),
+        kind("10 s,host", "time cut to 10 s, 1,000 hosts", right, time_first, |seed| {
+            let phase = seed.below(10 * SECOND_US);
+            points(PAIR, move |at, r| [(BEGIN_US + phase + at) / (10 * SECOND_US), r.below(1_000)])
+        }),
+        kind("one bucket,ts,uid", "a single hash bucket", right, (TRIPLE, BUCKET_TIME), |_| {
+            points(TRIPLE, |at, r| [7, stamp(at, r, DISORDER_US), r.bits()])
+        }),
+        kind("latest reads", "YCSB D: zipf from the newest of 150/s", right, (KEY, PLAIN), |_| {
+            let zipf = Zipf::new(USERS, YCSB_THETA);
+            points(KEY, move |at, r| [USERS + at * 150 / SECOND_US - zipf.rank(r)])
+        }),
+        kind("bulk load", "sorted, into an empty partition", right, (KEY, PLAIN), |_| {
+            points(KEY, |at, _| [at * 3])
+        }),
+    ]
+}
+
+/// Many places that grow.
+fn tails() -> Vec<Kind> {
+    let cut = (Truth::Cut, TAILS);
+    vec![
+        kind("uid,ts", "100,000 users, mild skew", cut, (PAIR, TIME_SECOND), |_| {
+            let users = mild_users();
+            points(PAIR, move |at, r| [user(&users, r), stamp(at, r, DISORDER_US)])
+        }),
+        kind("uid,ts zipf", "zipf .99 users", cut, (PAIR, TIME_SECOND), |_| {
+            let users = Zipf::new(USERS, YCSB_THETA);
+            points(PAIR, move |at, r| [user(&users, r), stamp(at, r, DISORDER_US)])
+        }),
+        kind("uid,ts late 10 %", "10 % up to ten minutes late", cut, (PAIR, TIME_SECOND), |_| {
+            let users = mild_users();
+            points(PAIR, move |at, r| [user(&users, r), late_stamp(at, r, 0.1, 600 * SECOND_US)])
+        }),
+        kind(
+            "uid,ts in batches",
+            "500 rows of one user at a time",
+            cut,
+            (PAIR, TIME_SECOND),
+            |seed| {
+                let salt = seed.bits();
+                points(PAIR, move |at, r| [mix((at / 166_667) ^ salt), stamp(at, r, DISORDER_US)])
+            },
+        ),
+        kind("hash,uid,ts", "a hash of the user first", cut, (TRIPLE, BUCKET_USER), |_| {
+            let users = mild_users();
+            points(TRIPLE, move |at, r| {
+                let user = user(&users, r);
+                [mix(user), user, stamp(at, r, DISORDER_US)]
+            })
+        }),
+        kind("bucket16,ts,uid", "a hash of the row first", cut, (TRIPLE, BUCKET_TIME), |_| {
+            points(TRIPLE, |at, r| [r.below(16), stamp(at, r, DISORDER_US), r.bits()])
+        }),
+        kind("hour,uid,ts", "within one hour", cut, (TRIPLE, TIME_THIRD), |_| {
+            points(TRIPLE, |at, r| [5, r.bits(), stamp(at, r, DISORDER_US)])
+        }),
+        kind("two tails", "(tenant, ts) of two tenants", cut, (PAIR, TIME_SECOND), |_| {
+            points(PAIR, |at, r| [r.below(2), stamp(at, r, DISORDER_US)])
+        }),
+        kind(
+            "eight sensors",
+            "(sensor, ts), a reading a second each",
+            cut,
+            (PAIR, TIME_SECOND),
+            |_| points(PAIR, |at, r| [r.below(8), (BEGIN_US + at) / SECOND_US]),
+        ),
+        kind(
+            "hosts at 10 s",
+            "30,000 hosts in order, every 10 s",
+            cut,
+            (PAIR, TIME_SECOND),
+            |seed| {
+                let phase = seed.below(10 * SECOND_US);
+                points(PAIR, move |at, _| [swept(at, phase, 10 * SECOND_US, 30_000), BEGIN_US + at])
+            },
+        ),
+        kind("hosts at 15 s", "the same, every 15 s", cut, (PAIR, TIME_SECOND), |seed| {
+            let phase = seed.below(15 * SECOND_US);
+            points(PAIR, move |at, _| [swept(at, phase, 15 * SECOND_US, 30_000), BEGIN_US + at])
+        }),
+        kind("dashboards of users", "(uid, ts), the last 5 min", cut, (PAIR, TIME_SECOND), |_| {
+            Box::new(|at, r, op| {
+                let (user, now) = (mix(r.below(USERS)), BEGIN_US + at);
+                op.scan(&[user, now - 300 * SECOND_US], &[user, now], PAIR);
+                true
+            })
+        }),
+    ]
+}
+
+/// Loads that wander over keys that are there already.
+fn sweeps() -> Vec<Kind> {
+    let sweep = (Truth::Stay, &[Class::Sweep][..]);
+    let filled = |kind: Kind| Kind { filled: true, ..kind };
+    vec![
+        filled(kind("sorted sweep", "all keys in order, in 5 min", sweep, (KEY, PLAIN), |seed| {
+            let phase = seed.below(100 * SECOND_US);
+            points(KEY, move |at, _| [swept(at, phase, 300 * SECOND_US, RECORDS)])
+        })),
+        filled(kind(
+            "hosts at 60 s",
+            "30,000 hosts in order",
+            sweep,
+            (PAIR, TIME_SECOND),
+            |seed| {
+                let phase = seed.below(60 * SECOND_US);
+                points(PAIR, move |at, _| [swept(at, phase, 60 * SECOND_US, 30_000), BEGIN_US + at])
+            },
+        )),
+    ]
+}
+
+/// Reads of ranges.
+fn scans() -> Vec<Kind> {
+    let scans = (Truth::Stay, &[Class::ScanBound][..]);
+    vec![
+        kind("full scans 60 %", "and points evenly", scans, (KEY, PLAIN), |_| {
+            Box::new(|_, r, op| {
+                if r.chance(0.6) {
+                    op.scan(&[], &[], KEY)
+                } else {
+                    op.point(&[r.bits()], KEY)
+                }
+                true
+            })
+        }),
+        kind(
+            "short scans",
+            "YCSB E: up to 1,000 records",
+            (Truth::Cut, STATIC),
+            (KEY, PLAIN),
+            |_| {
+                Box::new(|_, r, op| {
+                    let start = r.below(RECORDS);
+                    op.scan(&[start], &[start + 1 + r.below(1_000)], KEY);
+                    true
+                })
+            },
+        ),
+        kind(
+            "dashboards",
+            "(ts, uid), the last 5 min",
+            (Truth::Stay, RIGHT),
+            (PAIR, TIME_FIRST),
+            |_| {
+                Box::new(|at, _, op| {
+                    let now = BEGIN_US + at;
+                    op.scan(&[now - 300 * SECOND_US], &[now], PAIR);
+                    true
+                })
+            },
+        ),
+        kind(
+            "dashboards of all spans",
+            "5 min, 1 h, 1 d",
+            (Truth::Stay, &[]),
+            (PAIR, TIME_FIRST),
+            |_| {
+                Box::new(|at, r, op| {
+                    let span = [HOUR_US / 12, HOUR_US, 24 * HOUR_US][r.index(3)];
+                    op.scan(&[BEGIN_US + at - span], &[BEGIN_US + at], PAIR);
+                    true
+                })
+            },
+        ),
+    ]
+}
+
+/// Mixes, and loads that change while one looks.
+fn mixed() -> Vec<Kind> {
+    let open = (Truth::Open, &[][..]);
+    vec![
+        kind(
+            "tail 30 % of updates",
+            "70 % evenly, 30 % appended",
+            (Truth::Cut, STATIC),
+            (KEY, PLAIN),
+            |_| {
+                points(KEY, |at, r| [if r.chance(0.3) { BEGIN_US + at } else { r.below(BEGIN_US) }])
+            },
+        ),
+        kind("tail 60 % of updates", "40 % evenly, 60 % appended", open, (KEY, PLAIN), |_| {
+            points(KEY, |at, r| [if r.chance(0.6) { BEGIN_US + at } else { r.below(BEGIN_US) }])
+        }),
+        kind("three tails", "(tenant, ts), 20/20/60 %", open, (PAIR, TIME_SECOND), |_| {
+            points(PAIR, |at, r| [[0, 1, 2, 2, 2][r.index(5)], stamp(at, r, DISORDER_US)])
+        }),
+        kind("hour changes", "(hour, uid, ts), at 5 to 25 s", open, (TRIPLE, TIME_THIRD), |seed| {
+            let change = (5 + seed.below(20)) * SECOND_US;
+            points(TRIPLE, move |at, r| [5 + u64::from(at > change), r.bits(), BEGIN_US + at])
+        }),
+        kind("hot spot moves", "10 % of keys, elsewhere every 30 s", open, (KEY, PLAIN), |seed| {
+            let (salt, phase) = (seed.bits(), seed.below(30 * SECOND_US));
+            points(KEY, move |at, r| {
+                let place = mix(((at + phase) / (30 * SECOND_US)) ^ salt) % 9;
+                [(place * RECORDS + r.below(RECORDS)) / 10]
+            })
+        }),
+        kind(
+            "hosts in bursts",
+            "30,000 hosts in 5 s of every 60",
+            open,
+            (PAIR, TIME_SECOND),
+            |seed| {
+                let phase = seed.below(60 * SECOND_US);
+                let mut burst = points(PAIR, move |at, _| {
+                    let at_in = (at + phase) % (60 * SECOND_US);
+                    [at_in * 30_000 / (5 * SECOND_US), BEGIN_US + at]
+                });
+                Box::new(move |at, random, op| {
+                    (at + phase) % (60 * SECOND_US) < 5 * SECOND_US && burst(at, random, op)
+                })
+            },
+        ),
+        kind("drifting crowd", "zipf around a place that moves 1 %/s", open, (KEY, PLAIN), |_| {
+            let zipf = Zipf::new(RECORDS, 0.8);
+            points(KEY, move |at, r| {
+                let place = at * RECORDS / (100 * SECOND_US);
+                let off = zipf.rank(r);
+                [if r.chance(0.5) {
+                    RECORDS + place + off
+                } else {
+                    (RECORDS + place).saturating_sub(off)
+                }]
+            })
+        }),
+    ]
+}

@@ -1,0 +1,78 @@
+//! What is wrong with a hot partition, and what says so.
+
+/// The class of a partition's load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Too little was sampled to say.
+    Unknown,
+    /// A cut divides the load, and will still do so later.
+    StaticRange,
+    /// As [`Class::StaticRange`]: keys are appended, but at many places (behind many leading prefixes).
+    MultiTail,
+    /// One key, or one series, bears at least half of the load.
+    HotKey,
+    /// Keys are appended at the right edge: whatever the cut, all load goes to its right.
+    MovingRight,
+    /// The mirror image: keys are appended at the left edge.
+    MovingLeft,
+    /// Keys are visited in order, without being new: a sorted load, a table scan.
+    Sweep,
+    /// Most of the load are scans that no cut separates.
+    ScanBound,
+    /// No cut divides the load well enough, for the reasons that the evidence shows.
+    Unsplittable,
+}
+
+/// Where to cut, and what it promises.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cut {
+    /// The first key of the right half.
+    pub key: Box<[u8]>,
+    /// The share of the larger half, as judged on samples that the cut was not chosen by; 0.5 to 1.
+    pub larger_share: f64,
+}
+
+/// The numbers behind a verdict.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// Samples in the older and in the newer half of the window.
+    pub samples: (u32, u32),
+    /// Length of the window, seconds.
+    pub window_s: u32,
+    /// The larger share of the best cut, chosen on the older half, judged on the newer.
+    pub p_out: f64,
+    /// The same for the minute to come, if what moved between the halves (beyond chance) goes on to move.
+    pub predicted: f64,
+    /// The largest change of the share right of some place from the older to the newer half; near 0 when keys do not move.
+    pub shift: f64,
+    /// Probability that a newer key is greater than an older one; 0.5 when keys do not move.
+    pub auc: f64,
+    /// The same for values behind the first column, or behind the same series: whichever moves most.
+    pub tail: f64,
+    /// Share of operations on keys above all keys before them.
+    pub append_high: f64,
+    /// Share of operations on keys below all keys before them.
+    pub append_low: f64,
+    /// Share of the most frequent full key.
+    pub top_key: f64,
+    /// Share of the most frequent value of each leading prefix of columns, shortest first.
+    pub top_prefix: Vec<f64>,
+    /// Distinct values of each leading prefix among the samples, shortest first.
+    pub distinct_prefix: Vec<u32>,
+    /// Share of operations that are scans across the best cut (or, where scans leave no useful cut, across the most
+    /// crossed one).
+    pub contained: f64,
+}
+
+/// What the detector says of a partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The class.
+    pub class: Class,
+    /// Where to cut, for classes that a cut helps.
+    pub cut: Option<Cut>,
+    /// The key (or leading part of one) that is hot, for [`Class::HotKey`].
+    pub hot_key: Option<Box<[u8]>>,
+    /// Why.
+    pub evidence: Evidence,
+}
