@@ -2,13 +2,16 @@
 
 use std::error::Error;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 11] = [
+    "partita/beat.proto",
     "partita/schema.proto",
     "partita/place.proto",
     "partita/catalog.proto",
     "partita/error.proto",
     "partita/command.proto",
     "partita/domain.proto",
+    "partita/history.proto",
+    "partita/load.proto",
     "partita/service.proto",
     "partita/raft.proto",
 ];
@@ -20,6 +23,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".partita.v1.Write.rows")
         .bytes(".partita.v1.WriteRequest.rows")
         .bytes(".partita.v1.ScanFrame.rows")
+        .bytes(".partita.v1.LoadBeat.highest")
+        .bytes(".partita.v1.HeatmapRequest.from_key")
+        .bytes(".partita.v1.HeatmapRequest.to_key")
+        .bytes(".partita.v1.Heatmap.json")
         .bytes(".partita.v1.RaftEntry.payload")
         .bytes(".partita.v1.RaftSnapshotOffer")
         .bytes(".partita.v1.RaftSnapshotChunk.data")

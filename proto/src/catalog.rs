@@ -41,6 +41,9 @@ pub struct Table {
     pub placement: Placement,
     /// Which partition owns which range.
     pub partitions: Arc<PartitionMap>,
+    /// The table that keeps the rows from before its rows were placed otherwise: they are its rows too. All that is
+    /// written since lies in its own partitions.
+    pub former: Option<TableId>,
 }
 
 /// Everything at one version.

@@ -265,6 +265,25 @@ impl KeyCodec {
         Ok(bound)
     }
 
+    /// Where the cells of a key end, ascending: the placement's first, if there is one. A key that is cut
+    /// short, or is none, has the ends of the cells that can be read.
+    pub fn cell_ends(&self, key: &[u8]) -> Vec<usize> {
+        let mut ends = Vec::with_capacity(self.inner.types.len() + 1);
+        let mut rest = key;
+        if self.inner.placed {
+            let Some((_, cells)) = rest.split_first_chunk::<PLACEMENT_BYTES>() else { return ends };
+            rest = cells;
+            ends.push(key.len() - rest.len());
+        }
+        for column_type in &self.inner.types {
+            if rest.is_empty() || cell::decode(&mut rest, *column_type).is_err() {
+                break;
+            }
+            ends.push(key.len() - rest.len());
+        }
+        ends
+    }
+
     /// The smallest bytes that are greater than every key with this prefix; `None` when there are
     /// none, because nothing but 0xFF is left.
     pub fn successor(key: &[u8]) -> Option<Bytes> {

@@ -5,7 +5,7 @@
 //!   schema ─┬─ key codec ── range ──┐
 //!           └─ placement ── rule ───┴─ route (partition map) ── catalog
 //!   value ──── domain (what a predicate leaves of a column) ── prunes routes and files
-//!   member (the nodes that meta knows)
+//!   member (the nodes that meta knows), load (how busy everything is)
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
 //!
@@ -14,6 +14,7 @@
 #[cfg(test)]
 mod arbitrary;
 pub mod array;
+pub mod beat;
 pub mod blocking;
 mod calendar;
 pub mod catalog;
@@ -21,13 +22,17 @@ pub mod clock;
 pub mod domain;
 pub mod error;
 pub mod hash;
+pub mod history;
 pub mod id;
 pub mod key;
 mod literal;
+pub mod load;
 pub mod member;
 mod neighbour;
+pub mod partitioning;
 pub mod placement;
 pub mod range;
+pub mod reshape;
 pub mod route;
 pub mod rule;
 #[cfg(test)]

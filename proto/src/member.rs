@@ -1,11 +1,12 @@
 //! The nodes that hold replicas, as meta knows them: who they are, where they listen, whether they
-//! are heard of.
+//! are heard of. And meta's own members, as they say themselves.
 //!
 //! A node's number is given once, to one data directory, and never to another: what its directory
 //! lost cannot come back under its number. The directory is known by a random identity.
 
 use std::collections::BTreeMap;
 
+use crate::beat::LoadBeat;
 use crate::id::NodeId;
 use crate::service::ReplicaStatus;
 
@@ -31,6 +32,30 @@ pub struct Member {
     pub missing: u64,
 }
 
+/// How a member of meta's own group is, as it says itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetaStanding {
+    /// Its number.
+    pub node: NodeId,
+    /// Whether it leads, and has everything that was ever acknowledged.
+    pub leads: bool,
+    /// Who leads, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// The group's term, as far as it knows.
+    pub term: u64,
+    /// Index of the last entry of the group's log that it applied.
+    pub applied: u64,
+}
+
+/// A member of meta's group, as somebody finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetaMember {
+    /// Where it was asked, `host:port`; empty in meta's own process.
+    pub address: String,
+    /// What it said; `None`: nothing.
+    pub standing: Option<MetaStanding>,
+}
+
 /// What a node asks for before its first start, and after it moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
@@ -53,4 +78,6 @@ pub struct Heartbeat {
     pub address: String,
     /// Its replicas.
     pub replicas: Vec<ReplicaStatus>,
+    /// The load of those that lead.
+    pub loads: Vec<LoadBeat>,
 }

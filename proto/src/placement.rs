@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::hash::{bucket, hash_values, hash64};
 use crate::id::ColumnId;
 use crate::rule::{Rule, quote};
-use crate::schema::{Column, TableSchema};
+use crate::schema::{Column, Semantic, TableSchema};
 use crate::value::Value;
 
 /// Points that are hashed to find candidates: more than that many buckets would leave little of a
@@ -47,6 +47,18 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// By hash of what tells series apart: the key's columns without the time index, or the time index where the key
+    /// is nothing else. One series lies in one partition then, and rows of one moment in all.
+    pub fn by_series(schema: &TableSchema) -> Self {
+        let is_time = |column: &&Column| column.semantic == Semantic::TimeIndex;
+        let tags = schema.key_columns().filter(|column| !is_time(column));
+        let mut columns: Vec<ColumnId> = tags.map(|column| column.id).collect();
+        if columns.is_empty() {
+            columns.extend(schema.key_columns().map(|column| column.id));
+        }
+        Self::Hash { columns }
+    }
+
     /// The columns that it depends on.
     pub fn columns(&self) -> &[ColumnId] {
         match self {

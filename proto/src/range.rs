@@ -8,6 +8,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::id::ColumnId;
 use crate::value::Value;
 
 /// A typed bound: the placement (for schemes that have one), then values of a prefix of the key's
@@ -77,6 +78,13 @@ impl TypedRange {
             start: self.start.with_key_column(position),
             end: self.end.with_key_column(position),
         }
+    }
+
+    /// The same range after the key of `old` columns has become the key of `new` ones, which are those and some more.
+    #[must_use]
+    pub fn rekeyed(&self, old: &[ColumnId], new: &[ColumnId]) -> Self {
+        let added = new.iter().enumerate().filter(|(_, id)| !old.contains(id));
+        added.fold(self.clone(), |range, (position, _)| range.with_key_column(position))
     }
 }
 

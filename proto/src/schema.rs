@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
+pub use crate::partitioning::{HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning};
 
 /// The longest name of a database, table or column, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -284,6 +285,9 @@ pub struct TableOptions {
     pub comment: Option<String>,
     /// How many replicas each partition has. `None`: as many as the cluster gives by itself.
     pub replication_factor: Option<u32>,
+    /// When its partitions split and merge by themselves.
+    #[serde(default)]
+    pub partitioning: Partitioning,
 }
 
 /// A table's columns, key and options at one version.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::Stream;
 use tokio::sync::watch;
 
@@ -18,17 +19,21 @@ use crate::catalog::Catalog;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
-use crate::member::{Heartbeat, Members, Registration};
+use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
+use crate::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
+use crate::reshape::{Reshape, Reshaped};
 use crate::schema::{Column, TableOptions, TableSchema};
 
-/// Identity of a write: the same one sent again takes effect once.
+/// Identity of a write: the same one sent again takes effect once. Rows that are sent again in several requests, because
+/// the partition they were sent to was cut, have an identity for each of these, and their earlier one with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     /// A random number of the client (one a frontend process).
     pub client: u64,
-    /// Grows within the client.
+    /// Grows with each request of the client, whichever partition it is for: what was forgotten is known by the last of
+    /// it.
     pub sequence: u64,
 }
 
@@ -50,6 +55,9 @@ pub struct WriteRequest {
     pub epoch: Epoch,
     /// Its identity.
     pub id: RequestId,
+    /// Identities under which these rows were sent before together with others: if one of those took effect, these rows
+    /// did.
+    pub earlier: Vec<RequestId>,
     /// Put or delete.
     pub kind: WriteKind,
     /// Columns by storage name: all key columns, and for a put any of the others (an absent one is
@@ -220,6 +228,19 @@ pub trait DataService: Send + Sync {
     /// Hands the leadership of a partition to its replica on another node. To be sent to the leader.
     async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error>;
 
+    /// Changes what a partition owns, through its log. To be sent to the leader. Idempotent: one that took
+    /// effect before is answered as then.
+    ///
+    /// # Errors
+    /// [`Error::StaleRoute`] when the partition is at another epoch for another reason,
+    /// [`Error::InvalidInput`] when the order does not fit what the partition is (its range, its members),
+    /// [`Error::Unavailable`] when that may pass.
+    async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error>;
+
+    /// The key at which about half of a partition's rows lie below, cut after the fewest columns that
+    /// separate; `None` when no key leaves rows on both sides.
+    async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error>;
+
     /// Removes all rows of a partition. Idempotent per `id`.
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error>;
 
@@ -298,6 +319,15 @@ pub enum TableChange {
     SetOptions(TableOptions),
     /// Renames the table.
     Rename(String),
+    /// Places the rows that are written from now on otherwise. Those that are there stay where they are, in a table
+    /// of their own that is read along ([`crate::catalog::Table::former`]). For tables that keep every row
+    /// (`append_mode`): two versions of a row could lie in both.
+    Repartition {
+        /// How rows are placed.
+        placement: Placement,
+        /// Where the key space is cut; ascending. One more partition than cuts.
+        cuts: Vec<Bound>,
+    },
 }
 
 /// A change of the catalog.
@@ -361,7 +391,7 @@ pub enum Ddl {
 }
 
 /// What an operator wants of the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminOrder {
     /// Moves everything off a node and puts nothing on it, or ends that.
     Drain {
@@ -386,6 +416,20 @@ pub enum AdminOrder {
         /// The node.
         to: NodeId,
     },
+    /// Cuts a partition in two.
+    SplitPartition {
+        /// The partition.
+        partition: PartitionId,
+        /// The first key of the right half; `None`: in the middle of its rows.
+        at: Option<Bound>,
+    },
+    /// Makes one partition of two neighbours.
+    MergePartitions {
+        /// The one that stays.
+        left: PartitionId,
+        /// The one that goes.
+        right: PartitionId,
+    },
 }
 
 /// The catalog's keeper.
@@ -401,9 +445,19 @@ pub trait MetaService: Send + Sync {
     /// The nodes as they come, go and are heard of.
     fn members(&self) -> watch::Receiver<Arc<Members>>;
 
+    /// The members of meta's own group, each asked for itself. One that does not answer is listed all the same.
+    async fn metas(&self) -> Vec<MetaMember>;
+
     /// Takes an operator's order; answers when it is recorded. What follows from it takes its time,
     /// except a change of leader, which is carried out.
     async fn administer(&self, order: AdminOrder) -> Result<(), Error>;
+
+    /// How busy everything is, as far as the nodes have said. What is young, or whose leader is silent, is not in it.
+    async fn load(&self, request: LoadRequest) -> Result<LoadReport, Error>;
+
+    /// The picture of a table's load over keys and time, as the JSON that every renderer of it takes. A table that bore no
+    /// load lately has an empty one.
+    async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error>;
 }
 
 /// A change that was made.
@@ -416,11 +470,17 @@ pub struct Changed {
 }
 
 /// What meta is to the processes of a cluster. Only the member of meta's group that leads it does any
-/// of this; the others say [`Error::NotLeader`], with partition 0.
+/// of this but [`ClusterService::standing`]; the others say [`Error::NotLeader`], with partition 0.
 #[async_trait]
 pub trait ClusterService: MetaService {
     /// Whether this one leads, and its catalog has everything that was ever acknowledged.
     fn leads(&self) -> watch::Receiver<bool>;
+
+    /// How this member of meta's group is. It answers whether it leads or not.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no member behind the service.
+    fn standing(&self) -> Result<MetaStanding, Error>;
 
     /// As [`MetaService::change`], for a caller that may not get the answer and ask again: the same
     /// identity is the same change, and gets the same answer.

@@ -9,13 +9,17 @@
 //!
 //! [`Command`] is what a partition's Raft log holds; [`ipc`] is the form of its rows.
 
+mod beat;
 mod catalog;
 mod command;
 mod domain;
 mod error;
+mod history;
 pub mod ipc;
+mod load;
 mod member;
 mod place;
+mod reshape;
 mod schema;
 mod service;
 mod watch;

@@ -10,6 +10,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::range::Bound;
+use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     DataService, PartitionSpec, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest,
@@ -165,6 +167,17 @@ impl DataService for DataClient {
         let order = pb::TransferLeader { partition: partition.0, to: to.0 };
         let reply = self.small.clone().transfer_leader(self.request(order)).await;
         self.answer(reply).map(drop)
+    }
+
+    async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
+        let reply = self.small.clone().reshape(self.request(order.to_wire())).await;
+        Reshaped::from_wire(self.answer(reply)?)
+    }
+
+    async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error> {
+        let order = pb::PartitionOrder { partition: partition.0 };
+        let reply = self.small.clone().middle_key(self.request(order)).await;
+        self.answer(reply)?.key.map(Bound::from_wire).transpose()
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {

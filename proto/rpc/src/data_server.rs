@@ -8,6 +8,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::reshape::Reshape;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{DataService, PartitionSpec, RequestId, ScanRequest, WriteRequest};
 use partita_proto::wire::pb::data_server::{Data, DataServer as Generated};
@@ -134,6 +135,18 @@ impl Data for DataServer {
         let order = self.open(request)?;
         let (partition, to) = (PartitionId(order.partition), NodeId(order.to));
         done(self.service.transfer_leader(partition, to).await)
+    }
+
+    async fn reshape(&self, request: Request<pb::ReshapeOrder>) -> Answer<pb::Reshaped> {
+        let order = Reshape::from_wire(self.open(request)?).map_err(to_status)?;
+        let reshaped = self.service.reshape(order).await.map_err(to_status)?;
+        Ok(Response::new(reshaped.to_wire()))
+    }
+
+    async fn middle_key(&self, request: Request<pb::PartitionOrder>) -> Answer<pb::MiddleKeyReply> {
+        let order = self.open(request)?;
+        let key = self.service.middle_key(PartitionId(order.partition)).await.map_err(to_status)?;
+        Ok(Response::new(pb::MiddleKeyReply { key: key.map(|key| key.to_wire()) }))
     }
 
     async fn truncate_partition(&self, request: Request<pb::TruncateOrder>) -> Answer<pb::Done> {

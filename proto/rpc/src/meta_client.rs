@@ -17,10 +17,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::join_all;
 use partita_proto::Error;
 use partita_proto::catalog::Catalog;
 use partita_proto::id::NodeId;
-use partita_proto::member::{Heartbeat, Members, Registration};
+use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
 use partita_proto::wire::pb::meta_client::MetaClient as Generated;
 use partita_proto::wire::{Follower, Wire, pb};
@@ -40,6 +43,8 @@ const CHANGE_WAIT: Duration = Duration::from_secs(75);
 const ORDER_WAIT: Duration = Duration::from_secs(30);
 /// How long a heartbeat is worth sending; the next one says more.
 const HEARTBEAT_WAIT: Duration = Duration::from_secs(3);
+/// How long somebody who wants to see the load may wait for it.
+const LOAD_WAIT: Duration = Duration::from_secs(5);
 /// How long one meta may take to answer what is answered at once.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// The pause before the next address, at least and at most.
@@ -123,11 +128,44 @@ impl MetaService for MetaClient {
         self.shared.members.subscribe()
     }
 
+    async fn metas(&self) -> Vec<MetaMember> {
+        let ask = |link: &Link| {
+            let (mut meta, address) = (link.client.clone(), link.peer.address.clone());
+            async move {
+                let asked = timeout(ANSWER_WAIT, meta.standing(pb::StandingRequest {})).await;
+                let message = asked.ok().and_then(Result::ok).map(Response::into_inner);
+                let standing = message.and_then(|message| MetaStanding::from_wire(message).ok());
+                MetaMember { address, standing }
+            }
+        };
+        join_all(self.shared.links.iter().map(ask)).await
+    }
+
     async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
         let deadline = Instant::now() + ORDER_WAIT;
-        let ask =
-            |mut meta: Generated<Channel>| async move { meta.administer(order.to_wire()).await };
+        let order = order.to_wire();
+        let ask = |mut meta: Generated<Channel>| {
+            let order = order.clone();
+            async move { meta.administer(order).await }
+        };
         self.shared.ask(deadline, ORDER_WAIT, ask).await.map(drop)
+    }
+
+    async fn load(&self, request: LoadRequest) -> Result<LoadReport, Error> {
+        let deadline = Instant::now() + LOAD_WAIT;
+        let message = request.to_wire();
+        let ask = |mut meta: Generated<Channel>| async move { meta.load(message).await };
+        LoadReport::from_wire(self.shared.ask(deadline, ANSWER_WAIT, ask).await?)
+    }
+
+    async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error> {
+        let deadline = Instant::now() + LOAD_WAIT;
+        let message = request.to_wire();
+        let ask = |mut meta: Generated<Channel>| {
+            let message = message.clone();
+            async move { meta.picture(message).await }
+        };
+        Ok(self.shared.ask(deadline, LOAD_WAIT, ask).await?.json)
     }
 }
 
@@ -136,6 +174,10 @@ impl ClusterService for MetaClient {
     /// Whether a meta is followed, which leads.
     fn leads(&self) -> watch::Receiver<bool> {
         self.shared.leads.subscribe()
+    }
+
+    fn standing(&self) -> Result<MetaStanding, Error> {
+        Err(Error::Unsupported("a client is no member of meta's group".to_owned()))
     }
 
     async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {

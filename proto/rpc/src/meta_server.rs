@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt, stream};
 use partita_proto::Error;
+use partita_proto::load::{HeatmapRequest, LoadRequest};
 use partita_proto::member::{Heartbeat, Registration};
 use partita_proto::service::{AdminOrder, ClusterService, Ddl, RequestId};
 use partita_proto::wire::pb::meta_server::{Meta, MetaServer as Generated};
@@ -94,6 +95,13 @@ impl Meta for MetaServer {
         Ok(Response::new(pb::Done {}))
     }
 
+    async fn standing(
+        &self,
+        _: Request<pb::StandingRequest>,
+    ) -> Result<Response<pb::MetaStanding>, Status> {
+        Ok(Response::new(self.service.standing().map_err(to_status)?.to_wire()))
+    }
+
     async fn administer(
         &self,
         request: Request<pb::AdminOrder>,
@@ -101,5 +109,23 @@ impl Meta for MetaServer {
         let order: AdminOrder = value(request)?;
         self.service.administer(order).await.map_err(to_status)?;
         Ok(Response::new(pb::Done {}))
+    }
+
+    async fn load(
+        &self,
+        request: Request<pb::LoadRequest>,
+    ) -> Result<Response<pb::LoadReport>, Status> {
+        let request: LoadRequest = value(request)?;
+        let report = self.service.load(request).await.map_err(to_status)?;
+        Ok(Response::new(report.to_wire()))
+    }
+
+    async fn picture(
+        &self,
+        request: Request<pb::HeatmapRequest>,
+    ) -> Result<Response<pb::Heatmap>, Status> {
+        let request: HeatmapRequest = value(request)?;
+        let json = self.service.heatmap(request).await.map_err(to_status)?;
+        Ok(Response::new(pb::Heatmap { json }))
     }
 }

@@ -20,6 +20,8 @@ use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::domain::Domains;
 use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
+use partita_proto::range::Bound;
+use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema};
 use partita_proto::service::{
     DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, WriteKind,
@@ -185,6 +187,16 @@ impl DataService for FakeNode {
         self.note(format!("transfer {partition} {to}")).await
     }
 
+    async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
+        self.note(format!("{order:?}")).await?;
+        Ok(Reshaped { index: 7, stall: Duration::from_micros(9) })
+    }
+
+    async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error> {
+        self.note(format!("middle {partition}")).await?;
+        Ok(Some(Bound::placed(3)))
+    }
+
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
         self.note(format!("truncate {partition} {id:?}")).await
     }
@@ -285,6 +297,7 @@ fn write_request(rows: RecordBatch) -> WriteRequest {
         partition: PartitionId(1),
         epoch: Epoch(2),
         id: RequestId { client: u64::MAX, sequence: 4 },
+        earlier: vec![RequestId { client: u64::MAX, sequence: 3 }],
         kind: WriteKind::Delete,
         rows,
     }

@@ -8,6 +8,7 @@ use arrow::buffer::{Buffer, OffsetBuffer};
 use arrow::compute;
 
 use crate::error::Error;
+use crate::range::KeyRange;
 
 /// Encoded keys, one per row. Cheap to clone and to slice: the bytes are shared.
 #[derive(Clone, Debug)]
@@ -99,6 +100,13 @@ impl Keys {
             Some(order) => order.is_sorted(),
             None => (1..self.len()).all(|row| self.get(row - 1) <= self.get(row)),
         }
+    }
+
+    /// Where those that lie in a range begin and end; the keys are sorted.
+    pub fn within(&self, range: &KeyRange) -> (usize, usize) {
+        let start = self.lower_bound(&range.start);
+        let end = range.end.as_ref().map_or(self.len(), |end| self.lower_bound(end));
+        (start, end.max(start))
     }
 
     /// The number of keys before the first one that is not smaller; the keys are sorted.

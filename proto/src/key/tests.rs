@@ -67,6 +67,21 @@ proptest! {
     }
 
     #[test]
+    fn cells_end_where_the_prefixes_of_a_bound_do(
+        (types, placed, rows) in samples::keyed_rows(any::<bool>(), 1..4),
+    ) {
+        let codec = codec(&types, placed);
+        for bound in &rows {
+            let key = codec.encode_bound(bound).unwrap();
+            let from = usize::from(!placed);
+            let ends: Vec<usize> = (from..=types.len())
+                .map(|columns| codec.encode_bound(&prefix(bound, columns)).unwrap().len())
+                .collect();
+            prop_assert_eq!(codec.cell_ends(&key), ends);
+        }
+    }
+
+    #[test]
     fn the_keys_below_a_prefix_and_its_successor_are_those_of_its_rows(
         (types, placed, rows) in samples::keyed_rows(any::<bool>(), 2..10),
         columns in 0..4_usize,

@@ -72,6 +72,7 @@ impl Wire for Table {
             schema: Some(self.schema.to_wire()),
             placement: Some(self.placement.to_wire()),
             routes: self.partitions.routes().iter().map(Route::to_wire).collect(),
+            former: self.former.unwrap_or_default().0,
         }
     }
 
@@ -95,6 +96,7 @@ impl Wire for Table {
             schema: Arc::new(schema),
             placement,
             partitions,
+            former: Some(TableId(message.former)).filter(|id| *id != TableId::default()),
         })
     }
 }
@@ -143,6 +145,10 @@ impl Wire for TableChange {
             }),
             Self::SetOptions(options) => Kind::SetOptions(options.to_wire()),
             Self::Rename(name) => Kind::Rename(name.clone()),
+            Self::Repartition { placement, cuts } => Kind::Repartition(pb::Repartition {
+                placement: Some(placement.to_wire()),
+                cuts: cuts.iter().map(Wire::to_wire).collect(),
+            }),
         };
         pb::TableChange { kind: Some(kind) }
     }
@@ -158,6 +164,10 @@ impl Wire for TableChange {
             Kind::SetDefault(set) => Self::SetDefault { column: set.column, default: set.default },
             Kind::SetOptions(options) => Self::SetOptions(Wire::from_wire(options)?),
             Kind::Rename(name) => Self::Rename(name),
+            Kind::Repartition(change) => Self::Repartition {
+                placement: required(change.placement, "placement")?,
+                cuts: all(change.cuts)?,
+            },
         })
     }
 }

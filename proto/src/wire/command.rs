@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{Wire, all, missing, pb, required};
 use crate::error::Error;
 use crate::id::Epoch;
+use crate::reshape::Reshape;
 use crate::schema::TableSchema;
 use crate::service::{RequestId, WriteKind};
 
@@ -20,6 +21,8 @@ pub enum Command {
     Schema(Arc<TableSchema>),
     /// Remove all rows; once per request.
     Truncate(RequestId),
+    /// Cut the partition in two, freeze it, or let it take over its neighbour.
+    Reshape(Reshape),
 }
 
 /// Rows of one or more requests, joined into one entry.
@@ -34,10 +37,12 @@ pub struct WriteCommand {
 }
 
 /// The share that one request has in a [`WriteCommand`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePart {
     /// The request: one that took effect before is left out.
     pub id: RequestId,
+    /// Requests of which this is a part: if one of them took effect before, it is left out too.
+    pub earlier: Vec<RequestId>,
     /// Put or delete.
     pub kind: WriteKind,
     /// How many rows it has.
@@ -72,6 +77,9 @@ impl Wire for Command {
             }),
             Self::Schema(schema) => Kind::Schema(schema.to_wire()),
             Self::Truncate(id) => Kind::Truncate(id.to_wire()),
+            Self::Reshape(Reshape::Split(split)) => Kind::Split(split.to_wire()),
+            Self::Reshape(Reshape::Freeze(freeze)) => Kind::Freeze(freeze.to_wire()),
+            Self::Reshape(Reshape::Absorb(absorb)) => Kind::Absorb(absorb.to_wire()),
         };
         pb::Command { kind: Some(kind) }
     }
@@ -86,6 +94,9 @@ impl Wire for Command {
             }),
             Kind::Schema(schema) => Self::Schema(Arc::new(Wire::from_wire(schema)?)),
             Kind::Truncate(id) => Self::Truncate(Wire::from_wire(id)?),
+            Kind::Split(split) => Self::Reshape(Reshape::Split(Wire::from_wire(split)?)),
+            Kind::Freeze(freeze) => Self::Reshape(Reshape::Freeze(Wire::from_wire(freeze)?)),
+            Kind::Absorb(absorb) => Self::Reshape(Reshape::Absorb(Wire::from_wire(absorb)?)),
         })
     }
 }
@@ -94,12 +105,18 @@ impl Wire for WritePart {
     type Message = pb::WritePart;
 
     fn to_wire(&self) -> pb::WritePart {
-        pb::WritePart { id: Some(self.id.to_wire()), kind: self.kind.to_wire(), rows: self.rows }
+        pb::WritePart {
+            id: Some(self.id.to_wire()),
+            kind: self.kind.to_wire(),
+            rows: self.rows,
+            earlier: self.earlier.iter().map(Wire::to_wire).collect(),
+        }
     }
 
     fn from_wire(message: pb::WritePart) -> Result<Self, Error> {
         let kind = Wire::from_wire(message.kind)?;
-        Ok(Self { id: required(message.id, "request id")?, kind, rows: message.rows })
+        let earlier = all(message.earlier)?;
+        Ok(Self { id: required(message.id, "request id")?, earlier, kind, rows: message.rows })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Wire, all, missing, pb};
 use crate::error::Error;
 use crate::id::{NodeId, PartitionId};
-use crate::member::{Heartbeat, Member, Members, Registration};
+use crate::member::{Heartbeat, Member, Members, MetaStanding, Registration};
 use crate::service::AdminOrder;
 
 impl Wire for Members {
@@ -44,6 +44,30 @@ impl Wire for Members {
     }
 }
 
+impl Wire for MetaStanding {
+    type Message = pb::MetaStanding;
+
+    fn to_wire(&self) -> pb::MetaStanding {
+        pb::MetaStanding {
+            node: self.node.0,
+            leads: self.leads,
+            leader: self.leader.map(|leader| leader.0),
+            term: self.term,
+            applied: self.applied,
+        }
+    }
+
+    fn from_wire(message: pb::MetaStanding) -> Result<Self, Error> {
+        Ok(Self {
+            node: NodeId(message.node),
+            leads: message.leads,
+            leader: message.leader.map(NodeId),
+            term: message.term,
+            applied: message.applied,
+        })
+    }
+}
+
 impl Wire for AdminOrder {
     type Message = pb::AdminOrder;
 
@@ -58,6 +82,13 @@ impl Wire for AdminOrder {
             }),
             Self::TransferLeader { partition, to } => {
                 Kind::TransferLeader(pb::TransferLeader { partition: partition.0, to: to.0 })
+            }
+            Self::SplitPartition { partition, at } => Kind::SplitPartition(pb::SplitPartition {
+                partition: partition.0,
+                at: at.as_ref().map(Wire::to_wire),
+            }),
+            Self::MergePartitions { left, right } => {
+                Kind::MergePartitions(pb::MergePartitions { left: left.0, right: right.0 })
             }
         };
         pb::AdminOrder { kind: Some(kind) }
@@ -75,6 +106,14 @@ impl Wire for AdminOrder {
             Kind::TransferLeader(order) => Self::TransferLeader {
                 partition: PartitionId(order.partition),
                 to: NodeId(order.to),
+            },
+            Kind::SplitPartition(order) => Self::SplitPartition {
+                partition: PartitionId(order.partition),
+                at: order.at.map(Wire::from_wire).transpose()?,
+            },
+            Kind::MergePartitions(order) => Self::MergePartitions {
+                left: PartitionId(order.left),
+                right: PartitionId(order.right),
             },
         })
     }
@@ -109,6 +148,7 @@ impl Wire for Heartbeat {
             identity: self.identity,
             address: self.address.clone(),
             replicas: self.replicas.iter().map(Wire::to_wire).collect(),
+            loads: self.loads.iter().map(Wire::to_wire).collect(),
         }
     }
 
@@ -118,6 +158,7 @@ impl Wire for Heartbeat {
             identity: message.identity,
             address: message.address,
             replicas: all(message.replicas)?,
+            loads: all(message.loads)?,
         })
     }
 }

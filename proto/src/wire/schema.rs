@@ -3,7 +3,10 @@
 use super::{Wire, all, missing, narrow, pb, required};
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
-use crate::schema::{Column, ColumnType, MergeMode, Semantic, TableOptions, TableSchema, Unit};
+use crate::schema::{
+    Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
+    TableSchema, Unit,
+};
 use crate::value::Value;
 
 impl Wire for Value {
@@ -185,6 +188,9 @@ impl Wire for TableOptions {
             time_window: self.time_window.as_ref().map(Wire::to_wire),
             comment: self.comment.clone(),
             replication_factor: self.replication_factor,
+            // Absent: the defaults.
+            partitioning: (self.partitioning != Partitioning::default())
+                .then(|| self.partitioning.to_wire()),
         }
     }
 
@@ -201,6 +207,49 @@ impl Wire for TableOptions {
             time_window: message.time_window.map(Wire::from_wire).transpose()?,
             comment: message.comment,
             replication_factor: message.replication_factor,
+            // Absent: said before there was anything to say.
+            partitioning: message
+                .partitioning
+                .map(Wire::from_wire)
+                .transpose()?
+                .unwrap_or_default(),
+        })
+    }
+}
+
+impl Wire for Partitioning {
+    type Message = pb::Partitioning;
+
+    fn to_wire(&self) -> pb::Partitioning {
+        let remedy = match self.hotspot_remedy {
+            HotspotRemedy::Off => pb::HotspotRemedy::Off,
+            HotspotRemedy::Advise => pb::HotspotRemedy::Advise,
+            HotspotRemedy::Auto => pb::HotspotRemedy::Auto,
+        };
+        pb::Partitioning {
+            by_load: self.by_load,
+            by_size: self.by_size,
+            partition_size_mb: self.partition_size_mb,
+            min_partitions: self.min_partitions,
+            max_partitions: self.max_partitions,
+            hotspot_remedy: remedy.into(),
+        }
+    }
+
+    fn from_wire(message: pb::Partitioning) -> Result<Self, Error> {
+        let hotspot_remedy = match pb::HotspotRemedy::try_from(message.hotspot_remedy) {
+            Ok(pb::HotspotRemedy::Off) => HotspotRemedy::Off,
+            Ok(pb::HotspotRemedy::Advise) => HotspotRemedy::Advise,
+            Ok(pb::HotspotRemedy::Auto) => HotspotRemedy::Auto,
+            Ok(pb::HotspotRemedy::Unspecified) | Err(_) => return Err(missing("hotspot remedy")),
+        };
+        Ok(Self {
+            by_load: message.by_load,
+            by_size: message.by_size,
+            partition_size_mb: message.partition_size_mb,
+            min_partitions: message.min_partitions,
+            max_partitions: message.max_partitions,
+            hotspot_remedy,
         })
     }
 }

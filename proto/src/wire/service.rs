@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
-use super::{Wire, ipc, missing, pb, required};
+use super::{Wire, all, ipc, missing, pb, required};
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
@@ -52,6 +52,7 @@ impl WriteRequest {
             id: Some(self.id.to_wire()),
             kind: self.kind.to_wire(),
             rows: ipc::encode(std::slice::from_ref(&self.rows))?,
+            earlier: self.earlier.iter().map(Wire::to_wire).collect(),
         })
     }
 
@@ -70,6 +71,7 @@ impl WriteRequest {
             partition: PartitionId(message.partition),
             epoch: Epoch(message.epoch),
             id: required::<RequestId>(message.id, "request id")?,
+            earlier: all(message.earlier)?,
             kind: Wire::from_wire(message.kind)?,
             rows,
         })

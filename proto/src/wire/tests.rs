@@ -19,10 +19,13 @@ use crate::id::{
 use crate::key::KeyCodec;
 use crate::placement::Placement;
 use crate::range::{Bound, TypedRange};
+use crate::reshape::{Absorb, Freeze, Reshape, Split};
 use crate::route::PartitionMap;
 use crate::rule::{Comparison, Rule};
 use crate::samples;
-use crate::schema::{Column, MergeMode, Semantic, TableOptions, TableSchema};
+use crate::schema::{
+    Column, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions, TableSchema,
+};
 use crate::service::{Ddl, NewTable, PartitionSpec, RequestId, TableChange, WriteKind};
 use crate::value::Value;
 
@@ -69,14 +72,38 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let merge_mode = prop_oneof![Just(MergeMode::LastRow), Just(MergeMode::LastNonNull)];
     let times = (option::of(duration()), option::of(duration()));
     let replicas = option::of(any::<u32>());
-    (any::<bool>(), merge_mode, times, option::of(name()), replicas).prop_map(
-        |(append_mode, merge_mode, (ttl, time_window), comment, replication_factor)| TableOptions {
+    (any::<bool>(), merge_mode, times, option::of(name()), (replicas, partitioning())).prop_map(
+        |(append_mode, merge_mode, (ttl, time_window), comment, more)| TableOptions {
             append_mode,
             merge_mode,
             ttl,
             time_window,
             comment,
-            replication_factor,
+            replication_factor: more.0,
+            partitioning: more.1,
+        },
+    )
+}
+
+fn partitioning() -> impl Strategy<Value = Partitioning> {
+    let remedy = prop_oneof![
+        Just(HotspotRemedy::Off),
+        Just(HotspotRemedy::Advise),
+        Just(HotspotRemedy::Auto)
+    ];
+    (any::<(bool, bool, u32, u32, u32)>(), remedy).prop_map(
+        |(
+            (by_load, by_size, partition_size_mb, min_partitions, max_partitions),
+            hotspot_remedy,
+        )| {
+            Partitioning {
+                by_load,
+                by_size,
+                partition_size_mb,
+                min_partitions,
+                max_partitions,
+                hotspot_remedy,
+            }
         },
     )
 }
@@ -189,6 +216,8 @@ fn change() -> impl Strategy<Value = TableChange> {
             .prop_map(|(column, default)| TableChange::SetDefault { column, default }),
         options().prop_map(TableChange::SetOptions),
         name().prop_map(TableChange::Rename),
+        (placement(), vec(bound(), 0..3))
+            .prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),
     ]
 }
 
@@ -249,10 +278,44 @@ fn request_id() -> impl Strategy<Value = RequestId> {
     any::<(u64, u64)>().prop_map(|(client, sequence)| RequestId { client, sequence })
 }
 
+fn reshape() -> impl Strategy<Value = Reshape> {
+    let numbers = || (any::<u64>(), any::<u64>(), any::<u64>());
+    let replicas = proptest::collection::btree_map(
+        any::<u64>().prop_map(NodeId),
+        any::<u64>().prop_map(ReplicaId),
+        0..4,
+    );
+    prop_oneof![
+        (numbers(), bound(), replicas).prop_map(|((partition, epoch, child), at, replicas)| {
+            Reshape::Split(Split {
+                partition: PartitionId(partition),
+                epoch: Epoch(epoch),
+                at,
+                child: PartitionId(child),
+                replicas,
+            })
+        }),
+        (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(partition, epoch, on)| {
+            Reshape::Freeze(Freeze { partition: PartitionId(partition), epoch: Epoch(epoch), on })
+        }),
+        (numbers(), any::<u64>(), bound()).prop_map(|((partition, epoch, right), frozen, end)| {
+            Reshape::Absorb(Absorb {
+                partition: PartitionId(partition),
+                epoch: Epoch(epoch),
+                right: PartitionId(right),
+                frozen,
+                end,
+            })
+        }),
+    ]
+}
+
 fn command() -> impl Strategy<Value = Command> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
-    let part = (request_id(), kind, any::<u32>()).prop_map(|(id, kind, rows)| WritePart {
+    let ids = (request_id(), vec(request_id(), 0..3));
+    let part = (ids, kind, any::<u32>()).prop_map(|((id, earlier), kind, rows)| WritePart {
         id,
+        earlier,
         kind,
         rows,
     });
@@ -263,6 +326,7 @@ fn command() -> impl Strategy<Value = Command> {
         write.prop_map(Command::Write),
         schema().prop_map(|schema| Command::Schema(Arc::new(schema))),
         request_id().prop_map(Command::Truncate),
+        reshape().prop_map(Command::Reshape),
     ]
 }
 
@@ -309,6 +373,8 @@ macro_rules! round_trips {
     };
 }
 
+mod history;
+mod load;
 mod services;
 
 round_trips! {
@@ -355,6 +421,7 @@ proptest! {
             schema: Arc::new(schema),
             placement,
             partitions: Arc::new(PartitionMap::new(routes).unwrap()),
+            former: Some(TableId(3)),
         };
         round_trip(&table, at, flip)?;
     }
@@ -415,7 +482,7 @@ fn the_bytes_of_a_command_do_not_change_between_versions() {
     let id = RequestId { client: 0x0102_0304_0506_0708, sequence: 300 };
     let command = Command::Write(WriteCommand {
         epoch: Epoch(5),
-        parts: vec![WritePart { id, kind: WriteKind::Delete, rows: 2 }],
+        parts: vec![WritePart { id, earlier: Vec::new(), kind: WriteKind::Delete, rows: 2 }],
         rows: Bytes::from_static(b"rows"),
     });
     let expected = [

@@ -9,6 +9,7 @@ use partita_proto::Error;
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
+use partita_proto::reshape::{Freeze, Reshape, Reshaped};
 use partita_proto::service::{DataService, PartitionSpec, RequestId, WriteReply};
 use partita_proto::value::Value;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,10 @@ async fn every_call_arrives_as_it_was_made() {
     client.drop_partition(PARTITION, ReplicaId(2)).await.unwrap();
     client.reconfigure(PARTITION, voters.clone()).await.unwrap();
     client.transfer_leader(PARTITION, NodeId(3)).await.unwrap();
+    let freeze = Freeze { partition: PARTITION, epoch: Epoch(4), on: true };
+    let reshaped = client.reshape(Reshape::Freeze(freeze.clone())).await.unwrap();
+    assert_eq!(reshaped, Reshaped { index: 7, stall: Duration::from_micros(9) });
+    assert_eq!(client.middle_key(PARTITION).await, Ok(Some(Bound::placed(3))));
     client.truncate_partition(PARTITION, id).await.unwrap();
     client.alter_partition(PARTITION, Arc::new(schema())).await.unwrap();
     client.flush_partition(PARTITION).await.unwrap();
@@ -64,6 +69,8 @@ async fn every_call_arrives_as_it_was_made() {
         "drop 9 2".to_owned(),
         format!("reconfigure 9 {voters:?}"),
         "transfer 9 3".to_owned(),
+        format!("{:?}", Reshape::Freeze(freeze)),
+        "middle 9".to_owned(),
         format!("truncate 9 {id:?}"),
         format!("alter 9 {:?}", schema()),
         "flush 9".to_owned(),

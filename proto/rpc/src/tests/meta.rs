@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_proto::Error;
+use partita_proto::beat::LoadBeat;
 use partita_proto::catalog::{Catalog, Database};
-use partita_proto::id::{DatabaseId, NodeId, PartitionId};
-use partita_proto::member::{Heartbeat, Member, Members, Registration};
+use partita_proto::id::{DatabaseId, NodeId, PartitionId, TableId};
+use partita_proto::load::{HeatmapRequest, Instant as At, LoadReport, LoadRequest, PartitionLoad};
+use partita_proto::member::{Heartbeat, Member, Members, MetaMember, MetaStanding, Registration};
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::meta_client::MetaClient as Generated;
@@ -48,6 +51,14 @@ struct FakeMeta {
     delay: Mutex<Duration>,
     stop: CancellationToken,
 }
+
+const STANDING: MetaStanding = MetaStanding {
+    node: NodeId(102),
+    leads: false,
+    leader: Some(NodeId(101)),
+    term: 5,
+    applied: u64::MAX,
+};
 
 fn catalog(version: u64, databases: &[&str]) -> Catalog {
     let database = |name: &&str| {
@@ -142,8 +153,30 @@ impl MetaService for FakeMeta {
         self.members.subscribe()
     }
 
+    async fn metas(&self) -> Vec<MetaMember> {
+        panic!("whoever wants to know asks each of them")
+    }
+
     async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
         self.check(format!("{order:?}"))
+    }
+
+    /// As busy as the question says.
+    async fn load(&self, request: LoadRequest) -> Result<LoadReport, Error> {
+        self.check(format!("{request:?}"))?;
+        let partition = PartitionLoad {
+            table: request.table.unwrap_or_default(),
+            share: 0.5,
+            ..PartitionLoad::default()
+        };
+        let at = request.history_since.unwrap_or_default();
+        Ok(LoadReport { at, partitions: vec![partition], ..LoadReport::default() })
+    }
+
+    /// The question itself.
+    async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error> {
+        self.check(format!("{request:?}"))?;
+        Ok(Bytes::from(format!("{} of {}", request.metric, request.table)))
     }
 }
 
@@ -151,6 +184,10 @@ impl MetaService for FakeMeta {
 impl ClusterService for FakeMeta {
     fn leads(&self) -> watch::Receiver<bool> {
         self.leads.subscribe()
+    }
+
+    fn standing(&self) -> Result<MetaStanding, Error> {
+        Ok(MetaStanding { leads: *self.leads.borrow(), ..STANDING })
     }
 
     async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {
@@ -194,6 +231,7 @@ fn heartbeat() -> Heartbeat {
         identity: u64::MAX,
         address: "host:1".to_owned(),
         replicas: vec![replica_status()],
+        loads: vec![LoadBeat { partition: PartitionId(9), term: 3, ..LoadBeat::default() }],
     }
 }
 
@@ -211,17 +249,56 @@ async fn every_call_arrives_as_it_was_made() {
         AdminOrder::MoveReplica { partition: PartitionId(1), from: NODE, to: NodeId(3) },
         AdminOrder::TransferLeader { partition: PartitionId(1), to: NODE },
     ];
-    for order in orders {
+    for order in orders.clone() {
         client.administer(order).await.unwrap();
     }
+    let question =
+        LoadRequest { table: Some(TableId(7)), history_since: Some(At(9)), samples: true };
+    let report = client.load(question).await.unwrap();
+    assert_eq!((report.at, report.partitions.len()), (At(9), 1));
+    assert_eq!((report.partitions[0].table, report.partitions[0].share), (TableId(7), 0.5));
+    let picture = HeatmapRequest {
+        table: TableId(7),
+        metric: "busy".to_owned(),
+        since_s: 60,
+        until_s: Some(9),
+        rows: 3,
+        columns: 4,
+        from_key: Bytes::from_static(&[1]),
+        to_key: Some(Bytes::from_static(&[2])),
+    };
+    let drawn = client.heatmap(picture.clone()).await.unwrap();
+    assert_eq!(drawn, format!("busy of {}", TableId(7)));
     assert_eq!(client.register(registration()).await, Ok(NODE));
     client.heartbeat(heartbeat()).await.unwrap();
     assert_eq!(client.change(create("a")).await, Ok(true));
     let mut expected: Vec<String> = orders.iter().map(|order| format!("{order:?}")).collect();
+    expected.push(format!("{question:?}"));
+    expected.push(format!("{picture:?}"));
     expected.push(format!("{:?}", registration()));
     expected.push(format!("{:?}", heartbeat()));
     expected.push(format!("{:?}", create("a")));
     assert_eq!(*meta.asked.lock(), expected);
+}
+
+#[tokio::test]
+async fn every_member_says_how_it_is_whether_it_leads_or_not() {
+    let (leads, follows) = (FakeMeta::leading(), FakeMeta::leading());
+    follows.leads.send_replace(false);
+    let (one, other) = (leads.serve().await, follows.serve().await);
+    let client = connect(&[&one.address, "127.0.0.1:1", &other.address]);
+    let expected = [
+        MetaMember {
+            address: one.address.clone(),
+            standing: Some(MetaStanding { leads: true, ..STANDING }),
+        },
+        MetaMember { address: "127.0.0.1:1".to_owned(), standing: None },
+        MetaMember {
+            address: other.address.clone(),
+            standing: Some(MetaStanding { leads: false, ..STANDING }),
+        },
+    ];
+    assert_eq!(client.metas().await, expected);
 }
 
 #[tokio::test]

@@ -3,8 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use arrow::datatypes::{Field, Schema};
+use partita_load::{Counters, Sample, Sketch, Tick};
 
 use super::*;
+use crate::beat::{Latency, LoadBeat};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
 use crate::member::{Heartbeat, Member, Members, Registration};
@@ -93,14 +95,72 @@ fn registration() -> impl Strategy<Value = Registration> {
 }
 
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {
-    (any::<u64>(), any::<u64>(), name(), vec(status(), 0..3)).prop_map(
-        |(node, identity, address, replicas)| Heartbeat {
+    (any::<u64>(), any::<u64>(), name(), vec(status(), 0..3), vec(load_beat(), 0..3)).prop_map(
+        |(node, identity, address, replicas, loads)| Heartbeat {
             node: NodeId(node),
             identity,
             address,
             replicas,
+            loads,
         },
     )
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    let key = || vec(any::<u8>(), 0..6).prop_map(Box::<[u8]>::from);
+    let sample = (key(), option::of(key()), any::<bool>(), any::<bool>())
+        .prop_map(|(key, end, above, below)| Sample { key, end, above, below });
+    let tick = (any::<u64>(), any::<u64>(), vec(sample, 0..4))
+        .prop_map(|(second, count, samples)| Tick { second, count, samples });
+    (vec(tick, 0..3), vec((key(), 0.0..1.0), 0..3))
+        .prop_map(|(ticks, heavy)| Sketch { ticks, heavy })
+}
+
+fn load_beat() -> impl Strategy<Value = LoadBeat> {
+    let numbers = || proptest::array::uniform12(any::<u64>());
+    let latency = |[count, p50, p99, p999, max]: [u64; 5]| Latency { count, p50, p99, p999, max };
+    let latency = move || proptest::array::uniform5(any::<u64>()).prop_map(latency);
+    let counters = numbers().prop_map(|n| Counters {
+        write_rows: n[0],
+        write_bytes: n[1],
+        write_batches: n[2],
+        read_rows: n[3],
+        read_bytes: n[4],
+        point_reads: n[5],
+        range_reads: n[6],
+        scans: n[7],
+        busy_ns: n[8],
+        scan_ns: n[9],
+        rejected: n[10],
+        throttled_ns: n[11],
+    });
+    let highest = option::of(vec(any::<u8>(), 0..5).prop_map(Bytes::from));
+    (
+        proptest::array::uniform5(any::<u64>()),
+        any::<u32>(),
+        counters,
+        latency(),
+        latency(),
+        highest,
+        sketch(),
+        sketch(),
+    )
+        .prop_map(
+            |(n, queue_depth, counters, writes, reads, highest, write_keys, read_keys)| LoadBeat {
+                partition: PartitionId(n[0]),
+                term: n[1],
+                since_ms: n[2],
+                at_ms: n[3],
+                counters,
+                size_bytes: n[4],
+                queue_depth,
+                writes,
+                reads,
+                highest,
+                write_keys,
+                read_keys,
+            },
+        )
 }
 
 fn admin_order() -> impl Strategy<Value = AdminOrder> {
@@ -115,6 +175,10 @@ fn admin_order() -> impl Strategy<Value = AdminOrder> {
         }),
         (partition(), node())
             .prop_map(|(partition, to)| AdminOrder::TransferLeader { partition, to }),
+        (partition(), option::of(bound()))
+            .prop_map(|(partition, at)| AdminOrder::SplitPartition { partition, at }),
+        (partition(), partition())
+            .prop_map(|(left, right)| AdminOrder::MergePartitions { left, right }),
     ]
 }
 
@@ -148,16 +212,17 @@ fn scan_request() -> impl Strategy<Value = ScanRequest> {
 
 fn write_request() -> impl Strategy<Value = WriteRequest> {
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete)];
-    let ids = (any::<u64>(), any::<u64>(), request_id(), kind);
-    (ids, arbitrary::table_and_rows()).prop_map(|((partition, epoch, id, kind), (schema, rows))| {
-        WriteRequest {
+    let ids = (any::<u64>(), any::<u64>(), (request_id(), vec(request_id(), 0..3)), kind);
+    (ids, arbitrary::table_and_rows()).prop_map(
+        |((partition, epoch, ids, kind), (schema, rows))| WriteRequest {
             partition: PartitionId(partition),
             epoch: Epoch(epoch),
-            id,
+            id: ids.0,
+            earlier: ids.1,
             kind,
             rows: arbitrary::batch(&schema, &rows),
-        }
-    })
+        },
+    )
 }
 
 /// Flips bits of a message's bytes: what still is a message is decoded, and may be refused.
@@ -259,6 +324,7 @@ fn a_table(database: &str, name: &str, id: u32, partitions: u64) -> Table {
         schema: Arc::new(schema),
         placement: Placement::Range,
         partitions: Arc::new(PartitionMap::new(routes).unwrap()),
+        former: None,
     }
 }
 

@@ -1,0 +1,141 @@
+//! What was done about load, and what load was.
+
+use super::super::{Wire, missing, pb, required};
+use crate::error::Error;
+use crate::id::{NodeId, PartitionId, TableId};
+use crate::load::{BalanceEvent, BalanceKind, HotKey, Instant, LoadHistory, SplitEvent};
+
+impl Wire for SplitEvent {
+    type Message = pb::SplitEvent;
+
+    fn to_wire(&self) -> pb::SplitEvent {
+        pb::SplitEvent {
+            at: self.at.0,
+            table: self.table.0,
+            partition: self.partition.0,
+            children: self.children.iter().map(|child| child.0).collect(),
+            merge: self.merge,
+            key: self.key.as_ref().map(Wire::to_wire),
+            why: self.why.clone(),
+            predicted_share: self.predicted_share,
+            actual_share: self.actual_share,
+            in_vain: self.in_vain,
+            stall: self.stall.as_ref().map(Wire::to_wire),
+            took: self.took.as_ref().map(Wire::to_wire),
+            outcome: self.outcome.clone(),
+        }
+    }
+
+    fn from_wire(message: pb::SplitEvent) -> Result<Self, Error> {
+        Ok(Self {
+            at: Instant(message.at),
+            table: TableId(message.table),
+            partition: PartitionId(message.partition),
+            children: message.children.into_iter().map(PartitionId).collect(),
+            merge: message.merge,
+            key: message.key.map(Wire::from_wire).transpose()?,
+            why: message.why,
+            predicted_share: message.predicted_share,
+            actual_share: message.actual_share,
+            in_vain: message.in_vain,
+            stall: message.stall.map(Wire::from_wire).transpose()?,
+            took: message.took.map(Wire::from_wire).transpose()?,
+            outcome: message.outcome,
+        })
+    }
+}
+
+impl Wire for BalanceEvent {
+    type Message = pb::BalanceEvent;
+
+    fn to_wire(&self) -> pb::BalanceEvent {
+        let kind = match self.kind {
+            BalanceKind::Transfer => pb::BalanceKind::Transfer,
+            BalanceKind::Move => pb::BalanceKind::Move,
+        };
+        pb::BalanceEvent {
+            at: self.at.0,
+            partition: self.partition.0,
+            kind: kind.into(),
+            from: self.from.0,
+            to: self.to.0,
+            why: self.why.clone(),
+        }
+    }
+
+    fn from_wire(message: pb::BalanceEvent) -> Result<Self, Error> {
+        let kind = match pb::BalanceKind::try_from(message.kind) {
+            Ok(pb::BalanceKind::Transfer) => BalanceKind::Transfer,
+            Ok(pb::BalanceKind::Move) => BalanceKind::Move,
+            Ok(pb::BalanceKind::Unspecified) | Err(_) => return Err(missing("kind of balance")),
+        };
+        Ok(Self {
+            at: Instant(message.at),
+            partition: PartitionId(message.partition),
+            kind,
+            from: NodeId(message.from),
+            to: NodeId(message.to),
+            why: message.why,
+        })
+    }
+}
+
+impl Wire for HotKey {
+    type Message = pb::HotKey;
+
+    fn to_wire(&self) -> pb::HotKey {
+        pb::HotKey {
+            table: self.table.0,
+            partition: self.partition.0,
+            key: Some(self.key.to_wire()),
+            share: self.share,
+            per_second: self.per_second,
+            read: self.read,
+        }
+    }
+
+    fn from_wire(message: pb::HotKey) -> Result<Self, Error> {
+        Ok(Self {
+            table: TableId(message.table),
+            partition: PartitionId(message.partition),
+            key: required(message.key, "key")?,
+            share: message.share,
+            per_second: message.per_second,
+            read: message.read,
+        })
+    }
+}
+
+impl Wire for LoadHistory {
+    type Message = pb::LoadHistory;
+
+    fn to_wire(&self) -> pb::LoadHistory {
+        pb::LoadHistory {
+            at: self.at.0,
+            span: Some(self.span.to_wire()),
+            table: self.table.0,
+            partition: self.partition.0,
+            leader: self.leader.map(|node| node.0),
+            busy: self.busy,
+            busy_max: self.busy_max,
+            rates: Some(self.rates.to_wire()),
+            size_bytes: self.size_bytes,
+            class: self.class.clone(),
+        }
+    }
+
+    fn from_wire(message: pb::LoadHistory) -> Result<Self, Error> {
+        Ok(Self {
+            at: Instant(message.at),
+            span: required(message.span, "span")?,
+            table: TableId(message.table),
+            partition: PartitionId(message.partition),
+            leader: message.leader.map(NodeId),
+            busy: message.busy,
+            busy_max: message.busy_max,
+            rates: required(message.rates, "rates")?,
+            size_bytes: message.size_bytes,
+            class: message.class,
+        })
+    }
+}

@@ -1,0 +1,246 @@
+//! Reports of load, there and back.
+
+use super::*;
+use crate::load::{
+    BalanceEvent, BalanceKind, Busy, Evidence, HeatmapRequest, HotKey, Instant, KeySample, Latency,
+    LoadHistory, LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
+};
+
+/// Numbers that equal themselves.
+fn number() -> impl Strategy<Value = f64> {
+    use proptest::num::f64::{NEGATIVE, NORMAL, POSITIVE, ZERO};
+    POSITIVE | NEGATIVE | NORMAL | ZERO
+}
+
+fn at() -> impl Strategy<Value = Instant> {
+    any::<u64>().prop_map(Instant)
+}
+
+fn table_id() -> impl Strategy<Value = TableId> {
+    any::<u32>().prop_map(TableId)
+}
+
+fn partition_id() -> impl Strategy<Value = PartitionId> {
+    any::<u64>().prop_map(PartitionId)
+}
+
+fn node_id() -> impl Strategy<Value = NodeId> {
+    any::<u64>().prop_map(NodeId)
+}
+
+fn rates() -> impl Strategy<Value = Rates> {
+    (number(), number(), number(), number(), number(), number()).prop_map(
+        |(write_rows, write_bytes, read_rows, point_reads, scans, rejected)| Rates {
+            write_rows,
+            write_bytes,
+            read_rows,
+            point_reads,
+            scans,
+            rejected,
+        },
+    )
+}
+
+fn evidence() -> impl Strategy<Value = Evidence> {
+    let prefixes = (vec(number(), 0..3), vec(any::<u32>(), 0..3));
+    let numbers = (number(), number(), number(), number(), number(), number());
+    (any::<(u32, u32)>(), duration(), prefixes, numbers).prop_map(
+        |((samples_old, samples_new), window, (top_prefix, distinct_prefix), numbers)| {
+            let (p_out, auc, append_high, append_low, top_key, contained) = numbers;
+            Evidence {
+                samples_old,
+                samples_new,
+                window,
+                p_out,
+                auc,
+                append_high,
+                append_low,
+                top_key,
+                top_prefix,
+                distinct_prefix,
+                contained,
+            }
+        },
+    )
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    let cut = option::of((bound(), number()));
+    (name(), at(), evidence(), cut, option::of(bound())).prop_map(
+        |(class, since, evidence, cut, hot_key)| Verdict { class, since, evidence, cut, hot_key },
+    )
+}
+
+fn key_sample() -> impl Strategy<Value = KeySample> {
+    (at(), bound(), number(), any::<bool>()).prop_map(|(at, key, weight, read)| KeySample {
+        at,
+        key,
+        weight,
+        read,
+    })
+}
+
+fn partition_load() -> impl Strategy<Value = PartitionLoad> {
+    let place = (table_id(), partition_id(), range(), option::of(node_id()), any::<u64>());
+    let busy = (number(), number(), number(), number()).prop_map(|(s10, s60, s600, max)| Busy {
+        s10,
+        s60,
+        s600,
+        max,
+    });
+    let latency = any::<(u64, u64, u64, u64)>().prop_map(|(p50, p99, p999, max)| Latency {
+        p50,
+        p99,
+        p999,
+        max,
+    });
+    let judged = (option::of(verdict()), vec(key_sample(), 0..3), number());
+    let sizes = (duration(), any::<(u64, u64, u64)>());
+    (place, busy, rates(), option::of(latency), judged, sizes).prop_map(
+        |(place, busy, rates, write_latency, (verdict, samples, share), (age, sizes))| {
+            let (table, partition, range, leader, epoch) = place;
+            let (queue, size_bytes, rows) = sizes;
+            PartitionLoad {
+                table,
+                partition,
+                range,
+                leader,
+                epoch: Epoch(epoch),
+                age,
+                busy,
+                rates,
+                queue,
+                size_bytes,
+                rows,
+                write_latency,
+                share,
+                verdict,
+                samples,
+            }
+        },
+    )
+}
+
+fn node_load() -> impl Strategy<Value = NodeLoad> {
+    (node_id(), any::<(u64, u64)>(), number(), rates(), option::of(number())).prop_map(
+        |(node, (leaders, replicas), busy, rates, cpu_cores)| NodeLoad {
+            node,
+            leaders,
+            replicas,
+            busy,
+            rates,
+            cpu_cores,
+        },
+    )
+}
+
+fn split_event() -> impl Strategy<Value = SplitEvent> {
+    let place = (table_id(), partition_id(), vec(partition_id(), 0..3), option::of(bound()));
+    let shares = (option::of(number()), option::of(number()), option::of(any::<bool>()));
+    let times = (option::of(duration()), option::of(duration()));
+    (at(), place, any::<bool>(), (name(), name()), shares, times).prop_map(
+        |(at, (table, partition, children, key), merge, (why, outcome), shares, (stall, took))| {
+            let (predicted_share, actual_share, in_vain) = shares;
+            SplitEvent {
+                at,
+                table,
+                partition,
+                children,
+                merge,
+                key,
+                why,
+                predicted_share,
+                actual_share,
+                in_vain,
+                stall,
+                took,
+                outcome,
+            }
+        },
+    )
+}
+
+fn balance_event() -> impl Strategy<Value = BalanceEvent> {
+    let kind = prop_oneof![Just(BalanceKind::Transfer), Just(BalanceKind::Move)];
+    (at(), partition_id(), kind, node_id(), node_id(), name()).prop_map(
+        |(at, partition, kind, from, to, why)| BalanceEvent { at, partition, kind, from, to, why },
+    )
+}
+
+fn hot_key() -> impl Strategy<Value = HotKey> {
+    (table_id(), partition_id(), bound(), number(), number(), any::<bool>()).prop_map(
+        |(table, partition, key, share, per_second, read)| HotKey {
+            table,
+            partition,
+            key,
+            share,
+            per_second,
+            read,
+        },
+    )
+}
+
+fn history() -> impl Strategy<Value = LoadHistory> {
+    let place = (table_id(), partition_id(), option::of(node_id()));
+    (at(), duration(), place, (number(), number()), rates(), any::<u64>(), name()).prop_map(
+        |(at, span, (table, partition, leader), (busy, busy_max), rates, size_bytes, class)| {
+            LoadHistory {
+                at,
+                span,
+                table,
+                partition,
+                leader,
+                busy,
+                busy_max,
+                rates,
+                size_bytes,
+                class,
+            }
+        },
+    )
+}
+
+fn report() -> impl Strategy<Value = LoadReport> {
+    let now = (vec(partition_load(), 0..3), vec(node_load(), 0..3));
+    let events = (vec(split_event(), 0..3), vec(balance_event(), 0..3));
+    (at(), now, events, vec(hot_key(), 0..3), vec(history(), 0..3)).prop_map(
+        |(at, (partitions, nodes), (splits, balances), hot_keys, history)| LoadReport {
+            at,
+            partitions,
+            nodes,
+            splits,
+            balances,
+            hot_keys,
+            history,
+        },
+    )
+}
+
+fn load_request() -> impl Strategy<Value = LoadRequest> {
+    (option::of(table_id()), option::of(at()), any::<bool>())
+        .prop_map(|(table, history_since, samples)| LoadRequest { table, history_since, samples })
+}
+
+fn heatmap_request() -> impl Strategy<Value = HeatmapRequest> {
+    let bytes = || vec(any::<u8>(), 0..20).prop_map(Bytes::from);
+    let span = (any::<u64>(), option::of(any::<u64>()));
+    let keys = (bytes(), option::of(bytes()));
+    (table_id(), "[a-z_]{0,12}", span, any::<(u32, u32)>(), keys).prop_map(
+        |(table, metric, (since_s, until_s), (rows, columns), (from_key, to_key))| HeatmapRequest {
+            table,
+            metric,
+            since_s,
+            until_s,
+            rows,
+            columns,
+            from_key,
+            to_key,
+        },
+    )
+}
+
+round_trips! {
+    reports_of_load_survive: report();
+    requests_for_load_survive: load_request();
+    requests_for_pictures_survive: heatmap_request();
+}
