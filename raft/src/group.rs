@@ -64,7 +64,7 @@ pub struct GroupStatus {
     pub leader: Option<(ReplicaId, NodeId)>,
     /// Whether this replica leads.
     pub is_leader: bool,
-    /// The term.
+    /// The term. More than one may lead in it, one after the other: leaders are ordered by term, then by replica.
     pub term: u64,
     /// Index of the last entry in this replica's log.
     pub last_index: Option<u64>,
@@ -72,6 +72,8 @@ pub struct GroupStatus {
     pub committed: Option<u64>,
     /// Index of the last entry applied.
     pub applied: Option<u64>,
+    /// Who proposed that entry, and in which term.
+    pub applied_from: Option<(u64, ReplicaId)>,
     /// Index up to which the machine's own storage is durable.
     pub flushed: Option<u64>,
     /// Index up to which the log was purged.
@@ -297,6 +299,10 @@ impl Group {
             last_index: metrics.last_log_index,
             committed: metrics.local_committed.as_ref().map(|id| id.index),
             applied: metrics.last_applied.as_ref().map(|id| id.index),
+            applied_from: metrics
+                .last_applied
+                .as_ref()
+                .map(|id| (id.leader_id.term, ReplicaId(id.leader_id.node_id))),
             flushed,
             purged: metrics.purged.as_ref().map(|id| id.index),
             stopped: metrics.running_state.as_ref().err().map(ToString::to_string),

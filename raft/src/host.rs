@@ -12,7 +12,8 @@
 //! - a group runs at most once;
 //! - no group is ever made by a message: only by [`Host::start_group`];
 //! - a restarted leader never leads without a new election, so that it cannot serve reads from a state that is
-//!   older than what it had acknowledged.
+//!   older than what it had acknowledged. One that was just seeded has acknowledged nothing, and its state is whole;
+//! - a group is seeded once: a replica that is in the log may have given a vote.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +30,7 @@ use crate::error::RaftError;
 use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle, is_alone};
 use crate::log::disk::{Disk, StdDisk};
 use crate::log::simulated::SimulatedDisk;
-use crate::log::{Log, LogOptions, LogStats};
+use crate::log::{Log, LogOptions, LogStats, Seeded};
 use crate::machine::Machine;
 use crate::network::Net;
 use crate::pace::Pace;
@@ -40,7 +41,7 @@ use crate::snapshot::Outgoing;
 use crate::state::{Gate, StateMachine};
 use crate::store::GroupStore;
 use crate::transport::{FRAME_BYTES_MAX, FRAMES_WAITING, Frames, Nowhere, Transport};
-use crate::types::{Member, log_id};
+use crate::types::{Mark, Member, log_id};
 
 /// Bytes of proposals under way on the node, at most; with small segments a quarter of one, so that all of them fit
 /// into the segment that is being written when the disk turns out to be full.
@@ -91,6 +92,9 @@ pub enum Start {
     Join,
     /// It is in the log: one of [`Host::known_groups`].
     Restart,
+    /// It was put into the log by [`Host::seed_group`] since this host was opened, and has not run yet. The machine has
+    /// everything up to the seed. The replica that the seed names as the leader leads at once.
+    Seeded,
 }
 
 enum Slot {
@@ -279,9 +283,15 @@ impl Host {
                 self.prepare_creation(group, replica).await?;
             }
             Start::Join => self.prepare_creation(group, replica).await?,
-            Start::Restart => self.check_restart(group, replica, machine.as_ref())?,
+            Start::Restart | Start::Seeded => {
+                self.check_restart(group, replica, machine.as_ref())?;
+            }
         }
-        let voted = self.log.view(group)?.vote.is_some();
+        // Nobody was promised anything by a replica that never ran.
+        let seeded = matches!(start, Start::Seeded) && self.is_as_seeded(group)?;
+        let voted = self.log.view(group)?.vote.is_some() && !seeded;
+        // One that is alone is elected in a moment anyway.
+        let alone = machine.durable_mark().is_none_or(|mark| mark.members().len() == 1);
         let gate = Gate::default();
         let state_machine = StateMachine::new(group, Arc::clone(&machine), gate.clone());
         let store = GroupStore::new(Arc::clone(&self.log), group);
@@ -293,9 +303,15 @@ impl Host {
             machine: Arc::clone(&machine),
             outgoing: Arc::clone(&self.outgoing),
         };
-        let raft = RaftHandle::new(replica.0, Arc::new(config(group)?), net, store, state_machine)
-            .await
-            .map_err(|fatal| stopped(fatal.to_string()))?;
+        let raft = RaftHandle::new(
+            replica.0,
+            Arc::new(config(group, seeded && !alone)?),
+            net,
+            store,
+            state_machine,
+        )
+        .await
+        .map_err(|fatal| stopped(fatal.to_string()))?;
         // Also a replica that is created or joins may have been there before, in a creation that was cut short.
         let promised =
             voted && !is_alone(&raft).await.map_err(|fatal| stopped(fatal.to_string()))?;
@@ -333,6 +349,49 @@ impl Host {
             }
             None => self.log.create(group, replica).await,
         }
+    }
+
+    /// Whether the log of a group is what a seed makes it.
+    fn is_as_seeded(&self, group: GroupId) -> Result<bool, RaftError> {
+        let view = self.log.view(group)?;
+        let of = |last| Seeded::of(last);
+        Ok(view.last.is_some_and(|last| {
+            (view.vote, view.purged) == (Some(of(last).vote), Some(of(last).purged))
+        }))
+    }
+
+    /// Puts a group into the log that begins where another one has come to: its first entry is the mark's, its members
+    /// are the mark's, and whoever proposed that entry leads. Done when that is on disk. Answers whether it was done:
+    /// a group that is in the log already is left as it is.
+    ///
+    /// # Errors
+    /// [`RaftError::InvalidInput`] when the replica is not among the mark's members on this node,
+    /// [`RaftError::Unavailable`] while the group is being started or destroyed; errors of the log.
+    pub async fn seed_group(
+        &self,
+        group: GroupId,
+        replica: ReplicaId,
+        mark: &Mark,
+    ) -> Result<bool, RaftError> {
+        if mark.members().get(&replica) != Some(&self.node) {
+            return Err(RaftError::InvalidInput(format!(
+                "replica {replica} on node {} is not among the members that group {group} begins with",
+                self.node
+            )));
+        }
+        if self.group(group).is_some() {
+            return Ok(false);
+        }
+        let _reserved = self.reserve(group)?;
+        if self.log.groups().iter().any(|(known, _)| *known == group) {
+            return Ok(false);
+        }
+        if self.log.replica(group).is_some() {
+            // A creation that was cut short before anything was in its log.
+            self.log.destroy(group).await?;
+        }
+        self.log.seed(group, replica, mark.seed()).await?;
+        Ok(true)
     }
 
     fn check_restart(

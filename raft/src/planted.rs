@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// The log is written, but not synced.
+    /// Entries are written to the log, but not synced.
     SkipSync = 1,
     /// A vote is remembered until the end of the process only.
     ForgetVote = 2,

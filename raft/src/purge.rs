@@ -44,7 +44,21 @@ impl Group {
             let metrics = metrics.borrow_watched();
             metrics.membership_config.membership().nodes().count() <= 1
         };
-        if alone && let Some(upto) = self.give_up_flushed().await? {
+        if alone { self.purge_flushed().await } else { Ok(()) }
+    }
+
+    /// Gives up the log up to the machine's durable mark, whoever may need it, but for its last entry: a replica that is
+    /// added after this gets files. To be called when the machine's durable mark has moved far enough.
+    ///
+    /// # Errors
+    /// As [`Group::flushed`].
+    pub async fn give_up_log(&self) -> Result<(), RaftError> {
+        self.flushed().await?;
+        self.purge_flushed().await
+    }
+
+    async fn purge_flushed(&self) -> Result<(), RaftError> {
+        if let Some(upto) = self.give_up_flushed().await? {
             self.until("the log is purged", |metrics| {
                 metrics.purged.as_ref().is_some_and(|id| id.index >= upto)
             })

@@ -14,8 +14,8 @@ pub(crate) const ELECTION_MAX_MS: u64 = 1200;
 /// Proposals that may wait for a group's task.
 const GROUP_QUEUE_LEN: u64 = 4096;
 
-/// The settings of a group.
-pub(crate) fn config(group: GroupId) -> Result<Config, RaftError> {
+/// The settings of a group; `leads`: a replica whose vote says that it leads may do so at once.
+pub(crate) fn config(group: GroupId, leads: bool) -> Result<Config, RaftError> {
     let config = Config {
         cluster_name: format!("group {group}"),
         heartbeat_interval: HEARTBEAT_MS,
@@ -27,7 +27,7 @@ pub(crate) fn config(group: GroupId) -> Result<Config, RaftError> {
         // group decides: openraft on its own would purge nothing.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
-        enable_leader_restore: Some(false),
+        enable_leader_restore: Some(leads),
         enable_pre_vote: Some(true),
         api_channel_size: Some(GROUP_QUEUE_LEN),
         // A follower that has just taken entries need not be told that its leader lives.

@@ -218,6 +218,39 @@ impl Mark {
             .collect()
     }
 
+    /// The mark of the first entry of a group that begins where this one has come to: at the same index, proposed by
+    /// the replica on the same node, with the same members under other numbers. `None` if the group's members, as of
+    /// this mark, are not exactly one voter on each of these nodes, and the leader one of them.
+    #[must_use]
+    pub fn child(&self, replicas: &BTreeMap<NodeId, ReplicaId>) -> Option<Self> {
+        let membership = self.membership.membership();
+        let members = self.members();
+        let settled = membership.get_joint_config().len() == 1
+            && membership.voter_ids().count() == members.len()
+            && members.values().collect::<BTreeSet<_>>().len() == members.len()
+            && members.values().collect::<BTreeSet<_>>() == replicas.keys().collect();
+        let leader = replicas.get(members.get(&ReplicaId(self.position.leader))?)?;
+        let distinct: BTreeSet<u64> = replicas.values().map(|replica| replica.0).collect();
+        if !settled || distinct.len() != replicas.len() {
+            return None;
+        }
+        let nodes: BTreeMap<u64, Member> =
+            replicas.iter().map(|(node, replica)| (replica.0, Member { node: *node })).collect();
+        let membership = Membership::new(vec![distinct], nodes).ok()?;
+        let position = Position { leader: leader.0, ..self.position };
+        let membership = StoredMembership::new(Some(log_id(position)), membership);
+        Some(Self { position, membership: Arc::new(membership) })
+    }
+
+    /// The entry that a group which begins at this mark begins with.
+    pub(crate) fn seed(&self) -> LogEntry {
+        LogEntry {
+            position: self.position,
+            kind: EntryKind::Membership,
+            payload: encode_membership(self.membership.membership()),
+        }
+    }
+
     /// The mark as bytes, to be kept with what it describes.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
@@ -270,6 +303,36 @@ mod tests {
         assert_eq!(back.index(), 12);
         assert_eq!(back.members()[&ReplicaId(4)], NodeId(40));
         assert!(Mark::from_bytes(b"\xff\xff").is_err());
+    }
+
+    #[test]
+    fn a_childs_mark_has_the_same_place_and_its_own_members_or_is_refused() {
+        let on = |pairs: &[(u64, u64)]| -> BTreeMap<u64, Member> {
+            pairs.iter().map(|(replica, node)| (*replica, Member { node: NodeId(*node) })).collect()
+        };
+        let at = Position { term: 2, leader: 3, index: 9 };
+        let mark_of = |voters: Vec<BTreeSet<u64>>, members: BTreeMap<u64, Member>| {
+            let membership = Membership::new(voters, members).unwrap();
+            let stored = StoredMembership::new(Some(log_id(at)), membership);
+            Mark::new(Position { index: 12, ..at }, Arc::new(stored))
+        };
+        let wanted = BTreeMap::from([(NodeId(30), ReplicaId(5)), (NodeId(40), ReplicaId(6))]);
+        let both = BTreeSet::from([3, 4]);
+        let mark = mark_of(vec![both.clone()], on(&[(3, 30), (4, 40)]));
+        let child = mark.child(&wanted).unwrap();
+        assert_eq!(child.position(), Position { term: 2, leader: 5, index: 12 });
+        let expected = BTreeMap::from([(ReplicaId(5), NodeId(30)), (ReplicaId(6), NodeId(40))]);
+        assert_eq!(child.members(), expected);
+        assert_eq!(raft_entry(child.seed()).unwrap().log_id, log_id(child.position()));
+        for (voters, members) in [
+            (vec![BTreeSet::from([3])], on(&[(3, 30), (4, 40)])),
+            (vec![both.clone(), BTreeSet::from([3])], on(&[(3, 30), (4, 40)])),
+            (vec![both], on(&[(3, 30), (4, 41)])),
+            (vec![BTreeSet::from([4])], on(&[(4, 40)])),
+            (vec![BTreeSet::from([3, 4, 7])], on(&[(3, 30), (4, 40), (7, 70)])),
+        ] {
+            assert!(mark_of(voters.clone(), members).child(&wanted).is_none(), "{voters:?}");
+        }
     }
 
     #[test]

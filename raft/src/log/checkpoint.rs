@@ -3,7 +3,7 @@
 //! Invariants:
 //! - a checkpoint is authoritative: what it does not name is void, so a segment between two others can be reclaimed
 //!   although it held votes, truncations and purges;
-//! - it never names an entry that is not on disk.
+//! - it never names an entry that is not on disk, nor a group whose seed is not.
 
 use std::collections::BTreeMap;
 
@@ -93,6 +93,7 @@ pub(crate) fn encode(index: &Index) -> Bytes {
     let groups = index
         .groups
         .iter()
+        .filter(|(_, log)| !log.unwritten)
         .map(|(group, log)| {
             let (first, end) = log.stored_range();
             GroupMessage {

@@ -50,6 +50,25 @@ struct Recent {
     write: u64,
 }
 
+/// What a group that begins with an entry of another group's log has from the start, besides that entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seeded {
+    /// The replica follows whoever proposed the entry, as a quorum did.
+    pub(crate) vote: Vote,
+    /// Nothing before the entry was ever here.
+    pub(crate) purged: Position,
+}
+
+impl Seeded {
+    pub(crate) fn of(position: Position) -> Self {
+        let Position { term, leader, index } = position;
+        Self {
+            vote: Vote { term, leader, committed: true },
+            purged: Position { index: index.saturating_sub(1), ..position },
+        }
+    }
+}
+
 /// The log of one group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLog {
@@ -65,6 +84,8 @@ pub(crate) struct GroupLog {
     first: u64,
     slots: VecDeque<Slot>,
     recent: VecDeque<Recent>,
+    /// It was seeded, and that is not on disk yet: nothing may be said of it before.
+    pub(crate) unwritten: bool,
 }
 
 impl GroupLog {
@@ -79,6 +100,7 @@ impl GroupLog {
             first: 0,
             slots: VecDeque::new(),
             recent: VecDeque::new(),
+            unwritten: false,
         }
     }
 
@@ -180,6 +202,24 @@ impl Index {
         }
         self.groups.insert(group, GroupLog::new(replica));
         Ok(())
+    }
+
+    /// The group begins with this entry, which is on its way to the disk; the answer names this write to
+    /// [`Index::stored`].
+    pub(crate) fn seed(
+        &mut self,
+        group: GroupId,
+        replica: ReplicaId,
+        entry: &LogEntry,
+    ) -> Result<u64, RaftError> {
+        self.create(group, replica)?;
+        let Seeded { vote, purged } = Seeded::of(entry.position);
+        let log = self.group_mut(group)?;
+        log.vote = Some(vote);
+        log.purged = Some(purged);
+        log.last = Some(purged);
+        log.unwritten = true;
+        self.append(group, std::slice::from_ref(entry))
     }
 
     /// Forgets the group. Not an error if there is none.
@@ -321,13 +361,13 @@ impl Index {
         write: u64,
         location: Location,
     ) -> bool {
-        let Some(slot) = self.groups.get_mut(&group).and_then(|log| log.slot_at(index)) else {
-            return false;
-        };
+        let Some(log) = self.groups.get_mut(&group) else { return false };
+        let Some(slot) = log.slot_at(index) else { return false };
         if *slot != (Slot::Pending { write }) {
             return false;
         }
         *slot = Slot::Stored(location);
+        log.unwritten = false;
         true
     }
 

@@ -39,6 +39,7 @@ use partita_proto::id::{GroupId, ReplicaId};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use self::disk::Disk;
+pub(crate) use self::index::Seeded;
 use self::index::{Index, Planned};
 pub(crate) use self::record::{EntryKind, LogEntry, Position, Vote};
 use self::record::{HEADER_BYTES, Record};
@@ -235,19 +236,34 @@ impl Log {
 
     /// Makes the group known; done when that is on disk.
     pub(crate) async fn create(&self, group: GroupId, replica: ReplicaId) -> Result<(), RaftError> {
-        let room = u64::from(self.shared.options.segment_bytes) / 4;
+        let room = self.room_for_groups();
         self.durable(move |state| {
-            if (state.index.groups.len() as u64 + 1) * checkpoint::GROUP_BYTES_MAX as u64 > room {
-                return Err(RaftError::InvalidInput(format!(
-                    "{} groups are as many as a log with segments of {} bytes can hold",
-                    state.index.groups.len(),
-                    4 * room
-                )));
-            }
+            check_room(state, room)?;
             state.index.create(group, replica)?;
             Ok(Operation::control(Record::Create { group, replica: replica.0 }, group))
         })
         .await
+    }
+
+    /// Makes the group known as one that begins with this entry; done when that is on disk.
+    pub(crate) async fn seed(
+        &self,
+        group: GroupId,
+        replica: ReplicaId,
+        entry: LogEntry,
+    ) -> Result<(), RaftError> {
+        let room = self.room_for_groups();
+        self.durable(move |state| {
+            check_room(state, room)?;
+            let write = state.index.seed(group, replica, &entry)?;
+            Ok(Operation::seed(group, replica.0, write, entry))
+        })
+        .await
+    }
+
+    /// Bytes that all groups may take in a checkpoint.
+    fn room_for_groups(&self) -> u64 {
+        u64::from(self.shared.options.segment_bytes) / 4
     }
 
     /// Forgets the group; done when that is on disk.
@@ -421,6 +437,17 @@ impl Drop for Log {
         // The threads end by themselves once nobody can queue anything, but not if they wait for space.
         self.shared.spares.close();
     }
+}
+
+fn check_room(state: &State, room: u64) -> Result<(), RaftError> {
+    let groups = state.index.groups.len() as u64;
+    if (groups + 1) * checkpoint::GROUP_BYTES_MAX as u64 <= room {
+        return Ok(());
+    }
+    Err(RaftError::InvalidInput(format!(
+        "{groups} groups are as many as a log with segments of {} bytes can hold",
+        4 * room
+    )))
 }
 
 fn closed() -> RaftError {

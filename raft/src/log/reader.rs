@@ -69,7 +69,9 @@ impl Shared {
             let decoded = record::decode(&data, offset, location.segment);
             match decoded.map(|decoded| decoded.record) {
                 Some(
-                    Record::Append { group: found, entry } | Record::Moved { group: found, entry },
+                    Record::Append { group: found, entry }
+                    | Record::Moved { group: found, entry }
+                    | Record::Seed { group: found, entry, .. },
                 ) if found == group && entry.position.index == *index => {
                     out.push(entry);
                 }

@@ -21,6 +21,8 @@
 //! - `durable` tells a torn tail from damage: a valid record behind a bad one proves, if its `durable` lies beyond
 //!   the bad one, that the bad one had once been written whole.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use partita_proto::id::GroupId;
 
@@ -28,6 +30,8 @@ use crate::error::RaftError;
 
 /// Bytes before the payload.
 pub(crate) const HEADER_BYTES: usize = 56;
+/// Bytes of the replica's number before the entry of a seed.
+const REPLICA_BYTES: usize = 8;
 /// Records start at multiples of this.
 pub(crate) const ALIGNMENT: usize = 8;
 
@@ -97,6 +101,9 @@ pub(crate) enum Record {
     Vote { group: GroupId, vote: Vote },
     /// What is known to be committed. Written along with other records, never for its own sake.
     Committed { group: GroupId, upto: Position },
+    /// The group exists here, as this replica, with everything before this entry purged, and supports the leader that
+    /// the entry names: one record, so that all of it is there or none.
+    Seed { group: GroupId, replica: u64, entry: LogEntry },
 }
 
 /// Bytes of a record with a payload of `payload` bytes.
@@ -114,6 +121,7 @@ const KIND_TRUNCATE: u8 = 7;
 const KIND_PURGE: u8 = 8;
 const KIND_VOTE: u8 = 9;
 const KIND_COMMITTED: u8 = 10;
+const KIND_SEED: u8 = 11;
 
 const FLAG_BLANK: u8 = 0;
 const FLAG_COMMAND: u8 = 1;
@@ -133,17 +141,20 @@ impl Record {
         record_bytes(self.payload().len())
     }
 
-    fn payload(&self) -> &[u8] {
+    fn payload(&self) -> Cow<'_, [u8]> {
         match self {
-            Self::Checkpoint(payload) => payload,
-            Self::Append { entry, .. } | Self::Moved { entry, .. } => &entry.payload,
+            Self::Checkpoint(payload) => Cow::Borrowed(payload),
+            Self::Append { entry, .. } | Self::Moved { entry, .. } => Cow::Borrowed(&entry.payload),
+            Self::Seed { replica, entry, .. } => {
+                Cow::Owned([replica.to_le_bytes().as_slice(), &entry.payload].concat())
+            }
             Self::Seal
             | Self::Create { .. }
             | Self::Destroy { .. }
             | Self::Truncate { .. }
             | Self::Purge { .. }
             | Self::Vote { .. }
-            | Self::Committed { .. } => &[],
+            | Self::Committed { .. } => Cow::Borrowed(&[]),
         }
     }
 
@@ -175,6 +186,9 @@ impl Record {
                 u8::from(vote.committed),
             ),
             Self::Committed { group, upto } => header(KIND_COMMITTED, *group, *upto, 0),
+            Self::Seed { group, entry, .. } => {
+                header(KIND_SEED, *group, entry.position, entry_flag(entry.kind))
+            }
         }
     }
 
@@ -201,7 +215,7 @@ impl Record {
         out.extend_from_slice(&header.position.term.to_le_bytes());
         out.extend_from_slice(&header.position.leader.to_le_bytes());
         out.extend_from_slice(&[header.kind, header.flag, 0, 0, 0, 0, 0, 0]);
-        out.extend_from_slice(payload);
+        out.extend_from_slice(&payload);
         let crc = crc32c::crc32c(&out[start + 4..]);
         out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
         out.resize(start + record_bytes(payload.len()), 0);
@@ -242,22 +256,22 @@ pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decode
         Position { index: u64_at(rest, 24), term: u64_at(rest, 32), leader: u64_at(rest, 40) };
     let (kind, flag) = (rest[48], rest[49]);
     let payload = || data.slice(offset + HEADER_BYTES..offset + end);
-    let entry = || {
+    let entry = |payload: Bytes| {
         let kind = match flag {
             FLAG_BLANK => EntryKind::Blank,
             FLAG_COMMAND => EntryKind::Command,
             FLAG_MEMBERSHIP => EntryKind::Membership,
             _ => return None,
         };
-        Some(LogEntry { position, kind, payload: payload() })
+        Some(LogEntry { position, kind, payload })
     };
     let record = match kind {
         KIND_CHECKPOINT => Record::Checkpoint(payload()),
         KIND_SEAL => Record::Seal,
         KIND_CREATE => Record::Create { group, replica: position.leader },
         KIND_DESTROY => Record::Destroy { group },
-        KIND_APPEND => Record::Append { group, entry: entry()? },
-        KIND_MOVED => Record::Moved { group, entry: entry()? },
+        KIND_APPEND => Record::Append { group, entry: entry(payload())? },
+        KIND_MOVED => Record::Moved { group, entry: entry(payload())? },
         KIND_TRUNCATE => Record::Truncate { group, last: (flag != 0).then_some(position) },
         KIND_PURGE => Record::Purge { group, upto: position },
         KIND_VOTE => Record::Vote {
@@ -265,6 +279,11 @@ pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decode
             vote: Vote { term: position.term, leader: position.leader, committed: flag != 0 },
         },
         KIND_COMMITTED => Record::Committed { group, upto: position },
+        KIND_SEED if length >= REPLICA_BYTES => {
+            let mut replica = payload();
+            let entry = entry(replica.split_off(REPLICA_BYTES))?;
+            Record::Seed { group, replica: u64_at(&replica, 0), entry }
+        }
         _ => return None,
     };
     Some(Decoded { record, bytes: record_bytes(length), durable: u32_at(rest, 12) })
@@ -275,7 +294,7 @@ pub(crate) fn claims(data: &[u8], offset: usize, segment: u32) -> bool {
     data.get(offset..).is_some_and(|rest| {
         rest.len() >= HEADER_BYTES
             && u32_at(rest, 8) == segment
-            && (KIND_CHECKPOINT..=KIND_COMMITTED).contains(&rest[48])
+            && (KIND_CHECKPOINT..=KIND_SEED).contains(&rest[48])
             && u32_at(rest, 4) as usize <= rest.len() - HEADER_BYTES
     })
 }
@@ -313,6 +332,7 @@ mod tests {
             Record::Purge { group, upto: position },
             Record::Vote { group, vote: Vote { term: 3, leader: 11, committed: true } },
             Record::Committed { group, upto: position },
+            Record::Seed { group, replica: 12, entry: entry(EntryKind::Membership, b"members") },
         ]
     }
 

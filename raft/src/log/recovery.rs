@@ -22,8 +22,8 @@ use partita_proto::id::{GroupId, ReplicaId};
 
 use super::checkpoint;
 use super::disk::{Disk, DiskFile};
-use super::index::{GroupLog, Location};
-use super::record::{self, ALIGNMENT, Position, Record, Vote};
+use super::index::{GroupLog, Location, Seeded};
+use super::record::{self, ALIGNMENT, LogEntry, Position, Record, Vote};
 use crate::error::RaftError;
 
 /// Says which format the directory has.
@@ -173,6 +173,19 @@ impl Replayed {
             first: 0,
             end: 0,
             entries: BTreeMap::new(),
+        }
+    }
+
+    fn seeded(replica: ReplicaId, entry: &LogEntry, location: Location) -> Self {
+        let Seeded { vote, purged } = Seeded::of(entry.position);
+        let index = entry.position.index;
+        Self {
+            vote: Some(vote),
+            purged: Some(purged),
+            first: index,
+            end: index + 1,
+            entries: BTreeMap::from([(index, (location, entry.position))]),
+            ..Self::new(replica)
         }
     }
 
@@ -374,6 +387,9 @@ impl Recovery<'_> {
                 if let Some(log) = self.groups.get_mut(&group) {
                     log.committed = Some(upto);
                 }
+            }
+            Record::Seed { group, replica, entry } => {
+                self.groups.insert(group, Replayed::seeded(ReplicaId(replica), &entry, location));
             }
         }
         Ok(())

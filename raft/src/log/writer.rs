@@ -59,6 +59,11 @@ impl Operation {
         Self { group, records, write, released: Released::new() }
     }
 
+    pub(crate) fn seed(group: GroupId, replica: u64, write: u64, entry: LogEntry) -> Self {
+        let records = vec![Record::Seed { group, replica, entry }];
+        Self { group, records, write, released: Released::new() }
+    }
+
     pub(crate) fn releasing(mut self, released: Released) -> Self {
         self.released = released;
         self
@@ -206,7 +211,8 @@ impl Writer {
             groups.insert(operation.group);
             for record in &operation.records {
                 let location = self.put(record)?;
-                if let Record::Append { group, entry } = record {
+                if let Record::Append { group, entry } | Record::Seed { group, entry, .. } = record
+                {
                     let origin = Origin::Append(operation.write);
                     self.landings.push(Landing {
                         group: *group,
@@ -270,7 +276,8 @@ impl Writer {
             .file
             .write(&self.buffer, u64::from(self.active.offset))
             .map_err(|error| failed("write", error))?;
-        if !planted::is(Plant::SkipSync) {
+        let appends = || self.landings.iter().any(|one| matches!(one.origin, Origin::Append(_)));
+        if !(planted::is(Plant::SkipSync) && appends()) {
             self.active.file.sync().map_err(|error| failed("sync", error))?;
         }
         let took = started.elapsed();

@@ -114,6 +114,11 @@ impl Cluster {
         self.nodes[to].machines.insert(group, machine);
     }
 
+    /// Gives a node that was killed, or is to start a group, this machine.
+    pub(super) fn give_machine(&mut self, node: usize, group: GroupId, machine: Arc<Recorder>) {
+        self.nodes[node].machines.insert(group, machine);
+    }
+
     /// Starts a node that was killed, with all the groups in its log.
     pub(super) async fn restart(&mut self, node: usize) {
         let network = Arc::clone(&self.network);

@@ -7,6 +7,7 @@ mod loopback;
 mod recorder;
 mod replication;
 mod restarts;
+mod seeds;
 mod sleep;
 mod snapshots;
 mod suite;

@@ -62,6 +62,17 @@ impl Recorder {
         Self::with(&Content::default(), false)
     }
 
+    /// A machine that begins with what another one has, under a mark of its own.
+    pub(crate) fn seeded(from: &Self, mark: Mark) -> Arc<Self> {
+        let rows = from.memory.lock().rows.clone();
+        Self::with(&Content { rows, mark: Some(mark) }, false)
+    }
+
+    /// The mark of the last entry applied.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        self.memory.lock().mark.clone()
+    }
+
     /// A machine as openraft's suite needs it: nothing stays in memory only, and entries come with gaps.
     pub(crate) fn lenient() -> Arc<Self> {
         Self::with(&Content::default(), true)

@@ -41,6 +41,11 @@ enum Step {
     Recreate {
         group: u64,
     },
+    /// Begins the group anew, with an entry of that index.
+    Seed {
+        group: u64,
+        index: u64,
+    },
     /// Waits until all is on disk.
     Settle,
     /// Closes and opens the log.
@@ -56,7 +61,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (group.clone(), 0..1000_u64).prop_map(|(group, part)| Step::Purge { group, part }),
         2 => group.clone().prop_map(|group| Step::Vote { group }),
         1 => group.clone().prop_map(|group| Step::Committed { group }),
-        1 => group.prop_map(|group| Step::Recreate { group }),
+        1 => group.clone().prop_map(|group| Step::Recreate { group }),
+        1 => (group, 1..500_u64).prop_map(|(group, index)| Step::Seed { group, index }),
         2 => Just(Step::Settle),
         1 => Just(Step::Restart),
     ];
@@ -159,6 +165,7 @@ impl Run {
                 Ok(())
             }
             Step::Recreate { group } => self.recreate(*group).await,
+            Step::Seed { group, index } => self.seed(*group, *index).await,
             Step::Settle => self.settle().await,
             Step::Restart => {
                 self.settle().await?;
@@ -230,7 +237,8 @@ impl Run {
         self.log.purge(GroupId(group), upto).await
     }
 
-    async fn recreate(&mut self, group: u64) -> Result<(), RaftError> {
+    /// Destroys the group; answers as which replica it is to begin again.
+    async fn destroy(&mut self, group: u64) -> Result<u64, RaftError> {
         let at = usize::try_from(group).unwrap();
         if self.groups[at].now.is_some() {
             self.groups[at].change(|now| *now = None);
@@ -239,7 +247,31 @@ impl Run {
         }
         self.groups[at].incarnation += 1;
         self.groups[at].committed = None;
-        let replica = self.groups[at].incarnation;
+        Ok(self.groups[at].incarnation)
+    }
+
+    async fn seed(&mut self, group: u64, index: u64) -> Result<(), RaftError> {
+        let replica = self.destroy(group).await?;
+        let model = &mut self.groups[usize::try_from(group).unwrap()];
+        model.term += 1;
+        let first = entry(model.term, index, format!("seed {replica}"));
+        let Position { term, leader, .. } = first.position;
+        let seeded = Found {
+            replica,
+            vote: Some(Vote { term, leader, committed: true }),
+            purged: Some(Position { index: index - 1, ..first.position }),
+            entries: vec![first.clone()],
+        };
+        // All of it at once, or nothing.
+        model.change(|now| *now = Some(seeded));
+        self.log.seed(GroupId(group), ReplicaId(replica), first).await?;
+        self.groups[usize::try_from(group).unwrap()].confirm();
+        Ok(())
+    }
+
+    async fn recreate(&mut self, group: u64) -> Result<(), RaftError> {
+        let replica = self.destroy(group).await?;
+        let at = usize::try_from(group).unwrap();
         let fresh = Found { replica, vote: None, purged: None, entries: Vec::new() };
         self.groups[at].change(|now| *now = Some(fresh));
         self.log.create(GroupId(group), ReplicaId(replica)).await?;
