@@ -3,20 +3,30 @@
 //! ```text
 //!   node (DataService) ── replica ─┬─ writer: joins waiting writes ── group (raft) ── log
 //!        │                         ├─ machine: applies the log ────── engine partition
-//!        │                         └─ transfer: its files to and from other replicas
+//!        │                         ├─ transfer: its files to and from other replicas
+//!        │                         └─ reshape: a range is cut in two ── surroundings: log, files, neighbours
+//!        ├─ start: opens, makes and removes replicas
 //!        ├─ reconfigure: who belongs to a group, by a pure choose()
 //!        └─ maintenance: flush, compaction, expiry, by a pure choose()
 //! ```
 
 mod audit;
 mod files;
+mod lane;
 mod leadership;
+mod load;
 mod machine;
 pub mod maintenance;
+mod metered;
 mod node;
 mod reconfigure;
 mod replica;
+mod reply;
 mod requests;
+mod reshape;
+mod rows;
+mod start;
+mod surroundings;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -26,7 +36,7 @@ pub use audit::Content;
 pub use files::Files;
 pub use node::{Datanode, NodeOptions};
 pub use partita_engine::EngineOptions;
-pub use requests::{REQUESTS_MAX, Requests};
+pub use requests::{Known, REQUESTS_MAX, Requests};
 
 use partita_proto::error::Error;
 use partita_proto::id::PartitionId;

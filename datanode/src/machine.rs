@@ -2,40 +2,61 @@
 //!
 //! Invariants:
 //! - commands take effect in log order, each once, whatever is replayed at start;
+//! - rows that were meant for another epoch have no effect: what the partition owns may be another then;
 //! - the remembered requests and the memtable change together, under one lock, and are sealed
 //!   together, so that a flush never separates a row from the request that brought it;
 //! - another replica's state brings its remembered requests with it (`transfer.rs`);
 //! - any failure is returned, and stops the group: nothing is skipped.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_engine::{EngineError, Partition};
+use partita_proto::id::Epoch;
+use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::service::WriteKind;
-use partita_proto::wire::{Command, WriteCommand, ipc};
+use partita_proto::wire::{Command, WriteCommand};
 use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use crate::requests::Requests;
+use crate::load::Load;
+use crate::reply::Outcome;
+use crate::requests::{Known, Requests};
+use crate::rows::Rows;
+use crate::surroundings::Surroundings;
 use crate::transfer::{Arriving, Outgoing};
 
 /// Applies a group's log to a partition of the engine.
 pub(crate) struct PartitionMachine {
-    partition: Arc<Partition>,
+    pub(crate) partition: Arc<Partition>,
     /// Held while an entry is applied and while the memtable is sealed.
-    requests: Arc<Mutex<Requests>>,
+    pub(crate) requests: Arc<Mutex<Requests>>,
+    pub(crate) near: Arc<Surroundings>,
+    /// Nothing that waits for better times goes on when this is cancelled.
+    pub(crate) stop: CancellationToken,
+    /// The last order that changed what the partition owns since the replica was opened.
+    pub(crate) last: Mutex<Reshaped>,
     /// The partition's durable mark as it was last read back from its bytes.
     durable: Mutex<Option<Mark>>,
     rows_written: AtomicU64,
     bytes_written: AtomicU64,
+    pub(crate) load: Arc<Load>,
 }
 
 impl PartitionMachine {
     /// The machine of an open partition, with the requests remembered as of its files.
-    pub(crate) fn new(partition: Arc<Partition>) -> Result<Self, MachineError> {
+    pub(crate) fn new(
+        partition: Arc<Partition>,
+        near: Arc<Surroundings>,
+        load: Arc<Load>,
+        stop: CancellationToken,
+    ) -> Result<Self, MachineError> {
         let requests = remembered(&partition.state())?;
         let durable = partition
             .durable_mark()
@@ -45,9 +66,13 @@ impl PartitionMachine {
         Ok(Self {
             partition,
             requests: Arc::new(Mutex::new(requests)),
+            near,
+            stop,
+            last: Mutex::default(),
             durable: Mutex::new(durable),
             rows_written: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
+            load,
         })
     }
 
@@ -57,9 +82,48 @@ impl PartitionMachine {
         self.partition.seal(|| requests.encode());
     }
 
+    /// Whether no requests are taken, because a neighbour is to take the partition over.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.requests.lock().is_frozen()
+    }
+
     /// Rows and bytes applied since the replica was opened.
     pub(crate) fn written(&self) -> (u64, u64) {
-        (self.rows_written.load(Ordering::Relaxed), self.bytes_written.load(Ordering::Relaxed))
+        (self.rows_written.load(Relaxed), self.bytes_written.load(Relaxed))
+    }
+
+    /// Applies entries up to one that changes what the partition owns, which it answers with, or to the end.
+    fn apply_plain(
+        &self,
+        entries: &mut impl Iterator<Item = Committed>,
+        replies: &mut Vec<Bytes>,
+    ) -> Result<Option<(u64, Mark, Reshape)>, MachineError> {
+        let mut requests = self.requests.lock();
+        for Committed { index, mark, payload } in entries {
+            match payload {
+                Some(payload) => {
+                    let bytes = payload.len() as u64;
+                    let command = Command::decode(payload)
+                        .map_err(|error| MachineError(error.to_string()))?;
+                    if let Command::Reshape(order) = command {
+                        return Ok(Some((index, mark, order)));
+                    }
+                    let outcome = self.apply_command(&mut requests, index, mark, command, bytes)?;
+                    replies.push(outcome.encode());
+                }
+                // Membership and blank entries: only the mark moves.
+                None => self.pass(index, &mark)?,
+            }
+            if self.partition.wants_seal() {
+                self.partition.seal(|| requests.encode());
+            }
+        }
+        Ok(None)
+    }
+
+    /// An entry that has no effect here.
+    pub(crate) fn pass(&self, index: u64, mark: &Mark) -> Result<(), MachineError> {
+        self.partition.apply(index, mark.to_bytes(), &[]).map(drop).map_err(failed)
     }
 
     fn apply_command(
@@ -67,25 +131,56 @@ impl PartitionMachine {
         requests: &mut Requests,
         index: u64,
         mark: Mark,
-        payload: Bytes,
-    ) -> Result<Bytes, MachineError> {
-        let bytes = payload.len() as u64;
-        let command = Command::decode(payload).map_err(|error| MachineError(error.to_string()))?;
+        command: Command,
+        bytes: u64,
+    ) -> Result<Outcome, MachineError> {
         match command {
             Command::Write(write) => self.apply_write(requests, index, mark, write, bytes),
             Command::Schema(schema) => {
                 self.partition.apply_schema(index, mark.to_bytes(), schema).map_err(failed)?;
-                Ok(reply(&[index]))
+                Ok(Outcome::At(vec![Some(index)]))
             }
             Command::Truncate(id) => {
-                if let Some(first) = requests.get(id) {
-                    self.partition.apply(index, mark.to_bytes(), &[]).map_err(failed)?;
-                    return Ok(reply(&[first]));
+                let first = match requests.known(id, &[]) {
+                    Known::New => None,
+                    Known::Taken(first) => Some(first),
+                    // Meta gives one order after the other: what it gave after this one was taken, and so was this.
+                    Known::Perhaps => Some(index),
+                };
+                if first.is_some() {
+                    self.pass(index, &mark)?;
+                    return Ok(Outcome::At(vec![first]));
+                }
+                if requests.is_frozen() {
+                    // What is taken over is what was there when it was frozen.
+                    self.pass(index, &mark)?;
+                    return Ok(Outcome::Stale { current: self.partition.config().epoch });
                 }
                 requests.insert(id, index);
                 self.partition.apply_truncate(index, mark.to_bytes()).map_err(failed)?;
-                Ok(reply(&[index]))
+                Ok(Outcome::At(vec![Some(index)]))
             }
+            Command::Reshape(order) => {
+                Err(MachineError(format!("{order:?} is applied among writes")))
+            }
+        }
+    }
+
+    /// Whether what was accepted under an epoch concerns the partition now; answers what it is at otherwise.
+    pub(crate) fn check_epoch(&self, accepted: Epoch) -> Result<Option<Epoch>, MachineError> {
+        let config = self.partition.config();
+        match accepted.cmp(&config.epoch) {
+            Ordering::Equal => Ok(None),
+            Ordering::Less if !config.join => Ok(Some(config.epoch)),
+            // It knows from elsewhere what the group came to own, but not when.
+            Ordering::Less => Err(MachineError(format!(
+                "this replica was made for epoch {}, but gets entries of epoch {accepted} without the files before them",
+                config.epoch
+            ))),
+            Ordering::Greater => Err(MachineError(format!(
+                "an entry of epoch {accepted} comes while the partition is at epoch {}",
+                config.epoch
+            ))),
         }
     }
 
@@ -96,7 +191,12 @@ impl PartitionMachine {
         mark: Mark,
         write: WriteCommand,
         bytes: u64,
-    ) -> Result<Bytes, MachineError> {
+    ) -> Result<Outcome, MachineError> {
+        let frozen = requests.is_frozen().then(|| self.partition.config().epoch);
+        if let Some(current) = self.check_epoch(write.epoch)?.or(frozen) {
+            self.pass(index, &mark)?;
+            return Ok(Outcome::Stale { current });
+        }
         let mut batches = Rows::decode(write.rows)?;
         let mut writes: Vec<(WriteKind, RecordBatch)> = Vec::new();
         let mut indexes = Vec::with_capacity(write.parts.len());
@@ -106,14 +206,18 @@ impl PartitionMachine {
         let mut rows = 0;
         for part in write.parts {
             let count = part.rows as usize;
-            if let Some(first) = requests.get(part.id) {
-                indexes.push(first);
+            let known = requests.known(part.id, &part.earlier);
+            if known != Known::New {
+                indexes.push(match known {
+                    Known::Taken(first) => Some(first),
+                    Known::New | Known::Perhaps => None,
+                });
                 writes.extend(batches.take_fresh(fresh.take())?);
                 batches.take(count)?;
                 continue;
             }
             requests.insert(part.id, index);
-            indexes.push(index);
+            indexes.push(Some(index));
             rows += u64::from(part.rows);
             fresh = match fresh {
                 Some((kind, before)) if kind == part.kind => Some((kind, before + count)),
@@ -125,10 +229,12 @@ impl PartitionMachine {
         }
         writes.extend(batches.take_fresh(fresh)?);
         batches.finish()?;
-        self.partition.apply(index, mark.to_bytes(), &writes).map_err(failed)?;
-        self.rows_written.fetch_add(rows, Ordering::Relaxed);
-        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
-        Ok(reply(&indexes))
+        let keys = self.partition.apply(index, mark.to_bytes(), &writes).map_err(failed)?;
+        keys.iter().for_each(|keys| self.load.wrote(keys));
+        self.load.applied(rows, bytes, indexes.len() as u64);
+        self.rows_written.fetch_add(rows, Relaxed);
+        self.bytes_written.fetch_add(bytes, Relaxed);
+        Ok(Outcome::At(indexes))
     }
 }
 
@@ -147,27 +253,13 @@ impl Machine for PartitionMachine {
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {
-        let mut requests = self.requests.lock();
+        let begun = Instant::now();
         let mut replies = Vec::with_capacity(entries.len());
-        for entry in entries {
-            match entry.payload {
-                Some(payload) => replies.push(self.apply_command(
-                    &mut requests,
-                    entry.index,
-                    entry.mark,
-                    payload,
-                )?),
-                // Membership and blank entries: only the mark moves.
-                None => {
-                    self.partition
-                        .apply(entry.index, entry.mark.to_bytes(), &[])
-                        .map_err(failed)?;
-                }
-            }
-            if self.partition.wants_seal() {
-                self.partition.seal(|| requests.encode());
-            }
+        let mut entries = entries.into_iter();
+        while let Some((index, mark, order)) = self.apply_plain(&mut entries, &mut replies)? {
+            replies.push(self.reshape(index, mark, order).await?.encode());
         }
+        self.load.worked(begun.elapsed());
         Ok(replies)
     }
 
@@ -201,117 +293,6 @@ pub(crate) fn remembered(state: &[u8]) -> Result<Requests, MachineError> {
     })
 }
 
-/// The rows of one command, handed out part by part.
-struct Rows {
-    batches: std::collections::VecDeque<RecordBatch>,
-}
-
-impl Rows {
-    fn decode(rows: Bytes) -> Result<Self, MachineError> {
-        let batches = ipc::decode(rows).map_err(|error| MachineError(error.to_string()))?;
-        Ok(Self { batches: batches.into() })
-    }
-
-    /// The next rows of one kind, if there are any.
-    fn take_fresh(
-        &mut self,
-        fresh: Option<(WriteKind, usize)>,
-    ) -> Result<Vec<(WriteKind, RecordBatch)>, MachineError> {
-        let Some((kind, rows)) = fresh else { return Ok(Vec::new()) };
-        Ok(self.take(rows)?.into_iter().map(|batch| (kind, batch)).collect())
-    }
-
-    /// The next `rows` rows, as slices of the decoded batches.
-    fn take(&mut self, mut rows: usize) -> Result<Vec<RecordBatch>, MachineError> {
-        let mut taken = Vec::with_capacity(1);
-        while rows > 0 {
-            let Some(batch) = self.batches.pop_front() else {
-                return Err(MachineError(
-                    "a write command has fewer rows than its parts say".to_owned(),
-                ));
-            };
-            if batch.num_rows() <= rows {
-                rows -= batch.num_rows();
-                taken.push(batch);
-            } else {
-                self.batches.push_front(batch.slice(rows, batch.num_rows() - rows));
-                taken.push(batch.slice(0, rows));
-                rows = 0;
-            }
-        }
-        Ok(taken)
-    }
-
-    fn finish(&self) -> Result<(), MachineError> {
-        if self.batches.iter().any(|batch| batch.num_rows() > 0) {
-            return Err(MachineError(
-                "a write command has more rows than its parts say".to_owned(),
-            ));
-        }
-        Ok(())
-    }
-}
-
-/// The reply of a command: the index at which each of its parts took effect.
-fn reply(indexes: &[u64]) -> Bytes {
-    let mut bytes = Vec::with_capacity(indexes.len() * 8);
-    for index in indexes {
-        bytes.extend_from_slice(&index.to_le_bytes());
-    }
-    bytes.into()
-}
-
-/// Reads [`reply`]: the index of the part at a position.
-pub(crate) fn reply_at(reply: &[u8], position: usize) -> Option<u64> {
-    let bytes = reply.get(position * 8..position * 8 + 8)?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
-}
-
 pub(crate) fn failed(error: EngineError) -> MachineError {
     MachineError(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use arrow::array::{Int64Array, RecordBatch};
-    use arrow::datatypes::{DataType, Field, Schema};
-
-    use super::*;
-
-    fn batch(values: &[i64]) -> RecordBatch {
-        let schema = Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, true)]));
-        RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(values.to_vec()))]).unwrap()
-    }
-
-    #[test]
-    fn parts_take_their_rows_across_batches() {
-        let mut rows = Rows { batches: vec![batch(&[1, 2, 3]), batch(&[4, 5])].into() };
-        let sizes = |batches: Vec<RecordBatch>| -> Vec<usize> {
-            batches.iter().map(RecordBatch::num_rows).collect()
-        };
-        assert_eq!(sizes(rows.take(2).unwrap()), [2]);
-        assert_eq!(sizes(rows.take(2).unwrap()), [1, 1]);
-        assert!(rows.finish().is_err());
-        assert_eq!(sizes(rows.take(1).unwrap()), [1]);
-        rows.finish().unwrap();
-        assert!(rows.take(1).is_err());
-    }
-
-    #[test]
-    fn neighbours_of_one_kind_are_taken_as_one_batch() {
-        let mut rows = Rows { batches: vec![batch(&[1, 2, 3, 4])].into() };
-        let taken = rows.take_fresh(Some((WriteKind::Put, 3))).unwrap();
-        let shape: Vec<_> = taken.iter().map(|(kind, batch)| (*kind, batch.num_rows())).collect();
-        assert_eq!(shape, [(WriteKind::Put, 3)]);
-        assert!(rows.take_fresh(None).unwrap().is_empty());
-        assert_eq!(rows.take_fresh(Some((WriteKind::Delete, 1))).unwrap().len(), 1);
-        rows.finish().unwrap();
-    }
-
-    #[test]
-    fn a_reply_gives_each_part_its_index() {
-        let bytes = reply(&[7, 9]);
-        assert_eq!((reply_at(&bytes, 0), reply_at(&bytes, 1)), (Some(7), Some(9)));
-        assert_eq!(reply_at(&bytes, 2), None);
-    }
 }

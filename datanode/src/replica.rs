@@ -2,11 +2,12 @@
 //!
 //! Invariants:
 //! - a write is answered after it is applied here, a scan starts after a read barrier;
-//! - a request for another epoch is refused before it reaches the log;
+//! - a request for another epoch has no effect: it is refused before it reaches the log, or where it is applied;
+//! - the rows that a scan gives are of the epoch that it asked for;
 //! - once a storage error has stopped the group, every request gets that error;
 //! - a replica that found its files damaged says so, and leaves reading to the others if there are any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,8 +15,11 @@ use std::time::Duration;
 use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
 use partita_engine::{Partition, Scan};
+use partita_proto::beat::LoadBeat;
 use partita_proto::error::Error;
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
+use partita_proto::range::Bound;
+use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest, WriteReply, WriteRequest,
@@ -23,17 +27,24 @@ use partita_proto::service::{
 use partita_proto::wire::Command;
 use partita_raft::Group;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::lane::Lane;
 use crate::leadership;
+use crate::load::Load;
 use crate::machine::PartitionMachine;
+use crate::metered::Meter;
 use crate::raft_error;
 use crate::reconfigure;
+use crate::reply::Outcome;
 use crate::writer::{QUEUE_MAX, Waiting, Writer};
 
 /// How long a request waits for a group that has no leader yet, as right after a start.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
+/// The epoch that partitions are created with.
+const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often it looks.
 const LEADER_POLL: Duration = Duration::from_millis(2);
 
@@ -42,6 +53,7 @@ pub(crate) struct Replica {
     partition: Arc<Partition>,
     machine: Arc<PartitionMachine>,
     group: Arc<Group>,
+    load: Arc<Load>,
     writes: mpsc::Sender<Waiting>,
     stop: CancellationToken,
     /// One order at a time changes the members.
@@ -59,15 +71,18 @@ impl Replica {
         partition: Arc<Partition>,
         machine: Arc<PartitionMachine>,
         group: Arc<Group>,
+        load: Arc<Load>,
+        rows_per_s: Option<f64>,
         tasks: &TaskTracker,
-        stop: &CancellationToken,
+        stop: CancellationToken,
     ) -> Arc<Self> {
-        let stop = stop.child_token();
         let (writes, queue) = mpsc::channel(QUEUE_MAX);
         let writer = Writer {
             partition: partition.config().partition,
             group: Arc::clone(&group),
+            load: Arc::clone(&load),
             queue,
+            lane: rows_per_s.map(Lane::new),
             stop: stop.clone(),
         };
         tasks.spawn(writer.run());
@@ -75,6 +90,7 @@ impl Replica {
             partition,
             machine,
             group,
+            load,
             writes,
             stop,
             changing: tokio::sync::Mutex::new(()),
@@ -98,12 +114,22 @@ impl Replica {
         &self.partition
     }
 
-    fn check_epoch(&self, requested: Epoch) -> Result<(), Error> {
-        let config = self.partition.config();
-        if config.epoch == requested {
+    fn check_epoch(&self, requested: Epoch, current: Epoch) -> Result<(), Error> {
+        if current == requested {
             return Ok(());
         }
-        Err(Error::StaleRoute { partition: config.partition, requested, current: config.epoch })
+        Err(Error::StaleRoute { partition: self.id(), requested, current })
+    }
+
+    /// Refuses requests while a neighbour is to take the partition over.
+    fn check_free(&self) -> Result<(), Error> {
+        if self.machine.is_frozen() {
+            return Err(Error::Unavailable(format!(
+                "partition {} is being merged with its neighbour",
+                self.id()
+            )));
+        }
+        Ok(())
     }
 
     /// Refuses rows of other types than the table's before they are in the log: what cannot be applied
@@ -132,7 +158,7 @@ impl Replica {
         if !members.iter().map(|member| member.replica).eq([self.group.replica()]) {
             return Ok(());
         }
-        let deadline = tokio::time::Instant::now() + LEADER_WAIT;
+        let deadline = Instant::now() + LEADER_WAIT;
         loop {
             let status = self.group.status();
             if let Some(failure) = status.stopped {
@@ -144,7 +170,7 @@ impl Replica {
             if status.is_leader {
                 return Ok(());
             }
-            if tokio::time::Instant::now() >= deadline {
+            if Instant::now() >= deadline {
                 return Err(Error::NotLeader {
                     partition: self.id(),
                     leader: status.leader.map(|(_, node)| node),
@@ -155,15 +181,18 @@ impl Replica {
     }
 
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
-        self.check_epoch(request.epoch)?;
+        self.check_epoch(request.epoch, self.partition.config().epoch)?;
+        self.check_free()?;
         self.check_columns(&request.rows)?;
         self.requests.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
             id: request.id,
+            earlier: request.earlier,
             epoch: request.epoch,
             kind: request.kind,
             rows: request.rows,
+            since: Instant::now(),
             answer,
         };
         self.writes.send(waiting).await.map_err(|_| self.stopping())?;
@@ -173,6 +202,21 @@ impl Replica {
     /// Counts a write that a bound refused.
     pub(crate) fn reject(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
+        self.load.rejected();
+    }
+
+    /// What is counted of its load.
+    pub(crate) fn load(&self) -> &Load {
+        &self.load
+    }
+
+    /// Its load, if it leads.
+    pub(crate) fn beat(&self) -> Option<LoadBeat> {
+        let group = self.group.status();
+        let stats = self.partition.stats();
+        let size = stats.file_bytes + stats.memtable_bytes;
+        let waiting = self.writes.max_capacity() - self.writes.capacity();
+        group.is_leader.then(|| self.load.beat(self.id(), group.term, size, waiting))
     }
 
     fn stopping(&self) -> Error {
@@ -180,7 +224,11 @@ impl Replica {
     }
 
     pub(crate) async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
-        self.check_epoch(request.epoch)?;
+        let begun = Instant::now();
+        let current = self.partition.config().epoch;
+        if request.epoch < current {
+            self.check_epoch(request.epoch, current)?;
+        }
         if let Some(damage) = self.damage.get() {
             // Others have what this one has lost, if there are others.
             leadership::give_away(self).await;
@@ -194,6 +242,7 @@ impl Replica {
         }
         self.group.read_barrier().await.map_err(|error| raft_error(self.id(), error))?;
         self.scans.fetch_add(1, Ordering::Relaxed);
+        let asked = self.partition.key_ranges(&request.domains)?;
         let scanned = self
             .partition
             .scan(Scan {
@@ -205,7 +254,13 @@ impl Replica {
                 newest_only: request.newest_only,
             })
             .map_err(|error| self.noted(Error::from(error)))?;
-        let streams = scanned.streams.into_iter().map(|stream| self.watched(stream)).collect();
+        // Of what is read, not of what was there before the wait: it may have come to own less, or more.
+        self.check_epoch(request.epoch, scanned.epoch)?;
+        self.check_free()?;
+        self.load.opened(&asked, &self.partition.range(), begun.elapsed());
+        let meter = Meter::new(Arc::clone(&self.load), Arc::clone(&scanned.stats));
+        let watched = |stream| meter.watch(self.watched(stream));
+        let streams = scanned.streams.into_iter().map(watched).collect();
         Ok(ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats })
     }
 
@@ -222,11 +277,13 @@ impl Replica {
     }
 
     async fn propose(&self, command: Command) -> Result<(), Error> {
-        self.group
-            .propose(command.encode())
-            .await
-            .map(drop)
-            .map_err(|error| raft_error(self.id(), error))
+        let epoch = self.partition.config().epoch;
+        let applied = self.group.propose(command.encode()).await;
+        let applied = applied.map_err(|error| raft_error(self.id(), error))?;
+        match Outcome::decode(&applied.reply)? {
+            Outcome::At(_) => Ok(()),
+            other => Err(other.refused(self.id(), epoch)),
+        }
     }
 
     pub(crate) async fn alter(&self, schema: Arc<TableSchema>) -> Result<(), Error> {
@@ -237,6 +294,7 @@ impl Replica {
     }
 
     pub(crate) async fn truncate(&self, id: RequestId) -> Result<(), Error> {
+        self.check_free()?;
         self.propose(Command::Truncate(id)).await
     }
 
@@ -260,7 +318,65 @@ impl Replica {
         voters: BTreeMap<ReplicaId, NodeId>,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.changing.lock().await;
+        let new = |replica: &&ReplicaId| {
+            self.group.members().iter().all(|member| member.replica != **replica)
+        };
+        if self.leads() && voters.keys().any(|replica| new(&replica)) {
+            self.forget_reshapes().await?;
+        }
         reconfigure::reconfigure(self.id(), &self.group, voters).await
+    }
+
+    /// Gives up the log up to the last change of what the partition owns: one who joins is told what it owns now, and
+    /// could not make sense of what was written before.
+    async fn forget_reshapes(&self) -> Result<(), Error> {
+        if self.partition.config().epoch <= FIRST_EPOCH {
+            return Ok(());
+        }
+        self.flush().await?;
+        self.group.give_up_log().await.map_err(|error| raft_error(self.id(), error))
+    }
+
+    /// Changes what the partition owns, through its log.
+    pub(crate) async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
+        let busy = |what: &str| {
+            Error::Unavailable(format!("the replicas of partition {} {what}", self.id()))
+        };
+        let _one_at_a_time = self.changing.try_lock().map_err(|_| busy("change just now"))?;
+        // Whoever has not applied all of the log may take what was done for something to be done.
+        let caught_up = self.group.read_barrier().await;
+        caught_up.map_err(|error| raft_error(self.id(), error))?;
+        if let Some(done) = self.machine.done(&order) {
+            return Ok(done);
+        }
+        self.check_epoch(order.epoch(), self.partition.config().epoch)?;
+        if let Reshape::Split(split) = &order {
+            if self.group.is_changing() || self.group.members().iter().any(|m| !m.voter) {
+                return Err(busy("change their members"));
+            }
+            let nodes: BTreeSet<NodeId> = self.group.members().iter().map(|m| m.node).collect();
+            if !nodes.iter().eq(split.replicas.keys()) {
+                return Err(Error::InvalidInput(format!(
+                    "partition {} is on the nodes {nodes:?}, the order is for {:?}",
+                    self.id(),
+                    split.replicas.keys().collect::<Vec<_>>()
+                )));
+            }
+        }
+        // What is in files by then does not hold up the log when the order is applied.
+        self.flush().await?;
+        let epoch = order.epoch();
+        let applied = self.group.propose(Command::Reshape(order).encode()).await;
+        let applied = applied.map_err(|error| raft_error(self.id(), error))?;
+        match Outcome::decode(&applied.reply)? {
+            Outcome::Reshaped(reshaped) => Ok(reshaped),
+            other => Err(other.refused(self.id(), epoch)),
+        }
+    }
+
+    /// Where it would best be cut in two.
+    pub(crate) async fn middle_key(&self) -> Result<Option<Bound>, Error> {
+        self.partition.middle().await.map_err(|error| self.noted(Error::from(error)))
     }
 
     /// Whether it leads.

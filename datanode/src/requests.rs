@@ -1,27 +1,76 @@
-//! Which write requests a partition has taken lately, so that one that is sent again takes effect once.
+//! Which requests a partition has taken lately, so that one that is sent again takes effect once: writes, and the last
+//! order that changed what it owns; and whether it takes any.
 //!
 //! Part of the replicated state: every replica sees the same requests in the same order. It is saved
 //! with each sealed memtable and read back at start.
 //!
+//! A partition cannot remember everything that it has ever taken. Of what it has forgotten it keeps, for each client, how
+//! far that reaches: a client counts its requests, so one that is not remembered, and lies within, may have been taken or
+//! not. It is refused. What a partition remembers therefore decides how late a request may come again and still be
+//! answered, and never whether it takes effect twice.
+//!
 //! Invariants:
-//! - at most [`REQUESTS_MAX`] requests are remembered; the oldest go first;
-//! - a request is remembered if and only if its entry was applied and it is among the newest.
+//! - the newest [`REQUESTS_MAX`] write requests are remembered, and at most twice as many; the oldest go first;
+//! - a request that takes effect was never taken before, as long as no more than [`CLIENTS_MAX`] clients are at work.
 
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
+use partita_proto::reshape::{Freeze, Reshape};
 use partita_proto::service::RequestId;
+use partita_proto::wire::Wire;
 use prost::Message;
 
-/// Requests remembered per partition. A frontend gives up on a write after half a minute; at 2,000
-/// proposals a second that is 60,000 requests. About 3 MiB of memory when full.
+/// Requests that a partition remembers at least. A frontend gives up on a write after half a minute; at 2,000 of them a
+/// second that is 60,000. About 3 MiB of memory when full.
 pub const REQUESTS_MAX: usize = 65_536;
+/// ... and at most: a partition that took over its neighbour goes on with what both remember, so that the change costs
+/// nobody his answer, and comes down to what one remembers with what it takes from then on.
+const JOINED_MAX: usize = 2 * REQUESTS_MAX;
+/// Clients of which it is known how far what was forgotten reaches; a frontend is one.
+const CLIENTS_MAX: usize = 1024;
+
+/// What is known of a request that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It, or one of which it is a part, took effect at this index.
+    Taken(u64),
+    /// It was never taken.
+    New,
+    /// It may have been taken and forgotten.
+    Perhaps,
+}
 
 /// The remembered requests of one partition.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Requests {
     order: VecDeque<RequestId>,
     index_of: HashMap<RequestId, u64>,
+    forgotten: Forgotten,
+    frozen: bool,
+    /// The last order that changed what the partition owns, and its index.
+    last: Option<(Reshape, u64)>,
+}
+
+/// The last request of each client that was forgotten. The client of which one was forgotten last comes last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Forgotten(Vec<RequestId>);
+
+impl Forgotten {
+    fn add(&mut self, id: RequestId) {
+        // Those at work are at the end.
+        let known = self.0.iter().rposition(|other| other.client == id.client);
+        let before = known.map(|at| self.0.remove(at).sequence);
+        self.0.push(RequestId { sequence: before.unwrap_or_default().max(id.sequence), ..id });
+        if self.0.len() > CLIENTS_MAX {
+            self.0.remove(0);
+        }
+    }
+
+    fn reaches(&self, id: RequestId) -> bool {
+        let last = self.0.iter().rfind(|other| other.client == id.client);
+        last.is_some_and(|last| id.sequence <= last.sequence)
+    }
 }
 
 /// The stored form: three parallel lists, oldest first. Sequences and indexes are differences to the
@@ -36,12 +85,28 @@ struct Stored {
     sequence: Vec<i64>,
     #[prost(sint64, repeated, tag = "4")]
     index: Vec<i64>,
+    #[prost(bool, tag = "5")]
+    frozen: bool,
+    /// A [`Reshape`].
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    last: Option<Bytes>,
+    #[prost(uint64, tag = "7")]
+    last_index: u64,
+    /// Two parallel lists: the last that was forgotten of each client.
+    #[prost(fixed64, repeated, tag = "8")]
+    forgotten_clients: Vec<u64>,
+    #[prost(uint64, repeated, tag = "9")]
+    forgotten_sequences: Vec<u64>,
 }
 
 impl Requests {
-    /// The index at which a request took effect, if it is remembered.
-    pub fn get(&self, id: RequestId) -> Option<u64> {
-        self.index_of.get(&id).copied()
+    /// What is known of a request, some of which may have been sent before under other identities, with more.
+    pub fn known(&self, id: RequestId, earlier: &[RequestId]) -> Known {
+        let mut all = std::iter::once(&id).chain(earlier);
+        if let Some(index) = all.clone().find_map(|id| self.index_of.get(id)) {
+            return Known::Taken(*index);
+        }
+        if all.any(|id| self.forgotten.reaches(*id)) { Known::Perhaps } else { Known::New }
     }
 
     /// Remembers that a request took effect at an index.
@@ -49,9 +114,53 @@ impl Requests {
         if self.index_of.insert(id, index).is_none() {
             self.order.push_back(id);
         }
-        while self.order.len() > REQUESTS_MAX {
-            if let Some(oldest) = self.order.pop_front() {
+        // One for one; two for one as long as there are those of a neighbour besides.
+        for _ in 0..2 {
+            if self.order.len() > REQUESTS_MAX
+                && let Some(oldest) = self.order.pop_front()
+            {
                 self.index_of.remove(&oldest);
+                self.forgotten.add(oldest);
+            }
+        }
+    }
+
+    /// Whether the partition takes no writes and answers no reads, because a neighbour is to take it over.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// The index at which an order took effect, if it is the last one that did.
+    pub fn reshaped_by(&self, order: &Reshape) -> Option<u64> {
+        self.last.as_ref().filter(|(last, _)| last == order).map(|(_, index)| *index)
+    }
+
+    /// An order has taken effect at an index.
+    pub fn took(&mut self, order: &Reshape, index: u64) {
+        self.frozen = freezes(order);
+        self.last = Some((order.clone(), index));
+    }
+
+    /// Remembers the write requests of another partition too. There is no telling which of the two took one first, so
+    /// they lie side by side, by how many each took after them.
+    pub fn join(&mut self, other: &Self) {
+        let newest = |of: &Self| -> Vec<(RequestId, u64)> {
+            let index = |id: &RequestId| of.index_of.get(id).copied().unwrap_or_default();
+            of.order.iter().rev().map(|id| (*id, index(id))).collect()
+        };
+        let (own, theirs) = (newest(self), newest(other));
+        let most = own.len().max(theirs.len());
+        (self.order, self.index_of) = <_>::default();
+        other.forgotten.0.iter().for_each(|id| self.forgotten.add(*id));
+        for (id, index) in (0..most).flat_map(|at| own.get(at).into_iter().chain(theirs.get(at))) {
+            if self.index_of.contains_key(id) {
+                continue;
+            }
+            if self.order.len() < JOINED_MAX {
+                self.order.push_front(*id);
+                self.index_of.insert(*id, *index);
+            } else {
+                self.forgotten.add(*id);
             }
         }
     }
@@ -68,7 +177,26 @@ impl Requests {
 
     /// The stored form.
     pub fn encode(&self) -> Bytes {
-        let mut stored = Stored::default();
+        let (last, last_index) = match &self.last {
+            Some((order, index)) => (Some(order.encode_wire()), *index),
+            None => (None, 0),
+        };
+        self.encode_onto(Stored { frozen: self.frozen, last, last_index, ..Stored::default() })
+    }
+
+    /// The stored form of what there will be once an order has taken effect at an index.
+    pub fn encode_after(&self, order: &Reshape, index: u64) -> Bytes {
+        let (frozen, last) = (freezes(order), Some(order.encode_wire()));
+        self.encode_onto(Stored { frozen, last, last_index: index, ..Stored::default() })
+    }
+
+    /// The stored form for a partition that is cut off from this one: all that is known of write requests, and nothing
+    /// else.
+    pub fn encode_for_child(&self) -> Bytes {
+        self.encode_onto(Stored::default())
+    }
+
+    fn encode_onto(&self, mut stored: Stored) -> Bytes {
         let mut clients: HashMap<u64, u32> = HashMap::new();
         let (mut sequence, mut index) = (0i64, 0i64);
         for id in &self.order {
@@ -85,30 +213,42 @@ impl Requests {
             stored.index.push(at.wrapping_sub(index));
             index = at;
         }
+        stored.forgotten_clients = self.forgotten.0.iter().map(|id| id.client).collect();
+        stored.forgotten_sequences = self.forgotten.0.iter().map(|id| id.sequence).collect();
         stored.encode_to_vec().into()
     }
 
     /// Reads the stored form; `None` when it is not one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let stored = Stored::decode(bytes).ok()?;
-        if stored.client.len() != stored.sequence.len() || stored.client.len() != stored.index.len()
-        {
-            return None;
-        }
-        let mut requests = Self::default();
+        let same = |one: usize, other: usize| (one == other).then_some(());
+        same(stored.client.len(), stored.sequence.len())?;
+        same(stored.client.len(), stored.index.len())?;
+        same(stored.forgotten_clients.len(), stored.forgotten_sequences.len())?;
+        let forgotten = stored.forgotten_clients.iter().zip(&stored.forgotten_sequences);
+        let forgotten = forgotten.map(|(client, sequence)| (*client, *sequence));
+        let forgotten = forgotten.map(|(client, sequence)| RequestId { client, sequence });
+        let forgotten = Forgotten(forgotten.collect());
+        let last = stored.last.map(Reshape::decode_wire).transpose().ok()?;
+        let last = last.map(|order| (order, stored.last_index));
+        let mut requests = Self { forgotten, frozen: stored.frozen, last, ..Self::default() };
         let (mut sequence, mut index) = (0i64, 0i64);
         for ((client, delta), step) in stored.client.iter().zip(&stored.sequence).zip(&stored.index)
         {
             sequence = sequence.wrapping_add(*delta);
             index = index.wrapping_add(*step);
             let client = *stored.clients.get(usize::try_from(*client).ok()?)?;
-            requests.insert(
-                RequestId { client, sequence: sequence.cast_unsigned() },
-                index.cast_unsigned(),
-            );
+            let id = RequestId { client, sequence: sequence.cast_unsigned() };
+            requests.order.push_back(id);
+            requests.index_of.insert(id, index.cast_unsigned());
         }
         Some(requests)
     }
+}
+
+/// Whether a partition is frozen after an order.
+fn freezes(order: &Reshape) -> bool {
+    matches!(order, Reshape::Freeze(Freeze { on: true, .. }))
 }
 
 #[cfg(test)]
@@ -119,23 +259,136 @@ mod tests {
         RequestId { client, sequence }
     }
 
+    const MOST: u64 = REQUESTS_MAX as u64;
+
+    /// What a partition remembers that took these of one client, from index 100 on.
+    fn of(client: u64, sequences: std::ops::Range<u64>) -> Requests {
+        let mut requests = Requests::default();
+        sequences.for_each(|sequence| requests.insert(id(client, sequence), sequence + 100));
+        requests
+    }
+
     #[test]
     fn a_remembered_request_gives_the_index_it_took_effect_at() {
         let mut requests = Requests::default();
         requests.insert(id(1, 5), 10);
-        assert_eq!(requests.get(id(1, 5)), Some(10));
-        assert_eq!(requests.get(id(2, 5)), None);
+        assert_eq!(requests.known(id(1, 5), &[]), Known::Taken(10));
+        assert_eq!(requests.known(id(1, 6), &[id(1, 5)]), Known::Taken(10));
+        assert_eq!(requests.known(id(2, 5), &[id(1, 6)]), Known::New);
     }
 
     #[test]
-    fn the_oldest_requests_are_forgotten_first() {
-        let mut requests = Requests::default();
-        for sequence in 0..=REQUESTS_MAX as u64 {
-            requests.insert(id(1, sequence), sequence);
-        }
+    fn the_oldest_requests_are_forgotten_first_and_are_not_taken_for_new_ones() {
+        let mut requests = of(1, 0..MOST);
+        assert_eq!(requests.known(id(1, 0), &[]), Known::Taken(100));
+        // A client's number may be anything, and so may be where it begins to count.
+        requests.insert(id(u64::MAX, 7), 5);
         assert_eq!(requests.len(), REQUESTS_MAX);
-        assert_eq!(requests.get(id(1, 0)), None);
-        assert_eq!(requests.get(id(1, 1)), Some(1));
+        assert_eq!(requests.known(id(1, 0), &[]), Known::Perhaps);
+        assert_eq!(requests.known(id(1, 1), &[]), Known::Taken(101));
+        assert_eq!(requests.known(id(1, MOST), &[]), Known::New);
+        assert_eq!(
+            requests.known(id(2, 0), &[]),
+            Known::New,
+            "nothing of this client was forgotten"
+        );
+        assert_eq!(requests.known(id(1, MOST), &[id(1, 0)]), Known::Perhaps, "a part of it");
+        assert_eq!(requests.known(id(1, MOST), &[id(1, 0), id(1, 1)]), Known::Taken(101));
+        let again = Requests::decode(&requests.encode()).unwrap();
+        assert_eq!(again.known(id(1, 0), &[]), Known::Perhaps);
+        let child = Requests::decode(&requests.encode_for_child()).unwrap();
+        assert_eq!(child.known(id(1, 0), &[]), Known::Perhaps);
+    }
+
+    #[test]
+    fn how_far_it_was_forgotten_is_known_of_the_clients_that_were_at_work_last() {
+        let mut forgotten = Forgotten::default();
+        for client in 0..=CLIENTS_MAX as u64 {
+            forgotten.add(id(client, 9));
+            forgotten.add(id(0, client));
+        }
+        assert_eq!(forgotten.0.len(), CLIENTS_MAX);
+        assert!(!forgotten.reaches(id(1, 0)));
+        assert!(forgotten.reaches(id(2, 9)) && !forgotten.reaches(id(2, 10)));
+        assert!(forgotten.reaches(id(0, CLIENTS_MAX as u64)));
+        forgotten.add(id(0, 1));
+        assert!(forgotten.reaches(id(0, CLIENTS_MAX as u64)), "it never goes back");
+    }
+
+    #[test]
+    fn the_last_order_is_remembered_with_what_came_of_it_and_not_by_a_child() {
+        use partita_proto::id::{Epoch, PartitionId};
+        let freeze =
+            |on| Reshape::Freeze(Freeze { partition: PartitionId(7), epoch: Epoch(2), on });
+        let mut requests = Requests::default();
+        requests.insert(id(1, 5), 10);
+        let stored = requests.encode_after(&freeze(true), 11);
+        requests.took(&freeze(true), 11);
+        assert_eq!(requests.encode(), stored);
+        let mut again = Requests::decode(&requests.encode()).unwrap();
+        assert_eq!(again.reshaped_by(&freeze(true)), Some(11));
+        assert_eq!(again.reshaped_by(&freeze(false)), None);
+        assert!(again.is_frozen());
+        let child = Requests::decode(&again.encode_for_child()).unwrap();
+        again.took(&freeze(false), 12);
+        assert_eq!((again.is_frozen(), again.reshaped_by(&freeze(true))), (false, None));
+        assert_eq!((child.is_frozen(), child.reshaped_by(&freeze(true))), (false, None));
+        assert_eq!(child.known(id(1, 5), &[]), Known::Taken(10));
+    }
+
+    #[test]
+    fn two_partitions_that_become_one_remember_what_each_would_have_remembered_alone() {
+        let mut both = of(1, 0..MOST);
+        both.join(&of(2, 0..MOST));
+        assert_eq!(both.len(), 2 * REQUESTS_MAX);
+        for (sequence, client) in (0..MOST).flat_map(|sequence| [(sequence, 1), (sequence, 2)]) {
+            assert_eq!(both.known(id(client, sequence), &[]), Known::Taken(100 + sequence));
+        }
+        // What is read back from files goes on in the same way.
+        let mut again = Requests::decode(&both.encode()).unwrap();
+        for taken in 1..=MOST {
+            let next = id(3, taken);
+            both.insert(next, taken);
+            again.insert(next, taken);
+            for client in [1, 2] {
+                assert_eq!(both.known(id(client, taken - 1), &[]), Known::Perhaps);
+                if taken < MOST {
+                    assert_eq!(both.known(id(client, taken), &[]), Known::Taken(100 + taken));
+                }
+            }
+        }
+        assert_eq!(both.len(), REQUESTS_MAX);
+        assert_eq!((&both.order, &both.forgotten), (&again.order, &again.forgotten));
+    }
+
+    #[test]
+    fn what_both_of_two_partitions_took_is_one_request_when_they_become_one() {
+        let mut both = of(1, 0..3);
+        both.join(&of(1, 0..5));
+        assert_eq!(both.len(), 5);
+        assert_eq!(both.known(id(1, 4), &[]), Known::Taken(104));
+    }
+
+    #[test]
+    fn partitions_that_become_one_at_once_forget_no_request_without_knowing_it() {
+        let mut all = of(1, 0..MOST);
+        for client in 2..=4 {
+            all.join(&of(client, 0..MOST));
+            assert_eq!(all.len(), 2 * REQUESTS_MAX);
+        }
+        let mut joined = of(5, 0..MOST + 10);
+        all.join(&joined);
+        joined.join(&all);
+        for requests in [all, joined] {
+            for (client, count) in [(1, MOST), (2, MOST), (3, MOST), (4, MOST), (5, MOST + 10)] {
+                for sequence in 0..count {
+                    assert_ne!(requests.known(id(client, sequence), &[]), Known::New);
+                }
+                let last = requests.known(id(client, count - 1), &[]);
+                assert_eq!(last, Known::Taken(99 + count));
+                assert_eq!(requests.known(id(client, count), &[]), Known::New);
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! A whole node in one process: log, groups, engine, service.
 
+mod crash;
+mod late;
+mod merge;
 mod replicas;
+mod split;
+mod table;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +54,7 @@ fn column(id: u32, name: &str, semantic: Semantic) -> Column {
     }
 }
 
-fn schema(append_mode: bool) -> TableSchema {
+pub(crate) fn schema(append_mode: bool) -> TableSchema {
     TableSchema {
         version: SchemaVersion(1),
         columns: vec![column(1, "id", Semantic::Tag), column(2, "v", Semantic::Field)],
@@ -93,6 +98,7 @@ impl Running {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: false,
+            partition_rows_per_s: None,
         };
         let node =
             Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await.unwrap();
@@ -113,31 +119,55 @@ impl Running {
     }
 }
 
-/// Writes rows with an identity of this number; answers at which index they took effect.
-async fn write(node: &Datanode, sequence: u64, rows: &[(i64, i64)]) -> Result<u64, Error> {
+/// Rows of the table, as a write brings them.
+fn batch(rows: &[(i64, i64)]) -> RecordBatch {
     let schema = Schema::new(vec![
         Field::new("id", DataType::Int64, true),
         Field::new("v", DataType::Int64, true),
     ]);
     let ids = Int64Array::from_iter_values(rows.iter().map(|row| row.0));
     let values = Int64Array::from_iter_values(rows.iter().map(|row| row.1));
-    let rows =
-        RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(values)]).unwrap();
-    let request = WriteRequest {
-        partition: PARTITION,
-        epoch: Epoch(1),
-        id: RequestId { client: 1, sequence },
-        kind: WriteKind::Put,
-        rows,
-    };
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(values)]).unwrap()
+}
+
+/// Writes rows with an identity of this number; answers at which index they took effect.
+async fn write(node: &Datanode, sequence: u64, rows: &[(i64, i64)]) -> Result<u64, Error> {
+    write_to(node, (PARTITION, Epoch(1)), sequence, rows).await
+}
+
+async fn write_to(
+    node: &Datanode,
+    (partition, epoch): (PartitionId, Epoch),
+    sequence: u64,
+    rows: &[(i64, i64)],
+) -> Result<u64, Error> {
+    let id = RequestId { client: 1, sequence };
+    write_part(node, (partition, epoch), (id, Vec::new()), rows).await
+}
+
+async fn write_part(
+    node: &Datanode,
+    (partition, epoch): (PartitionId, Epoch),
+    (id, earlier): (RequestId, Vec<RequestId>),
+    rows: &[(i64, i64)],
+) -> Result<u64, Error> {
+    let (kind, rows) = (WriteKind::Put, batch(rows));
+    let request = WriteRequest { partition, epoch, id, earlier, kind, rows };
     node.write(request).await.map(|reply| reply.index)
 }
 
 /// All rows, sorted.
 async fn rows(node: &Datanode) -> Result<Vec<(i64, i64)>, Error> {
+    rows_of(node, (PARTITION, Epoch(1))).await
+}
+
+async fn rows_of(
+    node: &Datanode,
+    (partition, epoch): (PartitionId, Epoch),
+) -> Result<Vec<(i64, i64)>, Error> {
     let request = ScanRequest {
-        partition: PARTITION,
-        epoch: Epoch(1),
+        partition,
+        epoch,
         columns: schema(false).storage(),
         domains: Domains::default(),
         limit: None,

@@ -4,7 +4,8 @@
 //! collected; a few are in flight at once, so that the log's device and the encoder work side by side.
 //!
 //! Invariants: the queue, the size of a proposal and the number in flight are bounded; every write
-//! taken from the queue is answered, also when the replica stops.
+//! taken from the queue is answered, also when the replica stops; where a partition's rate is bounded, a
+//! write waits for its turn and for nothing else.
 
 use std::sync::Arc;
 
@@ -18,10 +19,13 @@ use partita_proto::size::batch_bytes;
 use partita_proto::wire::{Command, WriteCommand, WritePart, ipc};
 use partita_raft::Group;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::machine::reply_at;
+use crate::lane::Lane;
+use crate::load::Load;
 use crate::raft_error;
+use crate::reply::Outcome;
 
 /// Writes that may wait for one partition.
 pub(crate) const QUEUE_MAX: usize = 4_096;
@@ -42,9 +46,12 @@ const COPY_ROWS_MAX: usize = 512;
 /// A write that waits.
 pub(crate) struct Waiting {
     pub(crate) id: RequestId,
+    pub(crate) earlier: Vec<RequestId>,
     pub(crate) epoch: Epoch,
     pub(crate) kind: WriteKind,
     pub(crate) rows: RecordBatch,
+    /// When it began to wait.
+    pub(crate) since: Instant,
     pub(crate) answer: oneshot::Sender<Result<WriteReply, Error>>,
 }
 
@@ -52,7 +59,9 @@ pub(crate) struct Waiting {
 pub(crate) struct Writer {
     pub(crate) partition: PartitionId,
     pub(crate) group: Arc<Group>,
+    pub(crate) load: Arc<Load>,
     pub(crate) queue: mpsc::Receiver<Waiting>,
+    pub(crate) lane: Option<Lane>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -62,20 +71,30 @@ impl Writer {
         let mut in_flight = FuturesUnordered::new();
         let mut bytes_in_flight = 0;
         let mut waiting: Vec<Waiting> = Vec::new();
+        // Since when no other proposal may set out.
+        let mut full: Option<Instant> = None;
         loop {
+            if full.is_none() && !may_propose(in_flight.len(), bytes_in_flight) {
+                full = Some(Instant::now());
+            }
+            let closed = self.lane.and_then(|lane| lane.closed(Instant::now()));
+            let taken_max = if self.lane.is_some() { 1 } else { PROPOSAL_WRITES_MAX };
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
                 Some(bytes) = in_flight.next(), if !in_flight.is_empty() => bytes_in_flight -= bytes,
-                received = self.queue.recv_many(&mut waiting, PROPOSAL_WRITES_MAX),
-                    if may_propose(in_flight.len(), bytes_in_flight) =>
+                () = opened(closed), if closed.is_some() => {}
+                received = self.queue.recv_many(&mut waiting, taken_max),
+                    if closed.is_none() && may_propose(in_flight.len(), bytes_in_flight) =>
                 {
                     if received == 0 {
                         break;
                     }
+                    self.pass(&mut waiting, full.take());
                     for (bytes, writes) in join(std::mem::take(&mut waiting)) {
                         bytes_in_flight += bytes;
-                        let proposed = propose(self.partition, Arc::clone(&self.group), writes);
+                        let (group, load) = (Arc::clone(&self.group), Arc::clone(&self.load));
+                        let proposed = propose(self.partition, group, load, writes);
                         in_flight.push(async move {
                             proposed.await;
                             bytes
@@ -89,6 +108,31 @@ impl Writer {
         while let Some(write) = self.queue.recv().await {
             answer(write, Err(Error::Unavailable("the node is stopping".to_owned())));
         }
+    }
+
+    /// Counts for how long the lane is taken by writes that set out now; `full` since when none could.
+    fn pass(&mut self, waiting: &mut Vec<Waiting>, full: Option<Instant>) {
+        let Some(first) = waiting.first().map(|write| write.since) else { return };
+        let Some(lane) = &mut self.lane else {
+            if let Some(full) = full {
+                self.load.busy(full.max(first).elapsed());
+            }
+            return;
+        };
+        let mut rows = waiting.iter().map(|write| write.rows.num_rows()).sum();
+        while !lane.is_enough(rows) {
+            let Ok(write) = self.queue.try_recv() else { break };
+            rows += write.rows.num_rows();
+            waiting.push(write);
+        }
+        self.load.busy(lane.pass(rows, first));
+    }
+}
+
+/// Waits until a lane is free.
+async fn opened(closed: Option<Instant>) {
+    if let Some(free) = closed {
+        tokio::time::sleep_until(free).await;
     }
 }
 
@@ -127,7 +171,7 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
         .map(|write| {
             let rows = u32::try_from(write.rows.num_rows())
                 .map_err(|_| Error::InvalidInput("a write has too many rows".to_owned()))?;
-            Ok(WritePart { id: write.id, kind: write.kind, rows })
+            Ok(WritePart { id: write.id, earlier: write.earlier.clone(), kind: write.kind, rows })
         })
         .collect::<Result<Vec<_>, Error>>()?;
     let mut batches: Vec<RecordBatch> = Vec::new();
@@ -153,20 +197,35 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
     Ok(Command::Write(WriteCommand { epoch: writes[0].epoch, parts, rows: ipc::encode(&batches)? }))
 }
 
-async fn propose(partition: PartitionId, group: Arc<Group>, writes: Vec<Waiting>) {
-    let outcome = match encode(&writes) {
+async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, writes: Vec<Waiting>) {
+    let begun = Instant::now();
+    let encoded = encode(&writes);
+    load.worked(begun.elapsed());
+    let applied = match encoded {
         Ok(command) => {
             group.propose(command.encode()).await.map_err(|error| raft_error(partition, error))
         }
         Err(error) => Err(error),
     };
+    let outcome = applied.and_then(|applied| match Outcome::decode(&applied.reply)? {
+        Outcome::At(indexes) => Ok(indexes),
+        other => Err(other.refused(partition, writes[0].epoch)),
+    });
     for (position, write) in writes.into_iter().enumerate() {
         let result = match &outcome {
-            Ok(applied) => reply_at(&applied.reply, position)
-                .map(|index| WriteReply { index })
-                .ok_or_else(|| Error::Internal("a write has no reply".to_owned())),
+            Ok(indexes) => match indexes.get(position) {
+                Some(Some(index)) => Ok(WriteReply { index: *index }),
+                Some(None) => Err(Error::Timeout(
+                    "the write comes so late that it cannot be told whether it came before"
+                        .to_owned(),
+                )),
+                None => Err(Error::Internal("a write has no reply".to_owned())),
+            },
             Err(error) => Err(error.clone()),
         };
+        if result.is_ok() {
+            load.answered(write.since.elapsed());
+        }
         answer(write, result);
     }
 }
@@ -188,9 +247,11 @@ mod tests {
         let rows = RecordBatch::try_new(schema, vec![Arc::new(Int64Array::from(values.to_vec()))]);
         Waiting {
             id: RequestId { client: 1, sequence },
+            earlier: Vec::new(),
             epoch: Epoch(1),
             kind: WriteKind::Put,
             rows: rows.unwrap(),
+            since: Instant::now(),
             answer: oneshot::channel().0,
         }
     }

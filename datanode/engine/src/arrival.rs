@@ -133,7 +133,8 @@ impl Partition {
         offered.config = Arc::new(PartitionSpec {
             replica: own.replica,
             members: own.members.clone(),
-            join: own.join,
+            // From here on it has what the group has.
+            join: false,
             ..PartitionSpec::clone(config)
         });
         // Also checks that range and key fit together.
@@ -183,6 +184,7 @@ impl Partition {
             durable: Some(durable),
             config: Some(state.config),
             width: state.width,
+            origin: None,
         };
         self.record(&mut manifest, edit, &files).await?;
         {

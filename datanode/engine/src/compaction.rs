@@ -2,11 +2,13 @@
 //!
 //! What to merge is decided by [`pick`], a pure function of the files. It looks at one window at a
 //! time (files of windows that overlap count as one window, since a key's versions may be in both)
-//! and merges neighbouring runs of about one size into one of the next size.
+//! and merges neighbouring runs of about one size into one of the next size. Files that reach beyond the partition's
+//! range go first: they are written again without what lies outside.
 //!
 //! Invariants:
 //! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out
 //!   is between those that are merged;
+//! - what was merged while the partition's range changed is thrown away;
 //! - deletes are dropped only by a pick that begins with the oldest run of its window: nothing older
 //!   is left that they would have to hide.
 
@@ -14,7 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use partita_proto::domain::Domains;
-use partita_proto::range::KeyRange;
 
 use crate::error::{EngineError, Result};
 use crate::file::{FileEntry, FileId, FileMeta};
@@ -42,12 +43,25 @@ struct Pick {
     covering: bool,
 }
 
+/// What a decision needs to know of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct View {
+    id: FileId,
+    run: u64,
+    bytes: u64,
+    window: Option<(i64, i64)>,
+    has_op: bool,
+    /// Whether it reaches beyond the partition's range.
+    clipped: bool,
+}
+
 /// A run of files in one window.
 #[derive(Clone, Debug, Default)]
 struct RunOfFiles {
     files: Vec<FileId>,
     bytes: u64,
     has_op: bool,
+    clipped: Vec<FileId>,
 }
 
 /// Windows that overlap, and their runs, oldest first.
@@ -69,7 +83,7 @@ impl Partition {
         match *due {
             Some((changes, answer)) if changes == version.files_changes => answer,
             _ => {
-                let answer = pick(&metas(&version), &self.options).is_some();
+                let answer = pick(&views(&version), &self.options).is_some();
                 *due = Some((version.files_changes, answer));
                 answer
             }
@@ -90,9 +104,8 @@ impl Partition {
         self.collect_garbage().await?;
         loop {
             let version = self.version();
-            let metas = metas(&version);
-            let picked = if all { pick_all(&metas) } else { pick(&metas, &self.options) };
-            drop(metas);
+            let views = views(&version);
+            let picked = if all { pick_all(&views) } else { pick(&views, &self.options) };
             let Some(pick) = picked else { return Ok(done) };
             if !self.merge_files(version, pick).await? {
                 return Ok(done);
@@ -105,7 +118,7 @@ impl Partition {
         }
     }
 
-    /// Merges picked files; false when they were truncated away meanwhile.
+    /// Merges picked files; false when they were truncated away meanwhile, or the partition came to own something else.
     async fn merge_files(&self, version: Arc<Version>, pick: Pick) -> Result<bool> {
         let mut written = Vec::new();
         if let Err(error) = self.write_merged(&version, &pick, &mut written).await {
@@ -114,10 +127,13 @@ impl Partition {
         }
         let removed = version.files.values().filter(|entry| pick.files.contains(&entry.meta().id));
         let removed: Vec<_> = removed.map(|entry| Arc::clone(&entry.handle)).collect();
+        let epoch = version.layout.config.epoch;
         drop(version);
         let mut manifest = self.manifest.lock().await;
         let now = self.version();
-        if !pick.files.iter().all(|id| now.files.contains_key(id)) {
+        // What was merged for another range may hold what the partition has lost since, or lack what it has got.
+        let of_now = now.layout.config.epoch == epoch;
+        if !of_now || !pick.files.iter().all(|id| now.files.contains_key(id)) {
             discard(&self.store, &self.root, &written).await;
             return Ok(false);
         }
@@ -158,18 +174,15 @@ impl Partition {
             blocks: Arc::clone(&self.options.blocks),
             counters: Counters::default(),
         };
-        let ranges: Arc<[KeyRange]> = Arc::from([layout.range.clone()]);
         let inputs = files.into_iter().map(|file| {
             let read = Read {
                 schema: Arc::clone(&schema),
                 domains: alive.clone(),
-                ranges: Arc::clone(&ranges),
+                ranges: Arc::from([file.range.clone()]),
                 groups: 0..file.row_groups(),
             };
             // Files may hold more than the partition's range: it is cut to it here.
-            let (first, last) = file.span();
-            let inside = layout.range.contains(first) && layout.range.contains(last);
-            let bounds = (!inside).then(|| layout.range.clone());
+            let bounds = file.bounds(&layout.range);
             file_input(reader.clone(), file, read, Arc::clone(layout), bounds)
         });
         let merge = Merge::new(layout, Arc::clone(&schema), inputs.collect(), pick.covering);
@@ -214,12 +227,16 @@ impl Partition {
     }
 }
 
-fn metas(version: &Version) -> Vec<&FileMeta> {
-    version.files.values().map(FileEntry::meta).collect()
+fn views(version: &Version) -> Vec<View> {
+    let view = |file: &FileEntry| {
+        let FileMeta { id, run, window, has_op, .. } = *file.meta();
+        View { id, run, bytes: file.bytes(), window, has_op, clipped: file.is_clipped() }
+    };
+    version.files.values().map(view).collect()
 }
 
 /// The windows of files, in order.
-fn windows(files: &[&FileMeta]) -> Vec<Window> {
+fn windows(files: &[View]) -> Vec<Window> {
     let mut files = files.to_vec();
     files.sort_by_key(|file| file.window);
     let mut windows: Vec<(Option<(i64, i64)>, BTreeMap<u64, RunOfFiles>)> = Vec::new();
@@ -240,15 +257,21 @@ fn windows(files: &[&FileMeta]) -> Vec<Window> {
         run.files.push(file.id);
         run.bytes += file.bytes;
         run.has_op |= file.has_op;
+        run.clipped.extend(file.clipped.then_some(file.id));
     }
     let window =
         |(window, runs): (_, BTreeMap<_, _>)| Window { window, runs: runs.into_values().collect() };
     windows.into_iter().map(window).collect()
 }
 
-/// What to merge when there is nothing special to be done.
-fn pick(files: &[&FileMeta], options: &EngineOptions) -> Option<Pick> {
-    windows(files).iter().find_map(|window| pick_in(window, options))
+/// What to merge when there is nothing special to be done. What is to be merged anyway and reaches beyond the range goes
+/// before what only does the latter: it is written once for both.
+fn pick(files: &[View], options: &EngineOptions) -> Option<Pick> {
+    let windows = windows(files);
+    let due: Vec<Pick> = windows.iter().filter_map(|window| pick_in(window, options)).collect();
+    let clipped = |id: &FileId| files.iter().any(|file| file.id == *id && file.clipped);
+    let both = due.iter().find(|pick| pick.files.iter().any(clipped)).cloned();
+    both.or_else(|| windows.iter().find_map(Window::pick_clipped)).or(due.into_iter().next())
 }
 
 fn pick_in(window: &Window, options: &EngineOptions) -> Option<Pick> {
@@ -279,9 +302,10 @@ fn pick_in(window: &Window, options: &EngineOptions) -> Option<Pick> {
 }
 
 /// What to merge so that each window has one run and no deletes.
-fn pick_all(files: &[&FileMeta]) -> Option<Pick> {
+fn pick_all(files: &[View]) -> Option<Pick> {
     let windows = windows(files);
-    let due = |window: &&Window| window.runs.len() > 1 || window.runs.iter().any(|run| run.has_op);
+    let unfinished = |run: &RunOfFiles| run.has_op || !run.clipped.is_empty();
+    let due = |window: &&Window| window.runs.len() > 1 || window.runs.iter().any(unfinished);
     windows.iter().find(due).map(|window| window.pick(0, window.runs.len()))
 }
 
@@ -289,6 +313,14 @@ impl Window {
     fn pick(&self, from: usize, to: usize) -> Pick {
         let files = self.runs[from..to].iter().flat_map(|run| run.files.iter().copied());
         Pick { files: files.collect(), window: self.window, covering: from == 0 }
+    }
+
+    /// A file that reaches beyond the partition's range. It shares no key with the others of its run, so that it may be
+    /// written again without them.
+    fn pick_clipped(&self) -> Option<Pick> {
+        let clipped = |run: &RunOfFiles| run.clipped.first().copied();
+        let found = self.runs.iter().enumerate().find_map(|(at, run)| Some((at, clipped(run)?)));
+        found.map(|(at, id)| Pick { files: vec![id], window: self.window, covering: at == 0 })
     }
 }
 
@@ -301,7 +333,7 @@ mod tests {
         pub(crate) async fn compact_some(&self, [window, from, count]: [usize; 3]) -> Result<()> {
             let _one_at_a_time = self.compacting.lock().await;
             let version = self.version();
-            let windows = windows(&metas(&version));
+            let windows = windows(&views(&version));
             if !windows.is_empty() {
                 let window = &windows[window % windows.len()];
                 let from = from % window.runs.len();
@@ -314,30 +346,12 @@ mod tests {
 
     const MIB: u64 = 1024 * 1024;
 
-    fn file(id: u64, run: u64, mib: u64, window: Option<(i64, i64)>) -> FileMeta {
-        FileMeta {
-            id,
-            run,
-            bytes: mib * MIB,
-            rows: 1,
-            checksum: 0,
-            tail: 0,
-            tail_checksum: 0,
-            key: Vec::new(),
-            first: Default::default(),
-            last: Default::default(),
-            splits: Vec::new(),
-            time: window,
-            window,
-            seq: (run, run),
-            tombstones: 0,
-            has_op: false,
-        }
+    fn file(id: u64, run: u64, mib: u64, window: Option<(i64, i64)>) -> View {
+        View { id, run, bytes: mib * MIB, window, has_op: false, clipped: false }
     }
 
-    fn picked(files: &[FileMeta]) -> Option<(Vec<u64>, bool)> {
-        let files: Vec<&FileMeta> = files.iter().collect();
-        pick(&files, &EngineOptions::default()).map(|pick| (pick.files, pick.covering))
+    fn picked(files: &[View]) -> Option<(Vec<u64>, bool)> {
+        pick(files, &EngineOptions::default()).map(|pick| (pick.files, pick.covering))
     }
 
     #[test]
@@ -382,9 +396,28 @@ mod tests {
     #[test]
     fn all_leaves_one_run_and_no_deletes() {
         let mut files = vec![file(1, 1, 10, None), file(2, 1, 10, None)];
-        let all = |files: &[FileMeta]| pick_all(&files.iter().collect::<Vec<_>>());
-        assert_eq!(all(&files), None);
+        assert_eq!(pick_all(&files), None);
         files[0].has_op = true;
-        assert_eq!(all(&files).map(|pick| pick.files), Some(vec![1, 2]));
+        assert_eq!(pick_all(&files).map(|pick| pick.files), Some(vec![1, 2]));
+        files[0].has_op = false;
+        files.pop();
+        assert_eq!(pick_all(&files), None);
+        files[0].clipped = true;
+        assert_eq!(pick_all(&files).map(|pick| pick.files), Some(vec![1]));
+    }
+
+    #[test]
+    fn a_file_beyond_the_range_is_written_again_alone_unless_it_is_merged_anyway() {
+        let mut files: Vec<_> = (1..=3).map(|id| file(id, id, 10, None)).collect();
+        files[1].clipped = true;
+        assert_eq!(picked(&files), Some((vec![2], false)), "an older run may have what it deletes");
+        files[0].clipped = true;
+        assert_eq!(picked(&files), Some((vec![1], true)));
+        files.push(file(4, 4, 10, None));
+        assert_eq!(picked(&files), Some((vec![1, 2, 3, 4], true)));
+        // Elsewhere, what is merged anyway waits.
+        let mut files: Vec<_> = (1..=4).map(|id| file(id, id, 10, Some((0, 10)))).collect();
+        files.push(View { clipped: true, ..file(5, 5, 10, Some((10, 20))) });
+        assert_eq!(picked(&files), Some((vec![5], true)));
     }
 }

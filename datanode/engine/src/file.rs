@@ -7,7 +7,7 @@ use bytes::Bytes;
 use object_store::path::Path;
 use parking_lot::Mutex;
 use partita_proto::id::ColumnId;
-use partita_proto::range::{Bound, KeyRange};
+use partita_proto::range::{Bound, KeyRange, TypedRange};
 use partita_proto::value::Value;
 
 use crate::error::Result;
@@ -48,6 +48,16 @@ pub(crate) struct FileMeta {
     pub(crate) tombstones: u64,
     /// Whether it has the column of operations.
     pub(crate) has_op: bool,
+    /// What of it counts, whatever the partition owns; `None`: all of it.
+    pub(crate) within: Option<Within>,
+}
+
+/// The part of a file that counts: it came from a partition that owned no more, or the partition owned no more once.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Within {
+    /// The key's columns, whose values the range's bounds are.
+    pub(crate) key: Vec<ColumnId>,
+    pub(crate) range: TypedRange,
 }
 
 /// Where files that nobody needs any more are put down, to be deleted by the partition's owner.
@@ -58,8 +68,15 @@ pub(crate) type Garbage = Arc<Mutex<Vec<Path>>>;
 pub(crate) struct FileHandle {
     pub(crate) meta: FileMeta,
     pub(crate) path: Path,
-    /// No other handle of the process has it.
+    /// No other file of the process has it.
     pub(crate) number: u64,
+    life: Arc<Life>,
+}
+
+/// How long a file is kept: as long as one handle of it is.
+#[derive(Debug)]
+struct Life {
+    path: Path,
     /// Set when the manifest no longer names it.
     obsolete: AtomicBool,
     garbage: Garbage,
@@ -70,16 +87,24 @@ impl FileHandle {
         static HANDLES: AtomicU64 = AtomicU64::new(0);
         let path = file_path(root, meta.id);
         let number = HANDLES.fetch_add(1, Ordering::Relaxed);
-        Self { meta, path, number, obsolete: AtomicBool::new(false), garbage: Arc::clone(garbage) }
+        let (obsolete, garbage) = (AtomicBool::new(false), Arc::clone(garbage));
+        let life = Arc::new(Life { path: path.clone(), obsolete, garbage });
+        Self { meta, path, number, life }
+    }
+
+    /// Another handle of the same file, of which only a part counts.
+    pub(crate) fn with_meta(&self, meta: FileMeta) -> Self {
+        let (path, life) = (self.path.clone(), Arc::clone(&self.life));
+        Self { meta, path, number: self.number, life }
     }
 
     /// The manifest no longer names it: it goes when the last reader has gone.
     pub(crate) fn retire(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        self.life.obsolete.store(true, Ordering::Release);
     }
 }
 
-impl Drop for FileHandle {
+impl Drop for Life {
     fn drop(&mut self) {
         if *self.obsolete.get_mut() {
             self.garbage.lock().push(self.path.clone());
@@ -105,10 +130,15 @@ pub(crate) fn file_name(id: FileId) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct FileEntry {
     pub(crate) handle: Arc<FileHandle>,
+    /// What of it counts.
+    pub(crate) range: KeyRange,
+    /// No row that counts has a key before this one, or behind the other.
     pub(crate) first: Bytes,
     pub(crate) last: Bytes,
     /// First keys of all row groups but the first one.
     pub(crate) splits: Arc<[Bytes]>,
+    /// How much of it counts: so many of so many halves of row groups.
+    share: (u64, u64),
 }
 
 impl FileEntry {
@@ -118,8 +148,86 @@ impl FileEntry {
             Ok(layout.codec.encode_bound(&bound)?)
         };
         let (first, last) = (encode(&handle.meta.first)?, encode(&handle.meta.last)?);
-        let splits = handle.meta.splits.iter().map(encode).collect::<Result<_>>()?;
-        Ok(Self { first, last, splits, handle })
+        let splits: Arc<[Bytes]> = handle.meta.splits.iter().map(encode).collect::<Result<_>>()?;
+        let range = match &handle.meta.within {
+            Some(Within { key, range }) => {
+                let range = range.rekeyed(key, &layout.config.schema.key);
+                layout.range.intersect(&layout.codec.range(&range)?)
+            }
+            None => layout.range.clone(),
+        };
+        let mut entry = Self { handle, range, first, last, splits, share: (1, 1) };
+        if !entry.range.contains(&entry.first) || !entry.range.contains(&entry.last) {
+            entry.clip();
+        }
+        Ok(entry)
+    }
+
+    /// Counts what lies in the range, and leaves the rest out.
+    fn clip(&mut self) {
+        let range = self.range.clone();
+        let halves = |group: usize| {
+            let (first, last) = self.group_span(group);
+            if range.is_empty() || !overlaps((first, last), std::slice::from_ref(&range)) {
+                return 0;
+            }
+            // The last key is the next group's first one: that may lie outside.
+            let ends_inside = range.end.as_ref().is_none_or(|end| match self.splits.get(group) {
+                Some(next) => next <= end,
+                None => last < end.as_ref(),
+            });
+            if range.contains(first) && ends_inside { 2 } else { 1 }
+        };
+        let inside = (0..self.row_groups()).map(halves).sum();
+        // It reaches beyond, so it is never all of it.
+        self.share = (inside, 2 * self.row_groups() as u64 + 1);
+        self.first = self.first.clone().max(range.start);
+        if let Some(end) = range.end {
+            self.last = self.last.clone().min(end);
+        }
+    }
+
+    /// Where to cut its rows so that those are left that count and lie in a range; `None` if these are all.
+    pub(crate) fn bounds(&self, range: &KeyRange) -> Option<KeyRange> {
+        let inside = range.contains(&self.first) && range.contains(&self.last);
+        (self.is_clipped() || !inside).then(|| self.range.intersect(range))
+    }
+
+    /// What the manifest is to know of it before the partition's range grows: what of it counts now is all that ever will.
+    pub(crate) fn kept_within(&self, layout: &Layout) -> Result<FileMeta> {
+        let mut meta = self.meta().clone();
+        if self.is_clipped() {
+            let end = self.range.end.as_ref().map(|end| layout.codec.decode(end)).transpose()?;
+            let start = layout.codec.decode(&self.range.start)?;
+            let range = TypedRange { start, end: end.unwrap_or_default() };
+            meta.within = Some(Within { key: layout.config.schema.key.clone(), range });
+        }
+        Ok(meta)
+    }
+
+    /// Whether no row of it counts.
+    pub(crate) fn is_outside(&self) -> bool {
+        self.share.0 == 0
+    }
+
+    /// Whether it reaches beyond the partition's range: what lies outside is left out by whoever reads it.
+    pub(crate) fn is_clipped(&self) -> bool {
+        self.share.0 < self.share.1
+    }
+
+    /// The rows that lie in the partition's range, estimated if it reaches beyond.
+    pub(crate) fn rows(&self) -> u64 {
+        self.part_of(self.meta().rows)
+    }
+
+    /// The bytes that those rows take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.part_of(self.meta().bytes)
+    }
+
+    fn part_of(&self, whole: u64) -> u64 {
+        let (inside, all) = (u128::from(self.share.0), u128::from(self.share.1));
+        u64::try_from(u128::from(whole) * inside / all).unwrap_or(whole)
     }
 
     pub(crate) fn meta(&self) -> &FileMeta {
@@ -135,12 +243,16 @@ impl FileEntry {
         self.splits.len() + 1
     }
 
+    /// First and last key of a row group. Equal keys may go on from one group to the next, so that the last is the
+    /// first of the next one.
+    pub(crate) fn group_span(&self, group: usize) -> (&[u8], &[u8]) {
+        let first = if group == 0 { &self.first } else { &self.splits[group - 1] };
+        (first, self.splits.get(group).unwrap_or(&self.last))
+    }
+
     /// Whether a row group may hold a key of some ranges, which are sorted and disjoint.
     pub(crate) fn group_overlaps(&self, group: usize, ranges: &[KeyRange]) -> bool {
-        let first = if group == 0 { &self.first } else { &self.splits[group - 1] };
-        // Equal keys may go on from one group to the next, so the end is inclusive.
-        let last = self.splits.get(group).unwrap_or(&self.last);
-        overlaps((first, last), ranges)
+        overlaps(self.group_span(group), ranges)
     }
 }
 

@@ -84,6 +84,7 @@ impl Partition {
             durable: Some(durable.clone()),
             config: (manifest.recorded().config != *config).then(|| Arc::clone(config)),
             width,
+            origin: None,
         };
         self.record(&mut manifest, edit, &written).await?;
         let flushed = Flushed {

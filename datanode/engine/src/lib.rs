@@ -9,6 +9,8 @@
 //!   scan ── plan ── source ── merge ── fold ──> rows
 //!             └─ reader ── footer (every byte checked)
 //!
+//!   split ── (a partition's files become those of two, by reference) ── manifest
+//!   absorb ── (a neighbour's files become a partition's own, by reference) ── manifest
 //!   pinned ── (files and state travel to another replica) ── arrival ── manifest
 //! ```
 //!
@@ -16,10 +18,12 @@
 //! no key. A *version* of the partition is an immutable list of memtables and files; versions of a
 //! row are rows with one key, of which the *fold* makes one.
 
+mod absorb;
 mod arrival;
 mod blocks;
 mod cache;
 mod compaction;
+mod edit;
 mod error;
 mod file;
 mod flush;
@@ -29,6 +33,7 @@ mod layout;
 mod manifest;
 mod memtable;
 mod merge;
+mod middle;
 mod newest;
 mod options;
 mod partition;
@@ -41,6 +46,7 @@ mod scan;
 mod series;
 mod sink;
 mod source;
+mod split;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -50,9 +56,11 @@ mod writer;
 
 pub use arrival::Arrival;
 pub use blocks::BlockCache;
+pub use edit::Origin;
 pub use error::EngineError;
 pub use options::EngineOptions;
 pub use partition::{Partition, PartitionConfig, PartitionStats};
 pub use pinned::Pinned;
 pub use scan::{Scan, Scanned};
+pub use split::Place;
 pub use store::LocalStore;

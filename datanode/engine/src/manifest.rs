@@ -4,49 +4,23 @@
 //! a gap. Now and then a checkpoint (`manifest/<number>.checkpoint`) stands for everything up to and
 //! including its number, and older objects are removed. An edit is put atomically, so it took effect
 //! or it did not; the state of the partition is the newest checkpoint and the edits behind it.
-//!
-//! Bytes of an object: magic, version, CRC32C of the rest (little-endian), the message.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use partita_proto::id::ColumnId;
-use partita_proto::range::Bound;
 use partita_proto::service::PartitionSpec;
-use partita_proto::wire::Wire;
-use prost::Message;
 
+pub(crate) use crate::edit::{Durable, Edit, Origin};
+use crate::edit::{encode, parse};
 use crate::error::{EngineError, Result};
 use crate::file::{FileId, FileMeta};
 
 /// Edits between checkpoints: what a start reads, and what removing old objects is spread over.
 const EDITS_MAX: u64 = 64;
-/// The first bytes of every object, the last of which is the format's version.
-const MAGIC: &[u8; 4] = b"PMF\x01";
-const HEADER_BYTES: usize = MAGIC.len() + 4;
-
-/// Where the files' rows end in the log.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Durable {
-    pub(crate) index: u64,
-    pub(crate) mark: Bytes,
-    pub(crate) state: Bytes,
-}
-
-/// A change of the manifest.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Edit {
-    pub(crate) added: Vec<FileMeta>,
-    pub(crate) removed: Vec<FileId>,
-    pub(crate) durable: Option<Durable>,
-    pub(crate) config: Option<Arc<PartitionSpec>>,
-    /// The width of time windows, in ticks of the time index.
-    pub(crate) width: Option<i64>,
-}
 
 /// What all edits come to.
 #[derive(Clone, Debug)]
@@ -57,12 +31,15 @@ pub(crate) struct Recorded {
     pub(crate) width: Option<i64>,
     /// The next number for a file or a run of files.
     pub(crate) next_id: u64,
+    /// `None`: it was created.
+    pub(crate) origin: Option<Origin>,
 }
 
 impl Recorded {
     /// The state of a new partition.
     fn new(config: Arc<PartitionSpec>) -> Self {
-        Self { config, files: BTreeMap::new(), durable: None, width: None, next_id: 1 }
+        let files = BTreeMap::new();
+        Self { config, files, durable: None, width: None, next_id: 1, origin: None }
     }
 
     /// The state after an edit.
@@ -80,6 +57,7 @@ impl Recorded {
             self.config = Arc::clone(config);
         }
         self.width = edit.width.or(self.width);
+        self.origin = edit.origin.or(self.origin);
         self.next_id = self.next_id.max(next_id);
     }
 
@@ -106,6 +84,7 @@ impl Recorded {
             durable: self.durable.clone(),
             config: Some(Arc::clone(&self.config)),
             width: self.width,
+            origin: self.origin,
         }
     }
 }
@@ -129,11 +108,19 @@ impl Manifest {
         root: &Path,
         config: Arc<PartitionSpec>,
     ) -> Result<Self> {
+        Self::begin(store, root, Recorded::new(config)).await
+    }
+
+    /// The manifest of a partition that begins with a state: all of it or nothing is there afterwards.
+    pub(crate) async fn begin(
+        store: Arc<dyn ObjectStore>,
+        root: &Path,
+        recorded: Recorded,
+    ) -> Result<Self> {
         let directory = directory(root);
         if !list(&store, &directory).await?.is_empty() {
             return Err(EngineError::AlreadyExists(root.to_string()));
         }
-        let recorded = Recorded::new(config);
         let mut manifest = Self { store, directory, recorded, last: 0, checkpoint: 0 };
         manifest.write_checkpoint().await?;
         Ok(manifest)
@@ -273,15 +260,6 @@ async fn list(store: &Arc<dyn ObjectStore>, directory: &Path) -> Result<Vec<Obje
     Ok(objects)
 }
 
-fn encode(edit: &Edit, next_id: u64) -> Bytes {
-    let message = EditMessage::from_edit(edit, next_id).encode_to_vec();
-    let mut bytes = BytesMut::with_capacity(HEADER_BYTES + message.len());
-    bytes.put_slice(MAGIC);
-    bytes.put_u32_le(crc32c::crc32c(&message));
-    bytes.put_slice(&message);
-    bytes.freeze()
-}
-
 async fn write(store: &Arc<dyn ObjectStore>, path: &Path, edit: &Edit, next_id: u64) -> Result<()> {
     let put = store.put(path, encode(edit, next_id).into()).await;
     put.map(drop).map_err(|error| EngineError::store(path, &error))
@@ -291,178 +269,4 @@ async fn read(store: &Arc<dyn ObjectStore>, path: &Path) -> Result<(Edit, u64)> 
     let failed = |error| EngineError::store(path, &error);
     let bytes = store.get(path).await.map_err(failed)?.bytes().await.map_err(failed)?;
     parse(&bytes).map_err(|what| EngineError::Corrupted(format!("{path}: {what}")))
-}
-
-fn parse(bytes: &[u8]) -> std::result::Result<(Edit, u64), String> {
-    let Some((header, message)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-        return Err("too short".to_owned());
-    };
-    if header[..3] != MAGIC[..3] {
-        return Err("not part of a manifest".to_owned());
-    }
-    if header[3] != MAGIC[3] {
-        return Err(format!("format {} is not one that this version reads", header[3]));
-    }
-    if header[MAGIC.len()..] != crc32c::crc32c(message).to_le_bytes() {
-        return Err("fails its checksum".to_owned());
-    }
-    let message = EditMessage::decode(message).map_err(|error| error.to_string())?;
-    message.into_edit().map_err(|error| error.to_string())
-}
-
-/// An edit on disk. Numbers of fields never change their meaning.
-#[derive(Clone, PartialEq, Message)]
-struct EditMessage {
-    #[prost(message, repeated, tag = "1")]
-    added: Vec<FileMessage>,
-    #[prost(uint64, repeated, tag = "2")]
-    removed: Vec<u64>,
-    #[prost(message, optional, tag = "3")]
-    durable: Option<DurableMessage>,
-    /// A [`PartitionSpec`].
-    #[prost(bytes = "bytes", optional, tag = "4")]
-    config: Option<Bytes>,
-    #[prost(int64, optional, tag = "5")]
-    width: Option<i64>,
-    #[prost(uint64, tag = "6")]
-    next_id: u64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct DurableMessage {
-    #[prost(uint64, tag = "1")]
-    index: u64,
-    #[prost(bytes = "bytes", tag = "2")]
-    mark: Bytes,
-    #[prost(bytes = "bytes", tag = "3")]
-    state: Bytes,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SpanMessage {
-    #[prost(int64, tag = "1")]
-    first: i64,
-    #[prost(int64, tag = "2")]
-    last: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct FileMessage {
-    #[prost(uint64, tag = "1")]
-    id: u64,
-    #[prost(uint64, tag = "2")]
-    run: u64,
-    #[prost(uint64, tag = "3")]
-    bytes: u64,
-    #[prost(uint64, tag = "4")]
-    rows: u64,
-    #[prost(fixed32, tag = "5")]
-    checksum: u32,
-    #[prost(uint64, tag = "6")]
-    tail: u64,
-    #[prost(fixed32, tag = "7")]
-    tail_checksum: u32,
-    #[prost(uint32, repeated, tag = "8")]
-    key: Vec<u32>,
-    /// [`Bound`]s.
-    #[prost(bytes = "bytes", tag = "9")]
-    first: Bytes,
-    #[prost(bytes = "bytes", tag = "10")]
-    last: Bytes,
-    #[prost(bytes = "bytes", repeated, tag = "11")]
-    splits: Vec<Bytes>,
-    #[prost(message, optional, tag = "12")]
-    time: Option<SpanMessage>,
-    #[prost(message, optional, tag = "13")]
-    window: Option<SpanMessage>,
-    #[prost(uint64, tag = "14")]
-    seq_first: u64,
-    #[prost(uint64, tag = "15")]
-    seq_last: u64,
-    #[prost(uint64, tag = "16")]
-    tombstones: u64,
-    #[prost(bool, tag = "17")]
-    has_op: bool,
-}
-
-impl EditMessage {
-    fn from_edit(edit: &Edit, next_id: u64) -> Self {
-        Self {
-            added: edit.added.iter().map(FileMessage::from_meta).collect(),
-            removed: edit.removed.clone(),
-            durable: edit.durable.as_ref().map(|durable| DurableMessage {
-                index: durable.index,
-                mark: durable.mark.clone(),
-                state: durable.state.clone(),
-            }),
-            config: edit.config.as_ref().map(|config| config.encode_wire()),
-            width: edit.width,
-            next_id,
-        }
-    }
-
-    fn into_edit(self) -> Result<(Edit, u64)> {
-        let config = self.config.map(PartitionSpec::decode_wire).transpose()?;
-        let durable = self.durable.map(|durable| Durable {
-            index: durable.index,
-            mark: durable.mark,
-            state: durable.state,
-        });
-        let edit = Edit {
-            added: self.added.into_iter().map(FileMessage::into_meta).collect::<Result<_>>()?,
-            removed: self.removed,
-            durable,
-            config: config.map(Arc::new),
-            width: self.width,
-        };
-        Ok((edit, self.next_id))
-    }
-}
-
-impl FileMessage {
-    fn from_meta(meta: &FileMeta) -> Self {
-        let span = |span: Option<(i64, i64)>| span.map(|(first, last)| SpanMessage { first, last });
-        Self {
-            id: meta.id,
-            run: meta.run,
-            bytes: meta.bytes,
-            rows: meta.rows,
-            checksum: meta.checksum,
-            tail: meta.tail,
-            tail_checksum: meta.tail_checksum,
-            key: meta.key.iter().map(|id| id.0).collect(),
-            first: meta.first.encode_wire(),
-            last: meta.last.encode_wire(),
-            splits: meta.splits.iter().map(Wire::encode_wire).collect(),
-            time: span(meta.time),
-            window: span(meta.window),
-            seq_first: meta.seq.0,
-            seq_last: meta.seq.1,
-            tombstones: meta.tombstones,
-            has_op: meta.has_op,
-        }
-    }
-
-    fn into_meta(self) -> Result<FileMeta> {
-        let span = |span: Option<SpanMessage>| span.map(|span| (span.first, span.last));
-        let splits = self.splits.into_iter().map(Bound::decode_wire);
-        Ok(FileMeta {
-            id: self.id,
-            run: self.run,
-            bytes: self.bytes,
-            rows: self.rows,
-            checksum: self.checksum,
-            tail: self.tail,
-            tail_checksum: self.tail_checksum,
-            key: self.key.into_iter().map(ColumnId).collect(),
-            first: Bound::decode_wire(self.first)?,
-            last: Bound::decode_wire(self.last)?,
-            splits: splits.collect::<std::result::Result<_, _>>()?,
-            time: span(self.time),
-            window: span(self.window),
-            seq: (self.seq_first, self.seq_last),
-            tombstones: self.tombstones,
-            has_op: self.has_op,
-        })
-    }
 }

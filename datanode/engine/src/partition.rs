@@ -3,7 +3,8 @@
 //! ```text
 //!   apply, seal (one at a time, in log order) ──┐
 //!   flush, compact, expire ── manifest ─────────┼──> version ──> scan (any number, any time)
-//!   install (another replica's state) ──────────┘
+//!   install (another replica's state) ──────────┤
+//!   resize (another range) ─────────────────────┘
 //! ```
 //!
 //! A change computes what it needs without the version's lock, makes durable what has to be, and
@@ -26,12 +27,13 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::{Mutex, RwLock};
 use partita_proto::clock::Clock;
+use partita_proto::key::Keys;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, WriteKind};
 
 use crate::arrival::Kept;
 use crate::error::{EngineError, Result};
-use crate::file::{FileHandle, FileMeta, Garbage, files_directory};
+use crate::file::{FileEntry, FileHandle, FileMeta, Garbage, files_directory};
 use crate::footer::{Footers, verify};
 use crate::layout::Layout;
 use crate::manifest::{Edit, Manifest, Recorded, delete};
@@ -72,7 +74,7 @@ pub struct Partition {
     stopped: Mutex<Option<String>>,
 }
 
-/// Sizes of a partition.
+/// Sizes of a partition. Of files that reach beyond its range, what lies in it is estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionStats {
     /// Rows in files and memtables, versions and tombstones included.
@@ -197,7 +199,8 @@ impl Partition {
     /// Applies an entry of the log: `writes` in order, all or none. An entry that was applied is
     /// ignored. Columns go by storage name; a placed table's rows have their placement
     /// ([`partita_proto::key::PLACEMENT_COLUMN`]); columns that the table does not have are ignored,
-    /// because it may have lost them since the entry was made. Never waits for a disk.
+    /// because it may have lost them since the entry was made. Never waits for a disk. Returns the keys
+    /// of what was written, each batch's in order.
     ///
     /// # Errors
     /// As [`Partition::check`]; nothing was changed then, and the entry may not be skipped.
@@ -206,21 +209,24 @@ impl Partition {
         index: u64,
         mark: Bytes,
         writes: &[(WriteKind, RecordBatch)],
-    ) -> Result<()> {
+    ) -> Result<Vec<Keys>> {
         let _one_at_a_time = self.applying.lock();
         self.check_running()?;
         let version = self.version();
+        let mut keys = Vec::with_capacity(writes.len());
         if index <= version.applied.index {
-            return Ok(());
+            return Ok(keys);
         }
         let now_ms = self.clock.now_ms();
         let mut active = version.active.clone();
         for (kind, rows) in writes {
             let run = Run::of_write(&version.layout, index, *kind, rows)?;
+            keys.push(run.keys().clone());
             active = active.with(&version.layout, run, now_ms)?;
         }
         // Only who holds `applying` changes memtables and layout, so these are still the current ones.
-        self.update(|now| Ok(now.applied(LogPosition { index, mark }, active)))
+        self.update(|now| Ok(now.applied(LogPosition { index, mark }, active)))?;
+        Ok(keys)
     }
 
     /// Applies an entry that brings a schema. One that is not newer changes nothing but the position.
@@ -241,7 +247,9 @@ impl Partition {
             return self.update(|now| Ok(now.applied(position, version.active.clone())));
         }
         check_change(old, &schema)?;
-        let config = PartitionSpec { schema, ..PartitionSpec::clone(&version.layout.config) };
+        let range = version.layout.config.range.rekeyed(&old.key, &schema.key);
+        let config =
+            PartitionSpec { schema, range, ..PartitionSpec::clone(&version.layout.config) };
         let layout = Arc::new(Layout::new(Arc::new(config))?);
         let active = version.active.rekeyed(&layout)?;
         let mut sealed = BTreeMap::new();
@@ -309,12 +317,12 @@ impl Partition {
         let version = self.version();
         let sealed: u64 = version.sealed.iter().map(|sealed| sealed.memtable.rows).sum();
         let memtable_rows = version.active.rows + sealed;
-        let sum = |of: fn(&FileMeta) -> u64| version.files.values().map(|f| of(f.meta())).sum();
-        let file_rows: u64 = sum(|meta| meta.rows);
+        let sum = |of: fn(&FileEntry) -> u64| version.files.values().map(of).sum();
+        let file_rows: u64 = sum(FileEntry::rows);
         PartitionStats {
             rows: file_rows + memtable_rows,
             files: version.files.len() as u64,
-            file_bytes: sum(|meta| meta.bytes),
+            file_bytes: sum(FileEntry::bytes),
             memtable_bytes: version.memtable_bytes(),
             memtable_rows,
             rows_scanned: self.rows_scanned.load(Ordering::Relaxed),

@@ -14,7 +14,7 @@ use crate::blocks::read_through;
 use crate::error::{EngineError, Result};
 use crate::file::{FileHandle, file_name};
 use crate::footer::Footers;
-use crate::manifest::Durable;
+use crate::manifest::{Durable, Recorded};
 use crate::partition::Partition;
 
 /// A partition's durable state, pinned.
@@ -34,24 +34,31 @@ impl Partition {
     /// # Errors
     /// When the partition has stopped.
     pub async fn pin(&self) -> Result<Option<Pinned>> {
+        let (recorded, files) = self.pin_files().await?;
+        let Some(durable) = recorded.durable.clone() else { return Ok(None) };
+        Ok(Some(Pinned {
+            store: Arc::clone(&self.store),
+            footers: Arc::clone(&self.footers),
+            durable,
+            state: recorded.to_bytes(),
+            files,
+        }))
+    }
+
+    /// What the manifest says, and the files that it names, which stay as long as somebody has them.
+    pub(crate) async fn pin_files(&self) -> Result<(Recorded, Vec<Arc<FileHandle>>)> {
         // Who holds it sees a version that agrees with the manifest.
         let manifest = self.manifest.lock().await;
         self.check_running()?;
-        let recorded = manifest.recorded();
-        let Some(durable) = recorded.durable.clone() else { return Ok(None) };
+        let recorded = manifest.recorded().clone();
         let version = self.version();
         let files = recorded.files.keys().map(|id| {
             version.handle(*id).ok_or_else(|| {
                 EngineError::Internal(format!("file {id} of {} is in no version", self.root))
             })
         });
-        Ok(Some(Pinned {
-            store: Arc::clone(&self.store),
-            footers: Arc::clone(&self.footers),
-            durable,
-            state: recorded.to_bytes(),
-            files: files.collect::<Result<_>>()?,
-        }))
+        let files = files.collect::<Result<_>>()?;
+        Ok((recorded, files))
     }
 }
 

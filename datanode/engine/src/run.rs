@@ -117,6 +117,11 @@ impl Run {
         self.sorted.batch.num_rows()
     }
 
+    /// In order.
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.sorted.keys
+    }
+
     /// First and last key; a run is never empty.
     pub(crate) fn span(&self) -> (&[u8], &[u8]) {
         let keys = &self.sorted.keys;

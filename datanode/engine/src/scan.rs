@@ -20,10 +20,13 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use partita_proto::domain::Domains;
+use partita_proto::id::Epoch;
+use partita_proto::key::KeyCodec;
 use partita_proto::range::KeyRange;
 use partita_proto::service::{RowStream, ScanStats};
 
 use crate::error::Result;
+use crate::file::parts_within;
 use crate::footer::Counters;
 use crate::layout::{Layout, OP_COLUMN, adapt};
 use crate::merge::{Merge, settle};
@@ -61,6 +64,8 @@ pub struct Scanned {
     pub sorted: bool,
     /// Counts while the streams are read.
     pub stats: Arc<ScanStats>,
+    /// The epoch of what is read: it tells whose rows these are.
+    pub epoch: Epoch,
 }
 
 impl std::fmt::Debug for Scanned {
@@ -84,6 +89,7 @@ impl Partition {
         let layout = &version.layout;
         let counters = Counters::new(&self.rows_scanned);
         let stats = Arc::clone(&counters.scan);
+        let epoch = layout.config.epoch;
         let domains = self.domains(layout, &request.domains)?;
         let exact = match &request.range {
             Some(range) => layout.range.intersect(range),
@@ -106,10 +112,32 @@ impl Partition {
         if request.newest_only
             && let Some(stream) = newest::stream(&reading, &self.series)
         {
-            return Ok(Scanned { streams: vec![stream], sorted: false, stats });
+            return Ok(Scanned { streams: vec![stream], sorted: false, stats, epoch });
         }
         let (streams, sorted) = reading.streams();
-        Ok(Scanned { streams, sorted, stats })
+        Ok(Scanned { streams, sorted, stats, epoch })
+    }
+
+    /// The ranges of keys within the partition's own that rows of some domains can have, in order.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::InvalidInput`] when a domain does not fit its column.
+    pub fn key_ranges(&self, domains: &Domains) -> Result<Vec<KeyRange>> {
+        let layout = &self.version().layout;
+        let domains = self.domains(layout, domains)?;
+        let config = &layout.config;
+        let ranges = layout.codec.key_ranges(&config.schema, &config.placement, &domains);
+        Ok(parts_within(&ranges, &layout.range).collect())
+    }
+
+    /// The range of keys that it holds.
+    pub fn range(&self) -> KeyRange {
+        self.version().layout.range.clone()
+    }
+
+    /// How keys are made and read, as of the last entry applied.
+    pub fn codec(&self) -> KeyCodec {
+        self.version().layout.codec.clone()
     }
 
     /// The domains in the types of their columns, and what the `ttl` leaves.
@@ -249,7 +277,7 @@ impl Task {
             let schema = self.reading.schema(true, with_op);
             let mut inputs = Vec::with_capacity(files.len() + runs.len());
             for (file, groups) in files {
-                let bounds = bounds(&range, file.span());
+                let bounds = file.bounds(&range);
                 let read = read(&schema, &ranges, groups, &self.key_domains);
                 let (reader, layout) = (reader.clone(), Arc::clone(&self.layout));
                 inputs.push(file_input(reader, file, read, layout, bounds));
@@ -266,7 +294,7 @@ impl Task {
             return Ok(batches.boxed());
         }
         if let Some((file, groups)) = files.pop() {
-            let bounds = bounds(exact, file.span());
+            let bounds = file.bounds(exact);
             let schema = self.reading.schema(bounds.is_some(), with_op);
             // No version of a row is anywhere else, so that domains on fields may be applied here:
             // other columns are decoded where they hold.
@@ -325,9 +353,4 @@ fn read(
         ranges: Arc::clone(ranges),
         groups,
     }
-}
-
-/// The range to cut a source's rows at, if they do not all lie in it.
-fn bounds(range: &KeyRange, (first, last): (&[u8], &[u8])) -> Option<KeyRange> {
-    (!range.contains(first) || !range.contains(last)).then(|| range.clone())
 }

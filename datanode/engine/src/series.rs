@@ -2,7 +2,8 @@
 //!
 //! A *series* is all rows whose keys differ in nothing but the time index, the last cell of their
 //! keys. In key order a series is a run of rows, and the last of them is the newest. Of a file these
-//! places never change: they are found once, by reading the columns of its key, and kept.
+//! places never change as long as the partition's range is the same: they are found once, by reading the columns of its
+//! key, and kept. What of the file lies outside of the range does not count.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use arrow::array::{Array, UInt32Array};
 use arrow::datatypes::Schema;
 use futures::TryStreamExt;
 use partita_proto::domain::Domains;
-use partita_proto::id::SchemaVersion;
+use partita_proto::id::{Epoch, SchemaVersion};
 use partita_proto::key::Keys;
 use partita_proto::range::KeyRange;
 
@@ -37,10 +38,10 @@ pub(crate) struct SeriesEnds {
     pub(crate) keys: Keys,
 }
 
-/// What is kept of a file: its ends under one version of the schema, or that they are too many.
+/// What is kept of a file: its ends under one version of the schema and in one range, or that they are too many.
 #[derive(Debug)]
 pub(crate) struct Found {
-    version: SchemaVersion,
+    version: (SchemaVersion, Epoch),
     ends: Option<Arc<SeriesEnds>>,
 }
 
@@ -76,7 +77,9 @@ struct Growing {
 }
 
 impl Growing {
-    fn add(&mut self, keys: &Keys, tail: usize) {
+    /// Adds rows of which `before` are left out in front of these keys, and `behind` behind them.
+    fn add(&mut self, keys: &Keys, tail: usize, before: usize, behind: usize) {
+        self.next += before;
         if let (Some(last), Some(key)) = (self.keys.last(), keys.first())
             && series(last, tail) == series(key, tail)
         {
@@ -89,7 +92,7 @@ impl Growing {
             self.keys.push(keys.get(row).into());
             self.key_bytes += keys.get(row).len();
         }
-        self.next += keys.len();
+        self.next += keys.len() + behind;
     }
 
     fn finish(self) -> SeriesEnds {
@@ -141,7 +144,7 @@ pub(crate) async fn of_file(
     tail: usize,
 ) -> Result<Option<Arc<SeriesEnds>>> {
     let (id, rows) = (file.meta().id, file.meta().rows);
-    let version = layout.config.schema.version;
+    let version = (layout.config.schema.version, layout.config.epoch);
     if let Some(found) = cache.get(id)
         && found.version == version
     {
@@ -159,7 +162,9 @@ pub(crate) async fn of_file(
     let mut growing = Growing::default();
     let mut few = u32::try_from(rows).is_ok();
     while few && let Some(batch) = batches.try_next().await? {
-        growing.add(&layout.codec.encode(&batch)?, tail);
+        let keys = layout.codec.encode(&batch)?;
+        let (start, end) = keys.within(&file.range);
+        growing.add(&keys.slice(start..end), tail, start, keys.len() - end);
         few = growing.rows.len() as u64 <= SERIES_FEW.max(rows / ROWS_PER_SERIES_MIN)
             && growing.key_bytes as u64 <= bytes_max;
     }
@@ -214,8 +219,8 @@ mod tests {
             prop_assert_eq!(found.rows.values(), &expected[..]);
             let cut = cut.index(rows.len() + 1);
             let mut parts = Growing::default();
-            parts.add(&keys(&rows[..cut]), 1);
-            parts.add(&keys(&rows[cut..]), 1);
+            parts.add(&keys(&rows[..cut]), 1, 0, 0);
+            parts.add(&keys(&rows[cut..]), 1, 0, 0);
             let parts = parts.finish();
             prop_assert_eq!(&parts.rows, &found.rows);
             prop_assert_eq!(&parts.keys, &found.keys);

@@ -70,9 +70,8 @@ pub(crate) fn with_keys(
     debug_assert!(keys.is_sorted(), "files are sorted");
     let sorted = Sorted { batch, keys };
     let Some(bounds) = bounds else { return Ok(sorted) };
-    let start = sorted.keys.lower_bound(&bounds.start);
-    let end = bounds.end.as_ref().map_or(sorted.keys.len(), |end| sorted.keys.lower_bound(end));
-    Ok(sorted.slice(start, end.max(start)))
+    let (start, end) = sorted.keys.within(bounds);
+    Ok(sorted.slice(start, end))
 }
 
 /// A part of a run.

@@ -20,7 +20,7 @@ use futures::stream::BoxStream;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    CopyMode, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
     UploadPart,
 };
@@ -128,9 +128,31 @@ impl ObjectStore for LocalStore {
         self.inner.list_with_delimiter(prefix).await
     }
 
-    /// Not durable when it answers: a copy is never the only one.
+    /// A second name of the same bytes, which never change under a name. It is durable once something has been put into
+    /// the same directory after it.
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.inner.copy_opts(from, to, options).await
+        let from = self.inner.path_to_filesystem(from)?;
+        let (place, temporary) = self.places(to)?;
+        blocking(move || {
+            create_directories(parent(&place)?)?;
+            let place_now =
+                if matches!(options.mode, CopyMode::Create) { &place } else { &temporary };
+            match fs::hard_link(&from, place_now) {
+                // Not every file system, nor every number of names.
+                Err(error) if has_no_links(&error) => copy_bytes(&from, place_now)?,
+                result => result?,
+            }
+            if matches!(options.mode, CopyMode::Create) {
+                return Ok(());
+            }
+            fs::rename(&temporary, &place)?;
+            // Where both were one file already, the other name is still there.
+            match fs::remove_file(&temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        })
+        .await
     }
 }
 
@@ -233,6 +255,24 @@ fn create_directories(directory: &FsPath) -> io::Result<()> {
     sync_directory(above)
 }
 
+/// Whether a second name for a file is what cannot be had.
+fn has_no_links(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::Unsupported
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::CrossesDevices
+            | io::ErrorKind::TooManyLinks
+    )
+}
+
+/// A copy where there is no file yet, durable but for its name.
+fn copy_bytes(from: &FsPath, to: &FsPath) -> io::Result<()> {
+    let mut copy = File::create_new(to)?;
+    io::copy(&mut File::open(from)?, &mut copy)?;
+    copy.sync_all()
+}
+
 /// Whether a name is one of [`LocalStore::places`]'s.
 fn is_temporary(name: &str) -> bool {
     name.rsplit_once('#')
@@ -324,6 +364,35 @@ mod tests {
             "abcdef"
         );
         assert_eq!(fs::read_dir(dir.path().join("x")).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_copy_is_the_same_bytes_and_outlives_what_it_was_made_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path()).unwrap();
+        let (from, to) = (Path::from("a/one"), Path::from("b/c/two"));
+        store.put(&from, "one".into()).await.unwrap();
+        for _ in 0..2 {
+            store.copy(&from, &to).await.unwrap();
+        }
+        let create = CopyOptions::new().with_mode(CopyMode::Create);
+        let refused = store.copy_opts(&from, &to, create).await;
+        assert!(matches!(refused, Err(Error::AlreadyExists { .. })), "{refused:?}");
+        store.delete(&from).await.unwrap();
+        assert_eq!(store.get(&to).await.unwrap().bytes().await.unwrap(), "one");
+        assert_eq!(fs::read_dir(dir.path().join("b/c")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn where_a_file_can_have_one_name_only_its_bytes_are_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("one"), dir.path().join("two"));
+        fs::write(&from, "one").unwrap();
+        copy_bytes(&from, &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"one");
+        assert_eq!(copy_bytes(&from, &to).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(has_no_links(&io::Error::from(io::ErrorKind::TooManyLinks)));
+        assert!(!has_no_links(&io::Error::from(io::ErrorKind::AlreadyExists)));
     }
 
     #[tokio::test]

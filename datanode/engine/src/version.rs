@@ -194,6 +194,37 @@ impl Version {
         })
     }
 
+    /// The partition owns another range, and everything is in files: some have gone, some have come.
+    pub(crate) fn resized(
+        &self,
+        layout: Arc<Layout>,
+        removed: &[FileId],
+        added: Vec<Arc<FileHandle>>,
+        durable: Durable,
+        width: Option<i64>,
+    ) -> Result<Self> {
+        let kept = self.files.values().map(|entry| Arc::clone(&entry.handle));
+        let kept = kept.filter(|handle| !removed.contains(&handle.meta.id));
+        let mut next = Self {
+            files: entries(&layout, kept.chain(added).collect())?,
+            layout,
+            files_changes: self.files_changes + 1,
+            applied: LogPosition { index: durable.index, mark: durable.mark.clone() },
+            sealed_index: durable.index,
+            durable: Some(durable),
+            width,
+            ..self.clone()
+        };
+        next.doomed.retain(|doomed| !removed.contains(&doomed.handle.meta.id));
+        Ok(next)
+    }
+
+    /// Whether everything that was applied is in files.
+    pub(crate) fn is_flushed(&self) -> bool {
+        let upto = self.durable.as_ref().map_or(0, |durable| durable.index);
+        self.sealed.is_empty() && self.active.runs.is_empty() && upto == self.applied.index
+    }
+
     fn doom(&mut self, files: Vec<Arc<FileHandle>>) {
         let truncated = self.truncated;
         self.doomed.extend(files.into_iter().map(|handle| Doomed { truncated, handle }));

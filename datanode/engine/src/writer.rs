@@ -144,6 +144,7 @@ impl FileWriter {
             seq: self.seq.unwrap_or_default(),
             tombstones: self.tombstones,
             has_op: self.has_op,
+            within: None,
         })
     }
 }

@@ -8,41 +8,42 @@ use partita_proto::service::ReplicaStatus;
 use partita_raft::transport::memory::MemoryNetwork;
 use partita_raft::{Group, GroupId};
 
+use super::table::Table;
 use super::*;
 
 /// How long a test waits for what must come. Elections take up to 2.4 s, and machines that run tests are slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows of one write that is to fill the log: of these some dozens are half of its budget.
-const MANY_ROWS: i64 = 1500;
+pub(super) const MANY_ROWS: i64 = 1500;
 
 /// A node that can be ended and started again.
-struct Member {
-    dir: tempfile::TempDir,
+pub(super) struct Member {
+    pub(super) dir: tempfile::TempDir,
     id: NodeId,
     running: Option<(Arc<Host>, Arc<Datanode>)>,
 }
 
-struct Cluster {
+pub(super) struct Cluster {
     network: Arc<MemoryNetwork>,
     members: Vec<Member>,
 }
 
 /// Replicas have the numbers of their nodes.
-fn replicas(of: &[u64]) -> BTreeMap<ReplicaId, NodeId> {
+pub(super) fn replicas(of: &[u64]) -> BTreeMap<ReplicaId, NodeId> {
     of.iter().map(|id| (ReplicaId(*id), NodeId(*id))).collect()
 }
 
-fn numbers(of: &[u64]) -> BTreeSet<ReplicaId> {
+pub(super) fn numbers(of: &[u64]) -> BTreeSet<ReplicaId> {
     of.iter().copied().map(ReplicaId).collect()
 }
 
 /// A row that does not compress.
-fn row(number: i64) -> (i64, i64) {
+pub(super) fn row(number: i64) -> (i64, i64) {
     (number, number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()).rotate_left(23))
 }
 
 impl Cluster {
-    async fn new(nodes: u64, seed: u64) -> Self {
+    pub(super) async fn new(nodes: u64, seed: u64) -> Self {
         let mut cluster = Self { network: MemoryNetwork::new(seed), members: Vec::new() };
         for id in 1..=nodes {
             let dir = tempfile::tempdir().unwrap();
@@ -53,7 +54,7 @@ impl Cluster {
     }
 
     /// Nodes of which the first three hold replicas that began together.
-    async fn of_three(nodes: u64, seed: u64, append_mode: bool) -> Self {
+    pub(super) async fn of_three(nodes: u64, seed: u64, append_mode: bool) -> Self {
         let cluster = Self::new(nodes, seed).await;
         for id in 1..=3 {
             cluster.open(id, &[1, 2, 3], append_mode, false).await.unwrap();
@@ -61,7 +62,7 @@ impl Cluster {
         cluster
     }
 
-    async fn open(
+    pub(super) async fn open(
         &self,
         id: u64,
         members: &[u64],
@@ -73,7 +74,7 @@ impl Cluster {
         self.node(id).open_partition(spec).await
     }
 
-    async fn start(&mut self, id: u64) {
+    pub(super) async fn start(&mut self, id: u64) {
         let network = Arc::clone(&self.network);
         let member = self.member(id);
         let options = HostOptions {
@@ -91,6 +92,7 @@ impl Cluster {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: true,
+            partition_rows_per_s: None,
         };
         let node =
             Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await.unwrap();
@@ -98,39 +100,44 @@ impl Cluster {
     }
 
     /// Ends a node without a word.
-    async fn kill(&mut self, id: u64) {
+    pub(super) async fn kill(&mut self, id: u64) {
         let (host, node) = self.member(id).running.take().unwrap();
         node.abandon().await;
         host.shutdown().await.unwrap();
     }
 
-    fn member(&mut self, id: u64) -> &mut Member {
+    pub(super) fn member(&mut self, id: u64) -> &mut Member {
         self.members.iter_mut().find(|member| member.id == NodeId(id)).unwrap()
     }
 
-    fn running(&self, id: u64) -> Option<&(Arc<Host>, Arc<Datanode>)> {
+    pub(super) fn running(&self, id: u64) -> Option<&(Arc<Host>, Arc<Datanode>)> {
         self.members.iter().find(|member| member.id == NodeId(id))?.running.as_ref()
     }
 
-    fn node(&self, id: u64) -> &Arc<Datanode> {
+    pub(super) fn node(&self, id: u64) -> &Arc<Datanode> {
         &self.running(id).unwrap().1
     }
 
-    fn group(&self, id: u64) -> Arc<Group> {
+    pub(super) fn group(&self, id: u64) -> Arc<Group> {
         self.running(id).unwrap().0.group(GroupId::from(PARTITION)).unwrap()
     }
 
     /// All that run, and are not shown as removed from the group.
-    fn nodes(&self) -> Vec<u64> {
+    pub(super) fn nodes(&self) -> Vec<u64> {
         self.members.iter().filter(|m| m.running.is_some()).map(|m| m.id.0).collect()
     }
 
-    async fn status(&self, id: u64) -> ReplicaStatus {
-        self.node(id).status().await.unwrap().remove(0)
+    pub(super) async fn status_of(&self, id: u64, partition: PartitionId) -> Option<ReplicaStatus> {
+        let all = self.node(id).status().await.unwrap();
+        all.into_iter().find(|status| status.partition == partition)
+    }
+
+    pub(super) async fn status(&self, id: u64) -> ReplicaStatus {
+        self.status_of(id, PARTITION).await.unwrap()
     }
 
     /// Asks one node after the other until one does it.
-    async fn anywhere<T>(
+    pub(super) async fn anywhere<T>(
         &self,
         what: &str,
         ask: impl AsyncFn(u64, Arc<Datanode>) -> Result<T, Error>,
@@ -153,20 +160,26 @@ impl Cluster {
         panic!("{what}: never done, at last {last:?}");
     }
 
-    async fn write(&self, sequence: u64, rows: &[(i64, i64)]) -> u64 {
+    pub(super) async fn write(&self, sequence: u64, rows: &[(i64, i64)]) -> u64 {
         self.anywhere("a write", async |_, node| write(&node, sequence, rows).await).await
     }
 
-    async fn rows(&self) -> Vec<(i64, i64)> {
+    pub(super) async fn rows(&self) -> Vec<(i64, i64)> {
         self.anywhere("a scan", async |_, node| rows(&node).await).await
     }
 
     /// The node that leads, once it can serve.
-    async fn leader(&self) -> u64 {
+    pub(super) async fn leader(&self) -> u64 {
         self.anywhere("a leader", async |id, node| rows(&node).await.map(|_| id)).await
     }
 
-    async fn reconfigure(&self, voters: &[u64]) {
+    /// The node that leads a partition of a table, once it can serve.
+    pub(super) async fn leader_of(&self, partition: PartitionId, table: &Table) -> u64 {
+        let target = table.route(partition).target();
+        self.anywhere("a leader", async |id, node| rows_of(&node, target).await.map(|_| id)).await
+    }
+
+    pub(super) async fn reconfigure(&self, voters: &[u64]) {
         let wanted = replicas(voters);
         let ask = async |_, node: Arc<Datanode>| node.reconfigure(PARTITION, wanted.clone()).await;
         self.anywhere("a change of members", ask).await;
@@ -176,13 +189,13 @@ impl Cluster {
     }
 
     /// Makes a node's replica lead, and waits until it serves.
-    async fn lead(&self, to: u64) {
+    pub(super) async fn lead(&self, to: u64) {
         let ask = async |_, node: Arc<Datanode>| node.transfer_leader(PARTITION, NodeId(to)).await;
         self.anywhere("a change of the leader", ask).await;
         assert_eq!(self.leader().await, to);
     }
 
-    async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
+    pub(super) async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done().await {
             assert!(Instant::now() < deadline, "{what}");
@@ -191,7 +204,7 @@ impl Cluster {
     }
 
     /// Waits until these replicas have applied as much as the leader.
-    async fn converge(&self, nodes: &[u64]) {
+    pub(super) async fn converge(&self, nodes: &[u64]) {
         let goal = self.status(self.leader().await).await.applied;
         let applied = async || {
             let mut all = true;
@@ -205,7 +218,7 @@ impl Cluster {
 
     /// Writes and flushes until none of these nodes has the beginning of the log any more; answers with
     /// the number of rows, of writes from 1 on.
-    async fn outgrow_the_log(&self, nodes: &[u64]) -> i64 {
+    pub(super) async fn outgrow_the_log(&self, nodes: &[u64]) -> i64 {
         let mut writes = 0;
         while !nodes.iter().all(|id| self.group(*id).status().purged > Some(5)) {
             for _ in 0..5 {
@@ -222,19 +235,20 @@ impl Cluster {
         writes * MANY_ROWS
     }
 
-    async fn stop(self) {
-        for (host, node) in self.members.into_iter().filter_map(|member| member.running) {
+    pub(super) async fn stop(self) {
+        // Their directories stay until they have stopped.
+        for (host, node) in self.members.iter().filter_map(|member| member.running.as_ref()) {
             node.shutdown().await.unwrap();
             host.shutdown().await.unwrap();
         }
     }
 }
 
-fn others(of: u64) -> Vec<u64> {
+pub(super) fn others(of: u64) -> Vec<u64> {
     (1..=3).filter(|id| *id != of).collect()
 }
 
-fn rows_to(end: i64) -> Vec<(i64, i64)> {
+pub(super) fn rows_to(end: i64) -> Vec<(i64, i64)> {
     (0..end).map(row).collect()
 }
 

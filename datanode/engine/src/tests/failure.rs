@@ -126,6 +126,7 @@ impl ObjectStore for FailingStore {
         to: &Path,
         options: CopyOptions,
     ) -> object_store::Result<()> {
+        self.spend(to)?;
         self.inner.copy_opts(from, to, options).await
     }
 }

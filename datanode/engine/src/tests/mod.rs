@@ -3,6 +3,7 @@
 mod behaviour;
 mod failure;
 mod model;
+mod split;
 mod together;
 mod transfer;
 mod types;
@@ -108,6 +109,7 @@ pub(super) struct Fixture {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) clock: Arc<TestClock>,
     pub(super) options: EngineOptions,
+    pub(super) root: Path,
     pub(super) partition: Arc<Partition>,
     pub(super) index: u64,
 }
@@ -139,7 +141,7 @@ impl Fixture {
             Partition::create(Arc::clone(&store), root(), config, options.clone(), as_clock)
                 .await
                 .unwrap();
-        Self { directory, store, clock, options, partition, index: 0 }
+        Self { directory, store, clock, options, root: root(), partition, index: 0 }
     }
 
     /// Drops the partition as a crash would and opens what is durable.
@@ -148,7 +150,8 @@ impl Fixture {
         let store: Arc<dyn ObjectStore> =
             Arc::new(LocalStore::open(self.directory.path()).unwrap());
         self.store = Arc::clone(&store);
-        self.partition = Partition::open(store, root(), self.options.clone(), clock).await.unwrap();
+        let (root, options) = (self.root.clone(), self.options.clone());
+        self.partition = Partition::open(store, root, options, clock).await.unwrap();
     }
 
     pub(super) fn rows(&self, names: &[&str], rows: &[Row]) -> RecordBatch {
@@ -167,7 +170,7 @@ impl Fixture {
 
     pub(super) fn apply(&mut self, writes: &[(WriteKind, RecordBatch)]) -> Result<(), EngineError> {
         self.index += 1;
-        self.partition.apply(self.index, mark(self.index), writes)
+        self.partition.apply(self.index, mark(self.index), writes).map(drop)
     }
 
     pub(super) async fn flush(&self) -> Result<bool, EngineError> {

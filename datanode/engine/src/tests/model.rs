@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use partita_proto::domain::Domain;
 use partita_proto::id::{ColumnId, SchemaVersion};
+use partita_proto::key::KeyCodec;
 use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
 use partita_proto::rule::Comparison;
 use partita_proto::schema::{ColumnType, Semantic, TableSchema};
 use partita_proto::service::WriteKind;
@@ -48,7 +50,17 @@ enum Step {
     AddField,
     AddTag,
     Truncate,
+    /// At a key of so many columns, or in the middle; goes on with the right half, or the left one.
+    Split(Cut, bool),
+    /// As above, then some rows for the right half; what is compacted before the left one takes the right one over.
+    SplitAndMerge(Cut, Vec<(u8, u8, Option<u8>, Option<u8>)>, bool, bool),
     Scan(Vec<(u8, DomainOf)>, Vec<u8>, u8, Option<u8>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    At((u8, u8), u8),
+    Middle,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,6 +194,7 @@ enum Entry {
     Writes(Vec<(WriteKind, RecordBatch)>),
     Schema(Arc<TableSchema>),
     Truncate,
+    Split,
 }
 
 impl Test {
@@ -220,9 +233,11 @@ impl Test {
         let index = at as u64;
         let partition = &self.fixture.partition;
         match &self.log[at - 1] {
-            Entry::Writes(writes) => partition.apply(index, mark(index), writes),
+            Entry::Writes(writes) => partition.apply(index, mark(index), writes).map(drop),
             Entry::Schema(schema) => partition.apply_schema(index, mark(index), Arc::clone(schema)),
             Entry::Truncate => partition.apply_truncate(index, mark(index)),
+            // It is durable when it was applied.
+            Entry::Split => return assert!(index <= partition.applied()),
         }
         .unwrap();
     }
@@ -235,6 +250,21 @@ impl Test {
 
     fn key_names(&self) -> Vec<&'static str> {
         NAMES[..3].iter().copied().filter(|name| self.has(name)).collect()
+    }
+
+    /// The key of a row, encoded as of now.
+    fn encoded(&self, key: &[Value; 3]) -> Bytes {
+        let config = self.fixture.partition.config();
+        let values: Vec<Value> =
+            if self.has("extra") { key.to_vec() } else { vec![key[0].clone(), key[2].clone()] };
+        let row = self.fixture.rows(&self.key_names(), &[values]);
+        let codec = KeyCodec::new(&config.schema, &config.placement).unwrap();
+        Bytes::copy_from_slice(codec.encode(&row).unwrap().get(0))
+    }
+
+    /// Whether the partition owns a key.
+    fn owns(&self, key: &[Value; 3]) -> bool {
+        self.fixture.partition.version().layout.range.contains(&self.encoded(key))
     }
 
     fn put(
@@ -253,6 +283,9 @@ impl Test {
         let mut values = Vec::new();
         for (host, tick, in_a, in_b) in rows {
             let key = self.key(*host, *tick);
+            if !self.owns(&key) {
+                continue;
+            }
             let all = [a(*in_a), b(*in_b), a(*in_b)];
             let fields = std::array::from_fn(|at| match names.contains(&NAMES[3 + at]) {
                 true => all[at].clone(),
@@ -271,6 +304,9 @@ impl Test {
         let mut values = Vec::new();
         for (host, tick) in keys {
             let key = self.key(*host, *tick);
+            if !self.owns(&key) {
+                continue;
+            }
             model.rows.remove(&key);
             values.push(if self.has("extra") {
                 key.to_vec()
@@ -324,6 +360,10 @@ impl Test {
             Step::AddField => self.add("c", ColumnType::Int64, Semantic::Field),
             Step::AddTag => self.add("extra", ColumnType::String, Semantic::Tag),
             Step::Truncate => self.apply(Entry::Truncate, Model::default()),
+            Step::Split(cut, right) => self.split(*cut, *right).await,
+            Step::SplitAndMerge(cut, rows, left, right) => {
+                self.split_and_merge(*cut, rows, *left, *right).await;
+            }
             Step::Scan(domains, wanted, parallelism, limit) => {
                 self.scan(domains, wanted, usize::from(*parallelism), *limit).await;
             }
@@ -345,6 +385,103 @@ impl Test {
         schema.columns.push(added);
         let model = self.model().clone();
         self.apply(Entry::Schema(Arc::new(schema)), model);
+    }
+
+    async fn cut(&self, cut: Cut) -> Option<Bound> {
+        let layout = Arc::clone(&self.fixture.partition.version().layout);
+        let at = match cut {
+            Cut::Middle => {
+                let middle = self.fixture.partition.middle().await.unwrap();
+                assert!(middle.is_some() || self.model().rows.len() < 2, "there is a cut");
+                middle?
+            }
+            Cut::At((host, tick), columns) => {
+                let key = self.encoded(&self.key(host, tick));
+                let mut at = layout.codec.decode(&key).unwrap();
+                let columns_min = usize::from(!layout.codec.placed());
+                at.key.truncate(usize::from(columns).max(columns_min));
+                at
+            }
+        };
+        let key = layout.codec.encode_bound(&at).unwrap();
+        let strictly = layout.range.contains(&key) && layout.range.start < key;
+        assert!(strictly || !matches!(cut, Cut::Middle), "{at} is not inside");
+        strictly.then_some(at)
+    }
+
+    /// Cuts the partition: the child, and what is in either half.
+    async fn halves(&mut self, cut: Cut) -> Option<(Arc<Partition>, Path, Model, Model)> {
+        let at = self.cut(cut).await?;
+        let index = self.log.len() as u64 + 1;
+        let codec = self.fixture.partition.version().layout.codec.clone();
+        let key = codec.encode_bound(&at).unwrap();
+        let (mut left, mut right) = (Model::default(), Model::default());
+        for (row, versions) in &self.model().rows {
+            let half = if self.encoded(row) < key { &mut left } else { &mut right };
+            half.rows.insert(row.clone(), versions.clone());
+        }
+        self.fixture.flush().await.unwrap();
+        let root = Path::from(format!("partitions/child-{index}"));
+        split::split(&self.fixture, &root, &at, index).await.unwrap();
+        self.log.push(Entry::Split);
+        self.models.push(left.clone());
+        let clock: Arc<dyn Clock> = Arc::<TestClock>::clone(&self.fixture.clock);
+        let (store, options) = (Arc::clone(&self.fixture.store), self.fixture.options.clone());
+        let child = Partition::open(store, root.clone(), options, clock).await.unwrap();
+        Some((child, root, left, right))
+    }
+
+    /// Both halves hold what they should; the test goes on with one of them.
+    async fn split(&mut self, cut: Cut, keep_right: bool) {
+        let Some((child, root, left, right)) = self.halves(cut).await else { return };
+        self.scan(&[], &[0, 1, 2, 3, 4, 5], 3, None).await;
+        let parent = std::mem::replace(&mut self.fixture.partition, Arc::clone(&child));
+        *self.models.last_mut().unwrap() = right;
+        self.scan(&[], &[0, 1, 2, 3, 4, 5], 3, None).await;
+        if keep_right {
+            self.fixture.root = root;
+            let config = PartitionConfig { join: true, ..PartitionConfig::clone(&child.config()) };
+            self.other = Fixture::new(config).await;
+        } else {
+            self.fixture.partition = parent;
+            *self.models.last_mut().unwrap() = left;
+        }
+    }
+
+    /// What was cut is one again, with what the right half got meanwhile.
+    async fn split_and_merge(
+        &mut self,
+        cut: Cut,
+        rows: &[(u8, u8, Option<u8>, Option<u8>)],
+        compact_left: bool,
+        compact_right: bool,
+    ) {
+        let Some((child, root, left, mut right)) = self.halves(cut).await else { return };
+        let parent = std::mem::replace(&mut self.fixture.partition, Arc::clone(&child));
+        let write = self.put(&mut right, rows, Columns::All);
+        let index = self.log.len() as u64 + 1;
+        child.apply(index, mark(index), &[write]).unwrap();
+        child.seal(|| Bytes::from_static(b"of the child"));
+        child.flush().await.unwrap();
+        self.fixture.partition = parent;
+        for (partition, compact) in
+            [(&self.fixture.partition, compact_left), (&child, compact_right)]
+        {
+            if compact {
+                partition.compact(true).await.unwrap();
+            }
+        }
+        self.fixture.flush().await.unwrap();
+        split::merge(&self.fixture, &child, index).await.unwrap();
+        self.log.push(Entry::Split);
+        let mut both = left;
+        both.rows.extend(right.rows);
+        self.models.push(both);
+        // Nothing of it is needed any more.
+        drop(child);
+        let path = self.fixture.directory.path().join(root.as_ref());
+        std::fs::remove_dir_all(path).unwrap();
+        self.scan(&[], &[0, 1, 2, 3, 4, 5], 3, None).await;
     }
 
     /// A crash, and the log applied again.
@@ -507,6 +644,13 @@ fn key() -> impl Strategy<Value = (u8, u8)> {
     prop_oneof![any::<(u8, u8)>(), (1_u8..3, 0_u8..2)]
 }
 
+fn cut() -> impl Strategy<Value = Cut> {
+    prop_oneof![
+        3 => (key(), 0_u8..4).prop_map(|(key, columns)| Cut::At(key, columns)),
+        1 => Just(Cut::Middle),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let row = || {
         let fields = any::<(Option<u8>, Option<u8>)>();
@@ -526,6 +670,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::AddField),
         1 => Just(Step::AddTag),
         1 => Just(Step::Truncate),
+        3 => (cut(), any::<bool>()).prop_map(|(cut, right)| Step::Split(cut, right)),
+        3 => (cut(), prop::collection::vec(row(), 0..8), any::<bool>(), any::<bool>())
+            .prop_map(|(cut, rows, left, right)| Step::SplitAndMerge(cut, rows, left, right)),
         8 => (
             prop::collection::vec((any::<u8>(), domain()), 0..3),
             prop::collection::vec(any::<u8>(), 0..5),

@@ -140,7 +140,7 @@ async fn what_makes_a_replica_itself_does_not_travel_and_the_schema_does() {
     transfer(&from.partition, &to.partition, 1000).await.unwrap();
     for _ in 0..2 {
         let config = to.partition.config();
-        assert_eq!((config.replica, config.join, config.members.len()), (ReplicaId(9), true, 0));
+        assert_eq!((config.replica, config.join, config.members.len()), (ReplicaId(9), false, 0));
         assert_eq!(config.schema.version, SchemaVersion(2));
         assert_eq!(to.read(&["ts", "c"]).await, from.read(&["ts", "c"]).await);
         to.reopen().await;

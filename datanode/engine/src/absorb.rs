@@ -1,0 +1,159 @@
+//! A larger range for a partition: it takes over the rows of its right neighbour.
+//!
+//! ```text
+//!   [a ...... m)  files: 1 2        [m .... z)  files: 1 3      (1: cut once, and not written again since)
+//!   [a ................... z)  files: 1' 2 4' 5                 1': of 1 what is before m; 4', 5: the neighbour's
+//! ```
+//!
+//! No row is copied: the neighbour's files get second names among this partition's. The two have no key in common, so
+//! that it does not matter which is older.
+//!
+//! Invariants:
+//! - what was outside of a partition's range once never comes back when the range grows: such a file keeps what of it
+//!   counts ([`crate::file::Within`]);
+//! - files, range and place in the log change in one edit of the manifest.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use partita_proto::id::Epoch;
+use partita_proto::range::{Bound, TypedRange};
+use partita_proto::service::PartitionSpec;
+
+use crate::error::{EngineError, Result};
+use crate::file::{FileEntry, FileHandle, FileId, FileMeta, file_path};
+use crate::layout::Layout;
+use crate::manifest::{Durable, Edit, Manifest};
+use crate::partition::Partition;
+use crate::rewrite::discard;
+use crate::split::Place;
+
+/// The neighbour's files as they come.
+struct Coming {
+    from: Arc<FileHandle>,
+    /// What they are here.
+    meta: FileMeta,
+}
+
+impl Partition {
+    /// The range when it ends at another bound, behind its end now; `None` if that is not behind it, or not a bound.
+    pub fn widened(&self, end: &Bound) -> Option<TypedRange> {
+        let version = self.version();
+        let layout = &version.layout;
+        let exact = layout.codec.coerce_bound(end).is_ok_and(|coerced| *coerced == *end);
+        let key = layout.codec.encode_bound(end).ok()?;
+        let own = layout.range.end.as_ref()?;
+        let behind = end.is_empty() || key > *own;
+        let start = layout.config.range.start.clone();
+        (exact && behind).then(|| TypedRange { start, end: end.clone() })
+    }
+
+    /// Whether `right` begins where this one ends, and ends at a bound.
+    pub fn is_left_of(&self, right: &Self, end: &Bound) -> bool {
+        let (own, other) = (self.version(), right.version());
+        let end_of = |layout: &Layout| (!end.is_empty()).then(|| layout.codec.encode_bound(end));
+        own.layout.range.end.as_ref() == Some(&other.layout.range.start)
+            && end_of(&other.layout).transpose() == Ok(other.layout.range.end.clone())
+    }
+
+    /// Applies an entry that makes the files of `right`, a partition in the same store that begins where this one ends,
+    /// this one's, and gives it a range and an epoch; durable when this answers. Everything before the entry must be in
+    /// files, and all rows that `right` ever had too. An entry that was applied is ignored.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidInput`] when the range does not fit the key, [`EngineError::DiskFull`]: nothing was
+    /// changed. Anything else: stop the partition.
+    pub async fn absorb(
+        &self,
+        place: Place,
+        range: TypedRange,
+        epoch: Epoch,
+        right: &Self,
+    ) -> Result<()> {
+        let (theirs, handles) = right.pin_files().await?;
+        let _no_flush = self.flushing.lock().await;
+        let mut manifest = self.manifest.lock().await;
+        self.check_running()?;
+        let version = self.version();
+        if place.index <= version.applied.index {
+            return Ok(());
+        }
+        self.check_flushed()?;
+        right.check_no_rows_in_memory()?;
+        let old = Arc::clone(&version.layout);
+        let config =
+            PartitionSpec { range, epoch, join: false, ..PartitionSpec::clone(&old.config) };
+        let layout = Arc::new(Layout::new(Arc::new(config))?);
+        let mut clipped = Vec::new();
+        for entry in version.files.values().filter(|entry| entry.is_clipped()) {
+            clipped.push(Arc::new(entry.handle.with_meta(entry.kept_within(&old)?)));
+        }
+        let doomed: Vec<_> = version.doomed.iter().map(|one| Arc::clone(&one.handle)).collect();
+        drop(version);
+        let coming = coming(&mut manifest, &handles, &right.version().layout)?;
+        let added: Vec<FileMeta> = coming.iter().map(|file| file.meta.clone()).collect();
+        let copies =
+            coming.iter().map(|file| (file.from.path.clone(), file_path(&self.root, file.meta.id)));
+        if let Err(error) = self.copy(copies.collect(), &self.root).await {
+            discard(&self.store, &self.root, &added).await;
+            return Err(error);
+        }
+        let width = self.version().width.max(theirs.width);
+        let durable = Durable::from(place);
+        let forgotten: Vec<FileId> = doomed.iter().map(|handle| handle.meta.id).collect();
+        let changed = clipped.iter().map(|handle| handle.meta.clone());
+        let edit = Edit {
+            added: changed.chain(added.iter().cloned()).collect(),
+            removed: forgotten.clone(),
+            durable: Some(durable.clone()),
+            config: Some(Arc::clone(&layout.config)),
+            width,
+            origin: None,
+        };
+        self.record(&mut manifest, edit, &added).await?;
+        let replaced = clipped.iter().map(|handle| handle.meta.id);
+        let gone: Vec<FileId> = replaced.chain(forgotten).collect();
+        let files = clipped.into_iter().chain(self.handles(&added)).collect();
+        {
+            let _nobody_applies = self.applying.lock();
+            self.update(|now| now.resized(layout, &gone, files, durable, width))?;
+        }
+        drop(manifest);
+        self.retire(&doomed);
+        Ok(())
+    }
+}
+
+impl Partition {
+    fn check_no_rows_in_memory(&self) -> Result<()> {
+        match self.stats().memtable_rows {
+            0 => Ok(()),
+            rows => Err(EngineError::Internal(format!(
+                "{} has {rows} rows that are in no file",
+                self.root
+            ))),
+        }
+    }
+}
+
+/// What the neighbour's files are to be here: runs stay runs, and those that were older stay older.
+fn coming(
+    manifest: &mut Manifest,
+    handles: &[Arc<FileHandle>],
+    theirs: &Layout,
+) -> Result<Vec<Coming>> {
+    let runs: std::collections::BTreeSet<u64> = handles.iter().map(|file| file.meta.run).collect();
+    let runs: BTreeMap<u64, u64> = runs.into_iter().map(|run| (run, manifest.allocate())).collect();
+    let mut coming = Vec::with_capacity(handles.len());
+    for handle in handles {
+        let entry = FileEntry::new(Arc::clone(handle), theirs)?;
+        if entry.is_outside() {
+            continue;
+        }
+        let run = runs.get(&handle.meta.run).copied();
+        let run = run.ok_or_else(|| EngineError::Internal("a file without a run".to_owned()))?;
+        let meta = FileMeta { id: manifest.allocate(), run, ..entry.kept_within(theirs)? };
+        coming.push(Coming { from: Arc::clone(handle), meta });
+    }
+    Ok(coming)
+}

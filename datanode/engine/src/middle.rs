@@ -1,0 +1,157 @@
+//! Where a partition would best be cut in two: about the middle of its rows, behind as few columns of the key as separate
+//! well. A cut behind few columns keeps what belongs together in one partition, and stays readable.
+//!
+//! The keys are a sample: of few row groups every so many rows, of many the first key of each. Versions and deletes of
+//! rows count as rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use bytes::Bytes;
+use futures::TryStreamExt;
+use partita_proto::domain::Domains;
+use partita_proto::key::Keys;
+use partita_proto::range::Bound;
+
+use crate::error::Result;
+use crate::file::FileEntry;
+use crate::footer::Counters;
+use crate::layout::Layout;
+use crate::partition::Partition;
+use crate::reader::{FileReader, Read};
+
+/// Of more row groups than this only the first keys are looked at.
+const GROUPS_READ_MAX: usize = 16;
+/// About so many keys are looked at.
+const SAMPLES: usize = 4096;
+/// A cut that leaves one part in so many of the rows on its smaller side is even enough to keep it short.
+const EVEN_ENOUGH: u64 = 4;
+
+/// Keys, and how many rows each stands for.
+type Samples = BTreeMap<Bytes, u64>;
+
+impl Partition {
+    /// A key below which about half of the rows lie, of as few columns as leave a quarter of them on either side (if
+    /// any number does); `None` when no key leaves rows on both sides.
+    ///
+    /// # Errors
+    /// When files cannot be read.
+    pub async fn middle(&self) -> Result<Option<Bound>> {
+        let version = self.version();
+        let layout = &version.layout;
+        let sealed = version.sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
+        let runs: Vec<_> = sealed.chain(&version.active.runs).collect();
+        let files = version.files.values();
+        let rows = files.clone().map(FileEntry::rows).sum::<u64>()
+            + runs.iter().map(|run| run.rows() as u64).sum::<u64>();
+        let step = usize::try_from(rows).unwrap_or(usize::MAX).div_ceil(SAMPLES).max(1);
+        let mut samples = Samples::new();
+        for run in runs {
+            sample(&mut samples, &run.sorted.keys, step);
+        }
+        let groups: usize = files.clone().map(FileEntry::row_groups).sum();
+        for file in files {
+            if groups <= GROUPS_READ_MAX {
+                self.sample_rows(&mut samples, file, layout, step).await?;
+            } else {
+                sample_groups(&mut samples, file);
+            }
+        }
+        choose(&samples, layout)
+    }
+
+    async fn sample_rows(
+        &self,
+        samples: &mut Samples,
+        file: &FileEntry,
+        layout: &Layout,
+        step: usize,
+    ) -> Result<()> {
+        let reader = FileReader {
+            store: Arc::clone(&self.store),
+            footers: Arc::clone(&self.footers),
+            blocks: Arc::clone(&self.options.blocks),
+            counters: Counters::default(),
+        };
+        let fields = layout.key_names().filter_map(|name| layout.field(name));
+        let read = Read {
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            domains: Domains::default(),
+            ranges: Arc::from([file.range.clone()]),
+            groups: 0..file.row_groups(),
+        };
+        let mut batches = reader.open(file, read).await?;
+        while let Some(batch) = batches.try_next().await? {
+            let keys = layout.codec.encode(&batch)?;
+            let (start, end) = keys.within(&file.range);
+            sample(samples, &keys.slice(start..end), step);
+        }
+        Ok(())
+    }
+}
+
+/// Every so many keys, and the last one: it may be the only one of its kind.
+fn sample(samples: &mut Samples, keys: &Keys, step: usize) {
+    let Some(last) = keys.len().checked_sub(1) else { return };
+    let places = (0..last).step_by(step).chain([last]);
+    for at in places {
+        let rows = (last + 1 - at).min(step) as u64;
+        *samples.entry(Bytes::copy_from_slice(keys.get(at))).or_default() += rows;
+    }
+}
+
+/// The first key of every row group.
+fn sample_groups(samples: &mut Samples, file: &FileEntry) {
+    let range = std::slice::from_ref(&file.range);
+    let rows = file.meta().rows / file.row_groups() as u64;
+    for group in (0..file.row_groups()).filter(|group| file.group_overlaps(*group, range)) {
+        let (first, _) = file.group_span(group);
+        let first = Bytes::copy_from_slice(first).max(file.range.start.clone());
+        *samples.entry(first).or_default() += rows;
+    }
+    if !file.is_clipped() {
+        *samples.entry(file.last.clone()).or_default() += 1;
+    }
+}
+
+/// The best cut among those next to the middle, by number of columns.
+fn choose(samples: &Samples, layout: &Layout) -> Result<Option<Bound>> {
+    let total: u64 = samples.values().sum();
+    let below = |cut: &Bytes| samples.range(..cut.clone()).map(|(_, rows)| rows).sum::<u64>();
+    let mut passed = 0;
+    let middle = samples.iter().find(|(_, rows)| {
+        passed += **rows;
+        2 * passed > total
+    });
+    let Some((middle, _)) = middle else { return Ok(None) };
+    let columns_min = usize::from(!layout.codec.placed());
+    let columns_max = layout.codec.key_columns().len();
+    let mut best: Option<(u64, Bound)> = None;
+    for columns in columns_min..=columns_max {
+        let prefix = |key: &Bytes| -> Result<(Bytes, Bound)> {
+            let mut bound = layout.codec.decode(key)?;
+            bound.key.truncate(columns);
+            Ok((layout.codec.encode_bound(&bound)?, bound))
+        };
+        let own = prefix(middle)?;
+        // The first one behind all that begin alike.
+        let mut next = None;
+        for key in samples.range(middle.clone()..).map(|(key, _)| key) {
+            if !key.starts_with(&own.0) {
+                next = Some(prefix(key)?);
+                break;
+            }
+        }
+        for (cut, bound) in [Some(own), next].into_iter().flatten() {
+            let smaller = below(&cut).min(total - below(&cut));
+            if smaller > best.as_ref().map_or(0, |(rows, _)| *rows) {
+                best = Some((smaller, bound));
+            }
+        }
+        if best.as_ref().is_some_and(|(rows, _)| rows * EVEN_ENOUGH >= total) {
+            break;
+        }
+    }
+    Ok(best.map(|(_, bound)| bound))
+}

@@ -1,0 +1,88 @@
+//! A bound on what one partition's write lane takes, for experiments: rows pass one after another, each in its share of a
+//! second, as if the lane were as slow as that.
+//!
+//! Without it a hot partition is as fast as the machine, and on a small one everything else is slow with it; with it the
+//! difference that a key design makes shows on any machine.
+//!
+//! Invariants: over any time in which rows wait, as many pass as the rate says, whatever the timer's resolution; a lane
+//! that rested has saved nothing up.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Rows that pass at once are worth so much of the lane's time: a timer wakes to the millisecond.
+const GRAIN: Duration = Duration::from_millis(10);
+
+/// See the head of the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    rows_per_s: f64,
+    free: Option<Instant>,
+}
+
+impl Lane {
+    /// A lane of so many rows a second, which must be more than 0.
+    pub(crate) fn new(rows_per_s: f64) -> Self {
+        Self { rows_per_s, free: None }
+    }
+
+    /// Until when nothing else passes.
+    pub(crate) fn closed(&self, now: Instant) -> Option<Instant> {
+        self.free.filter(|free| *free > now)
+    }
+
+    /// Whether as many rows are enough to pass together.
+    pub(crate) fn is_enough(&self, rows: usize) -> bool {
+        self.time(rows) >= GRAIN
+    }
+
+    /// Rows pass, the first of which has waited since then; how long they take.
+    pub(crate) fn pass(&mut self, rows: usize, since: Instant) -> Duration {
+        let took = self.time(rows);
+        let begun = self.free.map_or(since, |free| free.max(since));
+        self.free = Some(begun + took);
+        took
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "rows of one request")]
+    fn time(&self, rows: usize) -> Duration {
+        Duration::from_secs_f64(rows as f64 / self.rows_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_rows_pass_as_the_rate_says_however_late_it_is_looked() {
+        let begun = Instant::now();
+        let mut lane = Lane::new(1_000.0);
+        let (mut now, mut rows) = (begun, 0);
+        while now < begun + Duration::from_secs(10) {
+            // Rows always wait, and each timer is a millisecond late.
+            now = lane.closed(now).map_or(now, |free| free + Duration::from_millis(1));
+            assert_eq!(lane.pass(25, begun), Duration::from_millis(25));
+            rows += 25;
+        }
+        assert!((9_975..=10_025).contains(&rows), "{rows}");
+    }
+
+    #[test]
+    fn a_lane_that_rested_has_saved_nothing_up() {
+        let begun = Instant::now();
+        let mut lane = Lane::new(100.0);
+        lane.pass(10, begun);
+        let later = begun + Duration::from_secs(60);
+        assert_eq!(lane.closed(later), None);
+        lane.pass(100, later);
+        assert_eq!(lane.closed(later), Some(later + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn rows_of_ten_milliseconds_pass_together() {
+        let lane = Lane::new(2_000.0);
+        assert!(!lane.is_enough(19) && lane.is_enough(20));
+    }
+}

@@ -1,0 +1,222 @@
+//! Changes of what a partition owns, as entries of its log.
+//!
+//! ```text
+//!   split at S:   flush ── child's files ── child's group in the log ── own range, epoch and S: one edit ── start child
+//!   freeze at F:  flush ── own epoch and F, and that it is frozen: one edit
+//!   absorb at A:  flush ── the frozen neighbour's files ── own range, epoch and A: one edit
+//! ```
+//!
+//! Invariants:
+//! - whether an order takes effect is decided by the entry and by what was applied before it, so that all replicas do the
+//!   same; what a replica finds of the new partition on its own disk decides nothing else than what is left to be made;
+//! - the own durable mark passes the entry only with the last step: a crash before it, wherever, does all again, and
+//!   finds what was done;
+//! - an order that took effect is not carried out again: it is remembered, and the epoch tells;
+//! - a frozen partition has the same rows on all replicas until it is given free: nothing that is applied changes them.
+
+use partita_engine::{EngineError, Origin, PartitionConfig, Place};
+use partita_proto::id::Epoch;
+use partita_proto::range::TypedRange;
+use partita_proto::reshape::{Absorb, Reshape, Reshaped, Split};
+use partita_raft::{MachineError, Mark};
+use tokio::time::Instant;
+
+use crate::machine::PartitionMachine;
+use crate::reply::Outcome;
+use crate::surroundings::Birth;
+
+/// The epoch after one.
+fn after(epoch: Epoch) -> Epoch {
+    Epoch(epoch.0 + 1)
+}
+
+impl PartitionMachine {
+    /// What an order came to, if it is the last one that took effect.
+    pub(crate) fn done(&self, order: &Reshape) -> Option<Reshaped> {
+        let index = self.requests.lock().reshaped_by(order)?;
+        let last = *self.last.lock();
+        Some(if last.index == index { last } else { Reshaped { index, ..Reshaped::default() } })
+    }
+
+    /// Applies an order.
+    pub(crate) async fn reshape(
+        &self,
+        index: u64,
+        mark: Mark,
+        order: Reshape,
+    ) -> Result<Outcome, MachineError> {
+        if let Some(done) = self.done(&order) {
+            self.pass(index, &mark)?;
+            return Ok(Outcome::Reshaped(done));
+        }
+        if let Some(current) = self.check_epoch(order.epoch())? {
+            self.pass(index, &mark)?;
+            return Ok(Outcome::Stale { current });
+        }
+        let begun = Instant::now();
+        let unfit = match &order {
+            Reshape::Split(split) => self.split(index, &mark, &order, split).await?,
+            Reshape::Freeze(_) => self.freeze(index, &mark, &order).await?,
+            Reshape::Absorb(absorb) => self.absorb(index, &mark, &order, absorb).await?,
+        };
+        if let Some(why) = unfit {
+            self.pass(index, &mark)?;
+            return Ok(Outcome::Unfit(why));
+        }
+        self.load.resized(&self.partition.range());
+        let reshaped = Reshaped { index, stall: begun.elapsed() };
+        *self.last.lock() = reshaped;
+        Ok(Outcome::Reshaped(reshaped))
+    }
+
+    /// Takes no requests any more, or takes them again.
+    async fn freeze(
+        &self,
+        index: u64,
+        mark: &Mark,
+        order: &Reshape,
+    ) -> Result<Option<String>, MachineError> {
+        self.flush_all().await?;
+        let range = self.partition.config().range.clone();
+        self.resize(index, mark, order, &range).await?;
+        Ok(None)
+    }
+
+    /// Takes over what the right neighbour owned; answers why not.
+    async fn absorb(
+        &self,
+        index: u64,
+        mark: &Mark,
+        order: &Reshape,
+        absorb: &Absorb,
+    ) -> Result<Option<String>, MachineError> {
+        let config = self.partition.config();
+        let range = match self.partition.widened(&absorb.end) {
+            Some(range) if !self.is_frozen() => range,
+            _ => {
+                return Ok(Some(format!(
+                    "partition {} with {} cannot take over what is before {}",
+                    config.partition, config.range, absorb.end
+                )));
+            }
+        };
+        self.flush_all().await?;
+        let _nobody_removes = self.near.making.lock().await;
+        let (right, theirs) = self.near.frozen(absorb.right, absorb.frozen)?;
+        if !self.partition.is_left_of(&right, &absorb.end) {
+            return Err(MachineError(format!(
+                "partition {} with {}, which is to be taken over, does not lie between {} and {}",
+                absorb.right,
+                right.config().range,
+                config.range.end,
+                absorb.end
+            )));
+        }
+        let mut requests = self.requests.lock().clone();
+        requests.took(order, index);
+        requests.join(&theirs);
+        let place = Place { index, mark: mark.to_bytes(), state: requests.encode() };
+        loop {
+            let (place, range) = (place.clone(), range.clone());
+            match self.partition.absorb(place, range, after(config.epoch), &right).await {
+                Ok(()) => break,
+                Err(error) => self.wait(error).await?,
+            }
+        }
+        *self.requests.lock() = requests;
+        Ok(None)
+    }
+
+    /// Cuts the partition in two; answers why not.
+    async fn split(
+        &self,
+        index: u64,
+        mark: &Mark,
+        order: &Reshape,
+        split: &Split,
+    ) -> Result<Option<String>, MachineError> {
+        let config = self.partition.config();
+        let (left, right) = match self.partition.halves(&split.at) {
+            Some(halves) if !self.is_frozen() => halves,
+            _ => {
+                return Ok(Some(format!(
+                    "partition {} with {} cannot be cut at {}",
+                    config.partition, config.range, split.at
+                )));
+            }
+        };
+        let Some(child) = mark.child(&split.replicas) else {
+            return Ok(Some(format!(
+                "partition {} is not on the nodes {:?}, one voter each",
+                config.partition,
+                split.replicas.keys().collect::<Vec<_>>()
+            )));
+        };
+        self.flush_all().await?;
+        let state = self.requests.lock().encode_for_child();
+        let node = mark.members().get(&config.replica).copied();
+        let replica = node.and_then(|node| split.replicas.get(&node).copied());
+        let mut begins = false;
+        // One that was removed from the group is no parent.
+        if let Some(replica) = replica {
+            let config = PartitionConfig {
+                partition: split.child,
+                epoch: after(config.epoch),
+                replica,
+                members: child.members(),
+                range: right,
+                join: false,
+                ..PartitionConfig::clone(&config)
+            };
+            let origin = Origin { parent: split.partition, index };
+            let birth = Birth { parent: &self.partition, config, mark: child, state, origin };
+            begins = self.near.bear(birth, &self.stop).await?;
+        }
+        self.resize(index, mark, order, &left).await?;
+        if begins {
+            self.near.begin(split.child);
+        }
+        Ok(None)
+    }
+
+    /// Puts everything that was applied into files.
+    async fn flush_all(&self) -> Result<(), MachineError> {
+        loop {
+            self.seal();
+            match self.partition.flush().await {
+                Ok(_) => return Ok(()),
+                Err(error) => self.wait(error).await?,
+            }
+        }
+    }
+
+    /// Makes a range, the next epoch and that the order took effect durable.
+    async fn resize(
+        &self,
+        index: u64,
+        mark: &Mark,
+        order: &Reshape,
+        range: &TypedRange,
+    ) -> Result<(), MachineError> {
+        let epoch = after(self.partition.config().epoch);
+        let place = Place {
+            index,
+            mark: mark.to_bytes(),
+            state: self.requests.lock().encode_after(order, index),
+        };
+        loop {
+            match self.partition.resize(place.clone(), range.clone(), epoch).await {
+                Ok(()) => break,
+                Err(error) => self.wait(error).await?,
+            }
+        }
+        // Nothing is applied or sealed in between: what is applied is in files.
+        self.requests.lock().took(order, index);
+        Ok(())
+    }
+
+    async fn wait(&self, error: EngineError) -> Result<(), MachineError> {
+        let partition = self.partition.config().partition;
+        self.near.wait_for_space(partition, error, &self.stop).await
+    }
+}

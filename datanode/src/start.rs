@@ -1,0 +1,327 @@
+//! How replicas come to run on a node, and go: at its start, by order, and by being cut off from another.
+//!
+//! Invariants:
+//! - a replica is created only by an order ([`partita_proto::service::DataService::open_partition`]) or by an entry of
+//!   its parent's log, never by a message; it begins together with the group's other members, or empty, to get everything
+//!   from their leader, or with its parent's files;
+//! - a replica whose files say that it had a log, but whose log is gone, is not opened; one that was cut off and never
+//!   came to be in the log waits until its parent has applied the cut again;
+//! - a replica whose files or log cannot be trusted is never served: it keeps the node from starting, or,
+//!   where others can replace it ([`crate::NodeOptions::put_aside`]), is put aside as `<id>.damaged-<n>`;
+//! - a replica that was removed never comes back under its number: one that was cut off stays as long as its parent has
+//!   that still to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use partita_engine::{EngineError, Origin, Partition};
+use partita_proto::error::Error;
+use partita_proto::id::{GroupId, META_GROUP, PartitionId, ReplicaId};
+use partita_proto::service::PartitionSpec;
+use partita_raft::Start;
+use tracing::{error, info, warn};
+
+use crate::load::Load;
+use crate::machine::PartitionMachine;
+use crate::node::Datanode;
+use crate::raft_error;
+use crate::replica::Replica;
+use crate::surroundings::root_of;
+
+impl Datanode {
+    /// Starts every replica that is on disk.
+    pub(crate) async fn open_all(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.orders.lock().await;
+        let found = self.near.files.partitions()?;
+        let known: BTreeSet<GroupId> =
+            self.near.host.known_groups().into_iter().map(|(group, _)| group).collect();
+        for group in &known {
+            let partition = PartitionId(group.0);
+            if *group != META_GROUP && !found.contains(&partition) {
+                // Its directory went first when it was dropped.
+                self.destroy_group(partition).await?;
+            }
+        }
+        // Before any of them applies its log: what one has applied tells what to make of others.
+        let mut opened = BTreeMap::new();
+        for partition in found {
+            match self.open_files(partition).await {
+                Ok(Some(engine)) => drop(opened.insert(partition, engine)),
+                Ok(None) => {}
+                Err(error) => self.put_aside_or(partition, error).await?,
+            }
+        }
+        let in_log = |partition: &PartitionId| known.contains(&GroupId::from(*partition));
+        let mut starts = Vec::new();
+        for (partition, engine) in &opened {
+            match self.check_log(engine, in_log(partition), &opened).await {
+                Ok(Some(start)) => starts.push((Arc::clone(engine), start)),
+                Ok(None) => {}
+                Err(error) => self.put_aside_or(*partition, error).await?,
+            }
+        }
+        drop(opened);
+        // All are known before one applies its log, which may concern others.
+        for (engine, _) in &starts {
+            self.know(engine);
+        }
+        for (engine, start) in starts {
+            let partition = engine.config().partition;
+            if let Err(error) = self.start(engine, start).await {
+                self.put_aside_or(partition, error).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn open_files(&self, partition: PartitionId) -> Result<Option<Arc<Partition>>, Error> {
+        let engine = Partition::open(
+            Arc::clone(&self.near.store),
+            root_of(partition),
+            self.options().engine.clone(),
+            Arc::clone(&self.clock),
+        );
+        match engine.await {
+            Ok(engine) => Ok(Some(engine)),
+            // Its creation never finished, so nobody was told that it exists.
+            Err(EngineError::NotFound(_)) => {
+                warn!(%partition, "removing what a creation that did not finish has left");
+                self.near.files.remove(partition)?;
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How a replica that has files is to be started, if it is.
+    async fn check_log(
+        &self,
+        engine: &Partition,
+        in_log: bool,
+        all: &BTreeMap<PartitionId, Arc<Partition>>,
+    ) -> Result<Option<Start>, Error> {
+        let config = engine.config();
+        let partition = config.partition;
+        if in_log {
+            return Ok(Some(Start::Restart));
+        }
+        let Some((index, _)) = engine.durable_mark() else {
+            return Ok(Some(match config.join {
+                true => Start::Join,
+                false => Start::Create { members: config.members.clone() },
+            }));
+        };
+        match engine.origin().await {
+            Some(origin) if origin.index == index => {
+                let parent = all.get(&origin.parent).map(|parent| parent.durable_mark());
+                if parent.is_some_and(|mark| mark.is_none_or(|(upto, _)| upto < index)) {
+                    info!(%partition, parent = %origin.parent, "waits until its parent is cut");
+                } else {
+                    // The parent went another way: it was dropped, or has got the files of another replica.
+                    let to = self.near.files.put_aside(partition)?;
+                    warn!(%partition, parent = %origin.parent, to, "its parent will never be cut again; put aside");
+                }
+                Ok(None)
+            }
+            _ => Err(Error::Corrupted(format!(
+                "partition {partition} has files but the log does not know it"
+            ))),
+        }
+    }
+
+    /// Takes a damaged replica out of use, where that is allowed. It is as if the node never had it: with its log it
+    /// forgets its votes too, so it must never come back under its number. Its files are kept for people to look at.
+    async fn put_aside_or(&self, partition: PartitionId, error: Error) -> Result<(), Error> {
+        let Error::Corrupted(damage) = &error else { return Err(error) };
+        if !self.options().put_aside {
+            return Err(error);
+        }
+        self.near.partitions.write().remove(&partition);
+        self.destroy_group(partition).await?;
+        let to = self.near.files.put_aside(partition)?;
+        error!(%partition, damage, to, "a damaged replica was put aside");
+        Ok(())
+    }
+
+    fn know(&self, engine: &Arc<Partition>) {
+        let partition = engine.config().partition;
+        self.near.partitions.write().insert(partition, Arc::clone(engine));
+    }
+
+    /// Starts the group of an open engine partition that is known.
+    async fn start(&self, engine: Arc<Partition>, start: Start) -> Result<(), Error> {
+        let config = engine.config();
+        let partition = config.partition;
+        let stop = self.stop.child_token();
+        // The same keys are sampled whenever the same is run again.
+        let seed = partition.0.rotate_left(32) ^ config.replica.0;
+        let rate = self.options().partition_rows_per_s;
+        let load = Load::new(Arc::clone(&self.clock), &engine.codec(), seed, rate.is_some());
+        let load = Arc::new(load);
+        let (near, counts) = (Arc::clone(&self.near), Arc::clone(&load));
+        let machine = PartitionMachine::new(Arc::clone(&engine), near, counts, stop.clone())
+            .map_err(|error| Error::Corrupted(error.to_string()))?;
+        let machine = Arc::new(machine);
+        let as_machine: Arc<dyn partita_raft::Machine> = Arc::<PartitionMachine>::clone(&machine);
+        let group = self
+            .near
+            .host
+            .start_group(partition.into(), config.replica, as_machine, start)
+            .await
+            .map_err(|error| raft_error(partition, error))?;
+        let replica = Replica::start(engine, machine, group, load, rate, self.tasks(), stop);
+        self.replicas.write().insert(partition, replica);
+        Ok(())
+    }
+
+    async fn destroy_group(&self, partition: PartitionId) -> Result<(), Error> {
+        let destroyed = self.near.host.destroy_group(partition.into()).await;
+        destroyed.map_err(|error| raft_error(partition, error))
+    }
+
+    /// Starts a replica that was cut off.
+    pub(crate) async fn begin(&self, partition: PartitionId) {
+        let _one_at_a_time = self.orders.lock().await;
+        if let Err(error) = self.start_known(partition, Start::Seeded).await {
+            // Its files and its log are there: it is started when it is ordered, or with the node.
+            error!(%partition, %error, "a replica that was cut off did not start");
+        }
+    }
+
+    /// Starts a replica that is in the log and does not run.
+    async fn start_known(&self, partition: PartitionId, start: Start) -> Result<(), Error> {
+        if self.stop.is_cancelled()
+            || self.replica(partition).is_ok()
+            || self.near.in_log(partition).is_none()
+        {
+            return Ok(());
+        }
+        let Some(engine) = self.open_files(partition).await? else { return Ok(()) };
+        self.know(&engine);
+        let started = self.start(engine, start).await;
+        if started.is_err() {
+            self.near.partitions.write().remove(&partition);
+        }
+        started
+    }
+
+    /// Creates a replica, or sees to it that it runs.
+    pub(crate) async fn create(&self, spec: PartitionSpec) -> Result<(), Error> {
+        let _one_at_a_time = self.orders.lock().await;
+        let partition = spec.partition;
+        let number = self.replica(partition).map(|replica| replica.number()).ok();
+        match number.or_else(|| self.near.in_log(partition)) {
+            Some(number) if number == spec.replica => {
+                self.start_known(partition, Start::Restart).await?;
+                return self.replica(partition)?.lead_if_alone().await;
+            }
+            Some(number) => {
+                return Err(Error::Unavailable(format!(
+                    "partition {partition} is here as replica {number}: it must be dropped before it can be \
+                     replica {}",
+                    spec.replica
+                )));
+            }
+            None => {}
+        }
+        let engine = self.make(spec).await?;
+        let config = engine.config();
+        let start = match config.join {
+            true => Start::Join,
+            false => Start::Create { members: config.members.clone() },
+        };
+        if let Err(error) = self.start(engine, start).await {
+            // Nobody was told that it exists: leave nothing behind.
+            self.near.partitions.write().remove(&partition);
+            self.near.files.remove(partition)?;
+            self.destroy_group(partition).await?;
+            return Err(error);
+        }
+        info!(%partition, "partition created");
+        self.replica(partition)?.lead_if_alone().await
+    }
+
+    /// Makes the files of a replica that is to be created.
+    async fn make(&self, spec: PartitionSpec) -> Result<Arc<Partition>, Error> {
+        let _nobody_else = self.near.making.lock().await;
+        let partition = spec.partition;
+        let root = root_of(partition);
+        let found = Partition::origin_at(&self.near.store, &root).await;
+        if let Ok(Some(Some(origin))) = found
+            && self.near.awaits(origin)
+        {
+            return Err(Error::Unavailable(format!(
+                "partition {partition} is cut off from partition {} here in a moment",
+                origin.parent
+            )));
+        }
+        // What an order that failed has left, or one whose parent will not be cut any more: the log does not know it.
+        self.near.files.remove(partition)?;
+        let engine = Partition::create(
+            Arc::clone(&self.near.store),
+            root,
+            spec,
+            self.options().engine.clone(),
+            Arc::clone(&self.clock),
+        );
+        match engine.await {
+            Ok(engine) => {
+                self.know(&engine);
+                Ok(engine)
+            }
+            Err(error) => {
+                self.near.files.remove(partition)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// What a replica was cut off from, if it is in the log.
+    async fn origin_in_log(&self, partition: PartitionId) -> Option<Origin> {
+        self.near.in_log(partition)?;
+        if let Some(engine) = self.near.partition(partition) {
+            return engine.origin().await;
+        }
+        let found = Partition::origin_at(&self.near.store, &root_of(partition)).await;
+        found.ok().flatten().flatten()
+    }
+
+    /// Removes a replica. Every step may be done already by an order that failed half-way.
+    pub(crate) async fn remove(
+        &self,
+        partition: PartitionId,
+        number: ReplicaId,
+    ) -> Result<(), Error> {
+        let _one_at_a_time = self.orders.lock().await;
+        if self.replica(partition).is_ok_and(|replica| replica.number() != number) {
+            // The order is about one that was dropped before this one came.
+            return Ok(());
+        }
+        if let Some(origin) = self.origin_in_log(partition).await
+            && self.near.awaits(origin)
+        {
+            // It would be made again, and have forgotten its votes.
+            return Err(Error::Unavailable(format!(
+                "partition {partition} was cut off from partition {}, which has still to be cut here",
+                origin.parent
+            )));
+        }
+        if let Ok(replica) = self.replica(partition) {
+            if let Err(error) = replica.shutdown().await {
+                warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
+            }
+            // A flush under way would write into the directory after it is gone.
+            replica.partition().close().await;
+        }
+        let _nobody_else = self.near.making.lock().await;
+        self.near.files.remove(partition)?;
+        if self.near.in_log(partition) == Some(number) {
+            self.destroy_group(partition).await?;
+        }
+        self.near.partitions.write().remove(&partition);
+        if self.replicas.write().remove(&partition).is_some() {
+            info!(%partition, "partition dropped");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! What a replica's machine may touch besides its own partition, when the partition's range changes: the log that it
+//! shares with the node's other groups, and the partitions next to its own.
+//!
+//! Invariants:
+//! - a replica that was cut off has files before it is in the log, and is in the log before its parent gives up what it
+//!   owns now: at any time one of the two has the rows;
+//! - nobody else makes or removes the files of a partition while one is cut off.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use parking_lot::RwLock;
+use partita_engine::{EngineError, Origin, Partition, PartitionConfig, Place};
+use partita_proto::id::{GroupId, PartitionId, ReplicaId};
+use partita_raft::{Host, MachineError, Mark};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::files::Files;
+use crate::machine::{failed, remembered};
+use crate::node::Datanode;
+use crate::requests::Requests;
+
+/// How long to wait for space on the disk before looking again.
+const SPACE_WAIT: Duration = Duration::from_millis(200);
+
+/// The node, as its machines see it.
+pub(crate) struct Surroundings {
+    pub(crate) node: Weak<Datanode>,
+    pub(crate) host: Arc<Host>,
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    /// Held by whoever makes or removes the files of a partition. Whoever holds it waits for no group.
+    pub(crate) making: Mutex<()>,
+    /// The partitions that are open, started or about to be.
+    pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
+}
+
+/// A partition that is to be cut off.
+pub(crate) struct Birth<'a> {
+    pub(crate) parent: &'a Partition,
+    pub(crate) config: PartitionConfig,
+    pub(crate) mark: Mark,
+    pub(crate) state: bytes::Bytes,
+    pub(crate) origin: Origin,
+}
+
+impl Surroundings {
+    /// As which replica the log knows a partition's group.
+    pub(crate) fn in_log(&self, partition: PartitionId) -> Option<ReplicaId> {
+        let known = self.host.known_groups().into_iter();
+        let mut known = known.filter(|(group, _)| *group == GroupId::from(partition));
+        known.next().map(|(_, replica)| replica)
+    }
+
+    /// A partition that is open here.
+    pub(crate) fn partition(&self, partition: PartitionId) -> Option<Arc<Partition>> {
+        self.partitions.read().get(&partition).cloned()
+    }
+
+    /// Whether the parent of a partition is here and has not come to the cut yet.
+    pub(crate) fn awaits(&self, origin: Origin) -> bool {
+        let parent = self.partition(origin.parent);
+        let durable = |parent: Arc<Partition>| parent.durable_mark().map_or(0, |(index, _)| index);
+        parent.is_some_and(|parent| durable(parent) < origin.index)
+    }
+
+    /// Makes the replica of a partition that is cut off, durably: its files, then its group. What a crash has left of
+    /// it is used or made anew; what is here for another reason is left alone. Answers whether it is to be started.
+    pub(crate) async fn bear(
+        &self,
+        birth: Birth<'_>,
+        stop: &CancellationToken,
+    ) -> Result<bool, MachineError> {
+        let _nobody_else = self.making.lock().await;
+        let Birth { parent, config, mark, state, origin } = birth;
+        let (partition, replica) = (config.partition, config.replica);
+        if self.partition(partition).is_some() || self.in_log(partition).is_some() {
+            return Ok(false);
+        }
+        let root = root_of(partition);
+        match Partition::origin_at(&self.store, &root).await {
+            Ok(Some(Some(found))) if found == origin => {}
+            // Ordered to be here as one that gets everything from its leader.
+            Ok(Some(_)) => return Ok(false),
+            Ok(None) | Err(EngineError::Corrupted(_)) => {
+                let place = Place { index: origin.index, mark: mark.to_bytes(), state };
+                loop {
+                    self.remove(partition)?;
+                    let (config, place) = (config.clone(), place.clone());
+                    match parent.split_off(&root, config, place, origin).await {
+                        Ok(()) => break,
+                        Err(error) => self.wait_for_space(partition, error, stop).await?,
+                    }
+                }
+            }
+            Err(error) => return Err(failed(error)),
+        }
+        let seeded = self.host.seed_group(partition.into(), replica, &mark).await;
+        let seeded = seeded.map_err(|error| MachineError(error.to_string()))?;
+        info!(%partition, %replica, parent = %origin.parent, upto = origin.index, "partition cut off");
+        Ok(seeded)
+    }
+
+    fn remove(&self, partition: PartitionId) -> Result<(), MachineError> {
+        self.files.remove(partition).map_err(|error| MachineError(error.to_string()))
+    }
+
+    /// Returns when it may be tried again to do what failed for want of space. Until then the log stands still: a
+    /// replica cannot leave out what the others do.
+    pub(crate) async fn wait_for_space(
+        &self,
+        partition: PartitionId,
+        error: EngineError,
+        stop: &CancellationToken,
+    ) -> Result<(), MachineError> {
+        if !matches!(error, EngineError::DiskFull(_)) || stop.is_cancelled() {
+            return Err(failed(error));
+        }
+        warn!(%partition, %error, "a change of what the partition owns waits for space");
+        tokio::select! {
+            () = stop.cancelled() => Err(failed(error)),
+            () = tokio::time::sleep(SPACE_WAIT) => Ok(()),
+        }
+    }
+
+    /// The replica here of a partition that was frozen, and what it remembers; the error says why it is not what it must
+    /// be before another partition takes it over.
+    pub(crate) fn frozen(
+        &self,
+        partition: PartitionId,
+        frozen: u64,
+    ) -> Result<(Arc<Partition>, Requests), MachineError> {
+        let found = self.partition(partition).ok_or_else(|| {
+            MachineError(format!("partition {partition}, which is to be taken over, is not here"))
+        })?;
+        let upto = found.durable_mark().map_or(0, |(index, _)| index);
+        let requests = remembered(&found.state())?;
+        if upto < frozen || !requests.is_frozen() {
+            return Err(MachineError(format!(
+                "partition {partition}, which is to be taken over as of entry {frozen}, is not frozen here: its files \
+                 are as of entry {upto}"
+            )));
+        }
+        Ok((found, requests))
+    }
+
+    /// Has a replica that was cut off started: not by who applies the log, because a group that starts applies its own.
+    pub(crate) fn begin(&self, partition: PartitionId) {
+        if let Some(node) = self.node.upgrade() {
+            let tasks = node.tasks().clone();
+            tasks.spawn(async move { node.begin(partition).await });
+        }
+    }
+}
+
+/// Where a partition's files are in the node's store.
+pub(crate) fn root_of(partition: PartitionId) -> Path {
+    Path::from(partition.to_string())
+}

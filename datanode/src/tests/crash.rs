@@ -1,0 +1,363 @@
+//! A node that ends at any step of a split or a merge: afterwards there is one partition, or there are two, and all rows.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use object_store::path::Path as Place;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult,
+};
+use partita_proto::reshape::{Absorb, Freeze, Reshape, Split};
+use partita_raft::SimulatedDisk;
+use partita_raft::transport::memory::MemoryNetwork;
+
+use super::table::bound;
+use super::*;
+use crate::Files;
+use crate::files::LocalFiles;
+
+const CHILD: PartitionId = PartitionId(8);
+
+/// Files whose store takes so many changes, and no more.
+struct FailingFiles {
+    inner: LocalFiles,
+    budget: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct FailingStore {
+    inner: Arc<dyn ObjectStore>,
+    budget: Arc<AtomicUsize>,
+}
+
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::NotFound { .. })
+}
+
+fn spend(budget: &AtomicUsize) -> object_store::Result<()> {
+    let less = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };
+    if budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+        return Ok(());
+    }
+    let source = Box::new(std::io::Error::other("cut off"));
+    Err(object_store::Error::Generic { store: "failing", source })
+}
+
+impl Files for FailingFiles {
+    fn store(&self) -> Arc<dyn ObjectStore> {
+        Arc::new(FailingStore { inner: self.inner.store(), budget: Arc::clone(&self.budget) })
+    }
+
+    fn partitions(&self) -> Result<std::collections::BTreeSet<PartitionId>, Error> {
+        self.inner.partitions()
+    }
+
+    fn remove(&self, partition: PartitionId) -> Result<(), Error> {
+        spend(&self.budget).map_err(|error| Error::Unavailable(error.to_string()))?;
+        self.inner.remove(partition)
+    }
+
+    fn put_aside(&self, partition: PartitionId) -> Result<String, Error> {
+        self.inner.put_aside(partition)
+    }
+}
+
+impl fmt::Display for FailingStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "failing {}", self.inner)
+    }
+}
+
+#[async_trait]
+impl ObjectStore for FailingStore {
+    async fn put_opts(
+        &self,
+        location: &Place,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> object_store::Result<PutResult> {
+        spend(&self.budget)?;
+        self.inner.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Place,
+        options: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        spend(&self.budget)?;
+        self.inner.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(
+        &self,
+        location: &Place,
+        options: GetOptions,
+    ) -> object_store::Result<GetResult> {
+        self.inner.get_opts(location, options).await
+    }
+
+    async fn get_ranges(
+        &self,
+        location: &Place,
+        ranges: &[Range<u64>],
+    ) -> object_store::Result<Vec<Bytes>> {
+        self.inner.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, object_store::Result<Place>>,
+    ) -> BoxStream<'static, object_store::Result<Place>> {
+        self.inner.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Place>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(
+        &self,
+        prefix: Option<&Place>,
+    ) -> object_store::Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(
+        &self,
+        from: &Place,
+        to: &Place,
+        options: CopyOptions,
+    ) -> object_store::Result<()> {
+        spend(&self.budget)?;
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+/// One node over a log that loses its power and files that fail.
+struct Fragile {
+    dir: tempfile::TempDir,
+    disk: SimulatedDisk,
+    budget: Arc<AtomicUsize>,
+    host: Arc<Host>,
+    node: Arc<Datanode>,
+}
+
+impl Fragile {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self::open(dir, SimulatedDisk::default()).await
+    }
+
+    async fn open(dir: tempfile::TempDir, disk: SimulatedDisk) -> Self {
+        let network = MemoryNetwork::new(1);
+        let options =
+            HostOptions { segment_bytes: 256 << 10, ..HostOptions::new("/simulated", NodeId(1)) };
+        let host = Host::open_simulated(&disk, &options, network.transport(NodeId(1))).await;
+        let host = host.unwrap();
+        let budget = Arc::new(AtomicUsize::new(usize::MAX));
+        let inner = LocalFiles::open(dir.path().join("partitions")).unwrap();
+        let files = Arc::new(FailingFiles { inner, budget: Arc::clone(&budget) });
+        let options = NodeOptions {
+            node: NodeId(1),
+            dir: dir.path().to_owned(),
+            memtables_bytes_max: 1 << 20,
+            engine: EngineOptions::default(),
+            put_aside: false,
+            partition_rows_per_s: None,
+        };
+        let clock = Arc::new(StoppedClock);
+        let node = Datanode::open_over(options, Arc::clone(&host), clock, files).await.unwrap();
+        Self { dir, disk, budget, host, node }
+    }
+
+    /// Ends without a word, and starts with what is on the disks.
+    async fn again(self) -> Self {
+        let Self { dir, disk, host, node, .. } = self;
+        disk.cut();
+        node.abandon().await;
+        host.shutdown().await.ok();
+        drop((node, host));
+        Self::open(dir, disk.survivor(|| false)).await
+    }
+
+    async fn filled(&self) {
+        self.node.open_partition(spec(true)).await.unwrap();
+        for part in 0..3_i64 {
+            let rows: Vec<_> = (part * 10..part * 10 + 20).map(|id| (id, part)).collect();
+            write(&self.node, part.cast_unsigned(), &rows).await.unwrap();
+            if part < 2 {
+                self.node.flush_partition(PARTITION).await.unwrap();
+            }
+        }
+    }
+
+    fn order() -> Split {
+        Split {
+            partition: PARTITION,
+            epoch: Epoch(1),
+            at: bound(25),
+            child: CHILD,
+            replicas: BTreeMap::from([(NodeId(1), ReplicaId(80))]),
+        }
+    }
+
+    async fn split(&self) -> Result<(), Error> {
+        self.node.reshape(Reshape::Split(Self::order())).await.map(drop)
+    }
+
+    /// Cuts it, and freezes the right half.
+    async fn frozen(&self) -> Absorb {
+        self.filled().await;
+        self.split().await.unwrap();
+        let freeze = Freeze { partition: CHILD, epoch: Epoch(2), on: true };
+        let frozen = loop {
+            match self.node.reshape(Reshape::Freeze(freeze.clone())).await {
+                Ok(done) => break done.index,
+                Err(error) => assert!(error.is_retryable() || is_missing(&error), "{error}"),
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        };
+        let (partition, end) = (PARTITION, partita_proto::range::Bound::default());
+        Absorb { partition, epoch: Epoch(2), right: CHILD, frozen, end }
+    }
+
+    /// Merges the halves if they are not, and checks what there is.
+    async fn check_merged(&self, order: &Absorb) {
+        self.node.reshape(Reshape::Absorb(order.clone())).await.unwrap();
+        let parts =
+            (0..3_i64).flat_map(|part| (part * 10..part * 10 + 20).map(move |id| (id, part)));
+        let mut expected: Vec<(i64, i64)> = parts.collect();
+        expected.sort_unstable();
+        let one = (PARTITION, Epoch(3));
+        write_to(&self.node, one, 1, &[(10, 1)]).await.unwrap();
+        // It takes more, this once and not again.
+        expected.push((99, 99));
+        write_to(&self.node, one, 77, &[(99, 99)]).await.unwrap();
+        write_to(&self.node, one, 77, &[(99, 99)]).await.unwrap();
+        assert_eq!(rows_of(&self.node, one).await.unwrap(), expected);
+    }
+
+    /// Cuts it if it is not cut, and checks what is in both halves, and that both take more.
+    async fn check(&self) {
+        self.split().await.unwrap();
+        let all = async |target| {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            loop {
+                match rows_of(&self.node, target).await {
+                    Ok(rows) => return rows,
+                    Err(error) => assert!(std::time::Instant::now() < deadline, "{error}"),
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        };
+        let (parent, child) = ((PARTITION, Epoch(2)), (CHILD, Epoch(2)));
+        let expected = |range: Range<i64>| {
+            let parts =
+                (0..3_i64).flat_map(|part| (part * 10..part * 10 + 20).map(move |id| (id, part)));
+            let mut rows: Vec<(i64, i64)> = parts.filter(|(id, _)| range.contains(id)).collect();
+            rows.sort_unstable();
+            rows
+        };
+        assert_eq!(all(parent).await, expected(0..25));
+        assert_eq!(all(child).await, expected(25..100));
+        // What was written before is known in both.
+        write_to(&self.node, parent, 1, &[(10, 1)]).await.unwrap();
+        write_to(&self.node, child, 1, &[(25, 1)]).await.unwrap();
+        assert_eq!(all(parent).await, expected(0..25));
+        assert_eq!(all(child).await, expected(25..100));
+        assert!(write_to(&self.node, child, 77, &[(99, 99)]).await.unwrap() > 0);
+        assert_eq!(all(child).await.last(), Some(&(99, 99)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_fails_at_any_step_of_a_split_leaves_all_rows_to_the_next_start() {
+    let mut completed = false;
+    for budget in 0..100 {
+        let node = Fragile::new().await;
+        node.filled().await;
+        node.budget.store(budget, Ordering::Relaxed);
+        completed = node.split().await.is_ok();
+        let node = node.again().await;
+        node.check().await;
+        node.again().await.node.abandon().await;
+        if completed {
+            assert!(budget > 5, "there are steps");
+            break;
+        }
+    }
+    assert!(completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_power_cut_of_the_log_at_any_step_of_a_split_leaves_all_rows_to_the_next_start() {
+    let mut completed = false;
+    for operations in 0..60 {
+        let node = Fragile::new().await;
+        node.filled().await;
+        node.disk.cut_after(operations);
+        completed = tokio::time::timeout(std::time::Duration::from_secs(5), node.split())
+            .await
+            .is_ok_and(|split| split.is_ok());
+        let node = node.again().await;
+        node.check().await;
+        // And with a start in between that was not needed.
+        let node = node.again().await;
+        assert_eq!(node.node.status().await.unwrap().len(), 2);
+        node.node.abandon().await;
+        if completed {
+            break;
+        }
+    }
+    assert!(completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_fails_at_any_step_of_a_merge_leaves_all_rows_to_the_next_start() {
+    let mut completed = false;
+    for budget in 0..100 {
+        let node = Fragile::new().await;
+        let order = node.frozen().await;
+        node.budget.store(budget, Ordering::Relaxed);
+        completed = node.node.reshape(Reshape::Absorb(order.clone())).await.is_ok();
+        let node = node.again().await;
+        node.check_merged(&order).await;
+        let replica = ReplicaId(80);
+        node.node.drop_partition(CHILD, replica).await.unwrap();
+        let node = node.again().await;
+        node.check_merged(&order).await;
+        node.node.abandon().await;
+        if completed {
+            assert!(budget > 3, "there are steps");
+            break;
+        }
+    }
+    assert!(completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_power_cut_of_the_log_at_any_step_of_a_merge_leaves_all_rows_to_the_next_start() {
+    let mut completed = false;
+    for operations in 0..60 {
+        let node = Fragile::new().await;
+        let order = node.frozen().await;
+        node.disk.cut_after(operations);
+        let merge = node.node.reshape(Reshape::Absorb(order.clone()));
+        completed = tokio::time::timeout(std::time::Duration::from_secs(5), merge)
+            .await
+            .is_ok_and(|merge| merge.is_ok());
+        let node = node.again().await;
+        node.check_merged(&order).await;
+        node.node.abandon().await;
+        if completed {
+            break;
+        }
+    }
+    assert!(completed);
+}
