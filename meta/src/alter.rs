@@ -30,7 +30,7 @@ pub(crate) struct Altered {
 }
 
 /// The schema after a change, or `None` when the change changes nothing. A change of the table's
-/// name is none of its schema.
+/// name, or of how its rows are placed, is none of its schema.
 ///
 /// # Errors
 /// [`Error::InvalidInput`], [`Error::NotFound`], [`Error::AlreadyExists`] or [`Error::Unsupported`],
@@ -51,7 +51,7 @@ pub(crate) fn altered(table: &TableRecord, change: &TableChange) -> Result<Optio
             set_default(&mut schema, column, default.as_deref())?
         }
         TableChange::SetOptions(options) => set_options(&mut schema, options)?,
-        TableChange::Rename(_) => false,
+        TableChange::Rename(_) | TableChange::Repartition { .. } => false,
     };
     if !changed {
         return Ok(None);

@@ -13,6 +13,8 @@
 //!   replicas A B C ──move──▶ target A B D ──(the group has taken it over) moved──▶ replicas A B D
 //! ```
 //!
+//! What a partition owns changes by splits and merges, see [`crate::reshaping`].
+//!
 //! A [`State`] only changes by [`Edit`]s, which [`crate::transition`] decides; the same edits go to
 //! the store. Invariants (checked by [`State::check`] when a catalog is loaded, and in tests):
 //! - ids are below the counters that allocate them, so no id is ever given twice;
@@ -24,6 +26,8 @@
 //! - a node's number belongs to one identity;
 //! - only tables that are ready or being altered are published.
 
+mod check;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,9 +35,11 @@ use std::time::Duration;
 use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::placement::Placement;
-use partita_proto::range::{Bound, TypedRange};
+use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::RequestId;
+
+use crate::reshaping::Reshaping;
 
 /// The catalog version at which a table came into its present phase. What was planned for one step
 /// is void at another, so a late answer never finishes the wrong work.
@@ -88,6 +94,9 @@ pub(crate) struct TableRecord {
     pub(crate) told_ttl: Option<Duration>,
     /// In the order of their ranges.
     pub(crate) partitions: Vec<PartitionId>,
+    /// The table whose rows are this one's too, from before they were placed otherwise; while this one is being
+    /// made, the table that it will succeed.
+    pub(crate) former: Option<TableId>,
 }
 
 impl TableRecord {
@@ -118,6 +127,8 @@ pub(crate) struct PartitionRecord {
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
     /// Those that it is to have.
     pub(crate) target: Option<Target>,
+    /// The split or merge that it is in.
+    pub(crate) reshaping: Option<Reshaping>,
 }
 
 impl PartitionRecord {
@@ -200,6 +211,7 @@ pub(crate) struct State {
     table_names: BTreeMap<DatabaseId, BTreeMap<String, TableId>>,
     pending: BTreeSet<TableId>,
     moving: BTreeSet<PartitionId>,
+    reshaping: BTreeSet<PartitionId>,
     remembered_at: BTreeMap<RequestId, u64>,
 }
 
@@ -228,6 +240,7 @@ impl State {
             table_names: BTreeMap::new(),
             pending: BTreeSet::new(),
             moving: BTreeSet::new(),
+            reshaping: BTreeSet::new(),
             remembered_at: BTreeMap::new(),
         }
     }
@@ -266,15 +279,13 @@ impl State {
                 }
                 Edit::TableGone(id) => self.forget_table(*id),
                 Edit::Partition(record) => {
-                    if record.target.is_some() {
-                        self.moving.insert(record.id);
-                    } else {
-                        self.moving.remove(&record.id);
-                    }
+                    keep(&mut self.moving, record.id, record.target.is_some());
+                    keep(&mut self.reshaping, record.id, record.reshaping.is_some());
                     self.partitions.insert(record.id, Arc::clone(record));
                 }
                 Edit::PartitionGone(id) => {
                     self.moving.remove(id);
+                    self.reshaping.remove(id);
                     self.partitions.remove(id);
                 }
                 Edit::Node(record) => drop(self.nodes.insert(record.id, Arc::clone(record))),
@@ -378,6 +389,11 @@ impl State {
         self.moving.iter().filter_map(|id| self.partitions.get(id))
     }
 
+    /// Partitions that are in a split or a merge.
+    pub(crate) fn reshaping(&self) -> impl Iterator<Item = &Arc<PartitionRecord>> {
+        self.reshaping.iter().filter_map(|id| self.partitions.get(id))
+    }
+
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<NodeRecord>> {
         self.nodes.values()
     }
@@ -424,103 +440,13 @@ impl State {
         };
         schema.options.ttl.or_else(inherited)
     }
-
-    /// Checks the invariants of this module.
-    ///
-    /// # Errors
-    /// What is wrong, in words.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let next = self.counters;
-        if self.database_names.len() != self.databases.len() {
-            return Err("two databases have one name".to_owned());
-        }
-        if let Some(id) = self.databases.keys().next_back().filter(|id| **id >= next.database) {
-            return Err(format!("database {id} is not below the next id {}", next.database));
-        }
-        if let Some(id) = self.tables.keys().next_back().filter(|id| **id >= next.table) {
-            return Err(format!("table {id} is not below the next id {}", next.table));
-        }
-        if let Some(id) = self.partitions.keys().next_back().filter(|id| **id >= next.partition) {
-            return Err(format!("partition {id} is not below the next id {}", next.partition));
-        }
-        let mut replicas = BTreeSet::new();
-        for partition in self.partitions.values() {
-            for replica in partition.all_replicas().keys() {
-                if *replica >= next.replica || !replicas.insert(*replica) {
-                    return Err(format!("replica {replica} was given twice"));
-                }
-            }
-            check_replicas(partition)?;
-        }
-        let mut identities = BTreeSet::new();
-        for node in self.nodes.values() {
-            if node.id >= next.node || !identities.insert(node.identity) {
-                return Err(format!("node {} was given twice", node.id));
-            }
-        }
-        if self.remembered_at.len() != self.remembered.len() {
-            return Err("a change is remembered twice".to_owned());
-        }
-        let named = self.tables.values().filter(|table| table.is_named()).count();
-        if named != self.table_names.values().map(BTreeMap::len).sum::<usize>() {
-            return Err("two tables of one database have one name".to_owned());
-        }
-        let mut owned = 0;
-        for table in self.tables.values() {
-            self.check_table(table).map_err(|why| format!("table {}: {why}", table.id))?;
-            owned += table.partitions.len();
-        }
-        if owned != self.partitions.len() {
-            return Err("a partition belongs to no table".to_owned());
-        }
-        Ok(())
-    }
-
-    fn check_table(&self, table: &TableRecord) -> Result<(), String> {
-        if table.step.0 > self.counters.version {
-            return Err(format!("its step {} is yet to come", table.step.0));
-        }
-        if table.is_named() && self.database(table.database).is_none() {
-            return Err(format!("its database {} does not exist", table.database));
-        }
-        table.schema.validate().map_err(|error| error.to_string())?;
-        let mut previous = Bound::default();
-        let mut last = None;
-        for id in &table.partitions {
-            let partition = self.partitions.get(id).ok_or(format!("partition {id} is missing"))?;
-            if partition.table != table.id {
-                return Err(format!("partition {id} belongs to table {}", partition.table));
-            }
-            if partition.range.start != previous {
-                return Err(format!("partition {id} does not start where the one before it ends"));
-            }
-            previous.clone_from(&partition.range.end);
-            last = Some(&partition.range.end);
-        }
-        match last {
-            Some(end) if *end == Bound::default() => Ok(()),
-            Some(_) => Err("its last partition does not reach the end".to_owned()),
-            None => Err("it has no partition".to_owned()),
-        }
-    }
 }
 
-fn check_replicas(partition: &PartitionRecord) -> Result<(), String> {
-    let target = partition.target.iter().map(|target| &target.replicas);
-    for replicas in target.chain([&partition.replicas]) {
-        if replicas.is_empty() {
-            return Err(format!("partition {} has no replica", partition.id));
-        }
-        let nodes: BTreeSet<_> = replicas.values().collect();
-        if nodes.len() != replicas.len() {
-            return Err(format!("partition {} has two replicas on one node", partition.id));
-        }
+/// Whether an id is in a set from now on.
+fn keep(ids: &mut BTreeSet<PartitionId>, id: PartitionId, on: bool) {
+    if on {
+        ids.insert(id);
+    } else {
+        ids.remove(&id);
     }
-    let moved = partition.target.iter().flat_map(|target| &target.replicas);
-    for (replica, node) in moved {
-        if partition.replicas.get(replica).is_some_and(|before| before != node) {
-            return Err(format!("replica {replica} is on two nodes"));
-        }
-    }
-    Ok(())
 }

@@ -5,18 +5,20 @@
 
 use bytes::Bytes;
 use partita_proto::error::Error;
-use partita_proto::id::{NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::history::Reason;
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::member::Registration;
+use partita_proto::range::Bound;
 use partita_proto::service::{Ddl, RequestId};
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
 use crate::catalog::Step;
-use crate::transition::{Command, Reply};
+use crate::transition::{Command, Progress, Reply};
 
 #[derive(Clone, PartialEq, Message)]
 struct CommandForm {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     kind: Option<CommandKind>,
 }
 
@@ -37,6 +39,12 @@ enum CommandKind {
     Move(MoveForm),
     #[prost(message, tag = "7")]
     Moved(MovedForm),
+    #[prost(message, tag = "8")]
+    Split(SplitForm),
+    #[prost(message, tag = "9")]
+    Merge(MergeForm),
+    #[prost(message, tag = "10")]
+    Advance(AdvanceForm),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -90,6 +98,89 @@ struct MovedForm {
     partition: u64,
     #[prost(uint64, tag = "2")]
     step: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SplitForm {
+    #[prost(uint64, tag = "1")]
+    partition: u64,
+    #[prost(message, optional, tag = "2")]
+    at: Option<pb::Bound>,
+    #[prost(message, optional, tag = "3")]
+    reason: Option<pb::Reason>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MergeForm {
+    #[prost(uint64, tag = "1")]
+    left: u64,
+    #[prost(uint64, tag = "2")]
+    right: u64,
+    #[prost(message, optional, tag = "3")]
+    reason: Option<pb::Reason>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct AdvanceForm {
+    #[prost(uint64, tag = "1")]
+    partition: u64,
+    #[prost(uint64, tag = "2")]
+    step: u64,
+    #[prost(oneof = "ProgressKind", tags = "3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    progress: Option<ProgressKind>,
+}
+
+/// Those that are true only say which it is; the others bear an epoch or an index.
+#[derive(Clone, Copy, PartialEq, Oneof)]
+enum ProgressKind {
+    #[prost(bool, tag = "3")]
+    GiveUp(bool),
+    #[prost(bool, tag = "4")]
+    Cut(bool),
+    #[prost(uint64, tag = "5")]
+    NotCut(u64),
+    #[prost(bool, tag = "6")]
+    Freezing(bool),
+    #[prost(uint64, tag = "7")]
+    Frozen(u64),
+    #[prost(bool, tag = "8")]
+    Absorbed(bool),
+    #[prost(uint64, tag = "9")]
+    NotAbsorbed(u64),
+    #[prost(uint64, tag = "10")]
+    Thawed(u64),
+    #[prost(bool, tag = "11")]
+    Left(bool),
+}
+
+impl ProgressKind {
+    fn new(progress: Progress) -> Self {
+        match progress {
+            Progress::GiveUp => Self::GiveUp(true),
+            Progress::Cut => Self::Cut(true),
+            Progress::NotCut { epoch } => Self::NotCut(epoch.0),
+            Progress::Freezing => Self::Freezing(true),
+            Progress::Frozen { index } => Self::Frozen(index),
+            Progress::Absorbed => Self::Absorbed(true),
+            Progress::NotAbsorbed { epoch } => Self::NotAbsorbed(epoch.0),
+            Progress::Thawed { epoch } => Self::Thawed(epoch.0),
+            Progress::Left => Self::Left(true),
+        }
+    }
+
+    fn progress(self) -> Progress {
+        match self {
+            Self::GiveUp(_) => Progress::GiveUp,
+            Self::Cut(_) => Progress::Cut,
+            Self::NotCut(epoch) => Progress::NotCut { epoch: Epoch(epoch) },
+            Self::Freezing(_) => Progress::Freezing,
+            Self::Frozen(index) => Progress::Frozen { index },
+            Self::Absorbed(_) => Progress::Absorbed,
+            Self::NotAbsorbed(epoch) => Progress::NotAbsorbed { epoch: Epoch(epoch) },
+            Self::Thawed(epoch) => Progress::Thawed { epoch: Epoch(epoch) },
+            Self::Left(_) => Progress::Left,
+        }
+    }
 }
 
 /// A table's step; also in records.
@@ -165,6 +256,21 @@ impl Command {
             Self::Moved { partition, step } => {
                 CommandKind::Moved(MovedForm { partition: partition.0, step: step.0 })
             }
+            Self::Split { partition, at, reason } => CommandKind::Split(SplitForm {
+                partition: partition.0,
+                at: Some(at.to_wire()),
+                reason: Some(reason.to_wire()),
+            }),
+            Self::Merge { left, right, reason } => CommandKind::Merge(MergeForm {
+                left: left.0,
+                right: right.0,
+                reason: Some(reason.to_wire()),
+            }),
+            Self::Advance { partition, step, progress } => CommandKind::Advance(AdvanceForm {
+                partition: partition.0,
+                step: step.0,
+                progress: Some(ProgressKind::new(*progress)),
+            }),
         };
         CommandForm { kind: Some(kind) }.encode_to_vec().into()
     }
@@ -199,6 +305,21 @@ impl Command {
             Some(CommandKind::Moved(form)) => {
                 Self::Moved { partition: PartitionId(form.partition), step: Step(form.step) }
             }
+            Some(CommandKind::Split(form)) => Self::Split {
+                partition: PartitionId(form.partition),
+                at: Bound::from_wire(form.at.ok_or_else(unknown)?)?,
+                reason: Reason::from_wire(form.reason.ok_or_else(unknown)?)?,
+            },
+            Some(CommandKind::Merge(form)) => Self::Merge {
+                left: PartitionId(form.left),
+                right: PartitionId(form.right),
+                reason: Reason::from_wire(form.reason.ok_or_else(unknown)?)?,
+            },
+            Some(CommandKind::Advance(form)) => Self::Advance {
+                partition: PartitionId(form.partition),
+                step: Step(form.step),
+                progress: form.progress.ok_or_else(unknown)?.progress(),
+            },
             None => return Err(unknown()),
         })
     }

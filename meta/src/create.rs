@@ -46,9 +46,21 @@ pub(crate) fn check_table(table: &NewTable) -> Result<CheckedTable, Error> {
     }
     schema.validate()?;
     check_options(&schema.options)?;
-    check_placement(&schema, &table.placement)?;
-    let ranges = check_cuts(&schema, &table.placement, &table.cuts)?;
+    let ranges = check_partitions(&schema, &table.placement, &table.cuts)?;
     Ok(CheckedTable { schema, ranges })
+}
+
+/// Checks how rows are to be placed and where the key space is to be cut: a range for each partition.
+///
+/// # Errors
+/// [`Error::InvalidInput`] that names what is wrong.
+pub(crate) fn check_partitions(
+    schema: &TableSchema,
+    placement: &Placement,
+    cuts: &[Bound],
+) -> Result<Vec<TypedRange>, Error> {
+    check_placement(schema, placement)?;
+    check_cuts(schema, placement, cuts)
 }
 
 /// Checks what options say by themselves.
@@ -57,6 +69,7 @@ pub(crate) fn check_table(table: &NewTable) -> Result<CheckedTable, Error> {
 /// [`Error::InvalidInput`] for a time of zero.
 pub(crate) fn check_options(options: &TableOptions) -> Result<(), Error> {
     check_ttl(options.ttl)?;
+    options.partitioning.check()?;
     if options.replication_factor.is_some_and(|replicas| !(1..=REPLICAS_MAX).contains(&replicas)) {
         return Err(Error::InvalidInput(format!(
             "'replication_factor' must be between 1 and {REPLICAS_MAX}"
@@ -164,7 +177,10 @@ fn check_cuts(
 
 /// Checks that a bound's placement is one that rows may have: a partition behind the last one would
 /// stay empty for ever.
-fn check_place(placement: &Placement, cut: &Bound) -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::InvalidInput`] when it is none.
+pub(crate) fn check_place(placement: &Placement, cut: &Bound) -> Result<(), Error> {
     let places = match placement {
         Placement::Range => 0,
         Placement::Hash { .. } => usize::from(u16::MAX) + 1,

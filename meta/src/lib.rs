@@ -10,7 +10,7 @@
 //!   datanodes ◀── open, drop, alter, truncate ── scheduler ◀── plan: orders ──┤
 //!       │                                            └── propose: finished, or given up
 //!       └── heartbeats ─▶ presence ─▶ supervisor ◀── cluster/plan: moves ────────┘
-//!                                        └── propose: to move, moved
+//!                                        └── propose: to move, moved; to split, split; ...
 //! ```
 //!
 //! Invariants:
@@ -22,6 +22,7 @@
 //! The decisions (`transition`, `create`, `alter`, `plan`) are pure; effects are at the edges
 //! (`machine`, `scheduler`, `service`).
 
+mod admin;
 mod alter;
 mod catalog;
 mod cluster;
@@ -29,6 +30,7 @@ mod command;
 mod create;
 mod error;
 mod expression;
+mod load;
 mod machine;
 mod memory_store;
 mod node;
@@ -37,6 +39,8 @@ mod plan;
 mod progress;
 mod publish;
 mod record;
+mod reshapes;
+mod reshaping;
 mod scheduler;
 mod service;
 mod sled_store;

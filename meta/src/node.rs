@@ -12,11 +12,15 @@
 //! is elected and ends when another is.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use partita_proto::clock::Clock;
 use partita_proto::error::Error;
+use partita_proto::history::{PerMille, ReshapeEvent};
 use partita_proto::id::{META_GROUP, NodeId, PartitionId, ReplicaId};
 use partita_proto::member::Members;
 use partita_proto::schema::TableOptions;
@@ -27,13 +31,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::catalog::Step;
 use crate::cluster::{Presence, Supervisor};
 use crate::command::decode_reply;
 use crate::error::MetaError;
+use crate::load::Keeper;
 use crate::machine::CatalogMachine;
 use crate::memory_store::MemoryStore;
 use crate::plan;
 use crate::progress::Progress;
+use crate::reshapes::Reshapes;
 use crate::scheduler::{Patience, Scheduler};
 use crate::sled_store::SledStore;
 use crate::store::StateStore;
@@ -43,6 +50,8 @@ use crate::transition::{Command, Reply};
 const STATE: &str = "state";
 /// Meta's only replica; those of partitions have other numbers.
 const REPLICA: ReplicaId = ReplicaId(1);
+/// Decides between partitions and nodes that are equally good.
+const SEED: u64 = 1;
 /// How often it is looked who leads.
 const LEADERSHIP_POLL: Duration = Duration::from_millis(20);
 /// How often whoever leads has a majority confirm it, and how long it goes on without: one that is cut
@@ -51,7 +60,7 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 const UNCONFIRMED_MAX: Duration = Duration::from_secs(4);
 
 /// What meta is opened with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MetaOptions {
     /// Its directory.
     pub dir: PathBuf,
@@ -64,18 +73,33 @@ pub struct MetaOptions {
     pub repair_after: Duration,
     /// Where the nodes are published as they come and go.
     pub nodes: watch::Sender<Arc<Members>>,
+    /// Tells when something happened, to those who look back.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for MetaOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dir, members, replication_factor, repair_after, nodes: _, clock: _ } = self;
+        f.debug_struct("MetaOptions")
+            .field("dir", dir)
+            .field("members", members)
+            .field("replication_factor", replication_factor)
+            .field("repair_after", repair_after)
+            .finish_non_exhaustive()
+    }
 }
 
 impl MetaOptions {
     /// For one process that is everything: one member, one replica of each partition.
     #[must_use]
-    pub fn alone(dir: impl Into<PathBuf>) -> Self {
+    pub fn alone(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
             dir: dir.into(),
             members: BTreeMap::new(),
             replication_factor: 1,
             repair_after: Duration::from_secs(300),
             nodes: watch::Sender::default(),
+            clock,
         }
     }
 
@@ -99,11 +123,14 @@ pub(crate) struct Core {
     pub(crate) options: MetaOptions,
     /// What nodes said, while this process leads.
     pub(crate) presence: Presence,
+    /// What is known of load, while this process leads.
+    pub(crate) load: Mutex<Keeper>,
     /// The nodes as everybody is told of them.
     pub(crate) members: watch::Sender<Arc<Members>>,
     /// Whether this process leads and knows everything.
     pub(crate) leads: watch::Sender<bool>,
     pub(crate) progress: Progress,
+    pub(crate) reshapes: Reshapes,
     pub(crate) patience: Patience,
     /// No more orders are sent.
     pub(crate) stopping: CancellationToken,
@@ -191,8 +218,10 @@ impl Meta {
             members: options.nodes.clone(),
             options,
             presence: Presence::new(patience.lease),
+            load: Mutex::new(Keeper::new(SEED)),
             leads: watch::Sender::new(false),
             progress: Progress::new(),
+            reshapes: Reshapes::default(),
             patience,
             stopping: CancellationToken::new(),
         };
@@ -216,6 +245,7 @@ impl Meta {
             }
             info!("this process leads meta");
             self.core.presence.begin();
+            *self.core.load.lock() = Keeper::new(SEED);
             self.core.publish_members();
             self.core.leads.send_replace(true);
             let over = stop.child_token();
@@ -241,6 +271,18 @@ impl Meta {
     /// The replicas that a node is to hold, of tables that are in use.
     pub fn partitions_of(&self, node: NodeId) -> Vec<PartitionSpec> {
         plan::partitions_of(&self.core.machine.state(), node)
+    }
+
+    /// Splits and merges since this process leads, as far as they are remembered: the last thousand, the oldest
+    /// first.
+    pub fn reshape_events(&self) -> Vec<ReshapeEvent> {
+        self.core.reshapes.all()
+    }
+
+    /// Notes what a split or merge was good for: the share of the load that its right side got, and whether it was
+    /// in vain. Returns whether it is remembered at all.
+    pub fn judge_reshape(&self, id: u64, actual_larger: Option<PerMille>, in_vain: bool) -> bool {
+        self.core.reshapes.judged(Step(id), actual_larger, in_vain)
     }
 
     /// Makes everything durable and stops the group. [`Meta::run`] has to have ended.

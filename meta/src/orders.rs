@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId};
-use partita_proto::service::PartitionSpec;
+use partita_proto::service::{DataService, PartitionSpec};
 use tokio::time::timeout;
 
+use crate::catalog::PartitionRecord;
 use crate::node::Core;
 use crate::plan::{Action, Order};
 
@@ -40,10 +41,55 @@ impl Core {
         registered && !self.presence.reports().is_live(node)
     }
 
-    /// Sends an order to the leader of its partition: to the node that is said to lead, to the one
-    /// that it names, and to the other nodes in turn.
+    /// Sends an order to the leader of its partition.
     async fn send_to_leader(&self, nodes: &[NodeId], order: &Order) -> Result<(), Error> {
-        let first = self.leader_of(order.partition);
+        self.with_leader(order.partition, nodes, |node| self.send_to(node, order)).await
+    }
+
+    /// Asks the leader of a partition for something.
+    ///
+    /// # Errors
+    /// What it answers; [`Error::Timeout`] when it does not answer.
+    pub(crate) async fn ask_leader<T, A>(
+        &self,
+        record: &PartitionRecord,
+        ask: impl Fn(Arc<dyn DataService>) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<T, Error>>,
+    {
+        let nodes: Vec<NodeId> = record.replicas.values().copied().collect();
+        self.with_leader(record.id, &nodes, |node| self.ask(node, record.id, &ask)).await
+    }
+
+    /// Asks one node for something about a partition.
+    pub(crate) async fn ask<T, A>(
+        &self,
+        node: NodeId,
+        partition: PartitionId,
+        ask: impl Fn(Arc<dyn DataService>) -> A,
+    ) -> Result<T, Error>
+    where
+        A: Future<Output = Result<T, Error>>,
+    {
+        let service = self.nodes.node(node)?;
+        timeout(self.patience.order, ask(service)).await.unwrap_or_else(|_| {
+            Err(Error::Timeout(format!("node {node} did not answer for partition {partition}")))
+        })
+    }
+
+    /// Sends something to the leader of a partition: to the node that is said to lead, to the one that it
+    /// names, and to the other nodes in turn.
+    async fn with_leader<T, S>(
+        &self,
+        partition: PartitionId,
+        nodes: &[NodeId],
+        send: impl Fn(NodeId) -> S,
+    ) -> Result<T, Error>
+    where
+        S: Future<Output = Result<T, Error>>,
+    {
+        let first = self.leader_of(partition);
         let mut waiting: Vec<NodeId> = nodes.iter().rev().copied().chain(first).collect();
         let mut asked: Vec<NodeId> = Vec::new();
         let mut last = None;
@@ -55,7 +101,7 @@ impl Core {
                 continue;
             }
             asked.push(node);
-            match self.send_to(node, order).await {
+            match send(node).await {
                 Err(Error::NotLeader { partition, leader }) => {
                     waiting.extend(leader);
                     // What somebody else said went wrong says more.
@@ -86,10 +132,10 @@ impl Core {
     }
 
     async fn send_to(&self, node: NodeId, order: &Order) -> Result<(), Error> {
-        let service = self.nodes.node(node)?;
         let partition = order.partition;
-        let sent = async {
-            match &order.action {
+        let action = &order.action;
+        let sent = |service: Arc<dyn DataService>| async move {
+            match action {
                 Action::Open(spec) => service.open_partition(PartitionSpec::clone(spec)).await,
                 Action::Drop => match service.drop_partition(partition, order.replica).await {
                     Err(Error::NotFound { kind: "partition", .. }) => Ok(()),
@@ -103,8 +149,6 @@ impl Core {
                 Action::Transfer(to) => service.transfer_leader(partition, *to).await,
             }
         };
-        timeout(self.patience.order, sent).await.unwrap_or_else(|_| {
-            Err(Error::Timeout(format!("node {node} did not answer for partition {partition}")))
-        })
+        self.ask(node, partition, sent).await
     }
 }

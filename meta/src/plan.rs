@@ -15,6 +15,7 @@ use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, RequestId};
 
 use crate::catalog::{PartitionRecord, Phase, State, TableRecord, Target, Work};
+use crate::reshaping::Splitting;
 
 /// The client that meta's own requests come from. Frontends draw theirs at random from 64 bits.
 const META_CLIENT: u64 = 0;
@@ -60,7 +61,12 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
             partitions.flat_map(|partition| to_replicas(partition, open)).collect()
         }
         Phase::Dropping => {
-            partitions.flat_map(|partition| to_replicas(partition, |_, _| Action::Drop)).collect()
+            let all = partitions.map(Arc::as_ref).chain(state.leaving(table.id));
+            all.flat_map(|partition| {
+                let own = to_replicas(partition, |_, _| Action::Drop);
+                own.into_iter().chain(partition.splitting().into_iter().flat_map(unborn))
+            })
+            .collect()
         }
         Phase::Altering(Work::Schema(next)) => {
             let schema = told_schema(next, table.told_ttl);
@@ -73,6 +79,18 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
             partitions.filter_map(|partition| to_group(partition, truncate.clone())).collect()
         }
     }
+}
+
+/// Orders to remove a partition that may have begun.
+fn unborn(split: &Splitting) -> Vec<Order> {
+    let to_one = |(replica, node): (&ReplicaId, &NodeId)| Order {
+        partition: split.child,
+        replica: *replica,
+        node: *node,
+        nodes: Vec::new(),
+        action: Action::Drop,
+    };
+    split.replicas.iter().map(to_one).collect()
 }
 
 /// An order for each node that has a replica.

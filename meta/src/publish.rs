@@ -126,6 +126,7 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
         schema: Arc::clone(&record.schema),
         placement: record.placement.clone(),
         partitions: Arc::new(map),
+        former: record.former,
     };
     let tables = catalog.tables.entry(database.name.clone()).or_default();
     tables.insert(record.name.clone(), Arc::new(table));

@@ -4,6 +4,8 @@
 //! Every record is its own value in the store, under a key of its kind and id, so that a change
 //! rewrites what it touches and no more.
 
+mod reshaping;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use partita_proto::service::RequestId;
 use partita_proto::wire::{Wire, pb};
 use prost::{Message, Oneof};
 
+use self::reshaping::ReshapingForm;
 use crate::catalog::{
     Counters, DatabaseRecord, Edit, NodeRecord, PartitionRecord, Phase, Remembered, State, Step,
     TableRecord, Target, Work,
@@ -84,6 +87,9 @@ struct TableForm {
     told_ttl: Option<pb::Duration>,
     #[prost(uint64, repeated, tag = "14")]
     partitions: Vec<u64>,
+    /// 0: none.
+    #[prost(uint32, tag = "15")]
+    former: u32,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -117,6 +123,8 @@ struct PartitionForm {
     replicas: BTreeMap<u64, u64>,
     #[prost(message, optional, tag = "6")]
     target: Option<TargetForm>,
+    #[prost(oneof = "ReshapingForm", tags = "7, 8, 9, 10, 11")]
+    reshaping: Option<ReshapingForm>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -227,7 +235,7 @@ fn parse<M: Message + Default>(bytes: &[u8]) -> Result<M, Error> {
     M::decode(bytes).map_err(|error| Error::Corrupted(error.to_string()))
 }
 
-fn required<T: Wire>(field: Option<T::Message>, name: &str) -> Result<T, Error> {
+pub(super) fn required<T: Wire>(field: Option<T::Message>, name: &str) -> Result<T, Error> {
     T::from_wire(field.ok_or_else(|| Error::Corrupted(format!("{name} is missing")))?)
 }
 
@@ -287,6 +295,7 @@ fn table_form(record: &TableRecord) -> TableForm {
         dropped_names: record.dropped_names.iter().cloned().collect(),
         told_ttl: record.told_ttl.map(|ttl| ttl.to_wire()),
         partitions: record.partitions.iter().map(|id| id.0).collect(),
+        former: record.former.unwrap_or_default().0,
     }
 }
 
@@ -312,6 +321,7 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
         dropped_names: BTreeSet::from_iter(form.dropped_names),
         told_ttl: form.told_ttl.map(Duration::from_wire).transpose()?,
         partitions: form.partitions.into_iter().map(PartitionId).collect(),
+        former: Some(TableId(form.former)).filter(|id| *id != TableId::default()),
     })
 }
 
@@ -326,14 +336,15 @@ fn partition_form(record: &PartitionRecord) -> PartitionForm {
             replicas: replicas_form(&target.replicas),
             step: target.step.0,
         }),
+        reshaping: record.reshaping.as_ref().map(ReshapingForm::new),
     }
 }
 
-fn replicas_form(replicas: &BTreeMap<ReplicaId, NodeId>) -> BTreeMap<u64, u64> {
+pub(super) fn replicas_form(replicas: &BTreeMap<ReplicaId, NodeId>) -> BTreeMap<u64, u64> {
     replicas.iter().map(|(replica, node)| (replica.0, node.0)).collect()
 }
 
-fn replicas(form: BTreeMap<u64, u64>) -> BTreeMap<ReplicaId, NodeId> {
+pub(super) fn replicas(form: BTreeMap<u64, u64>) -> BTreeMap<ReplicaId, NodeId> {
     form.into_iter().map(|(replica, node)| (ReplicaId(replica), NodeId(node))).collect()
 }
 
@@ -380,5 +391,6 @@ fn partition(form: PartitionForm) -> Result<PartitionRecord, Error> {
         target: form
             .target
             .map(|form| Target { replicas: replicas(form.replicas), step: Step(form.step) }),
+        reshaping: form.reshaping.map(ReshapingForm::reshaping).transpose()?,
     })
 }

@@ -56,6 +56,9 @@ pub(crate) struct Patience {
     /// Entries after which the store is synced and the log before them given up. Replaying this many
     /// takes well below a second.
     pub(crate) undurable_max: u64,
+    /// For a split, or for a merge whose right neighbour is frozen, before it is given up; and for either, before
+    /// whoever wants it is told that it goes on without them.
+    pub(crate) reshape: Duration,
     /// How long a node counts as live after it was heard of.
     pub(crate) lease: Duration,
     /// How often the cluster is looked at.
@@ -73,6 +76,7 @@ impl Default for Patience {
             pause_min: Duration::from_millis(50),
             pause_max: Duration::from_secs(10),
             undurable_max: 1024,
+            reshape: Duration::from_secs(30),
             lease: Duration::from_secs(5),
             tick: Duration::from_secs(1),
         }

@@ -13,19 +13,23 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
-use partita_proto::id::{NodeId, PartitionId};
-use partita_proto::member::{Heartbeat, Members, Registration};
-use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
+use partita_proto::id::NodeId;
+use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
+use partita_proto::service::{
+    AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId, TableChange,
+};
 use partita_raft::RaftError;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::catalog::{PartitionRecord, State};
+use crate::catalog::State;
 use crate::create::PARTITIONS_MAX;
-use crate::node::{Core, Meta, raft_error};
-use crate::plan::{Action, View};
+use crate::node::{Core, Meta, MetaOptions, raft_error};
+use crate::plan::View;
 use crate::progress::Job;
 use crate::scheduler::is_current;
 use crate::transition::{Command, Outcome, Reply, decide, shown_name};
@@ -44,44 +48,23 @@ impl MetaService for Meta {
         self.core.members.subscribe()
     }
 
-    async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+    /// This one; the others are asked by whoever knows where they listen.
+    async fn metas(&self) -> Vec<MetaMember> {
+        vec![MetaMember { address: String::new(), standing: self.standing().ok() }]
+    }
+
+    async fn load(&self, request: LoadRequest) -> Result<LoadReport, Error> {
         self.core.group.read_barrier().await.map_err(raft_error)?;
-        match order {
-            AdminOrder::Drain { node, on } => {
-                self.core.propose(&Command::Drain { node, on }).await.map(drop)
-            }
-            AdminOrder::MoveReplica { partition, from, to } => {
-                // Both replicas would be on one node for a while.
-                if from == to {
-                    return Err(Error::InvalidInput(format!(
-                        "partition {partition} cannot move from node {from} to itself"
-                    )));
-                }
-                let record = self.core.partition(partition)?;
-                let on = |node| record.replicas.iter().find(|(_, at)| **at == node);
-                if on(from).is_none() && on(to).is_some() {
-                    // Asked again after it was done.
-                    return Ok(());
-                }
-                let replica = on(from);
-                let (replica, _) = replica.ok_or_else(|| {
-                    Error::InvalidInput(format!(
-                        "partition {partition} has no replica on node {from}"
-                    ))
-                })?;
-                let (add, remove) = (vec![to], vec![*replica]);
-                self.core.propose(&Command::Move { partition, add, remove }).await.map(drop)
-            }
-            AdminOrder::TransferLeader { partition, to } => {
-                let record = self.core.partition(partition)?;
-                if !record.replicas.values().any(|node| *node == to) {
-                    return Err(Error::InvalidInput(format!(
-                        "partition {partition} has no replica on node {to}"
-                    )));
-                }
-                self.core.tell_leader(&record, Action::Transfer(to)).await
-            }
-        }
+        Ok(self.core.load_report(&request))
+    }
+
+    async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error> {
+        self.core.group.read_barrier().await.map_err(raft_error)?;
+        self.core.picture(request).await
+    }
+
+    async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        self.core.administer(order).await
     }
 }
 
@@ -89,6 +72,17 @@ impl MetaService for Meta {
 impl ClusterService for Meta {
     fn leads(&self) -> watch::Receiver<bool> {
         self.core.leads.subscribe()
+    }
+
+    fn standing(&self) -> Result<MetaStanding, Error> {
+        let status = self.core.group.status();
+        Ok(MetaStanding {
+            node: self.core.host.node(),
+            leads: *self.core.leads.borrow(),
+            leader: status.leader.map(|(_, node)| node),
+            term: status.term,
+            applied: status.applied.unwrap_or_default(),
+        })
     }
 
     async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {
@@ -105,7 +99,7 @@ impl ClusterService for Meta {
         node.ok_or_else(|| Error::Internal("a node that was registered is not there".to_owned()))
     }
 
-    async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error> {
+    async fn heartbeat(&self, mut heartbeat: Heartbeat) -> Result<(), Error> {
         if !*self.core.leads.borrow() {
             return Err(raft_error(RaftError::NotLeader {
                 leader: self.core.group.status().leader,
@@ -120,7 +114,9 @@ impl ClusterService for Meta {
                 node: Some(heartbeat.node),
                 address: heartbeat.address.clone(),
             });
+            let (node, loads) = (heartbeat.node, std::mem::take(&mut heartbeat.loads));
             self.core.presence.heard(&state, heartbeat)?;
+            self.core.load.lock().heard(node, &loads, self.core.now_ms());
             registration
         };
         if let Some(registration) = moved {
@@ -132,7 +128,7 @@ impl ClusterService for Meta {
 }
 
 impl Core {
-    async fn change(&self, ddl: Ddl, id: Option<RequestId>) -> Result<bool, Error> {
+    pub(crate) async fn change(&self, ddl: Ddl, id: Option<RequestId>) -> Result<bool, Error> {
         let deadline = Instant::now() + self.patience.change;
         loop {
             match self.record(&ddl, id).await? {
@@ -152,33 +148,21 @@ impl Core {
         }
     }
 
-    fn partition(&self, partition: PartitionId) -> Result<Arc<PartitionRecord>, Error> {
-        let state = self.machine.state();
-        let record = state.partition(partition).map(Arc::clone);
-        record.ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })
-    }
-
     /// Decides a change on what is known, and records it if it changes anything.
     async fn record(&self, ddl: &Ddl, id: Option<RequestId>) -> Result<Reply, Error> {
         self.group.read_barrier().await.map_err(raft_error)?;
         let command = {
             let state = self.machine.state();
-            let partitions = match ddl {
-                Ddl::CreateTable { table, .. } => (table.cuts.len() + 1).min(PARTITIONS_MAX),
-                _ => 0,
-            };
+            let (partitions, replicas) = new_partitions(&state, ddl, &self.options);
             let places = vec![vec![NodeId::default()]; partitions];
             let on_trial = Command::Change { ddl: ddl.clone(), places, id };
             let Outcome { edits, reply } = decide(&state, &on_trial)?;
             if edits.is_empty() {
                 return Ok(reply);
             }
-            let places = match ddl {
-                Ddl::CreateTable { table, .. } => {
-                    let replicas = self.options.replicas_of(&table.schema.options);
-                    View::new(&state, self.takers(&state)).choose_many(partitions, replicas)?
-                }
-                _ => Vec::new(),
+            let places = match partitions {
+                0 => Vec::new(),
+                _ => View::new(&state, self.takers(&state)).choose_many(partitions, replicas)?,
             };
             Command::Change { ddl: ddl.clone(), places, id }
         };
@@ -231,6 +215,10 @@ impl Core {
                 .progress
                 .failure(job)
                 .unwrap_or_else(|| gone(&table.database, &table.name))),
+            // The table that was to take over could not be made.
+            Ddl::AlterTable { database, name, change: TableChange::Repartition { .. } } => {
+                Err(self.progress.failure(job).unwrap_or_else(|| gone(database, name)))
+            }
             Ddl::AlterTable { database, name, .. } | Ddl::TruncateTable { database, name } => {
                 Err(gone(database, name))
             }
@@ -239,9 +227,15 @@ impl Core {
         }
     }
 
-    /// Waits until a job is over and what it changed is published; false if that takes too long, or
-    /// if meta stops, or if `enough` says so when asked whether the job has failed so far.
-    async fn over(&self, job: Job, deadline: Instant, enough: impl Fn(bool) -> bool) -> bool {
+    /// Waits until a job is over, be it of a table or of one of its partitions, and what it changed is
+    /// published; false if that takes too long, or if meta stops, or if `enough` says so when asked
+    /// whether the job has failed so far.
+    pub(crate) async fn over(
+        &self,
+        job: Job,
+        deadline: Instant,
+        enough: impl Fn(bool) -> bool,
+    ) -> bool {
         let mut applied = self.machine.applied();
         let mut failed = self.progress.watch();
         loop {
@@ -249,7 +243,8 @@ impl Core {
             failed.mark_unchanged();
             let version = {
                 let state = self.machine.state();
-                (!is_current(&state, job)).then(|| state.version())
+                let current = is_current(&state, job) || state.is_reshaping(job.0, job.1);
+                (!current).then(|| state.version())
             };
             if let Some(version) = version {
                 return self.published(version, deadline).await;
@@ -277,6 +272,9 @@ impl Core {
         let table = table.unwrap_or_else(|| job.0.to_string());
         let cause = match self.progress.failure(job) {
             Some(error) => format!("the last attempt failed: {error}"),
+            None if self.machine.state().is_reshaping(job.0, job.1) => {
+                "one of its partitions is being split or merged".to_owned()
+            }
             None => "its nodes have not answered".to_owned(),
         };
         let what = match ddl {
@@ -293,6 +291,20 @@ impl Core {
             self.patience.change.as_secs()
         ))
     }
+}
+
+/// How many partitions a change makes, with how many replicas each.
+fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, usize) {
+    let (cuts, of_table) = match ddl {
+        Ddl::CreateTable { table, .. } => (table.cuts.len(), table.schema.options.clone()),
+        Ddl::AlterTable { database, name, change: TableChange::Repartition { cuts, .. } } => {
+            let database = state.database_named(database);
+            let table = database.and_then(|database| state.table_named(database.id, name));
+            (cuts.len(), table.map(|table| table.schema.options.clone()).unwrap_or_default())
+        }
+        _ => return (0, 0),
+    };
+    ((cuts + 1).min(PARTITIONS_MAX), options.replicas_of(&of_table))
 }
 
 fn gone(database: &str, name: &str) -> Error {

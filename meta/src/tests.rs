@@ -3,16 +3,25 @@
 mod changes;
 mod ddl;
 mod group;
+mod groups;
 mod members;
 mod model;
 mod nodes;
+mod repartition;
+mod reshape;
+mod reshape_forms;
+mod reshape_group;
+mod reshape_storm;
+mod reshaper;
 mod restart;
+mod site;
 mod stores;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use partita_proto::catalog::Catalog;
+use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::id::{ColumnId, NodeId, SchemaVersion, TableId};
 use partita_proto::placement::Placement;
@@ -25,7 +34,20 @@ use partita_proto::value::Value;
 
 use crate::catalog::{Phase, State, Step, TableRecord};
 use crate::publish;
-use crate::transition::{Command, Reply, decide};
+use crate::reshaping::{Reshaping, Stage};
+use crate::transition::{Command, Progress, Reply, decide};
+
+/// A clock that shows one time.
+struct TestClock;
+
+/// What it shows.
+const NOW_MS: i64 = 1_700_000_000_000;
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> i64 {
+        NOW_MS
+    }
+}
 
 /// A column without frills; its id is given by whoever takes it.
 fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
@@ -71,7 +93,7 @@ fn schema(columns: Vec<Column>) -> TableSchema {
 }
 
 /// (userid BIGINT tag, ts, value DOUBLE), which most tests use.
-fn readings() -> TableSchema {
+pub(crate) fn readings() -> TableSchema {
     schema(vec![
         column("userid", ColumnType::Int64, Semantic::Tag),
         column("ts", ColumnType::Timestamp(Unit::Millisecond, false), Semantic::TimeIndex),
@@ -149,10 +171,7 @@ impl World {
     }
 
     fn change(&mut self, ddl: Ddl) -> Result<Reply, Error> {
-        let partitions = match &ddl {
-            Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
-            _ => 0,
-        };
+        let partitions = new_partitions(&ddl);
         let places = vec![vec![NodeId(1)]; partitions];
         self.command(&Command::Change { ddl, places, id: None })
     }
@@ -174,6 +193,38 @@ impl World {
             let target = moving.and_then(|one| Some((one.id, one.target.as_ref()?.step)));
             let Some((partition, step)) = target else { return };
             self.command(&Command::Moved { partition, step }).unwrap();
+        }
+    }
+
+    /// Finishes all splits and merges, as if the groups had carried them out, or given them up.
+    fn settle_reshapings(&mut self) {
+        loop {
+            self.settle_moves();
+            let next = self.state.reshaping().find_map(|one| {
+                let change = one.reshaping.as_ref()?;
+                let progress = match change {
+                    Reshaping::Split(split) if split.given_up => {
+                        Progress::NotCut { epoch: one.epoch.next() }
+                    }
+                    Reshaping::Split(_) => Progress::Cut,
+                    Reshaping::Merge(merge) => match merge.stage {
+                        Stage::Gathering => Progress::Freezing,
+                        Stage::Freezing => Progress::Frozen { index: 7 },
+                        Stage::Frozen(_) if merge.given_up => {
+                            Progress::NotAbsorbed { epoch: one.epoch.next() }
+                        }
+                        Stage::Frozen(_) => Progress::Absorbed,
+                    },
+                    Reshaping::Thawing { .. } => Progress::Thawed { epoch: one.epoch.next() },
+                    Reshaping::Leaving { .. } => Progress::Left,
+                    Reshaping::Joins { .. } => return None,
+                };
+                Some(Command::Advance { partition: one.id, step: change.step(), progress })
+            });
+            let Some(command) = next else { return };
+            assert!(matches!(self.command(&command), Ok(Reply::Changed { .. })), "{command:?}");
+            // A change of the database may have waited for it.
+            self.settle();
         }
     }
 
@@ -203,6 +254,15 @@ impl World {
     }
 }
 
+/// How many partitions a change makes.
+fn new_partitions(ddl: &Ddl) -> usize {
+    match ddl {
+        Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
+        Ddl::AlterTable { change: TableChange::Repartition { cuts, .. }, .. } => cuts.len() + 1,
+        _ => 0,
+    }
+}
+
 fn assert_same(a: &Catalog, b: &Catalog) {
     assert_eq!(a.version, b.version);
     assert_eq!(a.databases, b.databases);
@@ -216,6 +276,7 @@ fn assert_same(a: &Catalog, b: &Catalog) {
         assert_eq!(table.schema, other.schema);
         assert_eq!(table.placement, other.placement);
         assert_eq!(table.partitions, other.partitions);
+        assert_eq!(table.former, other.former);
     }
 }
 

@@ -7,18 +7,23 @@
 
 mod database;
 mod node;
+mod repartition;
+mod reshape;
 mod table;
 
 use std::sync::Arc;
 
 use partita_proto::error::Error;
-use partita_proto::id::{DatabaseId, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::history::Reason;
+use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::member::Registration;
+use partita_proto::range::Bound;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::database::{alter_database, create_database, drop_database};
 use self::node::{drain, end_move, register, start_move};
+use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
 use crate::catalog::{
@@ -76,6 +81,56 @@ pub(crate) enum Command {
         /// Since when it was to have them.
         step: Step,
     },
+    /// A partition is to be cut in two.
+    Split {
+        /// The partition.
+        partition: PartitionId,
+        /// The first key of the right half.
+        at: Bound,
+        /// Why.
+        reason: Reason,
+    },
+    /// A partition is to take over its right neighbour.
+    Merge {
+        /// The one that stays.
+        left: PartitionId,
+        /// The one that goes.
+        right: PartitionId,
+        /// Why.
+        reason: Reason,
+    },
+    /// A split or a merge is that far.
+    Advance {
+        /// The partition that is cut, takes over, is to be free again, or has left.
+        partition: PartitionId,
+        /// Since when it is in it.
+        step: Step,
+        /// How far.
+        progress: Progress,
+    },
+}
+
+/// How far a split or a merge is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It is not to be tried any longer.
+    GiveUp,
+    /// The partition was cut.
+    Cut,
+    /// It was not, and will not be: it is at this epoch.
+    NotCut { epoch: Epoch },
+    /// The right neighbour is beside the left one and is being told to freeze.
+    Freezing,
+    /// It is frozen since this index of its log.
+    Frozen { index: u64 },
+    /// It was taken over.
+    Absorbed,
+    /// It was not, and will not be: the left one is at this epoch.
+    NotAbsorbed { epoch: Epoch },
+    /// It is not frozen any more, and at this epoch.
+    Thawed { epoch: Epoch },
+    /// Nobody needs its replicas any more.
+    Left,
 }
 
 /// What became of a command that was not refused.
@@ -126,6 +181,11 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         Command::Drain { node, on } => drain(state, *node, *on),
         Command::Move { partition, add, remove } => start_move(state, *partition, add, remove),
         Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
+        Command::Split { partition, at, reason } => start_split(state, *partition, at, reason),
+        Command::Merge { left, right, reason } => start_merge(state, *left, *right, reason),
+        Command::Advance { partition, step, progress } => {
+            Ok(advance(state, *partition, *step, *progress))
+        }
     }
 }
 
@@ -162,7 +222,9 @@ fn change(state: &State, ddl: &Ddl, places: &[Vec<NodeId>]) -> Result<Outcome, E
             drop_table(state, database, name, *if_exists)
         }
         Ddl::TruncateTable { database, name } => truncate_table(state, database, name),
-        Ddl::AlterTable { database, name, change } => alter_table(state, database, name, change),
+        Ddl::AlterTable { database, name, change } => {
+            alter_table(state, database, name, change, places)
+        }
     }
 }
 
@@ -259,9 +321,11 @@ fn finish(state: &State, table: TableId, step: Step) -> Outcome {
     let mut draft = Draft::new(state);
     match &record.phase {
         Phase::Ready => return Outcome::without_edits(Reply::Unchanged),
-        Phase::Creating | Phase::Altering(Work::Truncate) => {
-            draft.settle(TableRecord::clone(record));
-        }
+        Phase::Creating => match record.former {
+            Some(former) => draft.succeed(record, former),
+            None => draft.settle(TableRecord::clone(record)),
+        },
+        Phase::Altering(Work::Truncate) => draft.settle(TableRecord::clone(record)),
         Phase::Altering(Work::Schema(schema)) => {
             if schema.key != record.schema.key {
                 let partitions = rekeyed_partitions(state, record, schema).map(Arc::new);
@@ -271,8 +335,9 @@ fn finish(state: &State, table: TableId, step: Step) -> Outcome {
             draft.settle(TableRecord { schema, ..TableRecord::clone(record) });
         }
         Phase::Dropping => {
-            let partitions = record.partitions.iter().copied().map(Edit::PartitionGone);
-            draft.edits.extend(partitions);
+            let leaving = state.leaving(table).map(|partition| partition.id);
+            let partitions = record.partitions.iter().copied().chain(leaving);
+            draft.edits.extend(partitions.map(Edit::PartitionGone));
             draft.edits.push(Edit::TableGone(table));
         }
     }
@@ -283,7 +348,8 @@ fn abort(state: &State, table: TableId, step: Step) -> Outcome {
     match state.table(table) {
         Some(record) if record.step == step && record.phase == Phase::Creating => {
             let mut draft = Draft::new(state);
-            draft.enter(TableRecord::clone(record), Phase::Dropping);
+            draft
+                .enter(TableRecord { former: None, ..TableRecord::clone(record) }, Phase::Dropping);
             draft.done()
         }
         Some(_) | None => Outcome::without_edits(Reply::Unchanged),

@@ -9,6 +9,8 @@
 //!   it can spare: a replica that works goes only when one that works is to take its place, or when
 //!   there are more than wanted;
 //! - two replicas of a partition are never put on one node;
+//! - a partition that is being split or merged keeps its replicas and its leader; when one of them is lost, the split
+//!   or merge is given up first;
 //! - a plan that was carried out leaves nothing to balance: what it moves makes the difference
 //!   smaller, never turns it round.
 
@@ -58,8 +60,17 @@ pub(crate) struct PartitionView {
     /// Its leader was moved a moment ago and is left alone.
     pub(crate) settling: bool,
     pub(crate) bytes: u64,
-    /// Whether its replicas may be changed now.
+    /// Whether its replicas may be changed now, or when a split or merge that it is in is over.
     pub(crate) in_use: bool,
+    /// It is in a split or a merge.
+    pub(crate) reshaping: bool,
+}
+
+impl PartitionView {
+    /// Whether its replicas and its leader may be changed at will.
+    fn is_free(&self) -> bool {
+        self.in_use && !self.reshaping && self.target.is_none()
+    }
 }
 
 /// All that a plan is made of.
@@ -67,6 +78,8 @@ pub(crate) struct PartitionView {
 pub(crate) struct View {
     pub(crate) nodes: BTreeMap<NodeId, NodeView>,
     pub(crate) partitions: Vec<PartitionView>,
+    /// Replicas of partitions that are being born: nodes may have them before anybody says so.
+    pub(crate) unborn: BTreeSet<(PartitionId, ReplicaId, NodeId)>,
 }
 
 /// Why a partition's replicas are changed.
@@ -91,6 +104,8 @@ pub(crate) enum Step {
     Move { partition: PartitionId, add: Vec<NodeId>, remove: Vec<ReplicaId>, why: Why },
     /// Hands a partition's leadership to another node.
     Transfer { partition: PartitionId, from: NodeId, to: NodeId },
+    /// Gives up the split or merge that a partition is in: a replica of it is to be made anew.
+    GiveUp { partition: PartitionId },
     /// Removes a replica that is nobody's.
     Remove { partition: PartitionId, replica: ReplicaId, node: NodeId },
 }
@@ -109,7 +124,7 @@ pub(crate) fn plan(view: &View) -> Vec<Step> {
         .iter()
         .filter_map(|step| match step {
             Step::Move { partition, .. } => Some(*partition),
-            Step::Transfer { .. } | Step::Remove { .. } => None,
+            Step::Transfer { .. } | Step::GiveUp { .. } | Step::Remove { .. } => None,
         })
         .collect();
     steps.extend(transfers(view, &moved));
@@ -127,8 +142,8 @@ fn strangers(view: &View) -> Vec<Step> {
                 let target = known.target.as_ref().and_then(|target| target.get(replica));
                 [known.replicas.get(replica), target].contains(&Some(node))
             });
-            if !belongs {
-                let (partition, replica, node) = (*partition, *replica, *node);
+            let (partition, replica, node) = (*partition, *replica, *node);
+            if !belongs && !view.unborn.contains(&(partition, replica, node)) {
                 steps.push(Step::Remove { partition, replica, node });
             }
         }
@@ -186,13 +201,16 @@ impl<'a> Planner<'a> {
         let mut steps = Vec::new();
         let mut waiting: Vec<(Why, &PartitionView)> = Vec::new();
         for partition in self.view.partitions.iter().filter(|one| one.in_use) {
-            if let Some(target) = &partition.target {
-                // Somebody that it is to have got lost meanwhile: it is to have somebody else.
-                let lost = |(replica, node): (&ReplicaId, &NodeId)| {
-                    !partition.replicas.contains_key(replica)
-                        && self.view.nodes.get(node).is_none_or(|node| node.lost)
-                };
-                if target.iter().any(lost) {
+            // Somebody that it is to have got lost meanwhile: it is to have somebody else.
+            let target_lost = self.target_lost(partition);
+            if partition.reshaping {
+                if target_lost || self.reason(partition) == Some(Why::Lost) {
+                    steps.push(Step::GiveUp { partition: partition.id });
+                }
+                continue;
+            }
+            if partition.target.is_some() {
+                if target_lost {
                     waiting.push((Why::Lost, partition));
                 }
                 continue;
@@ -214,6 +232,20 @@ impl<'a> Planner<'a> {
             }
         }
         steps
+    }
+
+    /// Whether what a partition is to have cannot come about any more: a node is lost that it is to get a replica
+    /// on, or too few of those that are to stay work for the group to agree on anything afterwards.
+    fn target_lost(&self, partition: &PartitionView) -> bool {
+        let Some(target) = &partition.target else { return false };
+        let lost = |node: &NodeId| self.view.nodes.get(node).is_none_or(|node| node.lost);
+        let is_new = |replica: &ReplicaId| !partition.replicas.contains_key(replica);
+        let works = |(replica, node): &(&ReplicaId, &NodeId)| {
+            !lost(node) && !partition.missing.contains(replica)
+        };
+        let mut new = target.iter().filter(|(replica, _)| is_new(replica));
+        let too_few = 2 * target.iter().filter(works).count() <= target.len();
+        new.any(|(_, node)| lost(node)) || (too_few && self.can_decide(partition))
     }
 
     fn reason(&self, partition: &PartitionView) -> Option<Why> {
@@ -287,12 +319,16 @@ impl<'a> Planner<'a> {
                 .iter()
                 .filter(|(replica, _)| !remove.contains(replica))
                 .map(|(replica, node)| {
+                    // One that its node does not have (yet) is worth less than any other.
+                    let has = |node: &NodeView| node.has.get(&partition.id) == Some(replica);
+                    let held = self.view.nodes.get(node).is_some_and(has);
                     let leads = partition.leader == Some(*node);
-                    (leads, std::cmp::Reverse(self.load.get(node).copied()), *replica)
+                    (held, leads, std::cmp::Reverse(self.load.get(node).copied()), *replica)
                 })
                 .collect();
             good.sort_unstable();
-            remove.extend(good.iter().take(spare - remove.len()).map(|(_, _, replica)| *replica));
+            let worst = good.iter().take(spare - remove.len());
+            remove.extend(worst.map(|(_, _, _, replica)| *replica));
         }
         let changes = !add.is_empty() || !remove.is_empty() || partition.target.is_some();
         changes.then_some(Step::Move { partition: partition.id, add, remove, why })
@@ -357,9 +393,8 @@ impl<'a> Planner<'a> {
         let to = nodes.iter().copied().min_by(|a, b| by_fullness(a, b))?;
         let gap = self.fullness(from) - self.fullness(to);
         let mut best: Option<(f64, &PartitionView, ReplicaId)> = None;
-        for partition in self.view.partitions.iter().filter(|one| one.in_use) {
-            let free = partition.target.is_none()
-                && !moved.contains(&partition.id)
+        for partition in self.view.partitions.iter().filter(|one| one.is_free()) {
+            let free = !moved.contains(&partition.id)
                 && !partition.replicas.values().any(|node| *node == to);
             let here = partition.replicas.iter().find(|(_, node)| **node == from);
             let Some((replica, _)) = here.filter(|_| free) else { continue };
@@ -395,9 +430,7 @@ fn transfers(view: &View, moved: &BTreeSet<PartitionId>) -> Vec<Step> {
         }
     }
     let mut steps = Vec::new();
-    let stays = |one: &&PartitionView| {
-        one.in_use && one.target.is_none() && !one.settling && !moved.contains(&one.id)
-    };
+    let stays = |one: &&PartitionView| one.is_free() && !one.settling && !moved.contains(&one.id);
     for partition in view.partitions.iter().filter(stays) {
         if steps.len() >= TRANSFERS_MAX {
             break;

@@ -15,13 +15,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Mover;
+use super::merge::{bearer, may_go};
 use super::plan::{NodeView, PartitionView, Step, View, plan};
 use super::presence::Reports;
+use super::{Mover, Reshaper};
 use crate::catalog::{PartitionRecord, State};
+use crate::load::Driver;
 use crate::node::Core;
 use crate::plan::Action;
-use crate::transition::Command;
+use crate::transition::{Command, Progress};
 
 /// How long a node that lives may be without a replica that it should have, at most: nothing will bring
 /// it back.
@@ -37,6 +39,8 @@ const ORDERS_MAX: usize = 32;
 pub(crate) struct Supervisor {
     core: Arc<Core>,
     mover: Mover,
+    reshaper: Reshaper,
+    driver: Driver,
     /// Replicas that their node should have and did not name, and since when.
     missing: BTreeMap<(PartitionId, ReplicaId), Instant>,
     /// Partitions whose leader was moved, when, and to which node.
@@ -48,9 +52,13 @@ pub(crate) struct Supervisor {
 impl Supervisor {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         let mover = Mover::new(Arc::clone(&core));
+        let reshaper = Reshaper::new(Arc::clone(&core));
+        let driver = Driver::new(Arc::clone(&core));
         Self {
             core,
             mover,
+            reshaper,
+            driver,
             missing: BTreeMap::new(),
             transferred: BTreeMap::new(),
             removing: BTreeMap::new(),
@@ -66,25 +74,41 @@ impl Supervisor {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                _ = tick.tick() => self.look().await,
+                _ = tick.tick() => {
+                    self.look().await;
+                    self.driver.tick();
+                }
                 changed = applied.changed() => if changed.is_err() { break },
             }
             self.core.publish_members();
             self.mover.keep_up();
+            self.reshaper.keep_up();
             while self.orders.try_join_next().is_some() {}
         }
         self.orders.shutdown().await;
         self.mover.stop().await;
+        self.reshaper.stop().await;
+        self.driver.stop().await;
     }
 
     async fn look(&mut self) {
         let core = Arc::clone(&self.core);
         let reports = core.presence.reports();
-        let steps = {
+        let (steps, gone) = {
             let state = core.machine.state();
             self.note_missing(&state, &reports);
-            plan(&self.view(&state, &reports))
+            let gone =
+                state.reshaping().filter_map(|one| Some((one.id, may_go(&state, &reports, one)?)));
+            let gone: Vec<_> = gone.collect();
+            (plan(&self.view(&state, &reports)), gone)
         };
+        for (partition, step) in gone {
+            if let Err(error) = core.advance_at(partition, step, Progress::Left).await {
+                warn!(%partition, %error, "that a partition is gone was not recorded");
+                return;
+            }
+            info!(%partition, "the replicas of a partition that was merged are nobody's any more");
+        }
         for step in steps {
             match step {
                 Step::Move { partition, add, remove, why } => {
@@ -96,6 +120,16 @@ impl Supervisor {
                     }
                 }
                 Step::Transfer { partition, from, to } => self.transfer(partition, from, to),
+                Step::GiveUp { partition } => {
+                    let Some((bearer, step)) = bearer(&core.machine.state(), partition) else {
+                        continue;
+                    };
+                    warn!(%partition, "its split or merge is to be given up: a replica is lost");
+                    if let Err(error) = core.advance_at(bearer, step, Progress::GiveUp).await {
+                        warn!(%partition, %error, "giving it up was not recorded");
+                        return;
+                    }
+                }
                 Step::Remove { partition, replica, node } => self.remove(partition, replica, node),
             }
         }
@@ -140,6 +174,7 @@ impl Supervisor {
         };
         let nodes = state.nodes().map(|record| (record.id, node(record.id, record.draining)));
         let mut seen = Seen::new(reports);
+        let (load, now_ms) = (self.core.load.lock(), self.core.now_ms());
         let partitions = state.partitions().map(|record| {
             let (leader, bytes) = seen.take(record.id);
             let missing = record.replicas.keys().copied().filter(|replica| {
@@ -159,12 +194,16 @@ impl Supervisor {
                 }),
                 missing: missing.collect(),
                 leader: recent.map(|(_, to)| *to).or(leader),
-                settling: recent.is_some(),
+                settling: recent.is_some() || load.is_busy(record.id, now_ms),
                 bytes,
-                in_use: table.is_some_and(|table| table.is_visible()),
+                in_use: !record.is_leaving() && table.is_some_and(|table| table.is_visible()),
+                reshaping: record.reshaping.is_some(),
             }
         });
-        View { nodes: nodes.collect(), partitions: partitions.collect() }
+        let unborn = state.unborn().flat_map(|split| {
+            split.replicas.iter().map(|(replica, node)| (split.child, *replica, *node))
+        });
+        View { nodes: nodes.collect(), partitions: partitions.collect(), unborn: unborn.collect() }
     }
 
     fn transfer(&mut self, partition: PartitionId, from: NodeId, to: NodeId) {
@@ -214,11 +253,7 @@ impl Core {
         node: NodeId,
     ) -> Result<(), Error> {
         self.group.read_barrier().await.map_err(crate::node::raft_error)?;
-        let known = {
-            let state = self.machine.state();
-            let record = state.partition(partition);
-            record.is_some_and(|record| record.all_replicas().get(&replica) == Some(&node))
-        };
+        let known = self.machine.state().is_known(partition, replica, node);
         if known {
             return Ok(());
         }

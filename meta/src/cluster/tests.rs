@@ -17,7 +17,7 @@ fn nodes(count: u64) -> BTreeMap<NodeId, NodeView> {
 
 /// A view in which nodes have what partitions say; the first replica of each leads.
 fn view(count: u64, partitions: &[&[u64]]) -> View {
-    let mut view = View { nodes: nodes(count), partitions: Vec::new() };
+    let mut view = View { nodes: nodes(count), ..View::default() };
     for (at, on) in (1..).zip(partitions) {
         let replicas: BTreeMap<_, _> =
             on.iter().map(|node| (ReplicaId(at * 100 + node), NodeId(*node))).collect();
@@ -31,6 +31,7 @@ fn view(count: u64, partitions: &[&[u64]]) -> View {
             missing: BTreeSet::new(),
             bytes: 0,
             in_use: true,
+            reshaping: false,
         });
     }
     report(&mut view);
@@ -96,6 +97,11 @@ fn carry_out(view: &mut View, steps: &[Step]) {
                 let one = view.partitions.iter_mut().find(|one| one.id == *partition).unwrap();
                 assert!(one.replicas.values().any(|node| node == to));
                 one.leader = Some(*to);
+            }
+            Step::GiveUp { partition } => {
+                let one = view.partitions.iter_mut().find(|one| one.id == *partition).unwrap();
+                assert!(one.reshaping);
+                one.reshaping = false;
             }
             Step::Remove { partition, replica, node } => {
                 let has = &mut view.nodes.get_mut(node).unwrap().has;
@@ -222,6 +228,26 @@ fn a_replica_that_failed_makes_room_for_another_on_its_node() {
 }
 
 #[test]
+fn a_change_that_would_leave_too_few_that_work_is_replaced() {
+    let mut view = view(3, &[&[1, 2, 3]]);
+    let partition = &mut view.partitions[0];
+    partition.wanted = 2;
+    partition.target = Some([(ReplicaId(101), NodeId(1)), (ReplicaId(102), NodeId(2))].into());
+    assert_eq!(moves(&plan(&view)), []);
+    view.partitions[0].missing.insert(ReplicaId(102));
+    assert_eq!(moves(&plan(&view)), [(1, vec![], vec![102], Why::Lost)]);
+}
+
+#[test]
+fn a_replica_that_its_node_does_not_have_goes_before_one_that_is_there() {
+    let mut view = view(3, &[&[1, 2, 3]]);
+    view.partitions[0].wanted = 2;
+    view.partitions[0].leader = Some(NodeId(3));
+    view.nodes.get_mut(&NodeId(2)).unwrap().has.clear();
+    assert_eq!(moves(&plan(&view)), [(1, vec![], vec![102], Why::TooMany)]);
+}
+
+#[test]
 fn replicas_come_and_go_by_the_factor() {
     let mut view = view(4, &[&[1, 2, 3]]);
     view.partitions[0].wanted = 1;
@@ -290,6 +316,37 @@ fn what_is_nobodys_is_removed_and_what_is_being_made_is_not() {
     target.insert(ReplicaId(104), NodeId(4));
     view.partitions[0].target = Some(target);
     assert_eq!(plan(&view), [remove(9, 900)]);
+}
+
+#[test]
+fn what_is_being_born_is_not_removed() {
+    let mut view = view(3, &[&[1, 2, 3]]);
+    view.nodes.get_mut(&NodeId(2)).unwrap().has.insert(PartitionId(9), ReplicaId(902));
+    let born = (PartitionId(9), ReplicaId(902), NodeId(2));
+    view.unborn.insert(born);
+    assert_eq!(plan(&view), []);
+    view.unborn.clear();
+    let (partition, replica, node) = born;
+    assert_eq!(plan(&view), [Step::Remove { partition, replica, node }]);
+}
+
+#[test]
+fn a_partition_that_is_split_or_merged_keeps_its_replicas_until_one_is_lost() {
+    let mut view = view(5, &[&[1, 2, 3], &[1, 2, 3], &[1, 2, 3]]);
+    for partition in &mut view.partitions {
+        partition.reshaping = true;
+        partition.wanted = 1;
+    }
+    view.nodes.get_mut(&NodeId(1)).unwrap().draining = true;
+    assert_eq!(plan(&view), []);
+    for partition in &mut view.partitions[1..] {
+        partition.in_use = false;
+    }
+    view.partitions[0].wanted = 3;
+    lose(&mut view, 3);
+    assert_eq!(plan(&view), [Step::GiveUp { partition: PartitionId(1) }]);
+    view.partitions[0].reshaping = false;
+    assert_eq!(moves(&plan(&view)), [(1, vec![4], vec![103], Why::Lost)]);
 }
 
 #[test]

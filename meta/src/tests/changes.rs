@@ -34,6 +34,7 @@ pub(super) fn hurry() -> Patience {
         pause_min: Duration::from_millis(5),
         pause_max: Duration::from_millis(50),
         undurable_max: 1024,
+        reshape: Duration::from_secs(5),
         lease: Duration::from_secs(600),
         tick: Duration::from_millis(20),
     }
@@ -52,7 +53,7 @@ impl Server {
     ) -> Self {
         let host = host(dir).await;
         for _ in 0..500 {
-            let options = MetaOptions::alone(dir.join("meta"));
+            let options = MetaOptions::alone(dir.join("meta"), Arc::new(TestClock));
             let (host, all) = (Arc::clone(&host), Arc::clone(nodes) as _);
             match Meta::open_patient(options, Arc::clone(&host), all, patience.clone()).await {
                 Ok(meta) => {
@@ -80,7 +81,7 @@ impl Server {
         let host = host(dir).await;
         let opened = Opened { machine: CatalogMachine::open(store).unwrap(), set_aside: None };
         let all = Arc::clone(nodes) as _;
-        let options = MetaOptions::alone(dir.join("meta"));
+        let options = MetaOptions::alone(dir.join("meta"), Arc::new(TestClock));
         let meta = Meta::start(opened, options, Arc::clone(&host), all, patience).await.unwrap();
         let server = Self { host, meta, running: None };
         server.register(nodes).await;

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use partita_proto::id::{PartitionId, ReplicaId};
+use partita_proto::history::Reason;
+use partita_proto::id::{Epoch, PartitionId, ReplicaId};
 use partita_proto::member::Registration;
+use partita_proto::range::TypedRange;
 use partita_proto::service::RequestId;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -15,6 +17,7 @@ use crate::catalog::Edit;
 use crate::memory_store::MemoryStore;
 use crate::record;
 use crate::store::StateStore;
+use crate::transition::Progress;
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -35,6 +38,29 @@ enum Event {
     Moved(Index),
     /// A late answer of a group.
     StaleMoved(Index, u64),
+    /// A partition is to be cut at a user.
+    Split(Index, i64),
+    /// A partition is to be merged with the one behind it in its table, or with some other.
+    Merge(Index, bool),
+    /// One that is being cut or merged is that far.
+    Advance(Index, Progress),
+    /// A late answer of a group that was cut or merged.
+    StaleAdvance(Index, u64, Progress),
+}
+
+fn progress() -> impl Strategy<Value = Progress> {
+    let epoch = || (1..6_u64).prop_map(Epoch);
+    prop_oneof![
+        2 => Just(Progress::GiveUp),
+        3 => Just(Progress::Cut),
+        1 => epoch().prop_map(|epoch| Progress::NotCut { epoch }),
+        4 => Just(Progress::Freezing),
+        4 => (1..100_u64).prop_map(|index| Progress::Frozen { index }),
+        4 => Just(Progress::Absorbed),
+        1 => epoch().prop_map(|epoch| Progress::NotAbsorbed { epoch }),
+        2 => epoch().prop_map(|epoch| Progress::Thawed { epoch }),
+        2 => Just(Progress::Left),
+    ]
 }
 
 fn database() -> impl Strategy<Value = String> {
@@ -42,7 +68,7 @@ fn database() -> impl Strategy<Value = String> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    select(vec!["t", "u", "v"]).prop_map(str::to_owned)
+    select(vec!["t", "u", "v", "t", "u", "v", "t$former", "u$next"]).prop_map(str::to_owned)
 }
 
 fn column_name() -> impl Strategy<Value = String> {
@@ -53,20 +79,27 @@ fn ttl() -> impl Strategy<Value = Option<Duration>> {
     select(vec![None, Some(Duration::from_secs(60)), Some(Duration::from_secs(90))])
 }
 
-fn table() -> impl Strategy<Value = NewTable> {
-    let placed = select(vec![
+fn placed() -> impl Strategy<Value = (Placement, Vec<Bound>)> {
+    select(vec![
         (Placement::Range, vec![]),
         (Placement::Range, new_table("t").cuts),
         (
             Placement::Hash { columns: vec![ColumnId(1)] },
             vec![Bound::placed(100), Bound { key: vec![Value::Int(5)], ..Bound::placed(3000) }],
         ),
-    ]);
-    (database(), name(), placed, ttl()).prop_map(|(database, name, (placement, cuts), ttl)| {
-        let mut schema = readings();
-        schema.options.ttl = ttl;
-        NewTable { database, name, schema, placement, cuts }
-    })
+    ])
+}
+
+fn table() -> impl Strategy<Value = NewTable> {
+    let options = (ttl(), any::<bool>());
+    (database(), name(), placed(), options).prop_map(
+        |(database, name, (placement, cuts), (ttl, append_mode))| {
+            let mut schema = readings();
+            schema.options.ttl = ttl;
+            schema.options.append_mode = append_mode;
+            NewTable { database, name, schema, placement, cuts }
+        },
+    )
 }
 
 fn table_change() -> impl Strategy<Value = TableChange> {
@@ -90,6 +123,7 @@ fn table_change() -> impl Strategy<Value = TableChange> {
             TableChange::SetOptions(TableOptions { append_mode, ttl, ..TableOptions::default() })
         }),
         1 => name().prop_map(TableChange::Rename),
+        4 => placed().prop_map(|(placement, cuts)| TableChange::Repartition { placement, cuts }),
     ]
 }
 
@@ -128,6 +162,11 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(partition, add, remove)| Event::Move(partition, add, remove)),
         2 => any::<Index>().prop_map(Event::Moved),
         1 => (any::<Index>(), 0_u64..50).prop_map(|(at, step)| Event::StaleMoved(at, step)),
+        6 => (any::<Index>(), 0..300_i64).prop_map(|(at, user)| Event::Split(at, user)),
+        6 => (any::<Index>(), any::<bool>()).prop_map(|(at, next)| Event::Merge(at, next)),
+        16 => (any::<Index>(), progress()).prop_map(|(at, how)| Event::Advance(at, how)),
+        1 => (any::<Index>(), 0_u64..50, progress())
+            .prop_map(|(at, step, how)| Event::StaleAdvance(at, step, how)),
     ]
 }
 
@@ -143,6 +182,10 @@ struct History {
     replicas: BTreeMap<ReplicaId, (PartitionId, NodeId)>,
     /// Which directory has a node's number.
     nodes: BTreeMap<NodeId, u64>,
+    /// The highest epoch of each partition.
+    epochs: BTreeMap<PartitionId, Epoch>,
+    /// What each partition owned at each epoch; an owner of other keys has another epoch.
+    ranges: BTreeMap<(PartitionId, Epoch), TypedRange>,
     catalog: u64,
 }
 
@@ -163,9 +206,31 @@ impl History {
             }
         }
         for partition in world.state.partitions() {
+            let born = partition.splitting().map(|split| (split.child, split.replicas.clone()));
+            for (replica, node) in born.iter().flat_map(|(_, replicas)| replicas) {
+                let child = born.as_ref().map(|(child, _)| *child).unwrap_or_default();
+                let at = (child, *node);
+                assert_eq!(*self.replicas.entry(*replica).or_insert(at), at);
+            }
+            let epoch = self.epochs.entry(partition.id).or_insert(partition.epoch);
+            assert!(*epoch <= partition.epoch, "an epoch fell");
+            *epoch = partition.epoch;
             for (replica, node) in partition.all_replicas() {
                 let at = (partition.id, node);
                 assert_eq!(*self.replicas.entry(replica).or_insert(at), at);
+            }
+        }
+        for table in world.catalog.tables.values().flat_map(|tables| tables.values()) {
+            for route in table.partitions.routes() {
+                let at = (route.partition, route.epoch);
+                // A column that is added to the key makes the bounds longer, and what they bound stays.
+                let range = self.ranges.entry(at).or_insert_with(|| route.range.clone());
+                let same = |a: &Bound, b: &Bound| {
+                    a.placement == b.placement && a.key.first() == b.key.first()
+                };
+                assert!(
+                    same(&range.start, &route.range.start) && same(&range.end, &route.range.end)
+                );
             }
         }
         for node in world.state.nodes() {
@@ -180,11 +245,7 @@ fn command(world: &World, event: &Event) -> Option<Command> {
     let pick = |index: &Index| (!pending.is_empty()).then(|| *index.get(&pending));
     match event {
         Event::Change(ddl, id, replicas) => {
-            let partitions = match ddl {
-                Ddl::CreateTable { table, .. } => table.cuts.len() + 1,
-                _ => 0,
-            };
-            let places = vec![(1..=*replicas).map(NodeId).collect(); partitions];
+            let places = vec![(1..=*replicas).map(NodeId).collect(); new_partitions(ddl)];
             let id = id.map(|sequence| RequestId { client: 1, sequence });
             Some(Command::Change { ddl: ddl.clone(), places, id })
         }
@@ -202,6 +263,40 @@ fn command(world: &World, event: &Event) -> Option<Command> {
         })),
         Event::Drain(node, on) => Some(Command::Drain { node: NodeId(*node), on: *on }),
         Event::Move(..) | Event::Moved(_) | Event::StaleMoved(..) => move_command(world, event),
+        Event::Split(..) | Event::Merge(..) | Event::Advance(..) | Event::StaleAdvance(..) => {
+            reshape_command(world, event)
+        }
+    }
+}
+
+fn reshape_command(world: &World, event: &Event) -> Option<Command> {
+    let partitions: Vec<_> = world.state.partitions().collect();
+    let reshaping: Vec<_> = world.state.reshaping().collect();
+    match event {
+        Event::Split(index, user) if !partitions.is_empty() => {
+            let one = index.get(&partitions);
+            let placement = one.range.start.placement.or(one.range.end.placement);
+            let at = Bound { placement, key: vec![Value::Int(*user)] };
+            Some(Command::Split { partition: one.id, at, reason: Reason::by_hand() })
+        }
+        Event::Merge(index, next) if !partitions.is_empty() => {
+            let left = index.get(&partitions);
+            let table = world.state.table(left.table)?;
+            let position = table.partitions.iter().position(|id| *id == left.id)?;
+            let at = if *next { position + 1 } else { position.saturating_sub(1) };
+            let right = *table.partitions.get(at)?;
+            Some(Command::Merge { left: left.id, right, reason: Reason::by_hand() })
+        }
+        Event::Advance(index, progress) if !reshaping.is_empty() => {
+            let one = index.get(&reshaping);
+            let step = one.reshaping.as_ref()?.step();
+            Some(Command::Advance { partition: one.id, step, progress: *progress })
+        }
+        Event::StaleAdvance(index, step, progress) if !partitions.is_empty() => {
+            let (partition, step) = (index.get(&partitions).id, Step(*step));
+            Some(Command::Advance { partition, step, progress: *progress })
+        }
+        _ => None,
     }
 }
 
@@ -263,6 +358,9 @@ proptest! {
         prop_assert!(world.state.pending().next().is_none());
         world.settle_moves();
         prop_assert!(world.state.moving().next().is_none());
+        world.settle_reshapings();
+        prop_assert!(world.state.reshaping().next().is_none());
+        world.settle();
     }
 
     #[test]
@@ -347,6 +445,6 @@ fn entries_and_records_keep_their_form() {
     assert_eq!(forms, include_str!("forms.golden"), "got:\n{forms}");
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,8 +1,8 @@
 //! Nodes that only remember what they were told, and fail on request.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,11 +10,15 @@ use parking_lot::Mutex;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::member::Heartbeat;
+use partita_proto::range::Bound;
+use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     DataNodes, DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest,
     WriteReply, WriteRequest,
 };
+
+use super::groups::{FakeGroup, FakeGroups};
 
 /// What a node was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +29,10 @@ pub(super) enum Kind {
     Truncate,
     Reconfigure,
     Transfer,
+    Flush,
+    Split,
+    Freeze,
+    Absorb,
 }
 
 /// A replica on a node.
@@ -33,25 +41,35 @@ pub(super) struct Held {
     pub(super) spec: PartitionSpec,
     pub(super) schema: Arc<TableSchema>,
     pub(super) truncated: Vec<RequestId>,
+    /// How much of its group's log it has.
+    pub(super) applied: usize,
+    /// Up to which index.
+    pub(super) flushed: u64,
+    pub(super) failure: Option<String>,
 }
 
 #[derive(Default)]
 struct Behaviour {
     /// For orders of a kind: how many more fail, and how.
     failures: BTreeMap<Kind, (usize, Error)>,
+    /// For orders of a kind: how many more are carried out and not answered.
+    lost: BTreeMap<Kind, usize>,
     delay: Duration,
 }
 
-/// Which node leads each partition, as its group would have decided.
-type Leaders = Arc<Mutex<BTreeMap<PartitionId, NodeId>>>;
+/// What the groups of all partitions have decided.
+type Groups = Arc<Mutex<FakeGroups>>;
 
 /// One node.
 #[derive(Default)]
 pub(super) struct FakeNode {
     id: NodeId,
-    leaders: Leaders,
+    all: Weak<FakeNodes>,
+    pub(super) groups: Groups,
     /// Neither says anything nor can be reached.
     silent: AtomicBool,
+    /// Applies nothing of what groups decide.
+    lagging: AtomicBool,
     pub(super) held: Mutex<BTreeMap<PartitionId, Held>>,
     pub(super) told: Mutex<Vec<(Kind, PartitionId)>>,
     /// Orders that came while one of another kind was under way for the partition.
@@ -92,6 +110,42 @@ impl FakeNode {
         self.silent.store(silent, Ordering::SeqCst);
     }
 
+    /// It applies no more of what groups decide, or all of it.
+    pub(super) fn lag(&self, lagging: bool) {
+        self.lagging.store(lagging, Ordering::SeqCst);
+    }
+
+    /// The next orders of a kind are carried out, and their answers get lost.
+    pub(super) fn lose_answers(&self, kind: Kind, times: usize) {
+        self.behaviour.lock().lost.insert(kind, times);
+    }
+
+    /// Applies what groups have decided.
+    fn catch_up(&self) {
+        if !self.lagging.load(Ordering::SeqCst) {
+            self.groups.lock().catch_up(self.id, &mut self.held.lock());
+        }
+    }
+
+    /// What it can answer to an order that it carried out.
+    fn answer<T>(&self, kind: Kind, answer: T) -> Result<T, Error> {
+        match self.behaviour.lock().lost.get_mut(&kind) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                Err(Error::Timeout("the answer was lost".to_owned()))
+            }
+            _ => Ok(answer),
+        }
+    }
+
+    /// Whether a node has a replica.
+    fn is_at(&self, node: NodeId, partition: PartitionId, replica: ReplicaId) -> bool {
+        let all = self.all.upgrade();
+        let node = all.and_then(|all| all.nodes.get(&node).map(Arc::clone));
+        let held = |node: Arc<Self>| node.held.lock().get(&partition).map(|held| held.spec.replica);
+        node.and_then(held) == Some(replica)
+    }
+
     fn is_silent(&self) -> bool {
         self.silent.load(Ordering::SeqCst)
     }
@@ -114,10 +168,25 @@ impl FakeNode {
 impl DataService for FakeNode {
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
         self.obey(Kind::Open, spec.partition).await?;
+        if let Some(other) = self.held.lock().get(&spec.partition)
+            && other.spec.replica != spec.replica
+        {
+            let why = format!("{} is here as {}", spec.partition, other.spec.replica);
+            return Err(Error::Unavailable(why));
+        }
         let schema = Arc::clone(&spec.schema);
         let first = spec.members.values().min().copied().unwrap_or(self.id);
-        self.leaders.lock().entry(spec.partition).or_insert(first);
-        let held = Held { spec, schema, truncated: Vec::new() };
+        let mut groups = self.groups.lock();
+        groups.leaders.entry(spec.partition).or_insert(first);
+        let group = groups.groups.entry(spec.partition);
+        let group = group.or_insert_with(|| FakeGroup::new(spec.epoch, spec.range.clone()));
+        // One that joins gets all from its leader.
+        let (epoch, range) = (group.epoch, group.range.clone());
+        let spec = PartitionSpec { epoch, range, ..spec };
+        let applied = group.log.len();
+        let flushed = group.log.last().map_or(1, |(_, at)| at.index);
+        let truncated = Vec::new();
+        let held = Held { spec, schema, truncated, applied, flushed, failure: None };
         self.held.lock().entry(held.spec.partition).or_insert(held);
         Ok(())
     }
@@ -141,9 +210,15 @@ impl DataService for FakeNode {
         voters: BTreeMap<ReplicaId, NodeId>,
     ) -> Result<(), Error> {
         self.obey(Kind::Reconfigure, partition).await?;
+        let there =
+            voters.iter().filter(|(replica, node)| self.is_at(**node, partition, **replica));
+        if 2 * there.count() <= voters.len() {
+            return Err(Error::Timeout(format!("the new members of {partition} do not agree")));
+        }
         if let Some(first) = voters.values().min() {
-            let mut leaders = self.leaders.lock();
-            let leader = leaders.entry(partition).or_insert(*first);
+            let mut groups = self.groups.lock();
+            groups.voters.insert(partition, voters.values().copied().collect());
+            let leader = groups.leaders.entry(partition).or_insert(*first);
             if !voters.values().any(|node| node == leader) {
                 *leader = *first;
             }
@@ -153,8 +228,51 @@ impl DataService for FakeNode {
 
     async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
         self.obey(Kind::Transfer, partition).await?;
-        self.leaders.lock().insert(partition, to);
-        self.held(partition, |_| {})
+        self.held(partition, |_| {})?;
+        let all = self.all.upgrade();
+        let able = all.and_then(|all| Some(all.nodes.get(&to)?.holds(partition)));
+        let mut groups = self.groups.lock();
+        // An order that took its time may name one that has left, or has not come yet.
+        let votes = groups.voters.get(&partition).is_none_or(|voters| voters.contains(&to));
+        if !votes || able != Some(true) {
+            return Err(Error::Unavailable(format!("node {to} does not vote in {partition}")));
+        }
+        groups.leaders.insert(partition, to);
+        Ok(())
+    }
+
+    async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
+        let kind = match order {
+            Reshape::Split(_) => Kind::Split,
+            Reshape::Freeze(_) => Kind::Freeze,
+            Reshape::Absorb(_) => Kind::Absorb,
+        };
+        let partition = order.partition();
+        self.obey(kind, partition).await?;
+        let mut held = None;
+        self.held(partition, |found| held = Some(found.clone()))?;
+        let held = held.ok_or_else(|| Error::Internal("found and lost".to_owned()))?;
+        let reshaped = {
+            let mut groups = self.groups.lock();
+            let leader = groups.leaders.get(&partition).copied();
+            if leader != Some(self.id) {
+                return Err(Error::NotLeader { partition, leader });
+            }
+            groups.reshape(&order, &held, self.id)?
+        };
+        // Whoever leads has applied what it answers.
+        self.groups.lock().catch_up(self.id, &mut self.held.lock());
+        self.answer(kind, reshaped)
+    }
+
+    async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error> {
+        self.held(partition, |_| {})?;
+        let groups = self.groups.lock();
+        let leader = groups.leaders.get(&partition).copied();
+        if leader != Some(self.id) {
+            return Err(Error::NotLeader { partition, leader });
+        }
+        Ok(groups.middles.get(&partition).cloned())
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
@@ -187,8 +305,10 @@ impl DataService for FakeNode {
         Err(Error::Unsupported("scanning".to_owned()))
     }
 
-    async fn flush_partition(&self, _: PartitionId) -> Result<(), Error> {
-        Ok(())
+    async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {
+        self.obey(Kind::Flush, partition).await?;
+        self.catch_up();
+        self.held(partition, |_| {})
     }
 
     async fn compact_partition(&self, _: PartitionId) -> Result<(), Error> {
@@ -196,6 +316,7 @@ impl DataService for FakeNode {
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
+        self.catch_up();
         Ok(self.replicas())
     }
 }
@@ -203,9 +324,10 @@ impl DataService for FakeNode {
 impl FakeNode {
     /// What it says of its replicas.
     fn replicas(&self) -> Vec<ReplicaStatus> {
-        let leaders = self.leaders.lock();
+        self.catch_up();
+        let groups = self.groups.lock();
         let of = |(partition, held): (&PartitionId, &Held)| {
-            let leader_node = leaders.get(partition).copied();
+            let leader_node = groups.leaders.get(partition).copied();
             ReplicaStatus {
                 partition: *partition,
                 table: held.spec.table,
@@ -226,9 +348,9 @@ impl FakeNode {
                 scans: 0,
                 rows_scanned: 0,
                 rejected: 0,
-                applied: 1,
-                flushed: 1,
-                failure: None,
+                applied: held.flushed,
+                flushed: held.flushed,
+                failure: held.failure.clone(),
             }
         };
         self.held.lock().iter().map(of).collect()
@@ -247,15 +369,20 @@ pub(super) struct FakeNodes {
 
 impl FakeNodes {
     pub(super) fn new(count: u64) -> Arc<Self> {
-        let leaders = Leaders::default();
-        let node = |id| FakeNode { id, leaders: Arc::clone(&leaders), ..FakeNode::default() };
-        let nodes = (1..=count).map(NodeId).map(|id| (id, Arc::new(node(id)))).collect();
-        Arc::new(Self { nodes })
+        let groups = Groups::default();
+        Arc::new_cyclic(|all| {
+            let node = |id| {
+                let (all, groups) = (Weak::clone(all), Arc::clone(&groups));
+                FakeNode { id, all, groups, ..FakeNode::default() }
+            };
+            let nodes = (1..=count).map(NodeId).map(|id| (id, Arc::new(node(id)))).collect();
+            Self { nodes }
+        })
     }
 
     /// Whether a node leads a partition.
     pub(super) fn leads(&self, node: u64, partition: PartitionId) -> bool {
-        self.one(node).leaders.lock().get(&partition) == Some(&NodeId(node))
+        self.one(node).groups.lock().leaders.get(&partition) == Some(&NodeId(node))
     }
 
     /// What the nodes that are not silent say of themselves.
@@ -266,6 +393,7 @@ impl FakeNodes {
             identity: node.id.0,
             address: format!("node{}", node.id),
             replicas: node.replicas(),
+            loads: Vec::new(),
         };
         speaking.map(heartbeat).collect()
     }
@@ -281,10 +409,32 @@ impl FakeNodes {
         }
     }
 
+    /// The next orders of a kind are carried out on all nodes, and their answers get lost.
+    pub(super) fn lose_answers(&self, kind: Kind, times: usize) {
+        for node in self.nodes.values() {
+            node.lose_answers(kind, times);
+        }
+    }
+
+    /// What a partition's group has come to.
+    pub(super) fn group(&self, partition: PartitionId) -> Option<FakeGroup> {
+        let node = self.nodes.values().next()?;
+        node.groups.lock().groups.get(&partition).cloned()
+    }
+
+    /// The key in the middle of a partition, as its leader will say.
+    pub(super) fn set_middle(&self, partition: PartitionId, key: Bound) {
+        for node in self.nodes.values().take(1) {
+            node.groups.lock().middles.insert(partition, key.clone());
+        }
+    }
+
     /// No order fails any more.
     pub(super) fn heal(&self) {
         for node in self.nodes.values() {
-            node.behaviour.lock().failures.clear();
+            let mut behaviour = node.behaviour.lock();
+            behaviour.failures.clear();
+            behaviour.lost.clear();
         }
     }
 

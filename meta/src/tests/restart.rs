@@ -34,7 +34,7 @@ async fn fill(server: &Server) {
 
 async fn open_error(dir: &Path) -> MetaError {
     let host = host(dir).await;
-    let options = MetaOptions::alone(dir.join("meta"));
+    let options = MetaOptions::alone(dir.join("meta"), Arc::new(TestClock));
     let opened = Meta::open(options, Arc::clone(&host), FakeNodes::new(1)).await;
     host.shutdown().await.unwrap();
     opened.err().unwrap()

@@ -59,10 +59,13 @@ pub(super) fn alter_database(
     let mut after = state.clone();
     after.apply(std::slice::from_ref(&record));
     // Decided against the state with the new ttl. Tables in the middle of another change find out
-    // when they settle.
+    // when they settle, and those whose partitions are being split or merged when that is over.
     let mut draft = Draft::new(&after);
     draft.edits.push(record);
-    for table in after.tables_of(old.id).filter(|table| table.phase == Phase::Ready) {
+    let free = |table: &&Arc<TableRecord>| {
+        table.phase == Phase::Ready && after.reshaping_of(table.id).is_none()
+    };
+    for table in after.tables_of(old.id).filter(free) {
         draft.retell(table);
     }
     Ok(draft.done())

@@ -81,6 +81,26 @@ pub(super) fn start_move(
     remove: &[ReplicaId],
 ) -> Result<Outcome, Error> {
     let record = in_use(state, partition)?;
+    refuse_while_reshaping(record)?;
+    let mut draft = Draft::new(state);
+    let replicas = wanted_replicas(&mut draft, record, add, remove)?;
+    if replicas == record.replicas && record.target.is_none() {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    let target = Some(Target { replicas, step: draft.step() });
+    let record = PartitionRecord { target, ..PartitionRecord::clone(record) };
+    draft.edits.push(Edit::Partition(Arc::new(record)));
+    Ok(draft.done())
+}
+
+/// The replicas that a partition has after some have come and others gone.
+pub(super) fn wanted_replicas(
+    draft: &mut Draft<'_>,
+    record: &PartitionRecord,
+    add: &[NodeId],
+    remove: &[ReplicaId],
+) -> Result<BTreeMap<ReplicaId, NodeId>, Error> {
+    let partition = record.id;
     let gone: Vec<_> = remove.iter().filter(|id| !record.replicas.contains_key(id)).collect();
     if let Some(gone) = gone.first() {
         return Err(Error::InvalidInput(format!("partition {partition} has no replica {gone}")));
@@ -91,9 +111,8 @@ pub(super) fn start_move(
         .filter(|(replica, _)| !remove.contains(replica))
         .map(|(replica, node)| (*replica, *node))
         .collect();
-    let mut draft = Draft::new(state);
     for node in add {
-        if state.node(*node).is_none() {
+        if draft.state.node(*node).is_none() {
             return Err(Error::NotFound { kind: "node", name: node.to_string() });
         }
         if replicas.values().any(|taken| taken == node) {
@@ -110,13 +129,7 @@ pub(super) fn start_move(
     if replicas.is_empty() {
         return Err(Error::InvalidInput(format!("partition {partition} would have no replica")));
     }
-    if replicas == record.replicas && record.target.is_none() {
-        return Ok(Outcome::without_edits(Reply::Unchanged));
-    }
-    let target = Some(Target { replicas, step: draft.step() });
-    let record = PartitionRecord { target, ..PartitionRecord::clone(record) };
-    draft.edits.push(Edit::Partition(Arc::new(record)));
-    Ok(draft.done())
+    Ok(replicas)
 }
 
 pub(super) fn end_move(state: &State, partition: PartitionId, step: Step) -> Outcome {
@@ -132,8 +145,23 @@ pub(super) fn end_move(state: &State, partition: PartitionId, step: Step) -> Out
     draft.done()
 }
 
+/// Where a partition's replicas are stays as it is while it is cut or merged.
+fn refuse_while_reshaping(record: &PartitionRecord) -> Result<(), Error> {
+    match &record.reshaping {
+        None => Ok(()),
+        Some(change) => Err(Error::Unavailable(format!(
+            "partition {} is {}; its replicas can be changed afterwards",
+            record.id,
+            change.describe()
+        ))),
+    }
+}
+
 /// A partition of a table that people use.
-fn in_use(state: &State, partition: PartitionId) -> Result<&Arc<PartitionRecord>, Error> {
+pub(super) fn in_use(
+    state: &State,
+    partition: PartitionId,
+) -> Result<&Arc<PartitionRecord>, Error> {
     let record = state.partition(partition);
     record
         .filter(|record| state.table(record.table).is_some_and(|table| table.is_visible()))

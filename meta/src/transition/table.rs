@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::error::Error;
-use partita_proto::id::{ColumnId, Epoch, NodeId};
+use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, TableId};
 use partita_proto::range::TypedRange;
 use partita_proto::schema::{TableSchema, validate_name};
 use partita_proto::service::{NewTable, TableChange};
 
 use super::database::database;
-use super::{Draft, Outcome, Reply};
+use super::repartition::{check_change, former, in_succession, repartition};
+use super::{Draft, Outcome, Reply, next_version};
 use crate::alter::altered;
 use crate::catalog::{Edit, PartitionRecord, Phase, State, TableRecord, Work};
 use crate::create::{CheckedTable, check_table};
@@ -21,6 +22,15 @@ use crate::publish::partition_map;
 /// Tables that a catalog may hold, those being dropped included: what every frontend keeps in memory
 /// and meta rebuilds at a start.
 const TABLES_MAX: usize = 10_000;
+
+/// Whether there may be one table more.
+pub(super) fn check_room(state: &State) -> Result<(), Error> {
+    if state.table_count() < TABLES_MAX {
+        return Ok(());
+    }
+    Err(Error::InvalidInput(format!("there are {TABLES_MAX} tables, which is the limit")))
+}
+
 pub(super) fn create_table(
     state: &State,
     new: &NewTable,
@@ -39,33 +49,10 @@ pub(super) fn create_table(
         return Err(Error::AlreadyExists { kind: "table", name });
     }
     let CheckedTable { schema, ranges } = check_table(new)?;
-    if state.table_count() >= TABLES_MAX {
-        return Err(Error::InvalidInput(format!(
-            "there are {TABLES_MAX} tables, which is the limit"
-        )));
-    }
-    if places.len() != ranges.len() {
-        return Err(Error::Internal(format!(
-            "places were chosen for {} partitions and not for {}",
-            places.len(),
-            ranges.len()
-        )));
-    }
+    check_room(state)?;
     let mut draft = Draft::new(state);
     let id = draft.new_table();
-    let mut partitions = Vec::with_capacity(ranges.len());
-    for (range, nodes) in ranges.into_iter().zip(places) {
-        let partition = PartitionRecord {
-            id: draft.new_partition(),
-            table: id,
-            range,
-            epoch: Epoch(1),
-            replicas: nodes.iter().map(|node| (draft.new_replica(), *node)).collect(),
-            target: None,
-        };
-        partitions.push(partition.id);
-        draft.edits.push(Edit::Partition(Arc::new(partition)));
-    }
+    let partitions = draft.new_partitions(id, ranges, places)?;
     let told_ttl = state.ttl(database.id, &schema);
     let table = TableRecord {
         id,
@@ -78,9 +65,43 @@ pub(super) fn create_table(
         dropped_names: BTreeSet::new(),
         told_ttl,
         partitions,
+        former: None,
     };
     draft.enter(table, Phase::Creating);
     Ok(draft.done())
+}
+
+impl Draft<'_> {
+    /// The partitions of a new table, one for each range, on the nodes that were chosen for it.
+    pub(super) fn new_partitions(
+        &mut self,
+        table: TableId,
+        ranges: Vec<TypedRange>,
+        places: &[Vec<NodeId>],
+    ) -> Result<Vec<PartitionId>, Error> {
+        if places.len() != ranges.len() {
+            return Err(Error::Internal(format!(
+                "places were chosen for {} partitions and not for {}",
+                places.len(),
+                ranges.len()
+            )));
+        }
+        let mut partitions = Vec::with_capacity(ranges.len());
+        for (range, nodes) in ranges.into_iter().zip(places) {
+            let partition = PartitionRecord {
+                id: self.new_partition(),
+                table,
+                range,
+                epoch: Epoch(1),
+                replicas: nodes.iter().map(|node| (self.new_replica(), *node)).collect(),
+                target: None,
+                reshaping: None,
+            };
+            partitions.push(partition.id);
+            self.edits.push(Edit::Partition(Arc::new(partition)));
+        }
+        Ok(partitions)
+    }
 }
 
 pub(super) fn drop_table(
@@ -100,18 +121,29 @@ pub(super) fn drop_table(
     if table.phase == Phase::Creating {
         return Ok(busy(table));
     }
+    if let Some(busy) = in_succession(state, table) {
+        return Ok(busy);
+    }
     let mut draft = Draft::new(state);
-    draft.enter(TableRecord::clone(table), Phase::Dropping);
+    draft.forget_former(table.id);
+    draft.enter(TableRecord { former: None, ..TableRecord::clone(table) }, Phase::Dropping);
+    if let Some(former) = former(state, table) {
+        draft.enter(TableRecord::clone(former), Phase::Dropping);
+    }
     Ok(draft.done())
 }
 
 pub(super) fn truncate_table(state: &State, database: &str, name: &str) -> Result<Outcome, Error> {
     let table = table(state, database, name)?;
-    if table.is_pending() {
-        return Ok(busy(table));
+    let former = former(state, table);
+    let busy = in_change(state, table).or_else(|| in_change(state, former?));
+    if let Some(busy) = busy.or_else(|| in_succession(state, table)) {
+        return Ok(busy);
     }
     let mut draft = Draft::new(state);
-    draft.enter(TableRecord::clone(table), Phase::Altering(Work::Truncate));
+    for table in std::iter::once(table).chain(former) {
+        draft.enter(TableRecord::clone(table), Phase::Altering(Work::Truncate));
+    }
     Ok(draft.done())
 }
 
@@ -120,13 +152,24 @@ pub(super) fn alter_table(
     database: &str,
     name: &str,
     change: &TableChange,
+    places: &[Vec<NodeId>],
 ) -> Result<Outcome, Error> {
     let table = table(state, database, name)?;
     if table.is_pending() {
         return Ok(busy(table));
     }
+    if let Some(busy) = in_succession(state, table) {
+        return Ok(busy);
+    }
+    if let TableChange::Repartition { placement, cuts } = change {
+        return repartition(state, table, placement, cuts, places);
+    }
+    check_change(state, table, change)?;
     if let TableChange::Rename(to) = change {
         return rename_table(state, database, table, to);
+    }
+    if let Some(busy) = in_change(state, table) {
+        return Ok(busy);
     }
     let Some(altered) = altered(table, change)? else {
         return Ok(Outcome::without_edits(Reply::Unchanged));
@@ -135,6 +178,15 @@ pub(super) fn alter_table(
     let partitions = rekeyed_partitions(state, table, &altered.schema);
     partition_map(&altered.schema, &table.placement, partitions)?;
     let mut draft = Draft::new(state);
+    // What holds for a table holds for all its rows.
+    if let (TableChange::SetOptions(options), Some(former)) = (change, former(state, table)) {
+        if let Some(busy) = in_change(state, former) {
+            return Ok(busy);
+        }
+        let mut schema = next_version(&former.schema);
+        schema.options = options.clone();
+        draft.tell(TableRecord::clone(former), schema);
+    }
     let dropped_names = altered.dropped_names;
     draft.tell(TableRecord { dropped_names, ..TableRecord::clone(table) }, altered.schema);
     Ok(draft.done())
@@ -175,6 +227,12 @@ pub(super) fn rekeyed_partitions<'a>(
 fn rekeyed(range: &TypedRange, old: &[ColumnId], new: &[ColumnId]) -> TypedRange {
     let added = new.iter().enumerate().filter(|(_, id)| !old.contains(id));
     added.fold(range.clone(), |range, (position, _)| range.with_key_column(position))
+}
+
+/// The answer while something else about a table or its partitions changes.
+pub(super) fn in_change(state: &State, table: &TableRecord) -> Option<Outcome> {
+    let step = if table.is_pending() { Some(table.step) } else { state.reshaping_of(table.id) };
+    step.map(|step| Outcome::without_edits(Reply::Busy { table: table.id, step }))
 }
 
 fn busy(table: &TableRecord) -> Outcome {

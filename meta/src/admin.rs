@@ -1,0 +1,147 @@
+//! What operators order: nodes to be emptied, replicas and leaders to be moved, partitions to be split and merged.
+//!
+//! Invariant: an order that cannot be carried out is refused before it is recorded, with a reason that its owner can
+//! act on.
+
+use std::sync::Arc;
+
+use partita_proto::error::Error;
+use partita_proto::history::{Reason, ReshapeOutcome};
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::range::Bound;
+use partita_proto::service::{AdminOrder, DataService};
+use tokio::time::Instant;
+
+use crate::catalog::{PartitionRecord, Step};
+use crate::node::{Core, raft_error};
+use crate::plan::Action;
+use crate::progress::Job;
+use crate::transition::{Command, Reply, decide};
+
+impl Core {
+    /// Carries an order out, or records it.
+    pub(crate) async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        self.group.read_barrier().await.map_err(raft_error)?;
+        match order {
+            AdminOrder::Drain { node, on } => {
+                self.propose(&Command::Drain { node, on }).await.map(drop)
+            }
+            AdminOrder::MoveReplica { partition, from, to } => {
+                self.move_replica(partition, from, to).await
+            }
+            AdminOrder::TransferLeader { partition, to } => {
+                let record = self.partition(partition)?;
+                if !record.replicas.values().any(|node| *node == to) {
+                    return Err(Error::InvalidInput(format!(
+                        "partition {partition} has no replica on node {to}"
+                    )));
+                }
+                self.tell_leader(&record, Action::Transfer(to)).await
+            }
+            AdminOrder::SplitPartition { partition, at } => {
+                let at = match at {
+                    Some(at) => at,
+                    None => self.middle_of(partition).await?,
+                };
+                let reason = Reason::by_hand();
+                self.reshape_and_wait(&Command::Split { partition, at, reason }).await.map(drop)
+            }
+            AdminOrder::MergePartitions { left, right } => {
+                let reason = Reason::by_hand();
+                self.reshape_and_wait(&Command::Merge { left, right, reason }).await.map(drop)
+            }
+        }
+    }
+
+    pub(crate) fn partition(&self, partition: PartitionId) -> Result<Arc<PartitionRecord>, Error> {
+        let state = self.machine.state();
+        let record = state.partition(partition).map(Arc::clone);
+        record.ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })
+    }
+
+    pub(crate) async fn move_replica(
+        &self,
+        partition: PartitionId,
+        from: NodeId,
+        to: NodeId,
+    ) -> Result<(), Error> {
+        // Both replicas would be on one node for a while.
+        if from == to {
+            return Err(Error::InvalidInput(format!(
+                "partition {partition} cannot move from node {from} to itself"
+            )));
+        }
+        let record = self.partition(partition)?;
+        let on = |node| record.replicas.iter().find(|(_, at)| **at == node);
+        if on(from).is_none() && on(to).is_some() {
+            // Asked again after it was done.
+            return Ok(());
+        }
+        let replica = on(from);
+        let (replica, _) = replica.ok_or_else(|| {
+            Error::InvalidInput(format!("partition {partition} has no replica on node {from}"))
+        })?;
+        let (add, remove) = (vec![to], vec![*replica]);
+        self.propose(&Command::Move { partition, add, remove }).await.map(drop)
+    }
+
+    /// The key that cuts a partition in two halves.
+    pub(crate) async fn middle_of(&self, partition: PartitionId) -> Result<Bound, Error> {
+        let record = self.partition(partition)?;
+        let ask =
+            |service: Arc<dyn DataService>| async move { service.middle_key(partition).await };
+        self.ask_leader(&record, ask).await?.ok_or_else(|| {
+            Error::InvalidInput(format!(
+                "partition {partition} has no key that leaves rows on both sides; say where to cut it"
+            ))
+        })
+    }
+
+    /// Records a split or a merge, and waits a while for it to be carried out. Returns its step; none (0) when there
+    /// was nothing to do.
+    pub(crate) async fn reshape_and_wait(&self, command: &Command) -> Result<Step, Error> {
+        let deadline = Instant::now() + self.patience.reshape;
+        let job = loop {
+            let on_trial = decide(&self.machine.state(), command)?.reply;
+            let reply = match on_trial {
+                Reply::Changed { .. } => self.propose(command).await?,
+                reply => reply,
+            };
+            match reply {
+                Reply::Changed { steps } => match steps.first() {
+                    Some(job) => break *job,
+                    None => return Err(Error::Internal("a change without a step".to_owned())),
+                },
+                Reply::Unchanged => return Ok(Step::default()),
+                Reply::Busy { table, step } => {
+                    if !self.over((table, step), deadline, |_| false).await {
+                        return Err(Error::Timeout(format!(
+                            "the table is still being changed after {} s; nothing was begun",
+                            self.patience.reshape.as_secs()
+                        )));
+                    }
+                }
+            }
+        };
+        let over = self.over(job, deadline, |_| false).await;
+        self.reshaped(job, over).map(|()| job.1)
+    }
+
+    /// What whoever waited for a split or a merge is told.
+    fn reshaped(&self, job: Job, over: bool) -> Result<(), Error> {
+        match self.reshapes.outcome(job.1) {
+            Some(ReshapeOutcome::Done) if over => Ok(()),
+            Some(ReshapeOutcome::GivenUp(why)) => {
+                Err(Error::Unavailable(format!("given up: {why}")))
+            }
+            _ if over => Err(Error::Unavailable(
+                "it is over, and this process does not know how: the map of partitions tells"
+                    .to_owned(),
+            )),
+            _ => Err(Error::Timeout(format!(
+                "not done after {} s; it goes on without you",
+                self.patience.reshape.as_secs()
+            ))),
+        }
+    }
+}

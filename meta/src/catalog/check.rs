@@ -1,0 +1,142 @@
+//! Whether a catalog holds what it promises: looked at when one is loaded, and in tests after every change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use partita_proto::id::TableId;
+use partita_proto::range::Bound;
+
+use super::{PartitionRecord, State, TableRecord};
+
+impl State {
+    /// Checks the invariants of this module.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let next = self.counters;
+        if self.database_names.len() != self.databases.len() {
+            return Err("two databases have one name".to_owned());
+        }
+        if let Some(id) = self.databases.keys().next_back().filter(|id| **id >= next.database) {
+            return Err(format!("database {id} is not below the next id {}", next.database));
+        }
+        if let Some(id) = self.tables.keys().next_back().filter(|id| **id >= next.table) {
+            return Err(format!("table {id} is not below the next id {}", next.table));
+        }
+        if let Some(id) = self.partitions.keys().next_back().filter(|id| **id >= next.partition) {
+            return Err(format!("partition {id} is not below the next id {}", next.partition));
+        }
+        let mut replicas = BTreeSet::new();
+        for partition in self.partitions.values() {
+            let unborn = partition.splitting().into_iter().flat_map(|split| split.replicas.keys());
+            for replica in partition.all_replicas().keys().chain(unborn) {
+                if *replica >= next.replica || !replicas.insert(*replica) {
+                    return Err(format!("replica {replica} was given twice"));
+                }
+            }
+            check_replicas(partition)?;
+        }
+        let mut identities = BTreeSet::new();
+        for node in self.nodes.values() {
+            if node.id >= next.node || !identities.insert(node.identity) {
+                return Err(format!("node {} was given twice", node.id));
+            }
+        }
+        if self.remembered_at.len() != self.remembered.len() {
+            return Err("a change is remembered twice".to_owned());
+        }
+        let named = self.tables.values().filter(|table| table.is_named()).count();
+        if named != self.table_names.values().map(BTreeMap::len).sum::<usize>() {
+            return Err("two tables of one database have one name".to_owned());
+        }
+        let mut owned = 0;
+        for table in self.tables.values() {
+            self.check_table(table).map_err(|why| format!("table {}: {why}", table.id))?;
+            owned += table.partitions.len();
+        }
+        owned += self.reshaping().filter(|partition| partition.is_leaving()).count();
+        if owned != self.partitions.len() {
+            return Err("a partition belongs to no table".to_owned());
+        }
+        self.check_reshaping()
+    }
+
+    fn check_table(&self, table: &TableRecord) -> Result<(), String> {
+        if table.step.0 > self.counters.version {
+            return Err(format!("its step {} is yet to come", table.step.0));
+        }
+        if table.is_named() && self.database(table.database).is_none() {
+            return Err(format!("its database {} does not exist", table.database));
+        }
+        table.schema.validate().map_err(|error| error.to_string())?;
+        if table.is_visible()
+            && let Some(former) = table.former
+        {
+            self.check_former(table, former)?;
+        }
+        let mut previous = Bound::default();
+        let mut last = None;
+        for id in &table.partitions {
+            let partition = self.partitions.get(id).ok_or(format!("partition {id} is missing"))?;
+            if partition.table != table.id {
+                return Err(format!("partition {id} belongs to table {}", partition.table));
+            }
+            if partition.range.start != previous {
+                return Err(format!("partition {id} does not start where the one before it ends"));
+            }
+            previous.clone_from(&partition.range.end);
+            last = Some(&partition.range.end);
+        }
+        match last {
+            Some(end) if *end == Bound::default() => Ok(()),
+            Some(_) => Err("its last partition does not reach the end".to_owned()),
+            None => Err("it has no partition".to_owned()),
+        }
+    }
+}
+
+impl State {
+    fn check_former(&self, table: &TableRecord, former: TableId) -> Result<(), String> {
+        let known = self.table(former).filter(|former| former.is_visible());
+        let Some(known) = known else { return Err(format!("its former table {former} is gone")) };
+        if known.former.is_some() || former == table.id || known.database != table.database {
+            return Err(format!("table {former} cannot be its former table"));
+        }
+        if ![table, known].iter().all(|one| one.schema.options.append_mode) {
+            return Err("it or its former table does not keep every row".to_owned());
+        }
+        let others = self.tables.values().filter(|one| one.is_visible());
+        if others.filter(|one| one.former == Some(former)).count() != 1 {
+            return Err(format!("table {former} is the former table of another one too"));
+        }
+        let stranger = known.schema.columns.iter().find(|column| {
+            table.schema.column(&column.name).map(|own| own.column_type) != Some(column.column_type)
+        });
+        match stranger {
+            Some(column) => {
+                Err(format!("its former table's column \"{}\" is another", column.name))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_replicas(partition: &PartitionRecord) -> Result<(), String> {
+    let target = partition.target.iter().map(|target| &target.replicas);
+    for replicas in target.chain([&partition.replicas]) {
+        if replicas.is_empty() {
+            return Err(format!("partition {} has no replica", partition.id));
+        }
+        let nodes: BTreeSet<_> = replicas.values().collect();
+        if nodes.len() != replicas.len() {
+            return Err(format!("partition {} has two replicas on one node", partition.id));
+        }
+    }
+    let moved = partition.target.iter().flat_map(|target| &target.replicas);
+    for (replica, node) in moved {
+        if partition.replicas.get(replica).is_some_and(|before| before != node) {
+            return Err(format!("replica {replica} is on two nodes"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Carries out a recorded merge: brings the right neighbour's replicas beside the left one's, freezes it, sees that every
+//! one of them has all its rows in files, and has the left one take them over.
+//!
+//! Invariant: from the freeze on nobody reads or writes the right neighbour, so that it is over soon or given up.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use partita_proto::error::Error;
+use partita_proto::history::ReshapeOutcome;
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::reshape::{Absorb, Freeze, Reshape};
+use tokio::time::{Instant, timeout_at};
+use tracing::info;
+
+use super::presence::Reports;
+use super::reshape::{Attempt, Settled};
+use crate::catalog::{PartitionRecord, State, Step};
+use crate::node::Core;
+use crate::reshaping::{Merging, Reshaping, Stage};
+use crate::transition::Progress;
+
+/// For how long a right neighbour's replicas may be on their way to the left one's nodes.
+const GATHER_MAX: Duration = Duration::from_secs(600);
+
+impl Core {
+    pub(super) async fn merge(
+        &self,
+        left: &PartitionRecord,
+        merge: &Merging,
+        attempt: &mut Attempt,
+    ) -> Result<(), Error> {
+        let right = self.machine.state().partition(merge.right).map(Arc::clone);
+        let gone = || Error::Internal(format!("partition {} is gone", merge.right));
+        let right = right.ok_or_else(gone)?;
+        match merge.stage {
+            Stage::Gathering => self.gather(left, &right, attempt).await,
+            Stage::Freezing => self.freeze(left, &right, attempt).await,
+            Stage::Frozen(index) => self.absorb(left, &right, index, merge.given_up, attempt).await,
+        }
+    }
+
+    async fn gather(
+        &self,
+        left: &PartitionRecord,
+        right: &PartitionRecord,
+        attempt: &mut Attempt,
+    ) -> Result<(), Error> {
+        let nodes = |one: &PartitionRecord| one.replicas.values().copied().collect::<BTreeSet<_>>();
+        let gathered = right.target.is_none() && nodes(left) == nodes(right);
+        if gathered {
+            self.flush_ahead(right, attempt).await;
+            return self.advance(left, attempt, Progress::Freezing).await;
+        }
+        let why = format!("the replicas of partition {} are on their way", right.id);
+        if right.target.is_some() && attempt.began.elapsed() < GATHER_MAX {
+            return Err(Error::Unavailable(why));
+        }
+        self.reshapes.ended(attempt.step, ReshapeOutcome::GivenUp(why.clone()));
+        self.give_up(left, attempt, why).await
+    }
+
+    async fn freeze(
+        &self,
+        left: &PartitionRecord,
+        right: &PartitionRecord,
+        attempt: &mut Attempt,
+    ) -> Result<(), Error> {
+        let deadline = self.frozen_until(attempt);
+        let (partition, epoch) = (right.id, right.epoch);
+        let order = Reshape::Freeze(Freeze { partition, epoch, on: true });
+        let error = match self.order_until(right, &order, deadline).await {
+            Ok(reshaped) if reshaped.index > 0 => {
+                let progress = Progress::Frozen { index: reshaped.index };
+                return self.advance(left, attempt, progress).await;
+            }
+            // Up to where its rows have to be in files nobody knows any more.
+            Ok(_) => Error::Internal(format!("partition {partition} does not know when it froze")),
+            Err(error) => error,
+        };
+        let given_up = self.tried(left, attempt, error, deadline).await;
+        if given_up.is_ok() {
+            self.reshapes.ended(attempt.step, attempt.given_up());
+        }
+        given_up
+    }
+
+    async fn absorb(
+        &self,
+        left: &PartitionRecord,
+        right: &PartitionRecord,
+        frozen: u64,
+        given_up: bool,
+        attempt: &mut Attempt,
+    ) -> Result<(), Error> {
+        let deadline = self.frozen_until(attempt);
+        let order = Reshape::Absorb(Absorb {
+            partition: left.id,
+            epoch: left.epoch,
+            right: right.id,
+            frozen,
+            end: right.range.end.clone(),
+        });
+        if given_up {
+            if let Settled::Never(epoch) = self.settle(left, &order).await? {
+                self.reshapes.ended(attempt.step, attempt.given_up());
+                info!(left = %left.id, right = %right.id, "a merge was given up");
+                return self.advance(left, attempt, Progress::NotAbsorbed { epoch }).await;
+            }
+        } else {
+            let ordered = async {
+                self.in_files(right, frozen).await?;
+                self.order(left, &order).await
+            };
+            let ordered = timeout_at(deadline, ordered).await.unwrap_or_else(|_| {
+                Err(Error::Timeout(format!("partition {} is frozen for too long", right.id)))
+            });
+            if let Err(error) = ordered {
+                return self.tried(left, attempt, error, deadline).await;
+            }
+        }
+        if let Some(since) = attempt.frozen {
+            self.reshapes.stalled(attempt.step, since.elapsed());
+        }
+        self.reshapes.ended(attempt.step, ReshapeOutcome::Done);
+        info!(left = %left.id, right = %right.id, "partitions merged");
+        self.advance(left, attempt, Progress::Absorbed).await
+    }
+
+    /// Has every replica write what it has to files, and fails while one of them does not have all of it there.
+    async fn in_files(&self, right: &PartitionRecord, frozen: u64) -> Result<(), Error> {
+        let partition = right.id;
+        let looked = right.replicas.iter().map(|(replica, node)| async move {
+            let flushed = self
+                .ask(*node, partition, |service| async move {
+                    service.flush_partition(partition).await?;
+                    service.status().await
+                })
+                .await?;
+            let mut statuses = flushed.into_iter();
+            let status = statuses
+                .find(|status| status.partition == partition && status.replica == *replica);
+            match status {
+                Some(status) if status.flushed >= frozen => Ok(()),
+                Some(status) => Err(Error::Unavailable(format!(
+                    "node {node} has partition {partition} in files up to index {}, and it is frozen \
+                     since {frozen}",
+                    status.flushed
+                ))),
+                None => Err(Error::Unavailable(format!(
+                    "node {node} does not have replica {replica} of partition {partition}"
+                ))),
+            }
+        });
+        try_join_all(looked).await.map(drop)
+    }
+
+    /// When a merge whose right neighbour is frozen has to be over.
+    fn frozen_until(&self, attempt: &mut Attempt) -> Instant {
+        *attempt.frozen.get_or_insert_with(Instant::now) + self.patience.reshape
+    }
+}
+
+/// Whether nobody needs the replicas of a partition any more whose keys another one owns; since which step.
+pub(super) fn may_go(
+    state: &State,
+    reports: &Reports,
+    partition: &PartitionRecord,
+) -> Option<Step> {
+    let Some(Reshaping::Leaving { by, epoch, step }) = &partition.reshaping else { return None };
+    let Some(owner) = state.partition(*by) else { return Some(*step) };
+    let has_come_so_far = |(replica, node): (&ReplicaId, &NodeId)| {
+        let said = reports.replicas(*node).unwrap_or_default();
+        let mut said = said.iter().filter(|one| one.partition == *by && one.replica == *replica);
+        said.any(|one| one.epoch >= *epoch)
+    };
+    owner.replicas.iter().all(has_come_so_far).then_some(*step)
+}
+
+/// The partition whose record bears the merge or split that another one is in.
+pub(crate) fn bearer(state: &State, partition: PartitionId) -> Option<(PartitionId, Step)> {
+    let record = state.partition(partition)?;
+    match record.reshaping.as_ref()? {
+        Reshaping::Split(split) => (!split.given_up).then_some((partition, split.step)),
+        Reshaping::Merge(merge) => (!merge.given_up).then_some((partition, merge.step)),
+        Reshaping::Joins { left, .. } => bearer(state, *left),
+        Reshaping::Thawing { .. } | Reshaping::Leaving { .. } => None,
+    }
+}

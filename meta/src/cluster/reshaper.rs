@@ -1,0 +1,87 @@
+//! Keeps recorded splits and merges going, the oldest first, a few at a time.
+//!
+//! Invariants: one task works on a partition's change; those that only wait for what a log says keep no others
+//! waiting, because the group of that log may not be able to decide for long.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use partita_proto::id::PartitionId;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::catalog::{PartitionRecord, Phase, Step};
+use crate::node::Core;
+use crate::reshaping::Reshaping;
+
+/// Splits and merges that are carried out at once, without those that are being given up.
+const RUNNING_MAX: usize = 4;
+
+/// The splits and merges under way.
+pub(crate) struct Reshaper {
+    core: Arc<Core>,
+    running: BTreeMap<PartitionId, (Step, AbortHandle)>,
+    tasks: JoinSet<()>,
+}
+
+impl Reshaper {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, running: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// Begins what was recorded, the oldest first.
+    pub(crate) fn keep_up(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        let mut wanted = self.core.recorded_reshapings();
+        self.running.retain(|partition, (step, task)| {
+            let current = wanted.iter().any(|one| (one.partition, one.step) == (*partition, *step));
+            if !current {
+                task.abort();
+            }
+            current && !task.is_finished()
+        });
+        let busy = |one: &&Wanted| !one.ending && self.running.contains_key(&one.partition);
+        let mut busy = wanted.iter().filter(busy).count();
+        wanted.sort_by_key(|one| one.step);
+        for Wanted { partition, step, ending } in wanted {
+            if self.running.contains_key(&partition) || (!ending && busy >= RUNNING_MAX) {
+                continue;
+            }
+            busy += usize::from(!ending);
+            let core = Arc::clone(&self.core);
+            let task = self.tasks.spawn(async move { core.reshape(partition, step).await });
+            self.running.insert(partition, (step, task));
+        }
+    }
+
+    /// Gives everything up: it is begun again by whoever leads.
+    pub(crate) async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+/// A recorded split or merge, or the end of one.
+struct Wanted {
+    partition: PartitionId,
+    step: Step,
+    /// It only waits for what logs say.
+    ending: bool,
+}
+
+impl Core {
+    fn recorded_reshapings(&self) -> Vec<Wanted> {
+        let state = self.machine.state();
+        let ready = |one: &&Arc<PartitionRecord>| {
+            state.table(one.table).is_some_and(|table| table.phase == Phase::Ready)
+        };
+        let wanted = state.reshaping().filter(ready).filter_map(|one| {
+            let (step, ending) = match one.reshaping.as_ref()? {
+                Reshaping::Split(split) => (split.step, split.given_up),
+                Reshaping::Merge(merge) => (merge.step, merge.given_up),
+                Reshaping::Thawing { step } => (*step, true),
+                Reshaping::Joins { .. } | Reshaping::Leaving { .. } => return None,
+            };
+            Some(Wanted { partition: one.id, step, ending })
+        });
+        wanted.collect()
+    }
+}

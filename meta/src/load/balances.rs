@@ -1,0 +1,65 @@
+//! What is remembered of leaders and replicas that were moved because of load.
+//!
+//! Invariant: the last [`BALANCES_MAX`] are kept, the oldest first.
+
+use std::collections::VecDeque;
+
+use partita_load::Done;
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, PartitionId};
+
+use crate::node::Core;
+
+/// Moves that are remembered.
+const BALANCES_MAX: usize = 1_000;
+
+/// What was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BalanceKind {
+    /// The leadership.
+    Leader,
+    /// A replica.
+    Replica,
+}
+
+/// One move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Balance {
+    /// When it was begun, milliseconds since the Unix epoch.
+    pub(crate) at_ms: u64,
+    pub(crate) kind: BalanceKind,
+    pub(crate) partition: PartitionId,
+    pub(crate) from: Option<NodeId>,
+    pub(crate) to: NodeId,
+    /// Why, in words.
+    pub(crate) note: String,
+    /// Why it came to nothing, if it did.
+    pub(crate) error: Option<String>,
+}
+
+impl Balance {
+    /// Remembers it as it ended.
+    pub(super) fn ended(self, core: &Core, done: Result<Done, Error>) -> Result<Done, Error> {
+        let error = done.as_ref().err().map(ToString::to_string);
+        core.load.lock().balanced(Self { error, ..self });
+        done
+    }
+}
+
+/// The last moves.
+#[derive(Debug, Default)]
+pub(crate) struct Balances(VecDeque<Balance>);
+
+impl Balances {
+    pub(super) fn push(&mut self, balance: Balance) {
+        if self.0.len() == BALANCES_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(balance);
+    }
+
+    /// All of them, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Balance> {
+        self.0.iter()
+    }
+}

@@ -1,0 +1,341 @@
+//! Carries out what the scheduler by load proposes, and tells it what became of it.
+//!
+//! Invariants: a split, a merge and a move of a replica are recorded in meta's log before anybody is told; what was
+//! proposed on samples is checked again by the catalog when it is recorded; each proposal is answered, done or failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_load::{Action, At, Class, Done, Failed, SplitOutcome, SplitWhy, Step, Verdict};
+use partita_proto::error::Error;
+use partita_proto::history::{Cause, PerMille, Reason, ReshapeOutcome};
+use partita_proto::id::{NodeId, PartitionId, TableId};
+use partita_proto::key::KeyCodec;
+use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
+use partita_proto::route::hash_cuts;
+use partita_proto::service::{Ddl, TableChange};
+use partita_proto::value::Value;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::balances::{Balance, BalanceKind};
+use super::facts::{node_of, partition_of, table_of};
+use crate::create::PARTITIONS_MAX;
+use crate::node::Core;
+use crate::plan::Action as Order;
+use crate::transition::Command;
+
+/// Longer than this nobody waits for a replica to be where it is to be; the scheduler has given it up by then.
+const MOVE_WAIT: Duration = Duration::from_secs(3_600);
+/// How often it is looked.
+const MOVE_POLL: Duration = Duration::from_millis(500);
+/// How often the leader of a new partition is asked to hand over, and how long between: it has only just begun.
+const HAND_OVER_TRIES: usize = 5;
+const HAND_OVER_PAUSE: Duration = Duration::from_millis(100);
+
+/// Proposals that are being carried out.
+pub(crate) struct Driver {
+    core: Arc<Core>,
+    tasks: JoinSet<()>,
+}
+
+impl Driver {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, tasks: JoinSet::new() }
+    }
+
+    /// Asks the scheduler what is to be done, and begins it.
+    pub(crate) fn tick(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        let now_ms = self.core.now_ms();
+        let (actions, outcomes) = {
+            let reports = self.core.presence.reports();
+            let state = self.core.machine.state();
+            let mut keeper = self.core.load.lock();
+            keeper.learn(&state, |node| reports.is_live(node), now_ms);
+            keeper.note_splits(&self.core.reshapes.all(), now_ms);
+            (keeper.tick(now_ms), keeper.take_outcomes())
+        };
+        for outcome in outcomes {
+            self.core.note_outcome(&outcome);
+        }
+        for action in actions {
+            info!(?action, "proposed by load");
+            let core = Arc::clone(&self.core);
+            self.tasks.spawn(async move { core.carry_out(action).await });
+        }
+    }
+
+    /// Gives everything up; what is recorded is carried out by whoever leads.
+    pub(crate) async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+impl Core {
+    /// The time of day, milliseconds since the Unix epoch.
+    pub(crate) fn now_ms(&self) -> u64 {
+        u64::try_from(self.options.clock.now_ms()).unwrap_or(0)
+    }
+
+    async fn carry_out(&self, action: Action) {
+        let Action { id, step } = action;
+        let carried = match &step {
+            Step::Split { partition, at, why, verdict, predicted_share, right_leader } => {
+                let reason = Reason {
+                    cause: match why {
+                        SplitWhy::Load | SplitWhy::IsolateKey => Cause::Load,
+                        SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge => Cause::Size,
+                    },
+                    predicted_larger: predicted_share.map(per_mille),
+                    note: note(*why, verdict.as_deref()),
+                };
+                let (id, leader) = (partition_of(*partition), right_leader.map(node_of));
+                let split = self.split_at(id, at, reason, leader).await;
+                if split.is_ok() && *at == At::HighWater {
+                    self.load.lock().rolled(id);
+                }
+                split
+            }
+            Step::Merge { left, right, why } => {
+                let reason = Reason {
+                    cause: Cause::Idle,
+                    predicted_larger: None,
+                    note: format!(
+                        "together at most {:.0} % busy in 5 minutes, {} MiB",
+                        why.rho_max * 100.0,
+                        why.size_bytes >> 20
+                    ),
+                };
+                let (left, right) = (partition_of(*left), partition_of(*right));
+                let merged = self.reshape_and_wait(&Command::Merge { left, right, reason }).await;
+                merged.map(|_| Done::AsProposed)
+            }
+            Step::TransferLeader { partition, to, why } => {
+                let (partition, to) = (partition_of(*partition), node_of(*to));
+                let noted = self.balance(BalanceKind::Leader, partition, None, to, why);
+                noted.ended(self, self.hand_leader_over(partition, to).await)
+            }
+            Step::MoveReplica { partition, from, to, why } => {
+                let (partition, from, to) =
+                    (partition_of(*partition), node_of(*from), node_of(*to));
+                let noted = self.balance(BalanceKind::Replica, partition, Some(from), to, why);
+                noted.ended(self, self.move_and_wait(partition, from, to).await)
+            }
+            Step::Rekey { table, buckets, class } => {
+                info!(table = table.0, buckets, ?class, "new rows are to be placed by hash");
+                self.place_by_hash(table_of(*table), *buckets).await.map(|()| Done::AsProposed)
+            }
+        };
+        let now_ms = self.now_ms();
+        let mut keeper = self.load.lock();
+        match carried {
+            Ok(done) => keeper.done(id, done, now_ms),
+            Err(error) => {
+                warn!(?step, %error, "a proposal by load came to nothing");
+                let at_edge = matches!(error, Error::InvalidInput(_));
+                keeper.failed(id, if at_edge { Failed::AtEdge } else { Failed::Other }, now_ms);
+            }
+        }
+    }
+
+    /// Places the rows that come from now on by hash.
+    async fn place_by_hash(&self, table: TableId, buckets: u32) -> Result<(), Error> {
+        let gone = || Error::NotFound { kind: "table", name: table.to_string() };
+        let (database, name, placement) = {
+            let state = self.machine.state();
+            let record = state.table(table).ok_or_else(gone)?;
+            let database = state.database(record.database).ok_or_else(gone)?.name.clone();
+            (database, record.name.clone(), Placement::by_series(&record.schema))
+        };
+        let most = u16::try_from(PARTITIONS_MAX).unwrap_or(u16::MAX);
+        let cuts = hash_cuts(u16::try_from(buckets).unwrap_or(most).clamp(1, most));
+        let change = TableChange::Repartition { placement, cuts };
+        self.change(Ddl::AlterTable { database, name, change }, None).await.map(drop)
+    }
+
+    async fn split_at(
+        &self,
+        partition: PartitionId,
+        at: &At,
+        reason: Reason,
+        leader: Option<NodeId>,
+    ) -> Result<Done, Error> {
+        let at = self.cut_of(partition, at).await?;
+        let step = self.reshape_and_wait(&Command::Split { partition, at, reason }).await?;
+        let event = self.reshapes.event(step).filter(|event| event.outcome == ReshapeOutcome::Done);
+        let right = event.map(|event| event.other).ok_or_else(|| {
+            Error::Unavailable(format!(
+                "what became of the split of partition {partition} is not known"
+            ))
+        })?;
+        if let Some(to) = leader {
+            for _ in 0..HAND_OVER_TRIES {
+                match self.hand_leader_over(right, to).await {
+                    Ok(_) => break,
+                    Err(error) => {
+                        warn!(partition = %right, %to, %error, "its leader stays for now")
+                    }
+                }
+                tokio::time::sleep(HAND_OVER_PAUSE).await;
+            }
+        }
+        Ok(Done::Split { right: partita_load::PartitionId(right.0) })
+    }
+
+    /// A cut as a typed bound.
+    async fn cut_of(&self, partition: PartitionId, at: &At) -> Result<Bound, Error> {
+        let at_edge = || Error::InvalidInput("there is nothing on one side of the cut".to_owned());
+        let (codec, highest) = {
+            let keeper = self.load.lock();
+            let watched = keeper.watched(partition);
+            let codec = watched.and_then(|watched| keeper.codec(watched.table)).cloned();
+            (codec, watched.and_then(|watched| watched.highest.clone()))
+        };
+        let codec = codec
+            .ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })?;
+        match at {
+            At::Key(key) => bound_at(&codec, key).ok_or_else(at_edge),
+            At::HighWater => {
+                let highest = highest.ok_or_else(at_edge)?;
+                after(codec.decode(&highest)?).ok_or_else(at_edge)
+            }
+            At::Middle | At::LowWater => self.middle_of(partition).await,
+        }
+    }
+
+    async fn hand_leader_over(&self, partition: PartitionId, to: NodeId) -> Result<Done, Error> {
+        let record = self.partition(partition)?;
+        self.tell_leader(&record, Order::Transfer(to)).await?;
+        Ok(Done::AsProposed)
+    }
+
+    async fn move_and_wait(
+        &self,
+        partition: PartitionId,
+        from: NodeId,
+        to: NodeId,
+    ) -> Result<Done, Error> {
+        self.move_replica(partition, from, to).await?;
+        let deadline = Instant::now() + MOVE_WAIT;
+        while Instant::now() < deadline {
+            tokio::time::sleep(MOVE_POLL).await;
+            let record = self.partition(partition)?;
+            if record.target.is_none() {
+                return match record.replicas.values().any(|node| *node == to) {
+                    true => Ok(Done::AsProposed),
+                    false => Err(Error::Unavailable("another change took its place".to_owned())),
+                };
+            }
+        }
+        Err(Error::Timeout(format!("the move of partition {partition} takes too long")))
+    }
+
+    /// Notes what a split was good for.
+    fn note_outcome(&self, outcome: &SplitOutcome) {
+        let (left, right) = (partition_of(outcome.left), partition_of(outcome.right));
+        let shares = outcome.actual_share.map(per_mille);
+        if outcome.in_vain {
+            warn!(%left, %right, ?shares, "a split was in vain");
+        }
+        if let Some(step) = self.reshapes.of_split(left, right) {
+            self.reshapes.judged(step, shares, outcome.in_vain);
+        }
+    }
+
+    fn balance(
+        &self,
+        kind: BalanceKind,
+        partition: PartitionId,
+        from: Option<NodeId>,
+        to: NodeId,
+        why: &partita_load::MoveWhy,
+    ) -> Balance {
+        let leads = |keeper: &super::Keeper| keeper.leader(partition);
+        let from = from.or_else(|| leads(&self.load.lock()));
+        let note = format!(
+            "load {:.2} there, {:.2} here, {:.2} on average; {:.2} cores move",
+            why.from_load, why.to_load, why.mean_load, why.moved
+        );
+        Balance { at_ms: self.now_ms(), kind, partition, from, to, note, error: None }
+    }
+}
+
+/// A key, or a part of one, as a bound. One that ends within a value (the least bytes above all that begin with some
+/// value) becomes the bound just above that value.
+fn bound_at(codec: &KeyCodec, key: &[u8]) -> Option<Bound> {
+    if let Ok(bound) = codec.decode(key) {
+        return Some(bound);
+    }
+    let mut below = key.to_vec();
+    let last = below.last_mut()?;
+    *last = last.checked_sub(1)?;
+    after(codec.decode(&below).ok()?)
+}
+
+/// The least bound above all keys that begin with these values; none if the last one has no successor that is known.
+fn after(mut bound: Bound) -> Option<Bound> {
+    let last = bound.key.last_mut()?;
+    *last = match &*last {
+        Value::Int(value) => Value::Int(value.checked_add(1)?),
+        Value::UInt(value) => Value::UInt(value.checked_add(1)?),
+        Value::Timestamp(value) => Value::Timestamp(value.checked_add(1)?),
+        Value::String(text) => Value::String(format!("{text}\0")),
+        _ => return None,
+    };
+    Some(bound)
+}
+
+fn per_mille(share: f64) -> PerMille {
+    let thousandths = (share.clamp(0.0, 1.0) * 1000.0).round();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to the range before"
+    )]
+    PerMille::new(thousandths as u16)
+}
+
+/// The evidence, in words.
+fn note(why: SplitWhy, verdict: Option<&Verdict>) -> String {
+    let why = match why {
+        SplitWhy::Load => "its write lane or its reads keep it busy, and a cut divides the load",
+        SplitWhy::IsolateKey => "one key is hot; the others are taken away from it",
+        SplitWhy::Size => "it is larger than a partition should be",
+        SplitWhy::RightEdge => "it is larger than a partition should be and grows at its right end",
+        SplitWhy::LeftEdge => "it is larger than a partition should be and grows at its left end",
+    };
+    match verdict {
+        Some(verdict) if verdict.class != Class::Unknown => {
+            let evidence = &verdict.evidence;
+            format!(
+                "{why}; {}: p_out {:.2}, auc {:.2}, append {:.2}/{:.2}, top key {:.2}, {} s",
+                class_name(verdict.class),
+                evidence.p_out,
+                evidence.auc,
+                evidence.append_high,
+                evidence.append_low,
+                evidence.top_key,
+                evidence.window_s
+            )
+        }
+        _ => why.to_owned(),
+    }
+}
+
+/// A class, as people and tables name it.
+pub(crate) fn class_name(class: Class) -> &'static str {
+    match class {
+        Class::Unknown => "UNKNOWN",
+        Class::StaticRange => "STATIC_RANGE",
+        Class::MultiTail => "MULTI_TAIL",
+        Class::HotKey => "HOT_KEY",
+        Class::MovingRight => "MOVING_RIGHT",
+        Class::MovingLeft => "MOVING_LEFT",
+        Class::Sweep => "SWEEP",
+        Class::ScanBound => "SCAN_BOUND",
+        Class::Unsplittable => "UNSPLITTABLE",
+    }
+}

@@ -1,0 +1,101 @@
+//! What the scheduler by load has to know of the catalog, in its words.
+
+use partita_load::{NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail};
+use partita_proto::id::{NodeId, PartitionId, TableId};
+use partita_proto::partitioning::HotspotRemedy;
+use partita_proto::placement::Placement;
+use partita_proto::schema::TableSchema;
+
+use crate::catalog::{NodeRecord, PartitionRecord, TableRecord};
+
+/// A table as it is to be partitioned.
+pub(crate) fn table(record: &TableRecord) -> TableFacts {
+    let options = &record.schema.options;
+    let wanted = &options.partitioning;
+    TableFacts {
+        by_load: wanted.by_load,
+        by_size: wanted.by_size,
+        partition_bytes: u64::from(wanted.partition_size_mb) << 20,
+        partitions_min: wanted.min_partitions as usize,
+        partitions_max: match wanted.max_partitions {
+            0 => usize::MAX,
+            max => max as usize,
+        },
+        remedy: match wanted.hotspot_remedy {
+            HotspotRemedy::Off => Remedy::Off,
+            HotspotRemedy::Advise => Remedy::Advise,
+            HotspotRemedy::Auto => Remedy::Auto,
+        },
+        // One that has a former table cannot be placed otherwise once more.
+        append_only: options.append_mode && record.former.is_none(),
+        tail: tail(&record.schema, &record.placement),
+        buckets: match &record.placement {
+            // What is placed by hash has no tail to be cured of.
+            Placement::Hash { .. } => u32::try_from(record.partitions.len()).unwrap_or(u32::MAX),
+            Placement::Range | Placement::Rules { .. } => 1,
+        },
+    }
+}
+
+/// Where a table grows, as far as its key tells.
+fn tail(schema: &TableSchema, placement: &Placement) -> Tail {
+    let leads = schema.key.first().and_then(|first| schema.columns.iter().find(|c| c.id == *first));
+    let by_time = leads.is_some_and(|column| column.column_type.is_timestamp());
+    if by_time && matches!(placement, Placement::Range) { Tail::Right } else { Tail::None }
+}
+
+/// A partition that exists since `born_ms`, if that is known.
+///
+/// `full`: what was cut off a growing end stays as large as it is. `key_epoch`: partitions of different ones are not
+/// merged.
+pub(crate) fn partition(
+    record: &PartitionRecord,
+    born_ms: u64,
+    full: bool,
+    key_epoch: u16,
+) -> PartitionFacts {
+    PartitionFacts {
+        id: partition_id(record.id),
+        voters: record.replicas.values().map(|at| node_id(*at)).collect(),
+        leader: None,
+        born_ms,
+        pinned_until_ms: 0,
+        key_epoch,
+        full,
+    }
+}
+
+/// A node, if it is heard of.
+pub(crate) fn node(record: &NodeRecord, up: bool) -> NodeFacts {
+    NodeFacts { up, draining: record.draining, ..NodeFacts::default() }
+}
+
+/// Numbers of nodes are given one by one and stay small.
+pub(crate) fn node_id(node: NodeId) -> LoadNode {
+    LoadNode(u32::try_from(node.0).unwrap_or(u32::MAX))
+}
+
+/// The other way.
+pub(crate) fn node_of(node: LoadNode) -> NodeId {
+    NodeId(u64::from(node.0))
+}
+
+/// A partition's number.
+pub(crate) fn partition_id(partition: PartitionId) -> partita_load::PartitionId {
+    partita_load::PartitionId(partition.0)
+}
+
+/// The other way.
+pub(crate) fn partition_of(partition: partita_load::PartitionId) -> PartitionId {
+    PartitionId(partition.0)
+}
+
+/// A table's number.
+pub(crate) fn table_id(table: TableId) -> partita_load::TableId {
+    partita_load::TableId(table.0)
+}
+
+/// The other way.
+pub(crate) fn table_of(table: partita_load::TableId) -> TableId {
+    TableId(table.0)
+}

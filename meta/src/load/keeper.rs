@@ -1,0 +1,460 @@
+//! Keeps what nodes say of load, has it judged, and proposes what to do.
+//!
+//! Invariants: no clock: whoever calls says what time it is; what is kept is bounded by [`RINGS_MAX`] and by the number
+//! of partitions that the catalog has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use partita_load::{
+    Action, ActionId, Class, DetectOptions, Done, Evidence, Failed, Judge, Options,
+    PartitionReport, Scheduler, Tail, Verdict, WINDOW_S, classify, confirm,
+};
+use partita_proto::beat::{Latency, LoadBeat};
+use partita_proto::history::{Cause, ReshapeEvent, ReshapeKind, ReshapeOutcome};
+use partita_proto::id::{NodeId, PartitionId, SchemaVersion, TableId};
+use partita_proto::key::KeyCodec;
+use partita_proto::load::Rates;
+use partita_proto::range::KeyRange;
+
+use super::balances::Balances;
+use super::driver::class_name;
+use super::facts;
+use super::history::{History, Now};
+use super::pictures::Pictures;
+use super::rings::Rings;
+use crate::catalog::{State, TableRecord};
+
+/// Partitions whose samples are kept: those with the most operations. About 150 KB each at most.
+const RINGS_MAX: usize = 256;
+/// A partition with more work than this is balanced by load, others by number.
+const BUSY_RHO: f64 = 0.05;
+/// A partition that does less a second than this is not in the history.
+const QUIET: f64 = 0.01;
+/// A verdict that is only shown is made anew after so long.
+const JUDGED_AGAIN_MS: u64 = 2_000;
+/// So many of them a second: a millisecond each.
+const JUDGED_AT_ONCE: usize = 32;
+
+/// Everything that this process knows of load.
+pub(crate) struct Keeper {
+    scheduler: Scheduler,
+    pub(super) watched: BTreeMap<PartitionId, Watched>,
+    tables: BTreeMap<TableId, Keyed>,
+    /// The catalog's version that is known.
+    version: u64,
+    /// Splits by operators that the scheduler was told of: the newest event that was looked at.
+    told: u64,
+    /// Partitions whose growing end was cut off: their size is no reason to cut them again.
+    full: BTreeSet<PartitionId>,
+    pub(super) balances: Balances,
+    pub(super) history: History,
+    pub(super) pictures: Pictures,
+}
+
+/// How keys of a table are read.
+struct Keyed {
+    version: SchemaVersion,
+    codec: KeyCodec,
+    options: DetectOptions,
+}
+
+impl Keyed {
+    fn of(table: &TableRecord) -> Option<Self> {
+        let schema = &table.schema;
+        let codec = KeyCodec::new(schema, &table.placement).ok()?;
+        let placement = usize::from(codec.placed());
+        let time = schema.time_index();
+        let time = time.and_then(|time| schema.key.iter().position(|id| *id == time.id));
+        let time_column = time.map(|position| position + placement);
+        let options = DetectOptions { keep_together: 0, placement, time_column };
+        Some(Self { version: schema.version, codec, options })
+    }
+}
+
+/// What is known of a partition besides its rates.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) table: TableId,
+    pub(crate) range: KeyRange,
+    pub(crate) rings: Option<Rings>,
+    pub(crate) highest: Option<Bytes>,
+    pub(crate) queue_depth: u32,
+    pub(crate) writes: Latency,
+    pub(crate) reads: Latency,
+    /// Point reads and scans a second, of late.
+    pub(crate) read_rates: (f64, f64),
+    /// Since when it is known, milliseconds.
+    pub(crate) since_ms: u64,
+    last: (u64, u64, u64),
+    judged_ms: u64,
+    /// What holds, and since when its class does.
+    verdict: Option<(Verdict, u64)>,
+}
+
+impl Watched {
+    fn new(table: TableId, range: KeyRange, since_ms: u64) -> Self {
+        Self {
+            table,
+            range,
+            rings: None,
+            highest: None,
+            queue_depth: 0,
+            writes: Latency::default(),
+            reads: Latency::default(),
+            read_rates: (0.0, 0.0),
+            since_ms,
+            last: (0, 0, 0),
+            judged_ms: 0,
+            verdict: None,
+        }
+    }
+
+    /// Reads a second, from the sums of one beat to the next.
+    fn note_reads(&mut self, beat: &LoadBeat) {
+        let (points, ranges) =
+            (beat.counters.point_reads, beat.counters.range_reads + beat.counters.scans);
+        let (at_ms, points_before, ranges_before) =
+            std::mem::replace(&mut self.last, (beat.at_ms, points, ranges));
+        let seconds = beat.at_ms.saturating_sub(at_ms) as f64 / 1_000.0;
+        if at_ms == 0 || !(0.5..60.0).contains(&seconds) {
+            return;
+        }
+        let fade = |old: f64, now: u64, before: u64| {
+            old * 0.9 + now.saturating_sub(before) as f64 / seconds * 0.1
+        };
+        let (point_reads, scans) = self.read_rates;
+        self.read_rates =
+            (fade(point_reads, points, points_before), fade(scans, ranges, ranges_before));
+    }
+}
+
+impl Keeper {
+    /// Nothing is known yet; `seed` decides between equals.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            scheduler: Scheduler::new(Options::default(), seed),
+            watched: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            version: 0,
+            told: 0,
+            full: BTreeSet::new(),
+            balances: Balances::default(),
+            history: History::default(),
+            pictures: Pictures::default(),
+        }
+    }
+
+    /// The scheduler, to be asked.
+    pub(crate) fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// What is known of a partition.
+    pub(crate) fn watched(&self, partition: PartitionId) -> Option<&Watched> {
+        self.watched.get(&partition)
+    }
+
+    /// How keys of a table are made and read.
+    pub(crate) fn codec(&self, table: TableId) -> Option<&KeyCodec> {
+        self.tables.get(&table).map(|keyed| &keyed.codec)
+    }
+
+    /// Learns the catalog and which nodes are heard of.
+    pub(crate) fn learn(&mut self, state: &State, is_live: impl Fn(NodeId) -> bool, now_ms: u64) {
+        for node in state.nodes() {
+            let facts = facts::node(node, is_live(node.id));
+            self.scheduler.set_node(facts::node_id(node.id), facts);
+        }
+        if state.version() == self.version {
+            return;
+        }
+        // What there was before this process began to look is older than it.
+        let born_ms = if self.version == 0 { 0 } else { now_ms };
+        self.version = state.version();
+        let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
+        let named: BTreeSet<TableId> = visible.iter().map(|table| table.id).collect();
+        let gone: Vec<TableId> =
+            self.tables.keys().filter(|table| !named.contains(table)).copied().collect();
+        for table in gone {
+            self.tables.remove(&table);
+            self.scheduler.drop_table(facts::table_id(table));
+        }
+        self.pictures.retain(|table| named.contains(&table));
+        let mut ranges = BTreeMap::new();
+        for table in visible {
+            self.learn_table(state, table, born_ms, &mut ranges);
+        }
+        self.learn_ranges(ranges, now_ms);
+    }
+
+    fn learn_table(
+        &mut self,
+        state: &State,
+        table: &TableRecord,
+        born_ms: u64,
+        ranges: &mut BTreeMap<PartitionId, (TableId, KeyRange)>,
+    ) {
+        let known = self.tables.get(&table.id);
+        if known.is_none_or(|known| known.version != table.schema.version) {
+            let Some(keyed) = Keyed::of(table) else { return };
+            self.tables.insert(table.id, keyed);
+        }
+        let Some(Keyed { codec, .. }) = self.tables.get(&table.id) else { return };
+        let id = facts::table_id(table.id);
+        let facts = facts::table(table);
+        self.scheduler.set_table(id, facts.clone());
+        let records = table.partitions.iter().filter_map(|id| state.partition(*id));
+        let mut partitions = Vec::with_capacity(table.partitions.len());
+        let mut key_epoch = 0;
+        let last = table.partitions.last();
+        for record in records {
+            let Ok(range) = codec.range(&record.range) else { continue };
+            ranges.insert(record.id, (table.id, range));
+            // Buckets and rules were wanted by the table's owner: idle ones stay apart.
+            let start = &record.range.start;
+            key_epoch += u16::from(start.placement.is_some() && start.key.is_empty());
+            let behind_tail = facts.tail == Tail::Right && Some(&record.id) != last;
+            let full = behind_tail || self.full.contains(&record.id);
+            partitions.push(facts::partition(record, born_ms, full, key_epoch));
+        }
+        self.scheduler.set_partitions(id, &partitions);
+    }
+
+    /// Partitions that are new, gone, or own something else than before keep the samples of what is theirs.
+    fn learn_ranges(&mut self, ranges: BTreeMap<PartitionId, (TableId, KeyRange)>, now_ms: u64) {
+        let mut before = std::mem::take(&mut self.watched);
+        let changed = |partition: &PartitionId, range: &KeyRange| {
+            before.get(partition).is_none_or(|known| known.range != *range)
+        };
+        let moved: Vec<(PartitionId, TableId, KeyRange)> = ranges
+            .iter()
+            .filter(|(partition, (_, range))| changed(partition, range))
+            .map(|(partition, (table, range))| (*partition, *table, range.clone()))
+            .collect();
+        let mut anew = BTreeMap::new();
+        for (partition, table, range) in moved {
+            let mut rings: Option<Rings> = None;
+            let since_ms = before.get(&partition).map_or(now_ms, |known| known.since_ms);
+            let overlapping = before
+                .values()
+                .filter(|known| known.table == table && known.range.overlaps(&range))
+                .filter_map(|known| known.rings.as_ref());
+            for part in overlapping.map(|known| known.part(&range)) {
+                match &mut rings {
+                    Some(rings) => rings.absorb(&part),
+                    None => rings = Some(part),
+                }
+            }
+            anew.insert(partition, Watched { rings, ..Watched::new(table, range, since_ms) });
+        }
+        before
+            .retain(|partition, _| ranges.contains_key(partition) && !anew.contains_key(partition));
+        before.append(&mut anew);
+        self.watched = before;
+    }
+
+    /// Takes what a node says of the partitions that it leads.
+    pub(crate) fn heard(&mut self, node: NodeId, beats: &[LoadBeat], now_ms: u64) {
+        for beat in beats {
+            let Some(watched) = self.watched.get_mut(&beat.partition) else { continue };
+            watched.queue_depth = beat.queue_depth;
+            watched.note_reads(beat);
+            if beat.writes.count > 0 {
+                watched.writes = beat.writes;
+            }
+            if beat.reads.count > 0 {
+                watched.reads = beat.reads;
+            }
+            let above = |known: &Bytes| beat.highest.as_ref().is_some_and(|said| said > known);
+            if watched.highest.as_ref().is_none_or(above) {
+                watched.highest.clone_from(&beat.highest);
+            }
+            let quiet = beat.write_keys.ticks.is_empty() && beat.read_keys.ticks.is_empty();
+            if !quiet || watched.rings.is_some() {
+                watched.rings.get_or_insert_default().heard(beat, &watched.range);
+            }
+            let report = PartitionReport {
+                partition: facts::partition_id(beat.partition),
+                term: beat.term,
+                since_ms: beat.since_ms,
+                at_ms: beat.at_ms,
+                counters: beat.counters,
+                size_bytes: beat.size_bytes,
+                queue_depth: beat.queue_depth,
+            };
+            self.scheduler.observe(now_ms, facts::node_id(node), &report);
+        }
+    }
+
+    fn note_history(&mut self, now_ms: u64) {
+        let mut active = Vec::new();
+        for (id, watched) in &self.watched {
+            let Some(rates) = self.scheduler.rates(facts::partition_id(*id), now_ms) else {
+                continue;
+            };
+            let (point_reads, scans) = watched.read_rates;
+            if rates.write_rows + rates.read_rows + point_reads + scans < QUIET {
+                continue;
+            }
+            let now = Now {
+                table: watched.table,
+                leader: self.leader(*id),
+                busy: rates.rho_10,
+                rates: Rates {
+                    write_rows: rates.write_rows,
+                    write_bytes: rates.write_bytes,
+                    read_rows: rates.read_rows,
+                    point_reads,
+                    scans,
+                    rejected: rates.pressure,
+                },
+                size_bytes: rates.size_bytes,
+                class: watched
+                    .verdict
+                    .as_ref()
+                    .map_or("", |(verdict, _)| class_name(verdict.class)),
+            };
+            active.push((*id, now));
+        }
+        self.history.note(now_ms, &active);
+    }
+
+    /// Forgets samples of the quietest partitions when there are too many.
+    fn trim(&mut self) {
+        let operations = |rings: &Rings| -> u64 {
+            let ticks = rings.writes.ticks.iter().chain(&rings.reads.ticks);
+            ticks.map(|tick| tick.count).sum()
+        };
+        let mut kept: Vec<(u64, PartitionId)> = self
+            .watched
+            .iter()
+            .filter_map(|(id, watched)| Some((operations(watched.rings.as_ref()?), *id)))
+            .collect();
+        if kept.len() <= RINGS_MAX {
+            return;
+        }
+        kept.sort_unstable();
+        for (_, partition) in &kept[..kept.len() - RINGS_MAX] {
+            if let Some(watched) = self.watched.get_mut(partition) {
+                watched.rings = None;
+            }
+        }
+    }
+
+    /// What is to be done now.
+    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Action> {
+        self.trim();
+        self.judge_some(now_ms);
+        self.note_history(now_ms);
+        self.draw(now_ms);
+        let mut bench = Bench { watched: &mut self.watched, tables: &self.tables };
+        self.scheduler.tick(now_ms, &mut bench)
+    }
+
+    /// An action was carried out.
+    pub(crate) fn done(&mut self, id: ActionId, done: Done, now_ms: u64) {
+        self.scheduler.done(id, done, now_ms);
+    }
+
+    /// The growing end of a partition was cut off.
+    pub(crate) fn rolled(&mut self, partition: PartitionId) {
+        self.full.insert(partition);
+    }
+
+    /// An action came to nothing.
+    pub(crate) fn failed(&mut self, id: ActionId, failed: Failed, now_ms: u64) {
+        self.scheduler.failed(id, failed, now_ms);
+    }
+
+    /// Tells the scheduler of splits that operators ordered, and marks all in the pictures.
+    pub(crate) fn note_splits(&mut self, events: &[ReshapeEvent], now_ms: u64) {
+        self.mark_reshapes(events);
+        let over = |event: &&ReshapeEvent| event.outcome != ReshapeOutcome::UnderWay;
+        let new: Vec<_> = events.iter().filter(|event| event.id > self.told).collect();
+        for event in new.iter().take_while(|event| over(event)) {
+            self.told = event.id;
+            let done = event.outcome == ReshapeOutcome::Done && event.kind == ReshapeKind::Split;
+            if done && event.reason.cause == Cause::ByHand {
+                let left = facts::partition_id(event.partition);
+                self.scheduler.split_by_hand(left, facts::partition_id(event.other), now_ms);
+            }
+        }
+    }
+
+    /// Who leads a partition, as far as its load tells.
+    pub(crate) fn leader(&self, partition: PartitionId) -> Option<NodeId> {
+        self.scheduler.leader(facts::partition_id(partition)).map(facts::node_of)
+    }
+
+    /// Whether a partition bears so much that where its leader is, is a matter of load.
+    pub(crate) fn is_busy(&self, partition: PartitionId, now_ms: u64) -> bool {
+        let rates = self.scheduler.rates(facts::partition_id(partition), now_ms);
+        rates.is_some_and(|rates| rates.rho_60.max(rates.reads_60) >= BUSY_RHO)
+    }
+
+    /// What came of splits since this was asked last.
+    pub(crate) fn take_outcomes(&mut self) -> Vec<partita_load::SplitOutcome> {
+        self.scheduler.take_outcomes()
+    }
+
+    /// What the load of a partition looks like, hot or not, and since when; nothing while nothing was sampled.
+    pub(crate) fn verdict(&self, partition: PartitionId) -> Option<(&Verdict, u64)> {
+        self.watched.get(&partition)?.verdict.as_ref().map(|(verdict, since)| (verdict, *since))
+    }
+
+    /// Judges those that have not been for longest, a few at a time, so that whoever asks about a partition that is
+    /// not hot learns something, too.
+    fn judge_some(&mut self, now_ms: u64) {
+        let due = |watched: &Watched| {
+            watched.rings.is_some() && now_ms >= watched.judged_ms + JUDGED_AGAIN_MS
+        };
+        let mut oldest: Vec<(u64, PartitionId)> = self
+            .watched
+            .iter()
+            .filter(|(_, watched)| due(watched))
+            .map(|(id, watched)| (watched.judged_ms, *id))
+            .collect();
+        oldest.sort_unstable();
+        let mut bench = Bench { watched: &mut self.watched, tables: &self.tables };
+        for (_, partition) in oldest.into_iter().take(JUDGED_AT_ONCE) {
+            bench.judge(facts::partition_id(partition), now_ms);
+        }
+    }
+}
+
+/// The detector over what is kept.
+struct Bench<'k> {
+    watched: &'k mut BTreeMap<PartitionId, Watched>,
+    tables: &'k BTreeMap<TableId, Keyed>,
+}
+
+impl Judge for Bench<'_> {
+    fn judge(&mut self, partition: partita_load::PartitionId, now_ms: u64) -> Option<Verdict> {
+        let watched = self.watched.get_mut(&facts::partition_of(partition))?;
+        let Keyed { codec, options, .. } = self.tables.get(&watched.table)?;
+        let rings = watched.rings.as_mut()?;
+        let ends = |key: &[u8]| codec.cell_ends(key);
+        let mut verdict = classify(rings.heavier(), WINDOW_S, &ends, options);
+        // A cut at the edge is none: everything that was sampled lies on one side.
+        if verdict.cut.as_ref().is_some_and(|cut| *cut.key <= *watched.range.start) {
+            verdict.cut = None;
+            verdict.class = Class::Unsplittable;
+        }
+        watched.judged_ms = now_ms;
+        rings.judged(verdict);
+        let verdict = confirm(&rings.verdicts);
+        let same = watched.verdict.take().filter(|(known, _)| known.class == verdict.class);
+        let since_ms = same.map_or(now_ms, |(_, since_ms)| since_ms);
+        watched.verdict = Some((verdict.clone(), since_ms));
+        Some(verdict).filter(|verdict| verdict.evidence != Evidence::default())
+    }
+
+    fn forget(&mut self, partition: partita_load::PartitionId) {
+        if let Some(watched) = self.watched.get_mut(&facts::partition_of(partition))
+            && let Some(rings) = &mut watched.rings
+        {
+            *rings = Rings::default();
+        }
+    }
+}

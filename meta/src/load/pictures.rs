@@ -1,0 +1,277 @@
+//! The pictures of load that are kept of tables: what each table that bears load did, key by key, over two weeks.
+//!
+//! ```text
+//!   rates, samples of keys ──▶ ┌──────────┐
+//!   splits, merges, moves  ──▶ │ Pictures │ ── of ──▶ the history of one table, to be looked at without the keeper
+//!   verdicts on hot ones   ──▶ └──────────┘
+//! ```
+//!
+//! Invariants: at most [`TABLES_MAX`] tables are kept, about 7 MB each when their histories are full; a table that bears
+//! more takes the place of the one that bore least; no clock: whoever calls says what time it is, and a second is
+//! counted once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use partita_heatmap::{Event, Finding, History, Key, METRICS, PartitionLoad, Report};
+use partita_proto::id::TableId;
+
+/// Tables that are kept.
+const TABLES_MAX: usize = 32;
+/// A table must bear so many times what the quietest one bore to take its place, or equals would drive each other out.
+const LOUDER: f64 = 2.0;
+/// What a second counts in the load that a table bore of late: half of it is from the last six minutes.
+const HEAT_WEIGHT: f64 = 0.002;
+/// What a second counts in the rate that a partition bears.
+const CAPACITY_WEIGHT: f32 = 0.05;
+/// Seconds without a word that are made up for by the next report; longer ones stay a gap.
+const SPAN_MAX_S: u64 = 5;
+
+/// One table's load in one second.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TableNow {
+    /// All its partitions, ascending by range.
+    pub(super) partitions: Vec<PartitionLoad>,
+    /// Operations a second, all together.
+    pub(super) operations: f64,
+    /// The rate that a partition was measured to bear, by metric.
+    pub(super) capacity: [Option<f32>; METRICS],
+    /// What the detector says of those that are hot.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// The pictures of all tables that bear load.
+#[derive(Debug, Default)]
+pub(crate) struct Pictures {
+    tables: BTreeMap<TableId, Picture>,
+    /// The second that was counted last.
+    second: u64,
+}
+
+/// One table's.
+#[derive(Debug)]
+struct Picture {
+    history: Arc<Mutex<History>>,
+    heat: f64,
+    capacity: [Option<f32>; METRICS],
+    /// Number of the newest split or merge that is in it.
+    marked: u64,
+    /// Classes of the findings that hold, by the partition's first key.
+    found: BTreeMap<Key, String>,
+}
+
+impl Picture {
+    fn new(operations: f64) -> Self {
+        Self {
+            history: Arc::new(Mutex::new(History::default())),
+            heat: operations,
+            capacity: [None; METRICS],
+            marked: 0,
+            found: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, from: u64, second: u64, now: TableNow) {
+        self.heat += HEAT_WEIGHT * (now.operations - self.heat);
+        for (known, measured) in self.capacity.iter_mut().zip(now.capacity) {
+            let Some(measured) = measured else { continue };
+            let before = known.unwrap_or(measured);
+            *known = Some(before + CAPACITY_WEIGHT * (measured - before));
+        }
+        let seconds = u32::try_from(second - from).unwrap_or(1);
+        let mut history = self.history.lock();
+        history.push(&Report { from, seconds, partitions: now.partitions });
+        let mut before = std::mem::take(&mut self.found);
+        for finding in now.findings {
+            let class = before.remove(&finding.start);
+            if class.is_some_and(|class| class != finding.class) {
+                history.clear(&finding.start, second);
+            }
+            self.found.insert(Key::clone(&finding.start), finding.class.clone());
+            history.find(finding);
+        }
+        for start in before.keys() {
+            history.clear(start, second);
+        }
+    }
+}
+
+impl Pictures {
+    /// Whether a second has begun since the last one was counted.
+    pub(super) fn is_due(&self, now_ms: u64) -> bool {
+        now_ms / 1_000 > self.second
+    }
+
+    /// Whether a table is kept.
+    pub(super) fn has(&self, table: TableId) -> bool {
+        self.tables.contains_key(&table)
+    }
+
+    /// Counts what tables did since the last time.
+    pub(super) fn note(&mut self, now_ms: u64, tables: BTreeMap<TableId, TableNow>) {
+        let second = now_ms / 1_000;
+        let from = match second.saturating_sub(self.second) {
+            0 => return,
+            1..=SPAN_MAX_S => self.second,
+            _ => second - 1,
+        };
+        self.second = second;
+        for (table, now) in tables {
+            if !self.has(table) && !self.make_room(now.operations) {
+                continue;
+            }
+            let picture = self.tables.entry(table).or_insert_with(|| Picture::new(now.operations));
+            picture.note(from, second, now);
+        }
+    }
+
+    /// Whether there is room for a table with so much load; the quietest one goes for it if it bore much less.
+    fn make_room(&mut self, operations: f64) -> bool {
+        if self.tables.len() < TABLES_MAX {
+            return true;
+        }
+        let quietest = self.tables.iter().min_by(|(_, a), (_, b)| a.heat.total_cmp(&b.heat));
+        let Some((table, heat)) = quietest.map(|(table, picture)| (*table, picture.heat)) else {
+            return true;
+        };
+        let louder = operations > heat * LOUDER;
+        if louder {
+            self.tables.remove(&table);
+        }
+        louder
+    }
+
+    /// Forgets tables that are gone.
+    pub(super) fn retain(&mut self, is_there: impl Fn(TableId) -> bool) {
+        self.tables.retain(|table, _| is_there(*table));
+    }
+
+    /// Number of the newest split or merge that a table's picture shows; nothing for a table that is not kept.
+    pub(super) fn marked(&self, table: TableId) -> Option<u64> {
+        self.tables.get(&table).map(|picture| picture.marked)
+    }
+
+    /// Marks something that happened to a table; `number` is the split's or merge's, if it is one.
+    pub(super) fn mark(&mut self, table: TableId, number: Option<u64>, event: Option<Event>) {
+        let Some(picture) = self.tables.get_mut(&table) else { return };
+        picture.marked = picture.marked.max(number.unwrap_or(0));
+        if let Some(event) = event {
+            picture.history.lock().mark(event);
+        }
+    }
+
+    /// A table's history, and the rates that one of its partitions bears; nothing if it bore no load lately.
+    pub(super) fn of(
+        &self,
+        table: TableId,
+    ) -> Option<(Arc<Mutex<History>>, [Option<f32>; METRICS])> {
+        let picture = self.tables.get(&table)?;
+        Some((Arc::clone(&picture.history), picture.capacity))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_heatmap::{Metric, Shares, View};
+
+    use super::*;
+
+    const START: u64 = 1_000_000;
+
+    fn now(rows: f32, class: Option<&str>) -> TableNow {
+        let start = Key::from([]);
+        let finding = |class: &str| Finding {
+            since: START,
+            until: None,
+            start: Key::clone(&start),
+            end: None,
+            class: class.to_owned(),
+            evidence: String::new(),
+            advice: String::new(),
+        };
+        let partition = PartitionLoad {
+            id: 1,
+            leader: None,
+            start: Key::clone(&start),
+            end: None,
+            rates: [rows, 0.0, 0.0, 0.0],
+            writes: Shares::default(),
+            reads: Shares::default(),
+        };
+        TableNow {
+            partitions: vec![partition],
+            operations: f64::from(rows),
+            capacity: [Some(rows * 2.0), None, None, None],
+            findings: class.map(finding).into_iter().collect(),
+        }
+    }
+
+    fn note(pictures: &mut Pictures, second: u64, table: u32, now: TableNow) {
+        pictures.note((START + second) * 1_000, BTreeMap::from([(TableId(table), now)]));
+    }
+
+    fn view(pictures: &Pictures, table: u32, from: u64, to: u64) -> partita_heatmap::Heatmap {
+        let (history, _) = pictures.of(TableId(table)).unwrap();
+        let view = View {
+            table: "t".to_owned(),
+            metric: Metric::WriteRows,
+            from: START + from,
+            to: START + to,
+            columns_max: 100,
+            rows_max: 10,
+            keys: None,
+            capacity: None,
+        };
+        let history = history.lock();
+        history.view(&view, |_| String::new())
+    }
+
+    #[test]
+    fn a_second_counts_once_and_a_short_silence_is_made_up_for() {
+        let mut pictures = Pictures::default();
+        assert!(pictures.is_due(START * 1_000));
+        for second in [1, 2, 2, 3, 6] {
+            note(&mut pictures, second, 1, now(10.0, None));
+        }
+        assert!(!pictures.is_due((START + 6) * 1_000 + 999));
+        let seen = view(&pictures, 1, 0, 6);
+        assert_eq!(seen.cells, [[10.0; 6]]);
+        note(&mut pictures, 20, 1, now(10.0, None));
+        assert_eq!(view(&pictures, 1, 0, 20).gaps, (6..19).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_was_found_ends_when_it_does_not_hold_or_becomes_something_else() {
+        let mut pictures = Pictures::default();
+        for (second, class) in [(1, Some("SWEEP")), (2, Some("SWEEP")), (3, Some("HOT_KEY"))] {
+            note(&mut pictures, second, 1, now(10.0, class));
+        }
+        note(&mut pictures, 5, 1, now(10.0, None));
+        let notes = view(&pictures, 1, 0, 5).verdicts;
+        let shown: Vec<_> = notes.iter().map(|note| (note.class.as_str(), note.until)).collect();
+        assert_eq!(shown, [("SWEEP", Some(START + 3)), ("HOT_KEY", Some(START + 5))]);
+    }
+
+    #[test]
+    fn the_quietest_table_goes_for_one_that_bears_much_more() {
+        let mut pictures = Pictures::default();
+        for table in 0..32 {
+            note(&mut pictures, 1 + u64::from(table), table, now(100.0 + table as f32, None));
+        }
+        note(&mut pictures, 40, 99, now(150.0, None));
+        assert!(!pictures.has(TableId(99)) && pictures.has(TableId(0)));
+        note(&mut pictures, 41, 99, now(250.0, None));
+        assert!(pictures.has(TableId(99)) && !pictures.has(TableId(0)));
+        assert_eq!(pictures.tables.len(), TABLES_MAX);
+    }
+
+    #[test]
+    fn what_a_partition_bears_is_remembered_when_it_is_not_measured_any_more() {
+        let mut pictures = Pictures::default();
+        note(&mut pictures, 1, 1, now(10.0, None));
+        note(&mut pictures, 2, 1, TableNow { capacity: [None; METRICS], ..now(1.0, None) });
+        let (_, capacity) = pictures.of(TableId(1)).unwrap();
+        assert_eq!(capacity, [Some(20.0), None, None, None]);
+    }
+}

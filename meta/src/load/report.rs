@@ -1,0 +1,321 @@
+//! What is told of load to those who ask: the keeper's knowledge, with keys as typed values.
+//!
+//! Invariant: asking changes nothing that is decided on; a verdict that nobody needed yet is made for it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use partita_load::{HotPartition, Rates as LoadRates, Sketch};
+use partita_proto::beat;
+use partita_proto::history::{PerMille, ReshapeEvent, ReshapeKind, ReshapeOutcome};
+use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::key::KeyCodec;
+use partita_proto::load::{
+    BalanceEvent, BalanceKind as ShownKind, Busy, Evidence, HotKey, Instant, KeySample, Latency,
+    LoadReport, LoadRequest, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
+};
+use partita_proto::service::ReplicaStatus;
+
+use super::balances::{Balance, BalanceKind};
+use super::driver::class_name;
+use super::facts::{node_of, partition_id, partition_of};
+use super::keeper::Keeper;
+use crate::catalog::{PartitionRecord, State};
+use crate::cluster::Reports;
+use crate::node::Core;
+
+/// Keys with less of their partition's load are not named.
+const HOT_KEY_SHARE: f64 = 0.05;
+/// Hot keys that are named of one partition.
+const HOT_KEYS_PER_PARTITION: usize = 8;
+/// Seconds over which a key's rate is taken.
+const KEY_RATE_S: u64 = 10;
+
+impl Core {
+    /// Everything that is known, or what concerns one table.
+    pub(crate) fn load_report(&self, request: &LoadRequest) -> LoadReport {
+        let now_ms = self.now_ms();
+        let reports = self.presence.reports();
+        let state = self.machine.state();
+        let keeper = self.load.lock();
+        let wanted = |record: &PartitionRecord| {
+            let asked = request.table.is_none_or(|table| table == record.table);
+            asked && state.table(record.table).is_some_and(|table| table.is_visible())
+        };
+        let hot: BTreeMap<PartitionId, HotPartition> = keeper
+            .scheduler()
+            .hot(now_ms)
+            .into_iter()
+            .map(|hot| (partition_of(hot.partition), hot))
+            .collect();
+        let led = led(&reports);
+        let mut partitions = Vec::new();
+        for record in state.partitions().filter(|record| wanted(record)) {
+            let status = led.get(&record.id).map(|(_, status)| *status);
+            let mut load = partition(&keeper, record, status, hot.get(&record.id), now_ms);
+            load.leader = led.get(&record.id).map(|(node, _)| *node);
+            if request.samples {
+                load.samples = samples(&keeper, record.id);
+            }
+            partitions.push(load);
+        }
+        share_out(&mut partitions);
+        let hot_keys = partitions.iter().flat_map(|load| hot_keys(&keeper, load)).collect();
+        let mut report = LoadReport {
+            at: Instant(now_ms),
+            nodes: nodes(&state, &reports, &partitions, &keeper),
+            splits: self.reshapes.all().iter().map(split).collect(),
+            balances: keeper.balances.iter().map(balance).collect(),
+            hot_keys,
+            history: Vec::new(),
+            partitions,
+        };
+        if let Some(table) = request.table {
+            report.splits.retain(|event| event.table == table);
+            let of_table = |id| state.partition(id).is_some_and(|record| record.table == table);
+            report.balances.retain(|event| of_table(event.partition));
+        }
+        if let Some(since) = request.history_since {
+            report.history = keeper.history.since(since.0, request.table);
+        }
+        report.hot_keys.sort_by(|a, b| b.share.total_cmp(&a.share));
+        report
+    }
+}
+
+/// Who leads each partition, and what it said.
+fn led(reports: &Reports) -> BTreeMap<PartitionId, (NodeId, &ReplicaStatus)> {
+    let mut led: BTreeMap<PartitionId, (NodeId, &ReplicaStatus)> = BTreeMap::new();
+    for (node, report) in reports.reports.iter().filter(|(node, _)| reports.is_live(**node)) {
+        for status in report.replicas.iter().filter(|status| status.leader) {
+            let known = led.entry(status.partition).or_insert((*node, status));
+            if known.1.term < status.term {
+                *known = (*node, status);
+            }
+        }
+    }
+    led
+}
+
+fn partition(
+    keeper: &Keeper,
+    record: &PartitionRecord,
+    status: Option<&ReplicaStatus>,
+    hot: Option<&HotPartition>,
+    now_ms: u64,
+) -> PartitionLoad {
+    let id = partition_id(record.id);
+    let rates = keeper.scheduler().rates(id, now_ms).unwrap_or_default();
+    let of_hot = hot.and_then(|hot| Some((hot.verdict.as_ref()?, hot.verdict_since_ms)));
+    let verdict = of_hot.or_else(|| keeper.verdict(record.id));
+    let watched = keeper.watched(record.id);
+    let codec = watched.and_then(|watched| keeper.codec(watched.table));
+    let shown = verdict.zip(codec).map(|((verdict, since), codec)| shown(verdict, since, codec));
+    let latency = watched.map(|watched| watched.writes).filter(|writes| writes.count > 0);
+    PartitionLoad {
+        table: record.table,
+        partition: record.id,
+        range: record.range.clone(),
+        leader: None,
+        epoch: record.epoch,
+        age: Duration::from_millis(
+            watched.map_or(0, |known| now_ms.saturating_sub(known.since_ms)),
+        ),
+        busy: Busy {
+            s10: rates.rho_10,
+            s60: rates.rho_60,
+            s600: rates.rho_600,
+            max: rates.rho_max,
+        },
+        rates: shown_rates(&rates, watched.map_or((0.0, 0.0), |known| known.read_rates)),
+        queue: watched.map_or(0, |watched| u64::from(watched.queue_depth)),
+        size_bytes: rates.size_bytes.max(status.map_or(0, |said| said.file_bytes)),
+        rows: status.map_or(0, |status| status.rows),
+        write_latency: latency.map(latency_of),
+        share: 0.0,
+        verdict: shown,
+        samples: Vec::new(),
+    }
+}
+
+fn shown_rates(rates: &LoadRates, (point_reads, scans): (f64, f64)) -> Rates {
+    Rates {
+        write_rows: rates.write_rows,
+        write_bytes: rates.write_bytes,
+        read_rows: rates.read_rows,
+        point_reads,
+        scans,
+        rejected: rates.pressure,
+    }
+}
+
+fn latency_of(latency: beat::Latency) -> Latency {
+    Latency { p50: latency.p50, p99: latency.p99, p999: latency.p999, max: latency.max }
+}
+
+/// Each partition's part of what its table is written.
+fn share_out(partitions: &mut [PartitionLoad]) {
+    let mut sums: BTreeMap<_, f64> = BTreeMap::new();
+    for load in partitions.iter() {
+        *sums.entry(load.table).or_default() += load.rates.write_rows;
+    }
+    for load in partitions {
+        let sum = sums.get(&load.table).copied().unwrap_or(0.0);
+        load.share = if sum > 0.0 { load.rates.write_rows / sum } else { 0.0 };
+    }
+}
+
+fn shown(verdict: &partita_load::Verdict, since_ms: u64, codec: &KeyCodec) -> Verdict {
+    let evidence = &verdict.evidence;
+    let cut = verdict.cut.as_ref();
+    Verdict {
+        class: class_name(verdict.class).to_owned(),
+        since: Instant(since_ms),
+        evidence: Evidence {
+            samples_old: evidence.samples.0,
+            samples_new: evidence.samples.1,
+            window: Duration::from_secs(u64::from(evidence.window_s)),
+            p_out: evidence.p_out,
+            auc: evidence.auc,
+            append_high: evidence.append_high,
+            append_low: evidence.append_low,
+            top_key: evidence.top_key,
+            top_prefix: evidence.top_prefix.clone(),
+            distinct_prefix: evidence.distinct_prefix.clone(),
+            contained: evidence.contained,
+        },
+        cut: cut.and_then(|cut| Some((codec.decode(&cut.key).ok()?, cut.larger_share))),
+        hot_key: verdict.hot_key.as_ref().and_then(|key| codec.decode(key).ok()),
+    }
+}
+
+fn samples(keeper: &Keeper, partition: PartitionId) -> Vec<KeySample> {
+    let Some(watched) = keeper.watched(partition) else { return Vec::new() };
+    let (Some(rings), Some(codec)) = (&watched.rings, keeper.codec(watched.table)) else {
+        return Vec::new();
+    };
+    let of = |sketch: &Sketch, read: bool| {
+        let mut samples = Vec::new();
+        for tick in &sketch.ticks {
+            let weight = tick.count as f64 / tick.samples.len().max(1) as f64;
+            for sample in &tick.samples {
+                if let Ok(key) = codec.decode(&sample.key) {
+                    let at = Instant(tick.second * 1_000);
+                    samples.push(KeySample { at, key, weight, read });
+                }
+            }
+        }
+        samples
+    };
+    let mut all = of(&rings.writes, false);
+    all.extend(of(&rings.reads, true));
+    all
+}
+
+fn hot_keys(keeper: &Keeper, load: &PartitionLoad) -> Vec<HotKey> {
+    let watched = keeper.watched(load.partition);
+    let Some((rings, codec)) =
+        watched.and_then(|known| Some((known.rings.as_ref()?, keeper.codec(known.table)?)))
+    else {
+        return Vec::new();
+    };
+    let of = |sketch: &Sketch, read: bool| -> Vec<HotKey> {
+        let end = sketch.ticks.last().map_or(0, |tick| tick.second);
+        let recent = sketch.ticks.iter().filter(|tick| tick.second + KEY_RATE_S > end);
+        let operations: u64 = recent.map(|tick| tick.count).sum();
+        let per_second = operations as f64 / KEY_RATE_S as f64;
+        let heavy = sketch.heavy.iter().filter(|(key, share)| {
+            // A bucket is nobody's key.
+            let bucket_only = codec.placed() && key.len() <= 2;
+            *share >= HOT_KEY_SHARE && !bucket_only
+        });
+        let keys = heavy.take(HOT_KEYS_PER_PARTITION).filter_map(|(key, share)| {
+            Some(HotKey {
+                table: load.table,
+                partition: load.partition,
+                key: codec.decode(key).ok()?,
+                share: *share,
+                per_second: per_second * share,
+                read,
+            })
+        });
+        keys.collect()
+    };
+    let mut keys = of(&rings.writes, false);
+    keys.extend(of(&rings.reads, true));
+    keys
+}
+
+fn nodes(
+    state: &State,
+    reports: &Reports,
+    partitions: &[PartitionLoad],
+    keeper: &Keeper,
+) -> Vec<NodeLoad> {
+    let uses: BTreeMap<NodeId, f64> =
+        keeper.scheduler().node_use().iter().map(|one| (node_of(one.node), one.load)).collect();
+    let node = |id: NodeId| {
+        let said = reports.replicas(id).unwrap_or_default();
+        let mut rates = Rates::default();
+        for load in partitions.iter().filter(|load| load.leader == Some(id)) {
+            rates.write_rows += load.rates.write_rows;
+            rates.write_bytes += load.rates.write_bytes;
+            rates.read_rows += load.rates.read_rows;
+            rates.point_reads += load.rates.point_reads;
+            rates.scans += load.rates.scans;
+            rates.rejected += load.rates.rejected;
+        }
+        NodeLoad {
+            node: id,
+            leaders: said.iter().filter(|status| status.leader).count() as u64,
+            replicas: said.len() as u64,
+            busy: uses.get(&id).copied().unwrap_or(0.0),
+            rates,
+            cpu_cores: None,
+        }
+    };
+    state.nodes().map(|record| node(record.id)).collect()
+}
+
+fn split(event: &ReshapeEvent) -> SplitEvent {
+    let share = |share: PerMille| f64::from(share.get()) / 1_000.0;
+    let outcome = match &event.outcome {
+        ReshapeOutcome::UnderWay => "under way".to_owned(),
+        ReshapeOutcome::Done => "done".to_owned(),
+        ReshapeOutcome::GivenUp(why) => format!("given up: {why}"),
+    };
+    let over = event.outcome == ReshapeOutcome::Done;
+    let why = match event.reason.note.as_str() {
+        "" => event.reason.cause.to_string(),
+        note => format!("{}: {note}", event.reason.cause),
+    };
+    SplitEvent {
+        at: Instant(u64::try_from(event.at_ms).unwrap_or(0)),
+        table: event.table,
+        partition: event.partition,
+        children: vec![event.other],
+        merge: event.kind == ReshapeKind::Merge,
+        key: Some(event.key.clone()),
+        why,
+        predicted_share: event.reason.predicted_larger.map(share),
+        actual_share: event.actual_larger.map(share),
+        in_vain: event.in_vain,
+        stall: over.then_some(event.stall),
+        took: over.then_some(event.duration),
+        outcome,
+    }
+}
+
+fn balance(balance: &Balance) -> BalanceEvent {
+    let kind = match balance.kind {
+        BalanceKind::Leader => ShownKind::Transfer,
+        BalanceKind::Replica => ShownKind::Move,
+    };
+    let why = match &balance.error {
+        None => balance.note.clone(),
+        Some(error) => format!("{}; it came to nothing: {error}", balance.note),
+    };
+    let from = balance.from.unwrap_or(NodeId(0));
+    let (partition, to) = (balance.partition, balance.to);
+    BalanceEvent { at: Instant(balance.at_ms), partition, kind, from, to, why }
+}

@@ -1,0 +1,201 @@
+//! The samples of one partition's keys over the last minute, put together from its leader's beats.
+//!
+//! Invariants: seconds ascend, each comes once, and no more than a minute of them is kept; samples lie in the
+//! partition's range.
+
+use partita_load::{RING_ENGAGED_S, Sketch, Tick, Verdict};
+use partita_proto::beat::LoadBeat;
+use partita_proto::range::KeyRange;
+
+/// Verdicts that are remembered, to see whether the newest one holds.
+const VERDICTS_MAX: usize = 3;
+
+/// Samples and verdicts of one partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rings {
+    pub(crate) writes: Sketch,
+    pub(crate) reads: Sketch,
+    /// The last verdicts, oldest first.
+    pub(crate) verdicts: Vec<Verdict>,
+    term: u64,
+    /// Nanoseconds of work for writes and for reads, fading.
+    work: [f64; 2],
+    last: [u64; 2],
+}
+
+impl Rings {
+    /// Takes in a beat.
+    pub(crate) fn heard(&mut self, beat: &LoadBeat, range: &KeyRange) {
+        let anew = std::mem::replace(&mut self.term, beat.term) != beat.term;
+        let sums = [beat.counters.busy_ns, beat.counters.scan_ns];
+        for (at, sum) in sums.into_iter().enumerate() {
+            let before = if anew { 0 } else { self.last[at] };
+            // Half of what is remembered is from the last ten beats or so.
+            self.work[at] = self.work[at] * 0.93 + as_f64(sum.saturating_sub(before)) * 0.07;
+        }
+        self.last = sums;
+        extend(&mut self.writes, &beat.write_keys, anew, range);
+        extend(&mut self.reads, &beat.read_keys, anew, range);
+    }
+
+    /// The samples of what bears more of the load.
+    pub(crate) fn heavier(&self) -> &Sketch {
+        let [writes, reads] = self.work;
+        let (writing, reading) = (!self.writes.ticks.is_empty(), !self.reads.ticks.is_empty());
+        if reading && (reads > writes || !writing) { &self.reads } else { &self.writes }
+    }
+
+    /// Remembers a verdict.
+    pub(crate) fn judged(&mut self, verdict: Verdict) {
+        if self.verdicts.len() == VERDICTS_MAX {
+            self.verdicts.remove(0);
+        }
+        self.verdicts.push(verdict);
+    }
+
+    /// What is known of a part of the range.
+    pub(crate) fn part(&self, range: &KeyRange) -> Self {
+        let mut part = Self { verdicts: Vec::new(), ..self.clone() };
+        narrow(&mut part.writes, range);
+        narrow(&mut part.reads, range);
+        part
+    }
+
+    /// Takes over what is known of a neighbour.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        join(&mut self.writes, &other.writes);
+        join(&mut self.reads, &other.reads);
+        self.verdicts.clear();
+    }
+}
+
+fn as_f64(value: u64) -> f64 {
+    value as f64
+}
+
+fn extend(known: &mut Sketch, beat: &Sketch, anew: bool, range: &KeyRange) {
+    if anew && let Some(first) = beat.ticks.first() {
+        // Another node counts by another clock.
+        known.ticks.retain(|tick| tick.second < first.second);
+    }
+    for tick in &beat.ticks {
+        if known.ticks.last().is_none_or(|last| last.second < tick.second) {
+            known.ticks.push(within(tick, range));
+        }
+    }
+    if !beat.heavy.is_empty() {
+        known.heavy.clone_from(&beat.heavy);
+    }
+    let end = known.ticks.last().map_or(0, |tick| tick.second);
+    known.ticks.retain(|tick| tick.second + RING_ENGAGED_S > end && tick.count > 0);
+}
+
+/// The part of a second that lies in a range; scans that begin before it count.
+fn within(tick: &Tick, range: &KeyRange) -> Tick {
+    let mut part = tick.clone();
+    part.samples.retain(|sample| match &sample.end {
+        None => range.contains(&sample.key),
+        Some(end) => {
+            let before = range.end.as_deref().is_some_and(|end| end <= sample.key.as_ref());
+            let behind = !end.is_empty() && end.as_ref() <= range.start.as_ref();
+            !before && !behind
+        }
+    });
+    if part.samples.len() < tick.samples.len() {
+        let kept = part.samples.len() as u64;
+        part.count = tick.count.saturating_mul(kept) / (tick.samples.len() as u64).max(1);
+    }
+    part
+}
+
+fn narrow(sketch: &mut Sketch, range: &KeyRange) {
+    sketch.ticks = sketch.ticks.iter().map(|tick| within(tick, range)).collect();
+    sketch.ticks.retain(|tick| tick.count > 0);
+    sketch.heavy.retain(|(key, _)| range.contains(key));
+}
+
+fn join(left: &mut Sketch, right: &Sketch) {
+    for tick in &right.ticks {
+        match left.ticks.binary_search_by_key(&tick.second, |known| known.second) {
+            Ok(at) => {
+                left.ticks[at].count += tick.count;
+                left.ticks[at].samples.extend(tick.samples.iter().cloned());
+            }
+            Err(at) => left.ticks.insert(at, tick.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use partita_load::Sample;
+
+    use super::*;
+
+    fn tick(second: u64, keys: &[u8]) -> Tick {
+        let sample =
+            |key: &u8| Sample { key: Box::from([*key]), end: None, above: false, below: false };
+        let samples: Vec<_> = keys.iter().map(sample).collect();
+        Tick { second, count: samples.len() as u64 * 10, samples }
+    }
+
+    fn beat(term: u64, ticks: Vec<Tick>) -> LoadBeat {
+        LoadBeat { term, write_keys: Sketch { ticks, heavy: Vec::new() }, ..LoadBeat::default() }
+    }
+
+    fn seconds(rings: &Rings) -> Vec<u64> {
+        rings.writes.ticks.iter().map(|tick| tick.second).collect()
+    }
+
+    #[test]
+    fn a_second_that_comes_twice_counts_once_and_a_minute_is_kept() {
+        let mut rings = Rings::default();
+        rings.heard(&beat(1, vec![tick(5, &[1]), tick(6, &[1, 2])]), &KeyRange::all());
+        rings.heard(&beat(1, vec![tick(6, &[9]), tick(7, &[3])]), &KeyRange::all());
+        assert_eq!(seconds(&rings), [5, 6, 7]);
+        assert_eq!(rings.writes.ticks[1].count, 20);
+        rings.heard(&beat(1, vec![tick(66, &[1])]), &KeyRange::all());
+        assert_eq!(seconds(&rings), [7, 66]);
+    }
+
+    #[test]
+    fn a_new_leader_whose_clock_is_behind_is_heard_at_once() {
+        let mut rings = Rings::default();
+        rings.heard(&beat(1, vec![tick(5, &[1]), tick(9, &[1])]), &KeyRange::all());
+        rings.heard(&beat(2, vec![tick(7, &[1])]), &KeyRange::all());
+        assert_eq!(seconds(&rings), [5, 7]);
+    }
+
+    #[test]
+    fn parts_of_a_range_know_what_lay_in_them() {
+        let mut rings = Rings::default();
+        rings.heard(&beat(1, vec![tick(5, &[1, 2, 7, 8]), tick(6, &[1])]), &KeyRange::all());
+        let at = Bytes::from_static(&[5]);
+        let left = rings.part(&KeyRange { start: Bytes::new(), end: Some(at.clone()) });
+        let right = rings.part(&KeyRange { start: at, end: None });
+        assert_eq!(seconds(&right), [5]);
+        assert_eq!(right.writes.ticks[0].count, 20);
+        let mut whole = left;
+        whole.absorb(&right);
+        assert_eq!(seconds(&whole), [5, 6]);
+        assert_eq!(whole.writes.ticks[0].count, 40);
+        assert_eq!(whole.writes.ticks[0].samples.len(), 4);
+    }
+
+    #[test]
+    fn what_bears_more_of_the_load_is_looked_at() {
+        let mut rings = Rings::default();
+        let mut said = beat(1, vec![tick(5, &[1])]);
+        said.read_keys = Sketch { ticks: vec![tick(5, &[2])], heavy: Vec::new() };
+        said.counters.busy_ns = 10;
+        said.counters.scan_ns = 5;
+        rings.heard(&said, &KeyRange::all());
+        assert_eq!(rings.heavier().ticks[0].samples[0].key.as_ref(), [1]);
+        for beats in 1..40 {
+            said.counters.scan_ns = 5 + beats * 100;
+            rings.heard(&said, &KeyRange::all());
+        }
+        assert_eq!(rings.heavier().ticks[0].samples[0].key.as_ref(), [2]);
+    }
+}

@@ -1,0 +1,136 @@
+//! The picture of one table's load, for whoever asks.
+//!
+//! Invariants: drawn beside the keeper, which goes on meanwhile; keys are shown as SQL values, as all tables of the
+//! system show them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use partita_heatmap::{History, Key, Metric, PartitionLoad, Report, Shares, View};
+use partita_proto::blocking;
+use partita_proto::error::Error;
+use partita_proto::key::KeyCodec;
+use partita_proto::load::HeatmapRequest;
+use partita_proto::range::Bound;
+
+use crate::catalog::TableRecord;
+use crate::node::Core;
+use crate::transition::shown_name;
+
+impl Core {
+    /// The picture that is asked for, as JSON.
+    ///
+    /// # Errors
+    /// When there is no such table or metric.
+    pub(crate) async fn picture(&self, request: HeatmapRequest) -> Result<Bytes, Error> {
+        let metric = Metric::named(&request.metric).ok_or_else(|| {
+            Error::InvalidInput(format!("there is no metric \"{}\"", request.metric))
+        })?;
+        let to = request.until_s.unwrap_or(self.now_ms() / 1_000);
+        let (name, codec) = self.keyed(&request)?;
+        let kept = self.load.lock().pictures.of(request.table);
+        let (history, capacity) = match kept {
+            Some((history, capacity)) => (history, capacity[metric.index()]),
+            None => (Arc::new(Mutex::new(self.idle(&request, &codec, to))), None),
+        };
+        let some = |most: u32| usize::try_from(most).unwrap_or(usize::MAX);
+        let end = request.to_key.as_deref().map(Key::from);
+        let view = View {
+            table: name,
+            metric,
+            from: to.saturating_sub(request.since_s.max(1)),
+            to,
+            columns_max: some(request.columns),
+            rows_max: some(request.rows),
+            keys: (!request.from_key.is_empty() || end.is_some())
+                .then(|| (Key::from(request.from_key.as_ref()), end)),
+            capacity,
+        };
+        let drawn = blocking::spawn(move || {
+            let heatmap = history.lock().view(&view, |key| label(&codec, key));
+            serde_json::to_vec(&heatmap)
+        });
+        let failed =
+            |error: &dyn std::fmt::Display| Error::Internal(format!("no picture: {error}"));
+        let json = drawn.await.map_err(|error| failed(&error))?;
+        json.map(Bytes::from).map_err(|error| failed(&error))
+    }
+
+    fn keyed(&self, request: &HeatmapRequest) -> Result<(String, KeyCodec), Error> {
+        let state = self.machine.state();
+        let gone = || Error::NotFound { kind: "table", name: format!("number {}", request.table) };
+        let table = state.table(request.table).filter(|table| table.is_visible());
+        let table: &TableRecord = table.ok_or_else(gone)?;
+        let database = state.database(table.database).map_or("", |database| &database.name);
+        Ok((shown_name(database, &table.name), KeyCodec::new(&table.schema, &table.placement)?))
+    }
+
+    /// A history of no load, that shows where the partitions of a table are.
+    fn idle(&self, request: &HeatmapRequest, codec: &KeyCodec, to: u64) -> History {
+        let state = self.machine.state();
+        let ids = state.table(request.table).map_or(&[][..], |table| &table.partitions);
+        let keeper = self.load.lock();
+        let partition = |id| {
+            let range = codec.range(&state.partition(id)?.range).ok()?;
+            Some(PartitionLoad {
+                id: id.0,
+                leader: keeper.leader(id).map(|node| node.0),
+                start: Key::from(range.start.as_ref()),
+                end: range.end.as_deref().map(Key::from),
+                rates: [0.0; 4],
+                writes: Shares::default(),
+                reads: Shares::default(),
+            })
+        };
+        let partitions = ids.iter().copied().filter_map(partition).collect();
+        let mut history = History::default();
+        history.push(&Report { from: to.saturating_sub(1), seconds: 1, partitions });
+        history
+    }
+}
+
+/// A key as its values read: `(3, 'a')`. Of bytes that end within a value, as edges of rows may, the values before.
+fn label(codec: &KeyCodec, key: &[u8]) -> String {
+    let whole = codec.decode(key).ok();
+    let shortened = || {
+        let end = codec.cell_ends(key).pop()?;
+        codec.decode(&key[..end]).ok()
+    };
+    match whole.or_else(shortened) {
+        Some(bound) => text(codec, &bound),
+        None => "()".to_owned(),
+    }
+}
+
+fn text(codec: &KeyCodec, bound: &Bound) -> String {
+    let placement = bound.placement.iter().map(ToString::to_string);
+    let values = bound.key.iter().zip(codec.key_types());
+    let values = values.map(|(value, column_type)| value.display(*column_type));
+    format!("({})", placement.chain(values).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use partita_proto::placement::Placement;
+    use partita_proto::value::Value;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_as_values_whole_or_cut_short() {
+        let codec = KeyCodec::new(&crate::tests::readings(), &Placement::Range).unwrap();
+        let shown = |values: &[Value]| {
+            let types = values.iter().zip(codec.key_types());
+            let texts: Vec<_> = types.map(|(value, of)| value.display(*of)).collect();
+            format!("({})", texts.join(", "))
+        };
+        let values = [Value::Int(7), Value::Timestamp(5)];
+        let bound = Bound { placement: None, key: values.to_vec() };
+        let key = codec.encode_bound(&bound).unwrap();
+        assert_eq!(label(&codec, &key), shown(&values));
+        assert_eq!(label(&codec, &[&key[..], &[0]].concat()), shown(&values));
+        assert_eq!(label(&codec, &key[..key.len() - 1]), "(7)");
+        assert_eq!(label(&codec, &key[..1]), "()");
+    }
+}

@@ -1,0 +1,278 @@
+//! What is recorded of a change of what partitions own, while it is under way.
+//!
+//! ```text
+//!   Split   parent  ──cut──▶ done                                   (the child's record begins)
+//!             │ give up: "given up", until its log has said whether it was cut all the same
+//!
+//!   Merge   left    Gathering ─▶ Freezing ─▶ Frozen ──absorbed──▶ done
+//!             │ give up: ends at once; from Frozen on "given up", until its log has said what became of it
+//!           right   Joins ─────────────────────────────────────▶ Leaving ─▶ gone
+//!             │ given up: free again, or Thawing if it may be frozen ──thawed──▶ free again
+//! ```
+//!
+//! Invariants (checked by [`State::check`]):
+//! - a partition is in one change at a time, and its replicas do not change meanwhile, except that those of a right
+//!   neighbour are brought to where the left one's are;
+//! - the ids of a child and of its replicas are given when the split is recorded, and belong to nobody else;
+//! - a change that may have been ordered ends only by what the log of its partition says: a late order finds another
+//!   epoch then;
+//! - a table whose partitions are in a change is ready, or being dropped; one that leaves is in no table's list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use partita_proto::error::Error;
+use partita_proto::history::Reason;
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::key::KeyCodec;
+use partita_proto::placement::Placement;
+use partita_proto::range::{Bound, TypedRange};
+use partita_proto::schema::TableSchema;
+use partita_proto::value::Value;
+
+use crate::catalog::{PartitionRecord, Phase, State, Step, TableRecord};
+use crate::create::check_place;
+
+/// A partition's part in a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reshaping {
+    /// It is to be cut.
+    Split(Splitting),
+    /// It is to take over its right neighbour.
+    Merge(Merging),
+    /// Its left neighbour is to take it over.
+    Joins { left: PartitionId, step: Step },
+    /// It may be frozen and is to be given free: nobody takes it over any more.
+    Thawing { step: Step },
+    /// Another partition owns its keys since this epoch of that one. Its replicas stay until all of the other's have
+    /// come so far: one that lags behind still needs their files.
+    Leaving { by: PartitionId, epoch: Epoch, step: Step },
+}
+
+/// A split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Splitting {
+    pub(crate) step: Step,
+    pub(crate) at: Bound,
+    /// The partition that begins there.
+    pub(crate) child: PartitionId,
+    /// Its replicas: one on each node that has one of the parent.
+    pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
+    pub(crate) given_up: bool,
+    pub(crate) reason: Reason,
+}
+
+/// A merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Merging {
+    pub(crate) step: Step,
+    pub(crate) right: PartitionId,
+    pub(crate) stage: Stage,
+    pub(crate) given_up: bool,
+    pub(crate) reason: Reason,
+}
+
+/// How far a merge is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The right neighbour's replicas are brought to where they are needed; nothing was ordered.
+    Gathering,
+    /// It is being told to freeze.
+    Freezing,
+    /// It is frozen since this index of its log.
+    Frozen(u64),
+}
+
+impl Reshaping {
+    /// Since when.
+    pub(crate) fn step(&self) -> Step {
+        match self {
+            Self::Split(Splitting { step, .. })
+            | Self::Merge(Merging { step, .. })
+            | Self::Joins { step, .. }
+            | Self::Thawing { step }
+            | Self::Leaving { step, .. } => *step,
+        }
+    }
+
+    /// What its partition is in, as people say it.
+    pub(crate) fn describe(&self) -> &'static str {
+        match self {
+            Self::Split(_) => "being split",
+            Self::Merge(_) | Self::Joins { .. } => "being merged with its neighbour",
+            Self::Thawing { .. } => "coming back from a merge that was given up",
+            Self::Leaving { .. } => "part of its left neighbour by now",
+        }
+    }
+}
+
+impl PartitionRecord {
+    /// Whether another partition owns its keys by now.
+    pub(crate) fn is_leaving(&self) -> bool {
+        matches!(self.reshaping, Some(Reshaping::Leaving { .. }))
+    }
+
+    /// The split that it is in.
+    pub(crate) fn splitting(&self) -> Option<&Splitting> {
+        match &self.reshaping {
+            Some(Reshaping::Split(splitting)) => Some(splitting),
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    /// Partitions of a table that others own by now and that nodes still have.
+    pub(crate) fn leaving(&self, table: TableId) -> impl Iterator<Item = &PartitionRecord> {
+        let leaving = self.reshaping().map(AsRef::as_ref);
+        leaving.filter(move |one: &&PartitionRecord| one.table == table && one.is_leaving())
+    }
+
+    /// The change that partitions of a table are in, if there is one: what else is to change about it waits.
+    pub(crate) fn reshaping_of(&self, table: TableId) -> Option<Step> {
+        let mut of_table = self.reshaping().filter(|one| one.table == table && !one.is_leaving());
+        of_table.find_map(|one| Some(one.reshaping.as_ref()?.step()))
+    }
+
+    /// Whether partitions of a table are in this change.
+    pub(crate) fn is_reshaping(&self, table: TableId, step: Step) -> bool {
+        self.reshaping().any(|one| {
+            let current = one.reshaping.as_ref().is_some_and(|change| change.step() == step);
+            one.table == table && !one.is_leaving() && current
+        })
+    }
+
+    /// Partitions that may have begun without anybody having said so yet.
+    pub(crate) fn unborn(&self) -> impl Iterator<Item = &Splitting> {
+        self.reshaping().filter_map(|one| one.splitting())
+    }
+
+    /// Whether a node may have a replica.
+    pub(crate) fn is_known(
+        &self,
+        partition: PartitionId,
+        replica: ReplicaId,
+        node: NodeId,
+    ) -> bool {
+        let recorded = self.partition(partition);
+        let recorded = recorded.is_some_and(|one| one.all_replicas().get(&replica) == Some(&node));
+        let of_child =
+            |one: &Splitting| one.child == partition && one.replicas.get(&replica) == Some(&node);
+        recorded || self.unborn().any(of_child)
+    }
+
+    /// Checks the invariants of this module, without those of one partition's replicas.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub(crate) fn check_reshaping(&self) -> Result<(), String> {
+        let mut children = BTreeSet::new();
+        for partition in self.reshaping() {
+            let Some(reshaping) = &partition.reshaping else { continue };
+            let wrong = |why: &str| {
+                Err(format!("partition {} is {}, {why}", partition.id, reshaping.describe()))
+            };
+            if reshaping.step() > Step(self.version()) {
+                return wrong("at a step that is yet to come");
+            }
+            let Some(table) = self.table(partition.table) else { return wrong("without a table") };
+            let listed = table.partitions.contains(&partition.id);
+            if listed == partition.is_leaving() {
+                return wrong("and in its table's list or not as it should not be");
+            }
+            if listed && !matches!(table.phase, Phase::Ready | Phase::Dropping) {
+                return wrong("while its table is changed");
+            }
+            if partition.target.is_some() && !matches!(reshaping, Reshaping::Joins { .. }) {
+                return wrong("while its replicas change");
+            }
+            match reshaping {
+                Reshaping::Split(split) => {
+                    let given = split.child < self.counters().partition;
+                    if !given
+                        || self.partition(split.child).is_some()
+                        || !children.insert(split.child)
+                    {
+                        return wrong("and its child's number is somebody else's");
+                    }
+                    let nodes: BTreeSet<_> = split.replicas.values().collect();
+                    if nodes != partition.replicas.values().collect()
+                        || nodes.len() != split.replicas.len()
+                    {
+                        return wrong("and its child's replicas are elsewhere");
+                    }
+                    cut_inside(&table.schema, &table.placement, &partition.range, &split.at)
+                        .map_err(|error| error.to_string())?;
+                }
+                Reshaping::Merge(merge) => {
+                    let right = self.partition(merge.right);
+                    let partner = Reshaping::Joins { left: partition.id, step: merge.step };
+                    let joined = right.filter(|right| right.reshaping.as_ref() == Some(&partner));
+                    if joined.is_none_or(|right| right.range.start != partition.range.end) {
+                        return wrong("and its neighbour is not");
+                    }
+                }
+                Reshaping::Joins { left, .. } => {
+                    let left = self.partition(*left).and_then(|left| left.reshaping.as_ref());
+                    let joins = |left: &Reshaping| matches!(left, Reshaping::Merge(merge) if merge.right == partition.id);
+                    if !left.is_some_and(joins) {
+                        return wrong("and its neighbour is not");
+                    }
+                }
+                Reshaping::Thawing { .. } | Reshaping::Leaving { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A cut in the form that is stored.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when it is no key of the table, or does not lie inside the range.
+pub(crate) fn cut_inside(
+    schema: &TableSchema,
+    placement: &Placement,
+    range: &TypedRange,
+    at: &Bound,
+) -> Result<Bound, Error> {
+    if at.is_empty() {
+        return Err(Error::InvalidInput("a cut needs at least one value".to_owned()));
+    }
+    check_place(placement, at)?;
+    let codec = KeyCodec::new(schema, placement)?;
+    let (keys, cut) = (codec.range(range)?, codec.encode_bound(at)?);
+    let refuse = |why: String| Err(Error::InvalidInput(why));
+    // No key is below NULLs behind the first placement.
+    let lowest = at.placement.unwrap_or(0) == 0 && at.key.iter().all(|value| *value == Value::Null);
+    if cut == keys.start || lowest {
+        return refuse(format!(
+            "{at} is where {range} begins already: nothing would be left of it"
+        ));
+    }
+    if keys.end.as_ref() == Some(&cut) {
+        return refuse(format!("{at} is where {range} ends already: nothing would be right of it"));
+    }
+    if !keys.contains(&cut) {
+        return refuse(format!("{at} does not lie in {range}"));
+    }
+    Ok(codec.coerce_bound(at)?.into_owned())
+}
+
+/// The partition at whose end another one of the table begins.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the second does not follow the first.
+pub(crate) fn check_neighbours(
+    table: &TableRecord,
+    left: PartitionId,
+    right: PartitionId,
+) -> Result<(), Error> {
+    if table.partitions.windows(2).any(|pair| pair == [left, right]) {
+        return Ok(());
+    }
+    let swapped = table.partitions.windows(2).any(|pair| pair == [right, left]);
+    let why = if swapped { "; it is the other way round" } else { "" };
+    Err(Error::InvalidInput(format!(
+        "partition {right} does not begin where partition {left} ends{why}"
+    )))
+}

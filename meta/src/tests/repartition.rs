@@ -1,0 +1,143 @@
+//! Placing rows otherwise: the table that takes over, the one that is read along, and what either may be told.
+
+use std::time::Duration;
+
+use partita_proto::route::hash_cuts;
+
+use super::*;
+
+fn by_user(partitions: u16) -> TableChange {
+    let placement = Placement::Hash { columns: vec![ColumnId(1)] };
+    TableChange::Repartition { placement, cuts: hash_cuts(partitions) }
+}
+
+fn world() -> World {
+    let mut world = World::new();
+    let mut table = new_table("t");
+    table.schema.options.append_mode = true;
+    world.done(create(table)).unwrap();
+    world
+}
+
+fn unsupported(result: Result<impl std::fmt::Debug, Error>) -> String {
+    match result {
+        Err(Error::Unsupported(what)) => what,
+        other => panic!("expected what is not supported, got {other:?}"),
+    }
+}
+
+#[test]
+fn what_is_written_goes_to_new_partitions_and_what_is_there_stays() {
+    let mut world = world();
+    let before = world.table("t");
+    world.change(alter("t", by_user(4))).unwrap();
+    // Nobody sees anything of it until the new partitions are there.
+    assert_eq!(world.table("t").id, before.id);
+    assert_eq!(world.phase("t$next"), Phase::Creating);
+    assert!(!world.visible("t$next"));
+    world.settle();
+    let (after, former) = (world.table("t"), world.table("t$former"));
+    assert_eq!((after.former, former.id), (Some(before.id), before.id));
+    assert_eq!((after.partitions.len(), &former.partitions), (4, &before.partitions));
+    assert_eq!(former.placement, Placement::Range);
+    assert_eq!(after.schema, before.schema);
+    let published = world.catalog.table("public", "t").unwrap();
+    assert_eq!((published.id, published.former), (after.id, Some(before.id)));
+    assert!(!world.visible("t$next"));
+}
+
+#[test]
+fn a_table_that_could_not_be_made_leaves_the_old_one_as_it_was() {
+    let mut world = world();
+    let before = world.table("t");
+    world.change(alter("t", by_user(4))).unwrap();
+    let (table, step) = world.job("t$next");
+    world.command(&Command::Abort { table, step }).unwrap();
+    world.settle();
+    assert_eq!(world.table("t"), before);
+    assert_eq!(world.state.table_count(), 1);
+    assert!(world.done(alter("t", by_user(4))).unwrap());
+}
+
+#[test]
+fn only_tables_that_keep_every_row_are_placed_otherwise_and_once_at_a_time() {
+    let mut world = world();
+    world.done(create(new_table("dedup"))).unwrap();
+    assert!(unsupported(world.change(alter("dedup", by_user(4)))).contains("'append_mode'"));
+    let same = TableChange::Repartition { placement: Placement::Range, cuts: Vec::new() };
+    assert!(invalid(world.change(alter("t", same))).contains("SPLIT and MERGE"));
+    world.done(alter("t", by_user(4))).unwrap();
+    let again = TableChange::Repartition { placement: Placement::Range, cuts: Vec::new() };
+    let refused = unsupported(world.change(alter("t", again.clone())));
+    assert!(refused.contains("DROP TABLE \"t$former\""), "{refused}");
+    assert!(invalid(world.change(alter("t$former", by_user(2)))).contains("change \"t\" instead"));
+    // Without what was before it can be done once more.
+    world.done(drop_table("t$former")).unwrap();
+    assert_eq!(world.table("t").former, None);
+    assert!(world.done(alter("t", again)).unwrap());
+    assert_eq!(world.table("t$former").placement, Placement::Hash { columns: vec![ColumnId(1)] });
+}
+
+#[test]
+fn other_changes_wait_until_the_new_table_is_there() {
+    let mut world = world();
+    world.change(alter("t", by_user(4))).unwrap();
+    let next = world.job("t$next");
+    let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "t".to_owned() };
+    let rename = alter("t", TableChange::Rename("u".to_owned()));
+    for ddl in [truncate, rename, drop_table("t"), alter("t", add(vec![field("x")]))] {
+        let reply = world.change(ddl).unwrap();
+        assert_eq!(reply, Reply::Busy { table: next.0, step: next.1 });
+    }
+}
+
+#[test]
+fn columns_come_and_none_goes_while_there_are_rows_from_before() {
+    let mut world = world();
+    world.done(alter("t", by_user(4))).unwrap();
+    world.done(alter("t", add(vec![field("x"), tag("y")]))).unwrap();
+    assert!(world.table("t$former").schema.column("x").is_none());
+    for change in [
+        TableChange::DropColumn("value".to_owned()),
+        TableChange::RenameColumn { from: "value".to_owned(), to: "v".to_owned() },
+        TableChange::SetOptions(TableOptions::default()),
+    ] {
+        assert!(unsupported(world.change(alter("t", change))).contains("\"t$former\""));
+    }
+    let told = invalid(world.change(alter("t$former", add(vec![field("z")]))));
+    assert!(told.contains("change \"t\" instead"), "{told}");
+    world.done(drop_table("t$former")).unwrap();
+    world.done(alter("t", TableChange::DropColumn("x".to_owned()))).unwrap();
+}
+
+#[test]
+fn a_ttl_a_truncation_and_a_drop_are_for_both() {
+    let mut world = world();
+    world.done(alter("t", by_user(4))).unwrap();
+    let ttl = Some(Duration::from_secs(60));
+    let options = TableOptions { append_mode: true, ttl, ..TableOptions::default() };
+    world.done(alter("t", TableChange::SetOptions(options))).unwrap();
+    assert_eq!([world.table("t").told_ttl, world.table("t$former").told_ttl], [ttl, ttl]);
+    let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "t".to_owned() };
+    let Reply::Changed { steps } = world.change(truncate).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 2);
+    world.settle();
+    let Reply::Changed { steps } = world.change(drop_table("t")).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 2);
+    world.settle();
+    assert_eq!((world.state.table_count(), world.state.partitions().count()), (0, 0));
+}
+
+#[test]
+fn a_renamed_table_keeps_what_was_before() {
+    let mut world = world();
+    world.done(alter("t", by_user(4))).unwrap();
+    world.done(alter("t", TableChange::Rename("u".to_owned()))).unwrap();
+    assert_eq!(world.table("u").former, Some(world.table("t$former").id));
+    // Its name is free for another, which finds another name for what it was before.
+    let mut table = new_table("t");
+    table.schema.options.append_mode = true;
+    world.done(create(table)).unwrap();
+    world.done(alter("t", by_user(2))).unwrap();
+    assert_eq!(world.table("t").former, Some(world.table("t$former2").id));
+}

@@ -1,0 +1,165 @@
+//! Placing the rows of a table otherwise from now on: what is written goes to new partitions, what is there stays
+//! where it is.
+//!
+//! ```text
+//!   events ──repartition──▶ events        "events$next", Creating: its replicas are being opened
+//!                              │
+//!                           finish ──▶ "events$former"      events, with the new placement; former: the other one
+//! ```
+//!
+//! The table that is made takes over the name in one step, and the one that had it is read along from then on. Nothing
+//! is copied and nothing is frozen: a row that a frontend of an older catalog still writes goes to the former table
+//! and is read there. Both are tables like any other: they are split, merged, balanced and repaired on their own.
+//!
+//! Invariants (see [`State::check`]):
+//! - only tables that keep every row have a former table: two versions of a row could lie in both;
+//! - a table has at most one former table, and is the former table of at most one other, never both;
+//! - their columns of one name are the same column: while there is a former table, columns are added only.
+
+use std::sync::Arc;
+
+use partita_proto::error::Error;
+use partita_proto::id::{NodeId, TableId};
+use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
+use partita_proto::schema::validate_name;
+use partita_proto::service::TableChange;
+
+use super::table::check_room;
+use super::{Draft, Outcome, Reply};
+use crate::catalog::{Edit, Phase, State, TableRecord};
+use crate::create::check_partitions;
+
+/// Records the table that takes over.
+pub(super) fn repartition(
+    state: &State,
+    table: &TableRecord,
+    placement: &Placement,
+    cuts: &[Bound],
+    places: &[Vec<NodeId>],
+) -> Result<Outcome, Error> {
+    let name = &table.name;
+    if !table.schema.options.append_mode {
+        return Err(Error::Unsupported(format!(
+            "placing rows otherwise in table \"{name}\", which keeps one row per key and not every row ('append_mode'; \
+             two versions of a row could lie in two places),"
+        )));
+    }
+    if let Some(former) = former(state, table) {
+        return Err(Error::Unsupported(format!(
+            "placing rows otherwise once more while table \"{name}\" has rows from before the last time in \"{}\" \
+             (DROP TABLE \"{}\" gives them up)",
+            former.name, former.name
+        )));
+    }
+    if let Some(successor) = successor(state, table.id) {
+        return Err(is_former(table, successor));
+    }
+    if *placement == table.placement {
+        return Err(Error::InvalidInput(format!(
+            "the rows of table \"{name}\" are placed in this way already; ALTER TABLE ... SPLIT and MERGE change where \
+             it is cut"
+        )));
+    }
+    check_room(state)?;
+    let next = format!("{name}$next");
+    validate_name("table", &next)?;
+    if state.table_named(table.database, &next).is_some() {
+        return Err(Error::AlreadyExists { kind: "table", name: next });
+    }
+    let ranges = check_partitions(&table.schema, placement, cuts)?;
+    let mut draft = Draft::new(state);
+    let id = draft.new_table();
+    let partitions = draft.new_partitions(id, ranges, places)?;
+    let successor = TableRecord {
+        id,
+        name: next,
+        placement: placement.clone(),
+        told_ttl: state.ttl(table.database, &table.schema),
+        partitions,
+        former: Some(table.id),
+        ..table.clone()
+    };
+    draft.enter(successor, Phase::Creating);
+    Ok(draft.done())
+}
+
+impl Draft<'_> {
+    /// A table whose replicas are open takes over the name of the one that it succeeds. Not if that one has gone
+    /// meanwhile, which takes a DROP DATABASE.
+    pub(super) fn succeed(&mut self, successor: &TableRecord, former: TableId) {
+        let Some(former) = self.state.table(former).filter(|table| table.is_visible()) else {
+            let successor = TableRecord { former: None, ..successor.clone() };
+            self.enter(successor, Phase::Dropping);
+            return;
+        };
+        let taken = |name: &String| self.state.table_named(former.database, name).is_some();
+        let first = format!("{}$former", former.name);
+        let others = (2..).map(|number| format!("{}$former{number}", former.name));
+        let name = std::iter::once(first).chain(others).find(|name| !taken(name));
+        let renamed = TableRecord {
+            name: name.unwrap_or_else(|| successor.name.clone()),
+            ..TableRecord::clone(former)
+        };
+        self.edits.push(Edit::Table(Arc::new(renamed)));
+        self.settle(TableRecord { name: former.name.clone(), ..successor.clone() });
+    }
+
+    /// Forgets what a table that goes was to others.
+    pub(super) fn forget_former(&mut self, gone: TableId) {
+        if let Some(successor) = successor(self.state, gone) {
+            let freed = TableRecord { former: None, ..TableRecord::clone(successor) };
+            self.edits.push(Edit::Table(Arc::new(freed)));
+        }
+    }
+}
+
+/// The answer while a table is being made that will succeed another one.
+pub(super) fn in_succession(state: &State, table: &TableRecord) -> Option<Outcome> {
+    let succeeds =
+        |one: &&Arc<TableRecord>| one.phase == Phase::Creating && one.former == Some(table.id);
+    let next = state.pending().find(succeeds)?;
+    Some(Outcome::without_edits(Reply::Busy { table: next.id, step: next.step }))
+}
+
+/// The table whose rows are another one's too.
+pub(super) fn former<'a>(state: &'a State, table: &TableRecord) -> Option<&'a Arc<TableRecord>> {
+    state.table(table.former?).filter(|former| former.is_visible())
+}
+
+/// The table that took over from another one.
+pub(super) fn successor(state: &State, former: TableId) -> Option<&Arc<TableRecord>> {
+    state.tables().find(|table| table.is_visible() && table.former == Some(former))
+}
+
+/// Whether a change is one that a table with a former table, or such a former table, can have.
+pub(super) fn check_change(
+    state: &State,
+    table: &TableRecord,
+    change: &TableChange,
+) -> Result<(), Error> {
+    if matches!(change, TableChange::Rename(_)) {
+        return Ok(());
+    }
+    if let Some(successor) = successor(state, table.id) {
+        return Err(is_former(table, successor));
+    }
+    let Some(former) = former(state, table) else { return Ok(()) };
+    let what = match change {
+        TableChange::DropColumn(_) => "dropping a column",
+        TableChange::RenameColumn { .. } => "renaming a column",
+        TableChange::SetOptions(options) if !options.append_mode => "ending 'append_mode'",
+        _ => return Ok(()),
+    };
+    Err(Error::Unsupported(format!(
+        "{what} while table \"{}\" has rows from before in \"{}\" (DROP TABLE \"{}\" gives them up)",
+        table.name, former.name, former.name
+    )))
+}
+
+fn is_former(table: &TableRecord, successor: &TableRecord) -> Error {
+    Error::InvalidInput(format!(
+        "table \"{}\" is what table \"{}\" was before its rows were placed otherwise; change \"{}\" instead",
+        table.name, successor.name, successor.name
+    ))
+}

@@ -1,0 +1,341 @@
+//! Commands on what partitions own: splits and merges, from the wish to the end.
+//!
+//! A wish is recorded before anybody is told; what the logs of the partitions answered is recorded when it came. An
+//! answer that belongs to another step, or came twice, changes nothing. A table that is being dropped takes its
+//! partitions along, whatever they are in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use partita_proto::error::Error;
+use partita_proto::history::{Cause, Reason};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::partitioning::Partitioning;
+use partita_proto::range::{Bound, TypedRange};
+
+use super::node::{in_use, wanted_replicas};
+use super::table::in_change;
+use super::{Draft, Outcome, Progress, Reply};
+use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Target};
+use crate::create::PARTITIONS_MAX;
+use crate::reshaping::{Merging, Reshaping, Splitting, Stage, check_neighbours, cut_inside};
+
+/// Records that a partition is to be cut.
+pub(super) fn start_split(
+    state: &State,
+    partition: PartitionId,
+    at: &Bound,
+    reason: &Reason,
+) -> Result<Outcome, Error> {
+    let record = in_use(state, partition)?;
+    let Some(table) = state.table(record.table) else { return Err(gone(partition)) };
+    let at = cut_inside(&table.schema, &table.placement, &record.range, at)?;
+    if let Some(waits) = waits(state, table, &[record])? {
+        return Ok(waits);
+    }
+    let of_table = |one: &&Arc<PartitionRecord>| one.table == table.id && one.splitting().is_some();
+    let splits = state.reshaping().filter(of_table).count();
+    if table.partitions.len() + splits >= PARTITIONS_MAX {
+        return Err(Error::InvalidInput(format!(
+            "the table has {} partitions, and {PARTITIONS_MAX} is the limit",
+            table.partitions.len()
+        )));
+    }
+    let after = table.partitions.len() + splits + 1;
+    check_permitted(table, reason, after)?;
+    let mut draft = Draft::new(state);
+    let splitting = Splitting {
+        step: draft.step(),
+        at,
+        child: draft.new_partition(),
+        replicas: record.replicas.values().map(|node| (draft.new_replica(), *node)).collect(),
+        given_up: false,
+        reason: reason.clone(),
+    };
+    draft.reshape(record, Some(Reshaping::Split(splitting)));
+    draft.steps.push((table.id, draft.step()));
+    Ok(draft.done())
+}
+
+/// Records that a partition is to take over its right neighbour, whose replicas are to be where its own are.
+pub(super) fn start_merge(
+    state: &State,
+    left: PartitionId,
+    right: PartitionId,
+    reason: &Reason,
+) -> Result<Outcome, Error> {
+    if left == right {
+        return Err(Error::InvalidInput(format!("partition {left} cannot be merged with itself")));
+    }
+    let (stays, goes) = (in_use(state, left)?, in_use(state, right)?);
+    if stays.table != goes.table {
+        return Err(Error::InvalidInput(format!(
+            "partitions {left} and {right} belong to two tables"
+        )));
+    }
+    let Some(table) = state.table(stays.table) else { return Err(gone(left)) };
+    check_neighbours(table, left, right)?;
+    if let Some(waits) = waits(state, table, &[stays, goes])? {
+        return Ok(waits);
+    }
+    let merges = |one: &&Arc<PartitionRecord>| {
+        one.table == table.id && matches!(one.reshaping, Some(Reshaping::Merge(_)))
+    };
+    let under_way = state.reshaping().filter(merges).count();
+    check_permitted(table, reason, table.partitions.len().saturating_sub(under_way + 1))?;
+    let mut draft = Draft::new(state);
+    let step = draft.step();
+    let stage = Stage::Gathering;
+    let merging = Merging { step, right, stage, given_up: false, reason: reason.clone() };
+    draft.reshape(stays, Some(Reshaping::Merge(merging)));
+    let replicas = beside(&mut draft, stays, goes)?;
+    let target = replicas.map(|replicas| Target { replicas, step });
+    let reshaping = Some(Reshaping::Joins { left, step });
+    let goes = PartitionRecord { target, reshaping, ..PartitionRecord::clone(goes) };
+    draft.edits.push(Edit::Partition(Arc::new(goes)));
+    draft.steps.push((table.id, step));
+    Ok(draft.done())
+}
+
+/// Whether a table's owner lets it have so many partitions for such a reason. That may change any moment: whoever
+/// proposed it looked at options of before.
+fn check_permitted(table: &TableRecord, reason: &Reason, partitions: usize) -> Result<(), Error> {
+    let Partitioning { by_load, by_size, min_partitions, max_partitions, .. } =
+        table.schema.options.partitioning;
+    let few_enough = max_partitions == 0 || partitions <= max_partitions as usize;
+    let (allowed, bound) = match reason.cause {
+        Cause::ByHand => return Ok(()),
+        Cause::Load => (by_load, few_enough),
+        Cause::Size => (by_size, few_enough),
+        Cause::Idle => (by_load || by_size, partitions >= min_partitions as usize),
+    };
+    if !allowed {
+        return Err(Error::Unavailable(format!(
+            "table \"{}\" is not to be cut or merged because of its {}",
+            table.name, reason.cause
+        )));
+    }
+    if !bound {
+        return Err(Error::Unavailable(format!(
+            "table \"{}\" is to have {min_partitions} partitions or more, and at most {max_partitions} (0: as many as \
+             it takes); it would have {partitions}",
+            table.name
+        )));
+    }
+    Ok(())
+}
+
+/// The replicas that a partition is to have to lie beside those of another; `None` when it does.
+fn beside(
+    draft: &mut Draft<'_>,
+    stays: &PartitionRecord,
+    goes: &PartitionRecord,
+) -> Result<Option<BTreeMap<ReplicaId, NodeId>>, Error> {
+    let has = |one: &PartitionRecord, node| one.replicas.values().any(|at| *at == node);
+    let missing = stays.replicas.values().copied().filter(|node| !has(goes, *node));
+    let add: Vec<NodeId> = missing.collect();
+    let extra = goes.replicas.iter().filter(|(_, node)| !has(stays, **node));
+    let remove: Vec<ReplicaId> = extra.map(|(replica, _)| *replica).collect();
+    if add.is_empty() && remove.is_empty() {
+        return Ok(None);
+    }
+    wanted_replicas(draft, goes, &add, &remove).map(Some)
+}
+
+/// What has to be over before partitions of a table can be cut or merged.
+fn waits(
+    state: &State,
+    table: &TableRecord,
+    partitions: &[&Arc<PartitionRecord>],
+) -> Result<Option<Outcome>, Error> {
+    for one in partitions {
+        if let Some(change) = &one.reshaping {
+            let why = format!("partition {} is {} already", one.id, change.describe());
+            return Err(Error::Unavailable(why));
+        }
+        if one.target.is_some() {
+            return Err(Error::Unavailable(format!(
+                "the replicas of partition {} are being moved; try again afterwards",
+                one.id
+            )));
+        }
+    }
+    Ok(if table.is_pending() { in_change(state, table) } else { None })
+}
+
+/// Records how far a change is.
+pub(super) fn advance(
+    state: &State,
+    partition: PartitionId,
+    step: Step,
+    progress: Progress,
+) -> Outcome {
+    let unchanged = Outcome::without_edits(Reply::Unchanged);
+    let Some(record) = state.partition(partition) else { return unchanged };
+    let change = record.reshaping.as_ref().filter(|change| change.step() == step);
+    if let (Some(Reshaping::Leaving { .. }), Progress::Left) = (change, progress) {
+        let mut draft = Draft::new(state);
+        draft.edits.push(Edit::PartitionGone(record.id));
+        return draft.done();
+    }
+    let table = state.table(record.table).filter(|table| table.phase == Phase::Ready);
+    let (Some(table), Some(change)) = (table, change) else { return unchanged };
+    match (change, progress) {
+        (Reshaping::Split(split), progress) => advance_split(state, table, record, split, progress),
+        (Reshaping::Merge(merge), progress) => advance_merge(state, table, record, merge, progress),
+        (Reshaping::Thawing { .. }, Progress::Thawed { epoch }) => {
+            let mut draft = Draft::new(state);
+            draft.at_epoch(record, epoch, None);
+            draft.free(table);
+            draft.done()
+        }
+        _ => unchanged,
+    }
+}
+
+fn advance_split(
+    state: &State,
+    table: &TableRecord,
+    record: &PartitionRecord,
+    split: &Splitting,
+    progress: Progress,
+) -> Outcome {
+    let mut draft = Draft::new(state);
+    match progress {
+        Progress::GiveUp if !split.given_up => {
+            let split = Splitting { given_up: true, ..split.clone() };
+            draft.reshape(record, Some(Reshaping::Split(split)));
+        }
+        Progress::Cut => {
+            let TypedRange { start, end } = record.range.clone();
+            let epoch = record.epoch.next();
+            let parent = PartitionRecord {
+                range: TypedRange { start, end: split.at.clone() },
+                epoch,
+                reshaping: None,
+                ..record.clone()
+            };
+            let child = PartitionRecord {
+                id: split.child,
+                table: record.table,
+                range: TypedRange { start: split.at.clone(), end },
+                epoch,
+                replicas: split.replicas.clone(),
+                target: None,
+                reshaping: None,
+            };
+            let mut partitions = table.partitions.clone();
+            let at = partitions.iter().position(|id| *id == record.id);
+            partitions.insert(at.map_or(partitions.len(), |at| at + 1), child.id);
+            draft.edits.extend([parent, child].map(|one| Edit::Partition(Arc::new(one))));
+            draft.free(&TableRecord { partitions, ..table.clone() });
+        }
+        Progress::NotCut { epoch } => {
+            draft.at_epoch(record, epoch, None);
+            draft.free(table);
+        }
+        _ => return Outcome::without_edits(Reply::Unchanged),
+    }
+    draft.done()
+}
+
+fn advance_merge(
+    state: &State,
+    table: &TableRecord,
+    record: &PartitionRecord,
+    merge: &Merging,
+    progress: Progress,
+) -> Outcome {
+    let unchanged = Outcome::without_edits(Reply::Unchanged);
+    let Some(right) = state.partition(merge.right) else { return unchanged };
+    let mut draft = Draft::new(state);
+    let step = merge.step;
+    match (merge.stage, progress) {
+        (Stage::Gathering, Progress::Freezing) => {
+            draft.reshape(record, merge.at(Stage::Freezing));
+        }
+        (Stage::Freezing, Progress::Frozen { index }) => {
+            draft.reshape(record, merge.at(Stage::Frozen(index)));
+        }
+        (Stage::Gathering, Progress::GiveUp) => {
+            draft.reshape(record, None);
+            draft.reshape(right, None);
+            draft.free(table);
+        }
+        (Stage::Freezing, Progress::GiveUp) => {
+            draft.reshape(record, None);
+            draft.reshape(right, Some(Reshaping::Thawing { step }));
+        }
+        (Stage::Frozen(_), Progress::GiveUp) if !merge.given_up => {
+            let merge = Merging { given_up: true, ..merge.clone() };
+            draft.reshape(record, Some(Reshaping::Merge(merge)));
+        }
+        (Stage::Frozen(_), Progress::NotAbsorbed { epoch }) => {
+            draft.at_epoch(record, epoch, None);
+            draft.reshape(right, Some(Reshaping::Thawing { step }));
+        }
+        (Stage::Frozen(_), Progress::Absorbed) => {
+            let epoch = record.epoch.next();
+            let range = TypedRange { end: right.range.end.clone(), ..record.range.clone() };
+            let stays = PartitionRecord { range, epoch, reshaping: None, ..record.clone() };
+            draft.edits.push(Edit::Partition(Arc::new(stays)));
+            draft.reshape(right, Some(Reshaping::Leaving { by: record.id, epoch, step }));
+            let mut partitions = table.partitions.clone();
+            partitions.retain(|id| *id != right.id);
+            draft.free(&TableRecord { partitions, ..table.clone() });
+        }
+        _ => return unchanged,
+    }
+    draft.done()
+}
+
+impl Merging {
+    fn at(&self, stage: Stage) -> Option<Reshaping> {
+        Some(Reshaping::Merge(Self { stage, ..self.clone() }))
+    }
+}
+
+impl Draft<'_> {
+    fn reshape(&mut self, record: &PartitionRecord, reshaping: Option<Reshaping>) {
+        let record = PartitionRecord { reshaping, ..record.clone() };
+        self.edits.push(Edit::Partition(Arc::new(record)));
+    }
+
+    /// Notes a partition's epoch, which never falls.
+    fn at_epoch(&mut self, record: &PartitionRecord, epoch: Epoch, reshaping: Option<Reshaping>) {
+        let epoch = epoch.max(record.epoch);
+        self.reshape(&PartitionRecord { epoch, ..record.clone() }, reshaping);
+    }
+
+    /// A table after a change of its partitions, which the edits so far have. What waited for the end of it and
+    /// nobody asks for again is begun: to tell its nodes of another `ttl`.
+    fn free(&mut self, table: &TableRecord) {
+        let told = self.state.ttl(table.database, &table.schema) == table.told_ttl;
+        if told || self.is_in_change(table.id) {
+            self.edits.push(Edit::Table(Arc::new(table.clone())));
+        } else {
+            self.retell(table);
+        }
+    }
+
+    /// Whether partitions of a table are in a change, as the edits so far make it.
+    fn is_in_change(&self, table: TableId) -> bool {
+        let edited: BTreeMap<PartitionId, &PartitionRecord> = self
+            .edits
+            .iter()
+            .filter_map(|edit| match edit {
+                Edit::Partition(one) => Some((one.id, one.as_ref())),
+                _ => None,
+            })
+            .collect();
+        let others = self.state.reshaping().filter(|one| !edited.contains_key(&one.id));
+        let mut all = others.map(AsRef::as_ref).chain(edited.values().copied());
+        all.any(|one: &PartitionRecord| {
+            one.table == table && one.reshaping.is_some() && !one.is_leaving()
+        })
+    }
+}
+
+fn gone(partition: PartitionId) -> Error {
+    Error::NotFound { kind: "partition", name: partition.to_string() }
+}
