@@ -13,10 +13,12 @@ use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use parking_lot::RwLock;
 use partita_proto::member::Members;
+use partita_proto::service::MetaService;
 use tokio::sync::watch;
 
 use crate::error::SqlError;
 use crate::information;
+use crate::load::Loads;
 use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::system;
@@ -45,7 +47,9 @@ pub(crate) fn check_database_name(name: &str) -> Result<(), SqlError> {
 pub(crate) struct Sources {
     pub(crate) router: Arc<Router>,
     pub(crate) query_log: Arc<QueryLog>,
+    pub(crate) loads: Arc<Loads>,
     pub(crate) members: watch::Receiver<Arc<Members>>,
+    pub(crate) meta: Arc<dyn MetaService>,
 }
 
 /// All databases.
@@ -124,8 +128,7 @@ impl SchemaProvider for Tables {
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let catalog = self.router.catalog();
         Ok(catalog.table(&self.database, name).map(|table| {
-            let (router, state) = (Arc::clone(&self.router), Arc::clone(&self.state));
-            Arc::new(PartitionedTable::new(Arc::clone(table), router, state))
+            Arc::new(PartitionedTable::of(&catalog, table, &self.router, &self.state))
                 as Arc<dyn TableProvider>
         }))
     }

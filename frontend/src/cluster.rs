@@ -1,4 +1,4 @@
-//! `sys.nodes` and `sys.replicas`: where things are, as meta and the nodes themselves say.
+//! `sys.nodes`, `sys.replicas` and `sys.metas`: where things are, as meta and the nodes themselves say.
 //!
 //! Replicas are listed as the catalog has them, so that one which its node does not have (or whose
 //! node does not answer) shows as absent; one that a node has beyond the catalog is shown too.
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Table;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
-use partita_proto::member::Members;
+use partita_proto::member::{Members, MetaMember};
 use partita_proto::service::ReplicaStatus;
 
 use crate::error::SqlError;
@@ -26,6 +26,17 @@ pub(crate) const NODES: &[(&str, Kind)] = &[
     ("leaders", Kind::Count),
     ("bytes", Kind::Count),
     ("missing_replicas", Kind::Count),
+];
+
+/// The columns of `sys.metas`.
+pub(crate) const METAS: &[(&str, Kind)] = &[
+    ("address", Kind::Text),
+    ("meta", Kind::Count),
+    ("answers", Kind::Flag),
+    ("leads", Kind::Flag),
+    ("leader", Kind::Count),
+    ("term", Kind::Count),
+    ("applied_index", Kind::Count),
 ];
 
 /// The columns of `sys.replicas`.
@@ -61,6 +72,23 @@ pub(crate) fn nodes(members: &Members) -> Result<RecordBatch, SqlError> {
         ]
     };
     batch(&schema(NODES), members.iter().map(row).collect())
+}
+
+/// What `sys.metas` shows: what one that does not answer would say is NULL.
+pub(crate) fn metas(members: &[MetaMember]) -> Result<RecordBatch, SqlError> {
+    let row = |member: &MetaMember| {
+        let standing = member.standing;
+        vec![
+            member.address.as_str().into(),
+            Cell::Count(standing.map(|standing| standing.node.0)),
+            standing.is_some().into(),
+            Cell::Flag(standing.map(|standing| standing.leads)),
+            Cell::Count(standing.and_then(|standing| standing.leader).map(|leader| leader.0)),
+            Cell::Count(standing.map(|standing| standing.term)),
+            Cell::Count(standing.map(|standing| standing.applied)),
+        ]
+    };
+    batch(&schema(METAS), members.iter().map(row).collect())
 }
 
 /// What `sys.replicas` shows.

@@ -7,6 +7,7 @@ mod insert;
 pub(crate) mod observe;
 mod prepare;
 mod query;
+mod repartition;
 mod set;
 mod show;
 
@@ -43,6 +44,7 @@ impl Session {
         let output = match statement {
             Statement::Query(query) => return self.query(query).await,
             Statement::Explain(explain) => return self.explain(explain).await,
+            Statement::ExplainHotspot(table) => self.explain_hotspot(table).await?,
             Statement::Insert(insert) => return self.insert(insert, None).await,
             Statement::Delete(delete) => return self.delete(delete, None).await,
             Statement::CopyFrom(copy) => self.copy_from(copy)?,
@@ -60,6 +62,7 @@ impl Session {
             Statement::DropDatabase(drop) => self.drop_database(drop).await?,
             Statement::CreateTable(create) => self.create_table(create).await?,
             Statement::AlterTable(alter) => self.alter_table(alter).await?,
+            Statement::Repartition(repartition) => self.repartition(repartition).await?,
             Statement::DropTable(drop) => self.drop_table(drop).await?,
             Statement::Truncate(tables) => self.truncate(tables).await?,
             Statement::Use(name) => {
@@ -142,7 +145,7 @@ impl Session {
             Admin::FlushTable(name) => (name, true),
             Admin::CompactTable(name) => (name, false),
             Admin::Order(order) => {
-                self.frontend().administer(*order).await?;
+                self.frontend().administer(order.clone()).await?;
                 return Ok(Output::done("ADMIN"));
             }
         };

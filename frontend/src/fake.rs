@@ -4,6 +4,8 @@
 //! plainly right. Faults are injected by queueing errors, and a partition can be split under a
 //! statement's feet.
 
+mod reshape;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +15,16 @@ use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::key::KeyCodec;
-use partita_proto::member::{Member, Members};
-use partita_proto::range::{Bound, TypedRange};
+use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
+use partita_proto::member::{Member, Members, MetaMember, MetaStanding};
+use partita_proto::range::Bound;
+use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
@@ -63,6 +68,12 @@ pub struct Fake {
     pub requests: Mutex<Vec<(PartitionId, RequestId, usize)>>,
     /// The operator's orders that came, in order.
     pub orders: Mutex<Vec<AdminOrder>>,
+    /// What meta says of load.
+    pub load: Mutex<LoadReport>,
+    /// What meta draws of any table; what it is asked for is kept in `pictures`.
+    pub heatmap: Mutex<Bytes>,
+    /// The pictures that were asked for, in order.
+    pub pictures: Mutex<Vec<HeatmapRequest>>,
     members: watch::Sender<Arc<Members>>,
 }
 
@@ -94,8 +105,16 @@ impl Fake {
             scan_errors: Mutex::new(VecDeque::new()),
             requests: Mutex::new(Vec::new()),
             orders: Mutex::new(Vec::new()),
+            load: Mutex::new(LoadReport::default()),
+            heatmap: Mutex::default(),
+            pictures: Mutex::default(),
             members: watch::Sender::new(Arc::new((1..=nodes).map(member).collect())),
         })
+    }
+
+    /// The catalog as it is.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
     }
 
     /// A frontend over it.
@@ -108,6 +127,15 @@ impl Fake {
         Frontend::new(options, meta, nodes)
     }
 
+    /// Nothing is heard of any node any more.
+    pub fn silence(&self) {
+        self.members.send_modify(|members| {
+            for member in Arc::make_mut(members).values_mut() {
+                member.live = false;
+            }
+        });
+    }
+
     /// How many rows each partition of a table holds, in the order of their ranges.
     pub fn rows(&self, database: &str, table: &str) -> Vec<usize> {
         let catalog = Arc::clone(&self.catalog.borrow());
@@ -118,58 +146,6 @@ impl Fake {
             rows.map_or(0, |rows| rows.values().map(Vec::len).sum())
         };
         table.partitions.routes().iter().map(count).collect()
-    }
-
-    /// Splits a partition of a table, by position, at a bound.
-    ///
-    /// # Errors
-    /// When there is no such partition, or the bound is not inside of it.
-    pub fn split(
-        &self,
-        database: &str,
-        table: &str,
-        position: usize,
-        at: Bound,
-    ) -> Result<(), Error> {
-        let _one_at_a_time = self.changing.lock();
-        let mut catalog = self.catalog.borrow().as_ref().clone();
-        let table = Arc::clone(catalog.table(database, table).ok_or_else(|| none("table", table))?);
-        let codec = KeyCodec::new(&table.schema, &table.placement)?;
-        let mut routes = table.partitions.routes().to_vec();
-        let parent = routes[position].clone();
-        let epoch = Epoch(parent.epoch.0 + 1);
-        let range = TypedRange { start: at.clone(), end: parent.range.end.clone() };
-        let mut child = Route::new(&codec, PartitionId(self.next_id()), range, epoch)?;
-        child.replicas.clone_from(&parent.replicas);
-        child.leader = parent.leader;
-        let range = TypedRange { start: parent.range.start.clone(), end: at };
-        let mut left = Route::new(&codec, parent.partition, range, epoch)?;
-        left.replicas.clone_from(&parent.replicas);
-        left.leader = parent.leader;
-        let mut partitions = self.partitions.lock();
-        let old = partitions
-            .get_mut(&parent.partition)
-            .ok_or_else(|| none("partition", &parent.partition.to_string()))?;
-        let moved = old.rows.split_off(child.keys.start.as_ref());
-        old.epoch = epoch;
-        let new = Partition {
-            table: Arc::clone(&table),
-            codec,
-            epoch,
-            rows: moved,
-            seen: old.seen.clone(),
-            writes: 0,
-            scans: 0,
-        };
-        partitions.insert(child.partition, new);
-        drop(partitions);
-        routes[position] = left;
-        routes.insert(position + 1, child);
-        let mut changed = table.as_ref().clone();
-        changed.partitions = Arc::new(PartitionMap::new(routes)?);
-        put_table(&mut catalog, changed);
-        self.publish(catalog);
-        Ok(())
     }
 
     fn next_id(&self) -> u64 {
@@ -202,6 +178,7 @@ impl Fake {
             schema: Arc::new(new.schema),
             placement: new.placement,
             partitions: Arc::new(PartitionMap::new(routes)?),
+            former: None,
         };
         for route in table.partitions.routes() {
             self.partitions.lock().insert(
@@ -267,6 +244,23 @@ impl Fake {
                 found.for_each(|c| c.default.clone_from(&default));
             }
             TableChange::SetOptions(options) => schema.options = options,
+            TableChange::Repartition { placement, cuts } => {
+                let new = NewTable {
+                    database: table.database.clone(),
+                    name: table.name.clone(),
+                    schema,
+                    placement,
+                    cuts,
+                };
+                let former = Table { name: format!("{}$former", table.name), ..changed };
+                self.create_table(catalog, new)?;
+                let tables = catalog.tables.entry(table.database.clone()).or_default();
+                if let Some(successor) = tables.get_mut(&table.name) {
+                    Arc::make_mut(successor).former = Some(former.id);
+                }
+                put_table(catalog, former);
+                return Ok(true);
+            }
             TableChange::Rename(name) => {
                 catalog.tables.entry(table.database.clone()).or_default().remove(&table.name);
                 changed.name = name;
@@ -362,7 +356,8 @@ impl Fake {
             .get_mut(&request.partition)
             .ok_or_else(|| none("partition", &request.partition.to_string()))?;
         partition.check_epoch(request.partition, request.epoch)?;
-        if partition.seen.insert(request.id) {
+        let before = request.earlier.iter().any(|id| partition.seen.contains(id));
+        if !before && partition.seen.insert(request.id) {
             partition.writes += 1;
             partition.apply(request.kind, &request.rows)?;
         }
@@ -526,9 +521,42 @@ impl MetaService for FakeMeta {
         self.0.members.subscribe()
     }
 
+    async fn load(&self, request: LoadRequest) -> Result<LoadReport, Error> {
+        let mut report = self.0.load.lock().clone();
+        let wanted = |table| request.table.is_none_or(|wanted| wanted == table);
+        report.partitions.retain(|partition| wanted(partition.table));
+        report.history.retain(|span| {
+            wanted(span.table) && request.history_since.is_some_and(|since| span.at >= since)
+        });
+        if !request.samples {
+            report.partitions.iter_mut().for_each(|partition| partition.samples.clear());
+        }
+        Ok(report)
+    }
+
+    async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error> {
+        self.0.pictures.lock().push(request);
+        Ok(self.0.heatmap.lock().clone())
+    }
+
+    async fn metas(&self) -> Vec<MetaMember> {
+        let standing = MetaStanding {
+            node: NodeId(1),
+            leads: true,
+            leader: Some(NodeId(1)),
+            term: 3,
+            applied: 7,
+        };
+        vec![
+            MetaMember { address: "meta1:4020".to_owned(), standing: Some(standing) },
+            MetaMember { address: "meta2:4020".to_owned(), standing: None },
+        ]
+    }
+
     async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        let done = self.0.reshape(&order);
         self.0.orders.lock().push(order);
-        Ok(())
+        done
     }
 }
 
@@ -578,6 +606,14 @@ impl DataService for FakeNode {
 
     async fn transfer_leader(&self, _: PartitionId, _: NodeId) -> Result<(), Error> {
         Ok(())
+    }
+
+    async fn reshape(&self, _: Reshape) -> Result<Reshaped, Error> {
+        Err(Error::Unsupported("reshaping a fake".to_owned()))
+    }
+
+    async fn middle_key(&self, _: PartitionId) -> Result<Option<Bound>, Error> {
+        Ok(None)
     }
 
     async fn truncate_partition(&self, partition: PartitionId, _: RequestId) -> Result<(), Error> {

@@ -14,10 +14,12 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE};
 use partita_proto::id::NodeId;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
+use tokio::sync::watch;
 
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
 use crate::functions;
+use crate::load::Loads;
 use crate::metrics::FrontendMetrics;
 use crate::newest::NewestRows;
 use crate::query_log::QueryLog;
@@ -87,6 +89,7 @@ pub struct Frontend {
     context: SessionContext,
     query_log: Arc<QueryLog>,
     metrics: Arc<FrontendMetrics>,
+    loads: Arc<Loads>,
 }
 
 impl Frontend {
@@ -101,9 +104,11 @@ impl Frontend {
     ) -> Result<Arc<Self>, SqlError> {
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
+        let loads = Loads::new(Arc::clone(&meta));
         let router = Arc::new(Router::new(
             nodes,
-            meta.catalog(),
+            (meta.catalog(), meta.members()),
+            Arc::clone(&loads),
             options.in_flight_bytes_max,
             options.write_timeout,
             Arc::clone(&metrics),
@@ -114,11 +119,13 @@ impl Frontend {
         let sources = Sources {
             router: Arc::clone(&router),
             query_log: Arc::clone(&query_log),
+            loads: Arc::clone(&loads),
             members: meta.members(),
+            meta: Arc::clone(&meta),
         };
         let databases = Databases::new(sources, Arc::clone(&state));
         context.register_catalog(CATALOG, Arc::new(databases));
-        Ok(Arc::new(Self { options, meta, router, state, context, query_log, metrics }))
+        Ok(Arc::new(Self { options, meta, router, state, context, query_log, metrics, loads }))
     }
 
     /// A session of a client.
@@ -129,6 +136,11 @@ impl Frontend {
     /// The newest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.router.catalog()
+    }
+
+    /// The catalog as it changes.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Catalog>> {
+        self.meta.catalog()
     }
 
     /// How it runs.
@@ -150,6 +162,16 @@ impl Frontend {
     /// What it counts.
     pub fn metrics(&self) -> Arc<FrontendMetrics> {
         Arc::clone(&self.metrics)
+    }
+
+    /// The catalog's keeper.
+    pub(crate) fn meta(&self) -> &dyn MetaService {
+        self.meta.as_ref()
+    }
+
+    /// What meta says of load.
+    pub(crate) fn loads(&self) -> &Loads {
+        &self.loads
     }
 
     pub(crate) fn router(&self) -> &Arc<Router> {

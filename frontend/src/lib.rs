@@ -20,6 +20,7 @@ pub mod metrics;
 mod newest;
 pub mod output;
 pub mod query_log;
+mod quorum;
 pub mod sql;
 
 #[cfg(any(test, feature = "fake"))]
@@ -28,9 +29,11 @@ pub mod fake;
 mod cluster;
 mod execute;
 mod frontend;
+mod hotspot;
 mod information;
 mod ingest;
 mod leaders;
+mod load;
 mod predicate;
 mod router;
 mod row_counts;

@@ -43,18 +43,29 @@ pub struct Notice {
     pub code: String,
     /// What to tell.
     pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
 }
 
 impl Notice {
     /// Good to know.
     #[expect(clippy::self_named_constructors, reason = "PostgreSQL's word for the lesser one")]
     pub fn notice(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Notice, code: "00000".to_owned(), message: message.into() }
+        let (severity, code) = (Severity::Notice, "00000".to_owned());
+        Self { severity, code, message: message.into(), hint: None }
     }
 
     /// Probably not what was meant.
     pub fn warning(message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, code: "01000".to_owned(), message: message.into() }
+        let (severity, code) = (Severity::Warning, "01000".to_owned());
+        Self { severity, code, message: message.into(), hint: None }
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
     }
 }
 

@@ -11,6 +11,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
+use partita_proto::id::TableId;
 
 use crate::error::SqlError;
 
@@ -34,6 +35,8 @@ pub struct QueryLogEntry {
     pub partitions_total: u64,
     /// Those of them that it asked.
     pub partitions_touched: u64,
+    /// How many partitions each of its scans asked, and of which table.
+    pub fan_out: Vec<(TableId, u64)>,
     /// Rows decoded by its scans.
     pub rows_scanned: u64,
     /// Bytes decoded by its scans.

@@ -8,8 +8,9 @@
 //! Invariants:
 //! - every row is sent to exactly one partition of the map in use;
 //! - a part has one [`RequestId`] for ever: however often and wherever it is sent again, it takes
-//!   effect once. A part that is cut again, because its partition was split, keeps it too: both
-//!   halves of a split remember what the whole had done;
+//!   effect once. The parts of one that is cut again, because its partition was split, get their own
+//!   and say which one they had together: both halves of a split remember what the whole had done,
+//!   and when the halves become one again, what one of them did is not taken for the other's;
 //! - the bytes on their way are bounded, those beyond wait; so is the time that a write is tried.
 //!
 //! A write of several partitions is not atomic: when some parts fail, the error says which.
@@ -32,6 +33,7 @@ use partita_proto::Error;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::key::{Keys, PLACEMENT_COLUMN};
+use partita_proto::member::Members;
 use partita_proto::route::{Cut, Route};
 use partita_proto::service::{DataNodes, DataService, RequestId, WriteKind, WriteRequest};
 use partita_proto::size::batch_bytes;
@@ -42,7 +44,9 @@ use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::ingest::plan::{Completed, TablePlan, TablePlans};
 use crate::ingest::size::slices;
 use crate::leaders::Leaders;
+use crate::load::{Loads, overload};
 use crate::metrics::FrontendMetrics;
+use crate::quorum;
 use crate::row_counts::RowCounts;
 
 /// The longest encoded key.
@@ -65,6 +69,7 @@ const HOPS_MAX: u32 = 3;
 pub(crate) struct Router {
     nodes: Arc<dyn DataNodes>,
     catalog: watch::Receiver<Arc<Catalog>>,
+    loads: Arc<Loads>,
     client: u64,
     sequence: AtomicU64,
     in_flight: Semaphore,
@@ -74,6 +79,7 @@ pub(crate) struct Router {
     plans: TablePlans,
     row_counts: RowCounts,
     leaders: Leaders,
+    members: watch::Receiver<Arc<Members>>,
 }
 
 /// Rows of one partition, under one identity.
@@ -81,6 +87,8 @@ struct Part {
     table: Arc<Table>,
     route: Route,
     id: RequestId,
+    /// Those that its rows had before, together with others.
+    earlier: Vec<RequestId>,
     kind: WriteKind,
     rows: RecordBatch,
     /// An attempt ended without an answer: it may have taken effect.
@@ -97,7 +105,8 @@ enum Attempt {
 impl Router {
     pub(crate) fn new(
         nodes: Arc<dyn DataNodes>,
-        catalog: watch::Receiver<Arc<Catalog>>,
+        (catalog, members): (watch::Receiver<Arc<Catalog>>, watch::Receiver<Arc<Members>>),
+        loads: Arc<Loads>,
         in_flight_bytes_max: usize,
         timeout: Duration,
         metrics: Arc<FrontendMetrics>,
@@ -107,6 +116,7 @@ impl Router {
         Self {
             nodes,
             catalog,
+            loads,
             // Random keys are what the standard library's hashers are made with.
             client: RandomState::new().build_hasher().finish(),
             sequence: AtomicU64::new(1),
@@ -117,6 +127,7 @@ impl Router {
             plans: TablePlans::default(),
             row_counts: RowCounts::default(),
             leaders: Leaders::default(),
+            members,
         }
     }
 
@@ -135,6 +146,14 @@ impl Router {
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.borrow())
+    }
+
+    /// What to say of a partition that was given up on: its last error, or that it has too few replicas.
+    pub(crate) fn explained(&self, table: &Table, route: &Route, error: Error) -> Error {
+        let newest = self.newest(table);
+        let newest = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
+        let members = Arc::clone(&self.members.borrow());
+        quorum::lost(&table.name, newest.unwrap_or(route), &members, &error).unwrap_or(error)
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -181,18 +200,23 @@ impl Router {
         }
         let bytes = batch_bytes(&completed.rows);
         let permits = u32::try_from(bytes / PERMIT_BYTES + 1).unwrap_or(u32::MAX);
-        let _permit = tokio::time::timeout_at(
+        let permit = tokio::time::timeout_at(
             deadline,
             self.in_flight.acquire_many(permits.min(self.in_flight_max)),
         )
-        .await
-        .map_err(|_| {
-            Error::Overloaded(format!(
-                "the frontend has {} KiB of rows on their way, its limit",
-                self.in_flight_max
-            ))
-        })?
-        .map_err(|_| Error::Unavailable("the frontend is stopping".to_owned()))?;
+        .await;
+        let _permit = match permit {
+            Ok(permit) => {
+                permit.map_err(|_| Error::Unavailable("the frontend is stopping".to_owned()))?
+            }
+            Err(_) => {
+                let full = Error::Overloaded(format!(
+                    "the frontend has {} KiB of rows on their way, its limit",
+                    self.in_flight_max
+                ));
+                return Err(self.with_load(full.into(), table, None).await);
+            }
+        };
         let parts = self.cut(table, plan, kind, completed.rows, None)?;
         self.metrics.long_keys.add(completed.long_keys);
         // Slices of one partition are neighbours.
@@ -211,28 +235,20 @@ impl Router {
         outcome.map(|()| touched.len() as u64)
     }
 
-    /// Places rows, encodes their keys and cuts them by the table's partitions. Parts get `id`, or
-    /// new ones.
+    /// Places rows, encodes their keys and cuts them by the table's partitions. If they have identities
+    /// (the last one and those before it), one part keeps them; several get new ones on top.
     fn cut(
         &self,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
         kind: WriteKind,
         rows: RecordBatch,
-        id: Option<RequestId>,
+        known: Option<(RequestId, Vec<RequestId>)>,
     ) -> Result<Vec<Part>, SqlError> {
         let rows = place(table, rows)?;
         let keys = plan.codec.encode(&rows)?;
         check_keys(&keys, &table.name)?;
         let routes = table.partitions.routes();
-        let part = |position: usize, rows: RecordBatch| Part {
-            table: Arc::clone(table),
-            route: routes[position].clone(),
-            id: id.unwrap_or_else(|| self.next_id()),
-            kind,
-            rows,
-            uncertain: AtomicBool::new(false),
-        };
         let cut = match table.partitions.cut(&keys) {
             Cut::One(position) => vec![(position, rows)],
             Cut::Many(positions) => positions
@@ -240,9 +256,24 @@ impl Router {
                 .map(|(position, indices)| Ok((position, take_record_batch(&rows, &indices)?)))
                 .collect::<Result<Vec<_>, SqlError>>()?,
         };
+        let is_known = known.is_some();
+        let (kept, earlier) = match known {
+            Some((id, earlier)) if cut.len() == 1 => (Some(id), earlier),
+            Some((id, earlier)) => (None, earlier.into_iter().chain([id]).collect()),
+            None => (None, Vec::new()),
+        };
+        let part = |position: usize, rows: RecordBatch| Part {
+            table: Arc::clone(table),
+            route: routes[position].clone(),
+            id: kept.unwrap_or_else(|| self.next_id()),
+            earlier: earlier.clone(),
+            kind,
+            rows,
+            uncertain: AtomicBool::new(false),
+        };
         let mut parts = Vec::with_capacity(cut.len());
         for (position, rows) in cut {
-            if id.is_some() {
+            if is_known {
                 // It was below the bound when it got its identity.
                 parts.push(part(position, rows));
                 continue;
@@ -323,7 +354,9 @@ impl Router {
         deadline: Instant,
     ) -> Result<(), (PartitionId, SqlError, usize)> {
         let total = group.len();
-        for (done, part) in group.into_iter().enumerate() {
+        for (done, mut part) in group.into_iter().enumerate() {
+            // Numbered as they set out: one that waited long behind others must not look as if it came again.
+            part.id = self.next_id();
             let sent = self.send(state, part, deadline).await;
             sent.map_err(|(partition, error)| (partition, error, total - done))?;
         }
@@ -348,7 +381,7 @@ impl Router {
                     self.metrics.write_retries.add(1);
                     self.newer_catalog(version, deadline).await;
                     if Instant::now() >= deadline {
-                        return Err((partition, timed_out(&part, &cause)));
+                        return Err((partition, self.timed_out(&part, cause)));
                     }
                     let again = self.cut_again(state, part).map_err(|error| (first, error))?;
                     parts.extend(again);
@@ -370,7 +403,8 @@ impl Router {
             plan.complete_again(&part.rows, keys)?.rows
         };
         let uncertain = part.uncertain.load(Ordering::Relaxed);
-        let parts = self.cut(&table, &plan, part.kind, rows, Some(part.id))?;
+        let known = Some((part.id, part.earlier));
+        let parts = self.cut(&table, &plan, part.kind, rows, known)?;
         for part in &parts {
             part.uncertain.store(uncertain, Ordering::Relaxed);
         }
@@ -388,6 +422,7 @@ impl Router {
                 partition: part.route.partition,
                 epoch: part.route.epoch,
                 id: part.id,
+                earlier: part.earlier.clone(),
                 kind: part.kind,
                 rows: part.rows.clone(),
             };
@@ -414,7 +449,13 @@ impl Router {
                 return Err(named(part, error.into()));
             }
             if Instant::now() + pause >= deadline {
-                return Err(timed_out(part, &error));
+                let overloaded = matches!(error, Error::Overloaded(_));
+                let timed_out = self.timed_out(part, error);
+                if !overloaded {
+                    return Err(timed_out);
+                }
+                let partition = Some(part.route.partition);
+                return Err(self.with_load(timed_out, &part.table, partition).await);
             }
             self.metrics.write_retries.add(1);
             self.leaders.failed(part.route.partition, node);
@@ -435,6 +476,19 @@ impl Router {
             pause = (pause * 2).min(PAUSE_MAX);
             hops = 0;
             node = self.next_node(part, node, &error);
+        }
+    }
+
+    /// An error of overload, with what is known of the partition that is busy.
+    async fn with_load(
+        &self,
+        error: SqlError,
+        table: &Table,
+        partition: Option<PartitionId>,
+    ) -> SqlError {
+        match self.loads.recent().await {
+            Some(report) => overload::explained(error, table, partition, &report),
+            None => error,
         }
     }
 
@@ -470,6 +524,17 @@ impl Router {
         self.nodes.node(node)
     }
 
+    fn timed_out(&self, part: &Part, last: Error) -> SqlError {
+        let error = SqlError::from(self.explained(&part.table, &part.route, last));
+        let message = format!("the write did not succeed in time: {}", error.message);
+        let hint = if part.uncertain.load(Ordering::Relaxed) {
+            "it may or may not have taken effect"
+        } else {
+            "send it again"
+        };
+        named(part, SqlError { message, retryable: true, ..error }.with_hint(hint))
+    }
+
     /// Waits until the catalog is newer than a version, for at most [`PAUSE_MAX`]: the change may
     /// have come in between.
     pub(crate) async fn newer_catalog(&self, version: u64, deadline: Instant) {
@@ -499,18 +564,6 @@ fn named(part: &Part, error: SqlError) -> SqlError {
         None => context,
     };
     SqlError { detail: Some(detail), ..error }
-}
-
-fn timed_out(part: &Part, last: &Error) -> SqlError {
-    let error = SqlError::from(last.clone());
-    let message =
-        format!("the write did not succeed in time; the last try said: {}", error.message);
-    let hint = if part.uncertain.load(Ordering::Relaxed) {
-        "it may or may not have taken effect"
-    } else {
-        "send it again"
-    };
-    named(part, SqlError { message, retryable: true, ..error }.with_hint(hint))
 }
 
 /// Adds the placement, for tables that have one.

@@ -39,7 +39,7 @@ use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
-use partita_proto::id::NodeId;
+use partita_proto::id::{NodeId, TableId};
 use partita_proto::range::KeyRange;
 use partita_proto::route::Route;
 use partita_proto::service::{RowStream, ScanReply, ScanRequest, ScanStats};
@@ -135,6 +135,13 @@ impl Usage {
     pub(crate) fn fast_path(&self) -> bool {
         self.partitions_touched <= 1
     }
+}
+
+/// How many partitions each scan of a plan asks, and of which table.
+pub(crate) fn fan_out(plan: &Arc<dyn ExecutionPlan>) -> Vec<(TableId, u64)> {
+    let scans = scans(plan);
+    let of = |scan: &PartitionScanExec| (scan.spec.table.id, scan.parts.len() as u64);
+    scans.iter().filter_map(|scan| as_scan(scan).map(of)).collect()
 }
 
 fn as_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
@@ -616,6 +623,7 @@ impl Opener {
             if !error.is_retryable() || Instant::now() + pause >= deadline {
                 let detail =
                     format!("table \"{}\", partition {}", self.spec.table.name, route.partition);
+                let error = self.router.explained(&self.spec.table, route, error);
                 return Err(SqlError::from(error).with_detail(detail));
             }
             self.router.metrics().scan_retries.add(1);

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
-use partita_proto::catalog::Table;
+use partita_proto::catalog::{Catalog, Table};
 use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::load::{Instant, LoadReport, LoadRequest};
 use partita_proto::range::Bound;
 use partita_proto::route::Route;
 use partita_proto::service::ReplicaStatus;
@@ -18,6 +19,7 @@ use partita_proto::service::ReplicaStatus;
 use crate::catalog::Sources;
 use crate::cluster;
 use crate::error::SqlError;
+use crate::load::{balance, stats, tables as load};
 use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::virtual_table::{Cell, Kind, VirtualTable, batch, schema};
@@ -100,14 +102,84 @@ pub(crate) fn tables(sources: &Sources) -> BTreeMap<&'static str, Arc<VirtualTab
         let members = Arc::clone(&members.borrow());
         async move { cluster::nodes(&members) }
     });
-    BTreeMap::from([
+    let meta = Arc::clone(&sources.meta);
+    let metas = VirtualTable::new(schema(cluster::METAS), move || {
+        let meta = Arc::clone(&meta);
+        async move { cluster::metas(&meta.metas().await) }
+    });
+    let mut all = BTreeMap::from([
         ("nodes", nodes),
+        ("metas", metas),
         ("replicas", replicas),
         ("partitions", partitions),
         ("tables", tables),
         ("query_log", query_log),
         ("counters", counters),
-    ])
+    ]);
+    all.extend(load_tables(sources));
+    all
+}
+
+/// A table of what meta says of load, and what makes its rows.
+type OfLoad = (
+    &'static str,
+    &'static [(&'static str, Kind)],
+    fn(&LoadReport, &Catalog) -> Result<RecordBatch, SqlError>,
+);
+
+/// The tables that only need a report and the catalog.
+const OF_LOAD: [OfLoad; 6] = [
+    ("partition_load", load::PARTITION_LOAD, load::partition_load),
+    ("hot_partitions", load::HOT_PARTITIONS, load::hot_partitions),
+    ("split_events", load::SPLIT_EVENTS, load::split_events),
+    ("balance_events", load::BALANCE_EVENTS, load::balance_events),
+    ("hot_keys", load::HOT_KEYS, load::hot_keys),
+    ("node_load", load::NODE_LOAD, |report, _| load::node_load(report)),
+];
+
+/// The same with the history.
+const OF_HISTORY: [OfLoad; 2] = [
+    ("partition_load_history", load::PARTITION_LOAD_HISTORY, load::partition_load_history),
+    ("top_partitions_one_minute", stats::TOP_PARTITIONS, stats::top_partitions),
+];
+
+fn load_tables(sources: &Sources) -> Vec<(&'static str, Arc<VirtualTable>)> {
+    let now = OF_LOAD.map(|of| (of, LoadRequest::default()));
+    let all_of_it = LoadRequest { history_since: Some(Instant(0)), ..LoadRequest::default() };
+    let then = OF_HISTORY.map(|of| (of, all_of_it));
+    let mut tables: Vec<_> = now
+        .into_iter()
+        .chain(then)
+        .map(|((name, columns, rows), request)| {
+            let (loads, router) = (Arc::clone(&sources.loads), Arc::clone(&sources.router));
+            let table = VirtualTable::new(schema(columns), move || {
+                let (loads, router) = (Arc::clone(&loads), Arc::clone(&router));
+                async move { rows(loads.ask(request).await?.as_ref(), &router.catalog()) }
+            });
+            (name, table)
+        })
+        .collect();
+    let of = sources.clone();
+    let balance = VirtualTable::new(schema(balance::TABLE_BALANCE), move || {
+        let of = of.clone();
+        async move {
+            let report = of.loads.ask(LoadRequest::default()).await?;
+            balance::table_balance(&report, &of.router.catalog(), &of.query_log)
+        }
+    });
+    tables.push(("table_balance", balance));
+    let of = sources.clone();
+    let stats = VirtualTable::new(schema(stats::PARTITION_STATS), move || {
+        let of = of.clone();
+        async move {
+            // Counters are there even when meta is not.
+            let report = of.loads.ask(LoadRequest::default()).await.ok();
+            let statuses = statuses(&of.router).await;
+            stats::partition_stats(report.as_deref(), &of.router.catalog(), &statuses)
+        }
+    });
+    tables.push(("partition_stats", stats));
+    tables
 }
 
 /// What every node says of its replicas, by partition.

@@ -4,6 +4,9 @@
 //! partitions that can hold such rows. Filters stay in the plan above ([`Inexact`]): domains may hold
 //! more rows than the filters do.
 //!
+//! A table whose rows were placed otherwise once is scanned together with its former table, whose rows are its rows:
+//! a union of two scans, each with its own placement. Columns that came since are NULL in the former one.
+//!
 //! [`Inexact`]: TableProviderFilterPushDown::Inexact
 
 use std::fmt;
@@ -12,12 +15,18 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Constraint, Constraints};
+use datafusion::common::{Constraint, Constraints, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{
+    Column as PhysicalColumn, Literal as PhysicalLiteral,
+};
 use datafusion::physical_plan::ExecutionPlan;
-use partita_proto::catalog::Table;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::union::UnionExec;
+use partita_proto::catalog::{Catalog, Table};
 use partita_proto::domain::Domains;
 use partita_proto::schema::{Column, Semantic};
 
@@ -35,6 +44,8 @@ const LEADING_VALUES: usize = 64;
 /// A table at one version of its schema and one map of its partitions.
 pub(crate) struct PartitionedTable {
     table: Arc<Table>,
+    /// With the rows from before they were placed otherwise.
+    former: Option<Box<PartitionedTable>>,
     router: Arc<Router>,
     state: Arc<SessionState>,
     schema: SchemaRef,
@@ -48,7 +59,21 @@ impl fmt::Debug for PartitionedTable {
 }
 
 impl PartitionedTable {
-    pub(crate) fn new(table: Arc<Table>, router: Arc<Router>, state: Arc<SessionState>) -> Self {
+    /// A table of a catalog.
+    pub(crate) fn of(
+        catalog: &Catalog,
+        table: &Arc<Table>,
+        router: &Arc<Router>,
+        state: &Arc<SessionState>,
+    ) -> Self {
+        let new = |table: &Arc<Table>| {
+            Self::new(Arc::clone(table), Arc::clone(router), Arc::clone(state))
+        };
+        let former = table.former.and_then(|former| catalog.table_by_id(former));
+        Self { former: former.map(|former| Box::new(new(former))), ..new(table) }
+    }
+
+    fn new(table: Arc<Table>, router: Arc<Router>, state: Arc<SessionState>) -> Self {
         let schema = &table.schema;
         // Rows in append mode may share a key.
         let key: Vec<usize> =
@@ -58,6 +83,7 @@ impl PartitionedTable {
         Self {
             schema: schema.arrow(),
             constraints: Constraints::new_unverified(constraints),
+            former: None,
             table,
             router,
             state,
@@ -200,9 +226,59 @@ impl TableProvider for PartitionedTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = self.router.plan(&self.state, &self.table)?;
         let parallelism = state.config().target_partitions();
+        let scan = self.scan_own(projection, filters, limit, parallelism)?;
+        let Some(former) = &self.former else { return Ok(scan) };
+        let before = former.scan_for(self, projection, filters, limit, parallelism)?;
+        UnionExec::try_new(vec![scan, before])
+    }
+}
+
+impl PartitionedTable {
+    /// The rows of its own partitions.
+    fn scan_own(
+        &self,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+        parallelism: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.router.plan(&self.state, &self.table)?;
         let spec = self.spec(&plan, projection, filters, limit, parallelism)?;
         Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.router))))
+    }
+
+    /// The rows of its partitions, with the columns of the table that took over from it.
+    fn scan_for(
+        &self,
+        successor: &Self,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+        parallelism: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let wanted = match projection {
+            Some(projection) => Arc::new(successor.schema.project(projection)?),
+            None => Arc::clone(&successor.schema),
+        };
+        let mut own = Vec::new();
+        let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();
+        for field in wanted.fields() {
+            let expr: Arc<dyn PhysicalExpr> = match self.table.schema.index_of(field.name()) {
+                Some(position) => {
+                    own.push(position);
+                    Arc::new(PhysicalColumn::new(field.name(), own.len() - 1))
+                }
+                None => Arc::new(PhysicalLiteral::new(ScalarValue::try_from(field.data_type())?)),
+            };
+            columns.push((expr, field.name().clone()));
+        }
+        // What a filter says of a column that came since is for the plan above to find out.
+        let known = |filter: &&Expr| {
+            filter.column_refs().iter().all(|column| self.schema.index_of(&column.name).is_ok())
+        };
+        let filters: Vec<Expr> = filters.iter().filter(known).cloned().collect();
+        let scan = self.scan_own(Some(&own), &filters, limit, parallelism)?;
+        Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
     }
 }

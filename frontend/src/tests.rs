@@ -1,9 +1,11 @@
 //! The frontend over services in memory.
 
 mod defining;
+mod load;
 mod newest;
 mod predicates;
 mod reading;
+mod reshaping;
 mod sessions;
 mod writing;
 

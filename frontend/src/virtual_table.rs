@@ -5,8 +5,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int64Array, StringViewArray, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMillisecondArray,
+    UInt64Array,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -14,6 +17,8 @@ use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+
+use partita_proto::load::Instant;
 
 use crate::error::SqlError;
 
@@ -77,6 +82,10 @@ pub(crate) enum Cells {
     Number(Vec<Option<i64>>),
     /// Yes or no.
     Flag(Vec<Option<bool>>),
+    /// A number that is not whole.
+    Float(Vec<Option<f64>>),
+    /// A moment, in milliseconds since 1970.
+    Time(Vec<Option<i64>>),
 }
 
 /// What a column of a virtual table is of.
@@ -86,6 +95,8 @@ pub(crate) enum Kind {
     Count,
     Number,
     Flag,
+    Float,
+    Time,
 }
 
 /// The schema of columns by name; all take NULL.
@@ -96,6 +107,8 @@ pub(crate) fn schema(columns: &[(&str, Kind)]) -> SchemaRef {
             Kind::Count => DataType::UInt64,
             Kind::Number => DataType::Int64,
             Kind::Flag => DataType::Boolean,
+            Kind::Float => DataType::Float64,
+            Kind::Time => DataType::Timestamp(TimeUnit::Millisecond, None),
         };
         Field::new(*name, data_type, true)
     };
@@ -108,6 +121,32 @@ pub(crate) enum Cell {
     Count(Option<u64>),
     Number(Option<i64>),
     Flag(Option<bool>),
+    Float(Option<f64>),
+    Time(Option<i64>),
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Self::Float(Some(value))
+    }
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(value: Option<f64>) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<Option<bool>> for Cell {
+    fn from(value: Option<bool>) -> Self {
+        Self::Flag(value)
+    }
+}
+
+impl From<Instant> for Cell {
+    fn from(value: Instant) -> Self {
+        Self::Time(i64::try_from(value.0).ok())
+    }
 }
 
 impl From<&str> for Cell {
@@ -167,6 +206,8 @@ pub(crate) fn batch(schema: &SchemaRef, rows: Vec<Vec<Cell>>) -> Result<RecordBa
             DataType::UInt64 => Cells::Count(Vec::with_capacity(rows.len())),
             DataType::Int64 => Cells::Number(Vec::with_capacity(rows.len())),
             DataType::Boolean => Cells::Flag(Vec::with_capacity(rows.len())),
+            DataType::Float64 => Cells::Float(Vec::with_capacity(rows.len())),
+            DataType::Timestamp(..) => Cells::Time(Vec::with_capacity(rows.len())),
             _ => Cells::Text(Vec::with_capacity(rows.len())),
         })
         .collect();
@@ -184,6 +225,8 @@ pub(crate) fn batch(schema: &SchemaRef, rows: Vec<Vec<Cell>>) -> Result<RecordBa
                 (Cells::Count(cells), Cell::Count(value)) => cells.push(value),
                 (Cells::Number(cells), Cell::Number(value)) => cells.push(value),
                 (Cells::Flag(cells), Cell::Flag(value)) => cells.push(value),
+                (Cells::Float(cells), Cell::Float(value)) => cells.push(value),
+                (Cells::Time(cells), Cell::Time(value)) => cells.push(value),
                 _ => return Err(SqlError::internal("a cell of another type than its column")),
             }
         }
@@ -197,6 +240,8 @@ pub(crate) fn batch(schema: &SchemaRef, rows: Vec<Vec<Cell>>) -> Result<RecordBa
             Cells::Count(cells) => Arc::new(UInt64Array::from(cells)),
             Cells::Number(cells) => Arc::new(Int64Array::from(cells)),
             Cells::Flag(cells) => Arc::new(BooleanArray::from(cells)),
+            Cells::Float(cells) => Arc::new(Float64Array::from(cells)),
+            Cells::Time(cells) => Arc::new(TimestampMillisecondArray::from(cells)),
         })
         .collect();
     Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)

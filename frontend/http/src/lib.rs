@@ -3,7 +3,8 @@
 //! ```text
 //!   server ── routes ─┬─ write ─── write_lines ── line_protocol ── schema_on_write ── ingest
 //!                     ├─ query, sql_api ── sql_parameters ── format
-//!                     ├─ status, metrics
+//!                     ├─ status, metrics ── load_metrics
+//!                     ├─ heatmap ── tables_json: the picture of load
 //!                     └─ flight (gRPC): queries, Flight SQL, bulk rows
 //! ```
 //!
@@ -17,8 +18,10 @@ mod door;
 mod error;
 mod flight;
 mod format;
+mod heatmap;
 mod hints;
 pub mod line_protocol;
+mod load_metrics;
 mod metrics;
 mod options;
 mod parameters;
@@ -29,6 +32,7 @@ mod server;
 mod sql_api;
 mod sql_parameters;
 mod status;
+mod tables_json;
 mod write;
 mod write_lines;
 

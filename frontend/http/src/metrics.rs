@@ -1,5 +1,5 @@
-//! What the doors of this crate count, and `GET /metrics`: that, what the frontend counts, and the
-//! sizes of the catalog, as Prometheus text.
+//! What the doors of this crate count, and `GET /metrics`: that, what the frontend counts, the sizes of
+//! the catalog, and what meta says of load, as Prometheus text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
+use crate::load_metrics::{LoadIntake, LoadMetrics};
 
 /// Half a millisecond to about half a minute, each twice the one before.
 const LATENCY_BUCKETS: [f64; 17] = [
@@ -55,11 +56,14 @@ pub(crate) struct DoorMetrics {
     body_bytes: Counter,
     lines: Family<OutcomeLabels, Counter>,
     flight_rows: Counter,
+    load: LoadIntake,
 }
 
 impl DoorMetrics {
     pub(crate) fn new(frontend: Arc<Frontend>) -> Self {
+        let (load_metrics, load) = LoadMetrics::new(Arc::clone(&frontend));
         let mut metrics = Self {
+            load,
             registry: Registry::with_prefix("partita"),
             requests: Family::default(),
             latencies: Family::new_with_constructor(|| Histogram::new(LATENCY_BUCKETS)),
@@ -110,6 +114,7 @@ impl DoorMetrics {
             metrics.flight_rows.clone(),
         );
         registry.register_collector(Box::new(FrontendCollector { frontend }));
+        registry.register_collector(Box::new(load_metrics));
         metrics
     }
 
@@ -169,6 +174,7 @@ impl DoorMetrics {
 
 /// `GET /metrics`.
 pub(crate) async fn metrics(State(door): State<Arc<Door>>) -> Response {
+    door.metrics.load.take(door.frontend.load().await);
     match door.metrics.text() {
         Ok(text) => {
             let content_type = HeaderValue::from_static(

@@ -195,9 +195,11 @@ async fn run(
 
 fn reads(statement: &Statement) -> bool {
     match statement {
-        Statement::Query(_) | Statement::Show(_) | Statement::Describe(_) | Statement::Empty => {
-            true
-        }
+        Statement::Query(_)
+        | Statement::Show(_)
+        | Statement::Describe(_)
+        | Statement::ExplainHotspot(_)
+        | Statement::Empty => true,
         // EXPLAIN ANALYZE runs what it explains.
         Statement::Explain(explain) => reads(&explain.statement),
         _ => false,

@@ -26,7 +26,7 @@ use tonic::service::Routes;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::flight::Flight;
-use crate::{metrics, query, sql_api, status, write};
+use crate::{heatmap, metrics, query, sql_api, status, write};
 
 /// The largest message of Flight, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -49,6 +49,11 @@ pub(crate) fn routes(door: &Arc<Door>) -> Router {
         .route("/v1/health", get(status::greptime_health))
         .route("/status", get(status::status))
         .route("/metrics", get(metrics::metrics))
+        .route("/heatmap", get(heatmap::page))
+        .route("/v1/tables.json", get(heatmap::tables))
+        .route("/v1/heatmap.json", get(heatmap::json))
+        .route("/v1/heatmap.svg", get(heatmap::svg))
+        .route("/v1/heatmap.png", get(heatmap::png))
         .with_state(Arc::clone(door));
     let flight = FlightServiceServer::new(Flight::new(Arc::clone(door)))
         .max_decoding_message_size(FLIGHT_MESSAGE_BYTES_MAX)

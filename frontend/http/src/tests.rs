@@ -1,5 +1,7 @@
 //! The doors over services in memory: through the routes, and through a socket where it matters.
 
+mod heatmap;
+
 use std::sync::Arc;
 use std::time::Duration;
 

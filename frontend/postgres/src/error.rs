@@ -39,6 +39,7 @@ pub(crate) fn notice(notice: Notice) -> PgWireBackendMessage {
     let severity = notice.severity.as_str().to_owned();
     let mut info = ErrorInfo::new(severity.clone(), notice.code, notice.message);
     info.severity_nonlocalized = Some(severity);
+    info.hint = notice.hint;
     PgWireBackendMessage::NoticeResponse(info.into())
 }
 

@@ -16,7 +16,7 @@ use crate::error::SqlError;
 use crate::frontend::Frontend;
 use crate::output::{CopyOut, Output, RowStream};
 use crate::query_log::QueryLogEntry;
-use crate::scan::Usage;
+use crate::scan::{Usage, fan_out};
 use crate::session::Session;
 use crate::sql::Statement;
 
@@ -150,6 +150,7 @@ impl Observer {
         let Some(text) = self.text.take() else { return };
         let mut usage = self.usage;
         usage.add(&scanned);
+        let fan_out = self.plan.as_ref().map(fan_out).unwrap_or_default();
         self.frontend.query_log().add(QueryLogEntry {
             started_ms: started_ms(took),
             database: std::mem::take(&mut self.database),
@@ -158,6 +159,7 @@ impl Observer {
             text,
             partitions_total: usage.partitions_total,
             partitions_touched: usage.partitions_touched,
+            fan_out,
             rows_scanned: usage.rows_scanned,
             bytes_scanned: usage.bytes_scanned,
             files_read: usage.files_read,

@@ -13,12 +13,14 @@ use parking_lot::Mutex;
 use super::Executed;
 use super::query::{Source, plan};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
+use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
 use crate::session::{Prepared, Session};
 use crate::sql::literal;
 use crate::sql::statement::{
     Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
 };
+use crate::virtual_table::schema;
 
 impl Session {
     pub(crate) async fn prepare_statement(
@@ -42,6 +44,7 @@ impl Session {
                 (self.types_in(query.statement, declared).await?, None)
             }
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
+            Statement::ExplainHotspot(_) => (Vec::new(), Some(schema(EXPLAIN_HOTSPOT))),
             Statement::Show(show) => (Vec::new(), Some(self.show_schema(show)?)),
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
             Statement::Fetch(fetch) if !fetch.only_move => (

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use arrow::array::{ArrayRef, StringViewArray};
 use arrow::record_batch::RecordBatch;
-use datafusion::common::ParamValues;
-use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, ParamValues, ScalarValue, SchemaError};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -24,6 +23,7 @@ use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Prepared, Session};
+use crate::sql::number_alike;
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
 
 /// How often a statement is planned before partitions that keep moving fail it.
@@ -236,9 +236,32 @@ pub(super) async fn plan(
     state: &SessionState,
     statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
-    let logical = Box::pin(state.statement_to_plan(statement)).await?;
+    let planned = Box::pin(state.statement_to_plan(statement.clone())).await;
+    let logical = match planned {
+        Err(error) if names_are_alike(&error) => {
+            let mut numbered = statement;
+            if !number_alike(&mut numbered) {
+                return Err(error.into());
+            }
+            Box::pin(state.statement_to_plan(numbered)).await.map_err(|_| error)?
+        }
+        planned => planned?,
+    };
     check(&logical)?;
     Ok(logical)
+}
+
+/// Whether a plan failed because two of a SELECT's columns have one name.
+fn names_are_alike(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::Plan(message) => message.contains("unique expression names"),
+        DataFusionError::SchemaError(error, _) => matches!(
+            error.as_ref(),
+            SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::DuplicateUnqualifiedField { .. }
+        ),
+        _ => false,
+    }
 }
 
 pub(super) fn with_parameters(

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, StringArray};
 use arrow::compute::kernels::comparison::like;
 use partita_proto::catalog::Table;
+use partita_proto::load::LoadRequest;
 use partita_proto::schema::{Column, Semantic};
 
 use crate::catalog::{INFORMATION, SYSTEM};
 use crate::error::SqlError;
+use crate::hotspot::shown::explain_hotspot;
 use crate::information::semantic;
 use crate::output::Output;
 use crate::session::Session;
@@ -68,6 +70,13 @@ impl Session {
                 Output::text(&["name", "setting"], &rows)
             }
         }
+    }
+
+    pub(super) async fn explain_hotspot(&self, name: &TableName) -> Result<Output, SqlError> {
+        let table = self.table(name)?;
+        let request = LoadRequest { table: Some(table.id), samples: true, history_since: None };
+        let report = self.frontend().loads().ask(request).await?;
+        Ok(Output::batch(explain_hotspot(&table, &report)?))
     }
 
     fn table_names(&self, database: Option<&str>) -> Result<Vec<String>, SqlError> {

@@ -11,13 +11,15 @@ use super::tokens::Tokens;
 use crate::error::SqlError;
 
 /// All functions and what they take.
-const FUNCTIONS: [(&str, &str); 6] = [
+const FUNCTIONS: [(&str, &str); 8] = [
     ("flush_table", "('table')"),
     ("compact_table", "('table')"),
     ("drain_node", "(node)"),
     ("undrain_node", "(node)"),
     ("move_replica", "(partition, from_node, to_node)"),
     ("transfer_leader", "(partition, to_node)"),
+    ("split_partition", "(partition)"),
+    ("merge_partitions", "(left_partition, right_partition)"),
 ];
 
 impl Tokens<'_> {
@@ -58,6 +60,12 @@ fn admin(function: &str, arguments: &[OptionValue]) -> Result<Option<Admin>, Sql
         },
         ("transfer_leader", _, Some([partition, to])) => {
             AdminOrder::TransferLeader { partition: PartitionId(*partition), to: NodeId(*to) }
+        }
+        ("split_partition", _, Some([partition])) => {
+            AdminOrder::SplitPartition { partition: PartitionId(*partition), at: None }
+        }
+        ("merge_partitions", _, Some([left, right])) => {
+            AdminOrder::MergePartitions { left: PartitionId(*left), right: PartitionId(*right) }
         }
         _ => return Ok(None),
     };

@@ -8,7 +8,9 @@ use partita_proto::service::TableChange;
 
 use super::column::{columns_of, default_text};
 use super::options::{OptionPair, OptionValue};
-use super::statement::{AlterChange, AlterTable, ColumnDefinition, TableName, TableOption};
+use super::statement::{
+    AlterChange, AlterTable, ColumnDefinition, NewPlacement, TableName, TableOption,
+};
 use super::tokens::Tokens;
 use crate::error::SqlError;
 use crate::output::Notice;
@@ -38,6 +40,10 @@ impl Tokens<'_> {
     ) -> Result<(), SqlError> {
         if self.take(&["add"]) {
             return self.add_columns(changes, notices);
+        }
+        if self.at("partition") && (self.at_nth(1, "by") || self.at_nth(1, "on")) {
+            changes.push(AlterChange::Repartition(self.new_placement()?));
+            return Ok(());
         }
         if self.take(&["drop"]) {
             self.take(&["column"]);
@@ -81,6 +87,14 @@ impl Tokens<'_> {
             for pair in &pairs {
                 match pair.table_option()? {
                     Some(option) => changes.push(AlterChange::SetOption(option)),
+                    None if pair.key == "hash_buckets" => {
+                        let number = pair.number()?;
+                        let partitions = u16::try_from(number).ok().filter(|number| *number > 0);
+                        let partitions = partitions
+                            .ok_or_else(|| pair.wrong("a number of buckets from 1 to 65535"))?;
+                        let placement = NewPlacement::BySeries { partitions };
+                        changes.push(AlterChange::Repartition(placement));
+                    }
                     None => return Err(unalterable(pair)),
                 }
             }
@@ -96,21 +110,17 @@ impl Tokens<'_> {
         } else {
             let what = self.peek().token.to_string().to_ascii_uppercase();
             let known = [
-                "REPARTITION",
-                "SPLIT",
-                "MERGE",
-                "PARTITION",
-                "OWNER",
-                "ENABLE",
-                "DISABLE",
-                "CLUSTER",
-                "INHERIT",
-                "VALIDATE",
-                "ATTACH",
-                "DETACH",
+                "OWNER", "ENABLE", "DISABLE", "CLUSTER", "INHERIT", "VALIDATE", "ATTACH", "DETACH",
                 "REPLICA",
             ];
-            return Err(if known.contains(&what.as_str()) {
+            return Err(if ["PARTITION", "REPARTITION"].contains(&what.as_str()) {
+                self.unsupported(format!("ALTER TABLE ... {what}")).with_hint(
+                    "PARTITION BY HASH (columns) PARTITIONS n and PARTITION BY RANGE (columns) place new rows \
+                     otherwise",
+                )
+            } else if ["SPLIT", "MERGE"].contains(&what.as_str()) {
+                self.located(SqlError::syntax(format!("{what} stands alone in its ALTER TABLE")))
+            } else if known.contains(&what.as_str()) {
                 self.unsupported(format!("ALTER TABLE ... {what}"))
             } else {
                 self.unexpected("ADD, DROP, RENAME, ALTER, SET or UNSET")
@@ -220,13 +230,12 @@ impl Tokens<'_> {
 
 fn unalterable(pair: &OptionPair) -> SqlError {
     match pair.key.as_str() {
+        "hash_buckets" => SqlError::unsupported("taking option 'hash_buckets' back")
+            .with_position(pair.position)
+            .with_hint("PARTITION BY RANGE (columns) places new rows by their key again"),
         "time_index" | "primary_key" | "partition_by" | "partitions" | "partition_at_keys"
-        | "schema_on_write" => {
+        | "uniform_partitions" | "schema_on_write" => {
             SqlError::unsupported(format!("changing option '{}' of a table", pair.key))
-                .with_position(pair.position)
-        }
-        key if key.starts_with("auto_partitioning_") => {
-            SqlError::unsupported(format!("option {}", key.to_ascii_uppercase()))
                 .with_position(pair.position)
         }
         _ => pair.unknown(),
@@ -309,6 +318,14 @@ impl AlterTable {
                         Some(TableChange::SetOptions(before)) => before.clone_from(&options),
                         _ => changes.push(TableChange::SetOptions(options.clone())),
                     }
+                }
+                AlterChange::Repartition(placement) => {
+                    let (placement, cuts) = placement.resolve(table)?;
+                    notices.push(Notice::notice(format!(
+                        "rows that are there stay as they are, in \"{}$former\", and are read along",
+                        table.name
+                    )));
+                    changes.push(TableChange::Repartition { placement, cuts });
                 }
                 AlterChange::Rename(name) => changes.push(TableChange::Rename(name.clone())),
             }

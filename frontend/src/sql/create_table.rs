@@ -32,6 +32,7 @@ struct Draft {
     partitioning: Option<Partitioning>,
     /// `partitions = n` and `partition_by = '..'` may come in any order.
     partitions: Option<u16>,
+    uniform: Option<u16>,
     cuts: Option<Vec<Vec<Expr>>>,
     options: TableOptions,
     merge_mode_given: bool,
@@ -76,6 +77,7 @@ impl Tokens<'_> {
             time_index: draft.time_index,
             partitioning: draft.partitioning.unwrap_or(Partitioning::Range { columns: Vec::new() }),
             cuts: draft.cuts,
+            uniform: draft.uniform,
             schema_on_write: draft.schema_on_write,
             options: draft.options,
             notices: draft.notices,
@@ -90,6 +92,24 @@ impl Tokens<'_> {
                 "'merge_mode' cannot be set on a table with 'append_mode' = 'true', which keeps \
                  every row",
             ));
+        }
+        if draft.uniform.is_some() && draft.cuts.is_some() {
+            return Err(self.located(SqlError::syntax("where to cut is given twice")));
+        }
+        // Equal parts of a hash are what PARTITIONS says.
+        if let (Some(Partitioning::Hash { .. }), Some(number)) =
+            (&draft.partitioning, draft.uniform)
+        {
+            draft.uniform = None;
+            if draft.partitions.replace(number).is_some_and(|before| before != number) {
+                return Err(self.located(SqlError::syntax("PARTITIONS is given twice")));
+            }
+        }
+        if draft.uniform.is_some() && matches!(draft.partitioning, Some(Partitioning::Rules { .. }))
+        {
+            return Err(self.located(SqlError::syntax(
+                "UNIFORM_PARTITIONS does not go with PARTITION ON COLUMNS, whose expressions say how many there are",
+            )));
         }
         match (&mut draft.partitioning, draft.partitions) {
             (Some(Partitioning::Hash { partitions, .. }), Some(number)) => *partitions = number,
@@ -341,12 +361,15 @@ fn table_option(draft: &mut Draft, pair: &OptionPair) -> Result<(), SqlError> {
             }
             _ => return Err(pair.wrong("a list of keys such as ((100, 'abc'), (200, 'x'))")),
         },
-        key if key.starts_with("auto_partitioning_") || key == "uniform_partitions" => {
+        "uniform_partitions" => {
+            let number = u16::try_from(pair.number()?).ok().filter(|number| *number > 0);
+            draft.uniform =
+                Some(number.ok_or_else(|| pair.wrong("a number of partitions from 1 to 65535"))?);
+        }
+        "hash_buckets" => {
             return Err(here(
-                SqlError::unsupported(format!("option {}", key.to_ascii_uppercase())).with_hint(
-                    "this version does not split tables by itself; give the cuts with SPLIT AT or \
-                 PARTITION_AT_KEYS",
-                ),
+                SqlError::unsupported("option 'hash_buckets'")
+                    .with_hint("PARTITION BY HASH (columns) PARTITIONS n places rows by hash"),
             ));
         }
         _ => return Err(pair.unknown()),

@@ -87,7 +87,10 @@ impl Tokens<'_> {
     pub(super) fn alter(&mut self) -> Result<Statement, SqlError> {
         self.expect("alter")?;
         if self.take(&["table"]) {
-            return self.alter_table().map(Statement::AlterTable);
+            return match self.repartition()? {
+                Some(repartition) => Ok(Statement::Repartition(repartition)),
+                None => self.alter_table().map(Statement::AlterTable),
+            };
         }
         if !self.take(&["database"]) && !self.take(&["schema"]) {
             return Err(self.foreign_object("ALTER", "TABLE or DATABASE"));

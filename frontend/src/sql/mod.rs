@@ -24,21 +24,30 @@ mod decimal;
 pub mod identifier;
 mod insert;
 pub mod literal;
+mod new_placement;
 mod new_table;
 mod options;
 pub mod parser;
+mod partitioning;
+mod repartition;
 mod rule;
 mod session;
 pub mod show;
 mod show_statement;
 mod split;
 pub mod statement;
+mod tail;
 mod tokens;
 mod types;
+mod unique_names;
 mod values;
 
 pub use parser::parse;
+pub use partitioning::PartitioningOption;
+pub use repartition::{Repartition, Step};
 pub use statement::Statement;
+pub(crate) use tail::of_table as tail_notice;
+pub(crate) use unique_names::number_alike;
 pub use values::Target;
 
 #[cfg(test)]

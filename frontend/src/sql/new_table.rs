@@ -19,8 +19,10 @@ use partita_proto::value::Value;
 
 use super::column::check_generated;
 use super::literal::typed;
+use super::partitioning::uniform_cuts;
 use super::rule::rule;
 use super::statement::{CreateTable, Partitioning};
+use super::tail;
 use crate::error::{DUPLICATE_COLUMN, SqlError, UNDEFINED_COLUMN};
 use crate::output::Notice;
 
@@ -42,7 +44,11 @@ impl CreateTable {
         validate_name("table", &self.table.name)?;
         let schema = self.schema()?;
         let mut notices = self.notices.clone();
+        let said = notices.len();
         let placement = self.placement(&schema, &mut notices)?;
+        if notices.len() == said {
+            notices.extend(tail::notice(&self.table.name, &schema, &placement));
+        }
         let cuts = self.cuts(&schema, &placement)?;
         let table = NewTable {
             database: self.table.database_or(default_database).to_owned(),
@@ -234,11 +240,20 @@ impl CreateTable {
             }
             _ => return,
         };
-        notices.push(Notice::warning(format!(
+        let warning = Notice::warning(format!(
             "the table is partitioned by its time index \"{}\": {effect}; files are kept by time \
              anyway, so time filters need no partitions",
             time.name
-        )));
+        ));
+        let cures = if matches!(self.partitioning, Partitioning::Range { .. }) {
+            tail::cures(schema)
+        } else {
+            None
+        };
+        notices.push(match cures {
+            Some(cures) => warning.with_hint(cures),
+            None => warning,
+        });
     }
 
     fn cuts(&self, schema: &TableSchema, placement: &Placement) -> Result<Vec<Bound>, SqlError> {
@@ -249,7 +264,13 @@ impl CreateTable {
                     hash_cuts(*partitions)
                 }
                 (_, Placement::Rules { rules, .. }) => rule_cuts(rules),
-                _ => Vec::new(),
+                _ => match self.uniform {
+                    Some(partitions) => {
+                        check_partitions(usize::from(partitions))?;
+                        uniform_cuts(partitions, schema, placement)?
+                    }
+                    None => Vec::new(),
+                },
             });
         };
         check_partitions(cuts.len() + 1)?;
@@ -272,7 +293,8 @@ fn column_id(at: usize) -> Result<ColumnId, SqlError> {
         .map_err(|_| SqlError::new("54011", "a table cannot have that many columns"))
 }
 
-fn check_partitions(number: usize) -> Result<(), SqlError> {
+/// Whether a table may begin with so many partitions.
+pub(super) fn check_partitions(number: usize) -> Result<(), SqlError> {
     if number > PARTITIONS_MAX {
         return Err(SqlError::new(
             "54000",
@@ -283,7 +305,11 @@ fn check_partitions(number: usize) -> Result<(), SqlError> {
 }
 
 /// The bound that a tuple of literals means.
-fn bound(tuple: &[Expr], key: &[&Column], placement: &Placement) -> Result<Bound, SqlError> {
+pub(super) fn bound(
+    tuple: &[Expr],
+    key: &[&Column],
+    placement: &Placement,
+) -> Result<Bound, SqlError> {
     let (placement, tuple) = match placement {
         Placement::Range => (None, tuple),
         Placement::Hash { .. } | Placement::Rules { .. } => match tuple.split_first() {

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::{MergeMode, TableOptions};
 
 use super::identifier::fold;
+use super::partitioning::canonical;
 use super::statement::TableOption;
 use super::tokens::{Tokens, word_name};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
@@ -69,7 +70,9 @@ impl OptionPair {
         .with_position(self.position)
         .with_hint(
             "options are append_mode, merge_mode, ttl, time_window, replication_factor, comment, \
-             schema_on_write, time_index, primary_key, partition_by and partitions",
+             schema_on_write, time_index, primary_key, partition_by, partitions, partition_at_keys, \
+             uniform_partitions, hotspot_remedy and auto_partitioning_by_load, _by_size, \
+             _partition_size_mb, _min_partitions_count, _max_partitions_count",
         )
     }
 
@@ -159,7 +162,7 @@ impl OptionPair {
                 "last_non_null" => MergeMode::LastNonNull,
                 _ => return Err(self.wrong("'last_row' or 'last_non_null'")),
             }),
-            _ => return Ok(None),
+            _ => return Ok(self.partitioning_option()?.map(TableOption::Partitioning)),
         }))
     }
 }
@@ -174,6 +177,7 @@ impl TableOption {
             Self::ReplicationFactor(replicas) => options.replication_factor = *replicas,
             Self::AppendMode(append) => options.append_mode = *append,
             Self::MergeMode(mode) => options.merge_mode = *mode,
+            Self::Partitioning(option) => option.apply(&mut options.partitioning),
         }
     }
 }
@@ -200,14 +204,14 @@ impl Tokens<'_> {
     /// Takes a key: a string, or words with dots.
     pub(super) fn option_key(&mut self) -> Result<String, SqlError> {
         if let Ok(key) = self.string() {
-            return Ok(fold(&key));
+            return Ok(canonical(fold(&key)));
         }
         let mut key = self.name("an option")?;
         while self.take_mark(&Token::Period) {
             key.push('.');
             key.push_str(&self.name("the rest of an option's name")?);
         }
-        Ok(fold(&key))
+        Ok(canonical(fold(&key)))
     }
 
     pub(super) fn option_value(&mut self) -> Result<OptionValue, SqlError> {

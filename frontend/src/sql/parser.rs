@@ -109,6 +109,10 @@ impl Tokens<'_> {
         }
         match first.as_str() {
             "select" | "with" | "values" | "table" => self.query().map(Statement::Query),
+            "explain" if self.at_nth(1, "hotspot") => {
+                self.take(&["explain", "hotspot"]);
+                self.table_name().map(Statement::ExplainHotspot)
+            }
             "explain" => self.explain().map(Statement::Explain),
             "delete" => self.delete().map(Statement::Delete),
             "copy" => self.copy(),

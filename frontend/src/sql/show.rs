@@ -14,6 +14,7 @@ use partita_proto::schema::{Column, ColumnType, MergeMode, Semantic, TableSchema
 
 use super::identifier::{quote, quote_list, quote_string};
 use super::options::format_duration;
+use super::partitioning;
 
 /// The statement that makes the table.
 pub fn create_table_sql(table: &Table) -> String {
@@ -85,6 +86,7 @@ fn options_of(schema: &TableSchema) -> Vec<(&'static str, String)> {
     if let Some(replicas) = options.replication_factor {
         said.push(("replication_factor", replicas.to_string()));
     }
+    said.extend(partitioning::said(&options.partitioning));
     if schema.schema_on_write {
         said.push(("schema_on_write", "true".to_owned()));
     }

@@ -22,6 +22,8 @@ use datafusion::sql::sqlparser::ast::Expr;
 use partita_proto::schema::{ColumnType, MergeMode, TableOptions};
 use partita_proto::service::AdminOrder;
 
+use super::partitioning::PartitioningOption;
+use super::repartition::Repartition;
 use crate::output::Notice;
 
 /// One SQL statement.
@@ -31,6 +33,8 @@ pub enum Statement {
     Query(Query),
     /// EXPLAIN of a query, an INSERT or a DELETE.
     Explain(Explain),
+    /// EXPLAIN HOTSPOT: why a table is hot.
+    ExplainHotspot(TableName),
     /// INSERT, REPLACE or UPSERT: rows by key, the newest wins.
     Insert(Insert),
     /// DELETE FROM.
@@ -49,6 +53,8 @@ pub enum Statement {
     CreateTable(Box<CreateTable>),
     /// ALTER TABLE.
     AlterTable(AlterTable),
+    /// ALTER TABLE ... SPLIT or MERGE.
+    Repartition(Repartition),
     /// DROP TABLE.
     DropTable(DropTable),
     /// TRUNCATE.
@@ -90,7 +96,7 @@ impl Statement {
     pub fn tag(&self) -> &'static str {
         match self {
             Self::Query(_) => "SELECT",
-            Self::Explain(_) => "EXPLAIN",
+            Self::Explain(_) | Self::ExplainHotspot(_) => "EXPLAIN",
             Self::Insert(_) => "INSERT",
             Self::Delete(_) => "DELETE",
             Self::CopyFrom(_) | Self::CopyTo(_) => "COPY",
@@ -98,7 +104,7 @@ impl Statement {
             Self::AlterDatabase(_) => "ALTER DATABASE",
             Self::DropDatabase(_) => "DROP DATABASE",
             Self::CreateTable(_) => "CREATE TABLE",
-            Self::AlterTable(_) => "ALTER TABLE",
+            Self::AlterTable(_) | Self::Repartition(_) => "ALTER TABLE",
             Self::DropTable(_) => "DROP TABLE",
             Self::Truncate(_) => "TRUNCATE TABLE",
             Self::Use(_) => "USE",
@@ -384,6 +390,8 @@ pub struct CreateTable {
     /// Where the key space is cut from the beginning: ascending tuples of literals, the placement
     /// first for tables that have one. `None`: as the partitioning says.
     pub cuts: Option<Vec<Vec<Expr>>>,
+    /// `UNIFORM_PARTITIONS` of a table placed by range: so many equal parts of the first key column's values.
+    pub uniform: Option<u16>,
     /// Whether rows that bring unknown columns add them.
     pub schema_on_write: bool,
     /// What WITH and ENGINE said.
@@ -483,6 +491,32 @@ pub enum AlterChange {
     SetOption(TableOption),
     /// RENAME TO.
     Rename(String),
+    /// PARTITION BY, or SET 'hash_buckets': new rows are placed otherwise.
+    Repartition(NewPlacement),
+}
+
+/// How new rows of a table are to be placed.
+#[derive(Clone, Debug)]
+pub enum NewPlacement {
+    /// `PARTITION BY HASH (columns) PARTITIONS n`.
+    Hash {
+        /// The hashed columns.
+        columns: Vec<String>,
+        /// How many partitions there are from the beginning.
+        partitions: u16,
+    },
+    /// `SET ('hash_buckets' = n)`: by hash of what tells series apart.
+    BySeries {
+        /// How many partitions there are from the beginning.
+        partitions: u16,
+    },
+    /// `PARTITION BY RANGE (columns) [SPLIT AT ((value, ..), ..)]`.
+    Range {
+        /// The columns, which must be the key's first ones.
+        columns: Vec<String>,
+        /// Where the key space is cut from the beginning.
+        cuts: Vec<Vec<Expr>>,
+    },
 }
 
 /// One option of a table that may change.
@@ -500,6 +534,8 @@ pub enum TableOption {
     AppendMode(bool),
     /// `'merge_mode'`.
     MergeMode(MergeMode),
+    /// `'auto_partitioning_..'` and `'hotspot_remedy'`.
+    Partitioning(PartitioningOption),
 }
 
 /// DROP TABLE.

@@ -3,6 +3,7 @@
 mod create_table;
 mod fuzz;
 mod parser;
+mod repartition;
 mod round_trip;
 mod values;
 
@@ -48,6 +49,7 @@ pub(super) fn table(new: &NewTable) -> Table {
         schema: Arc::new(new.schema.clone()),
         placement: new.placement.clone(),
         partitions: Arc::new(partitions),
+        former: None,
     }
 }
 

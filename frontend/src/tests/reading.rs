@@ -258,6 +258,11 @@ async fn system_tables_and_information_schema_tell_what_there_is() {
     assert!(log[0].starts_with("SELECT|SELECT partition > 0"), "{log:?}");
     assert_eq!(db.one("SELECT value FROM sys.counters WHERE name = 'rows_written'").await, "1600");
     assert_eq!(db.one("SELECT count(*) FROM sys.tables").await, "3");
+    assert_eq!(
+        db.lines("SELECT address, meta, answers, leads, leader, term FROM sys.metas ORDER BY 1")
+            .await,
+        ["meta1:4020|1|true|true|1|3", "meta2:4020|NULL|false|NULL|NULL|NULL"]
+    );
     let error = db.error("INSERT INTO sys.partitions VALUES (1)").await;
     assert_eq!(error.sqlstate, "42809");
     assert_eq!(db.error("CREATE DATABASE sys").await.sqlstate, "42939");

@@ -244,7 +244,9 @@ async fn rows_follow_a_partition_that_was_split() {
     assert_eq!(db.fake.rows("public", "events"), [5, 15]);
     let requests = db.fake.requests.lock().clone();
     let id = requests[1].1;
-    assert!(requests[1..].iter().all(|(_, other, _)| *other == id));
+    let halves: std::collections::BTreeSet<_> =
+        requests[1..].iter().map(|(_, other, _)| *other).filter(|other| *other != id).collect();
+    assert_eq!(halves.len(), 2, "each half has an identity of its own");
     assert_eq!(db.one("SELECT count(*) FROM events").await, "20");
 }
 
@@ -276,6 +278,26 @@ async fn a_write_gives_up_in_time_and_says_why() {
     // A full disk is not waited for.
     db.fake.write_errors.lock().push_back(Error::DiskFull("/data".to_owned()));
     assert_eq!(db.error("INSERT INTO events VALUES (1, 1, 1)").await.sqlstate, "53100");
+}
+
+#[tokio::test]
+async fn a_partition_without_its_majority_is_told_as_such() {
+    let options = FrontendOptions {
+        write_timeout: std::time::Duration::from_millis(50),
+        ..FrontendOptions::default()
+    };
+    let db = Db::with(options);
+    db.tag(EVENTS).await;
+    let nobody = Error::NotLeader { partition: PartitionId(1), leader: None };
+    db.fake.write_errors.lock().extend(std::iter::repeat_n(nobody.clone(), 1000));
+    let error = db.error("INSERT INTO events VALUES (1, 1, 1)").await;
+    assert!(error.message.ends_with("is not the leader"), "{}", error.message);
+    db.fake.silence();
+    db.fake.write_errors.lock().extend(std::iter::repeat_n(nobody, 1000));
+    let error = db.error("INSERT INTO events VALUES (1, 1, 1)").await;
+    assert_eq!((error.sqlstate.as_str(), error.retryable), ("57P03", true));
+    assert!(error.message.contains("too few replicas of table \"events\""), "{}", error.message);
+    assert!(error.message.contains("answer: 0 of "), "{}", error.message);
 }
 
 #[tokio::test]

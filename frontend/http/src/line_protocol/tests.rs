@@ -418,6 +418,7 @@ mod with_a_table {
             schema: Arc::new(schema),
             placement: Placement::Range,
             partitions: Arc::new(partitions),
+            former: None,
         };
         let mut catalog = Catalog::default();
         catalog

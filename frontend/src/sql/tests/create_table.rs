@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
-use partita_proto::schema::{ColumnType, MergeMode, Semantic, Unit};
+use partita_proto::schema::{ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, Unit};
 use partita_proto::value::Value;
 
 use super::{create, new_table};
@@ -112,8 +112,11 @@ fn tables_of_log_stores_are_taken_unchanged() {
         assert_eq!(table.name, *name);
         assert_eq!(table.schema.options.append_mode, *name != "system_metrics");
         let indexed = sql.matches(" INDEX").count() - sql.matches("TIME INDEX").count();
-        assert_eq!(notices.len(), indexed, "{name}");
-        assert!(notices.iter().all(|notice| notice.severity == Severity::Warning));
+        let (warnings, said): (Vec<_>, Vec<_>) =
+            notices.iter().partition(|notice| notice.severity == Severity::Warning);
+        assert_eq!(warnings.len(), indexed, "{name}");
+        // Those without a primary key begin with the time.
+        assert_eq!(said.len(), usize::from(table.schema.key.len() == 1), "{name}: {said:?}");
     }
     let (table, notices) = new_table(LOGS[2].1).unwrap();
     assert_eq!(
@@ -302,11 +305,7 @@ fn contradictions_are_refused() {
             "42P16",
             "'ttl' needs a TIME INDEX",
         ),
-        (
-            "CREATE TABLE t (a INT PRIMARY KEY) WITH (auto_partitioning_by_load = ENABLED)",
-            "0A000",
-            "AUTO_PARTITIONING_BY_LOAD",
-        ),
+        ("CREATE TABLE t (a INT PRIMARY KEY) WITH (hash_buckets = 4)", "0A000", "'hash_buckets'"),
         ("CREATE TABLE t (a INT PRIMARY KEY) ENGINE=innodb", "0A000", "ENGINE = innodb"),
         ("CREATE TABLE t (a INT UNIQUE, PRIMARY KEY (a))", "0A000", "UNIQUE"),
         ("CREATE TABLE t (a INT PRIMARY KEY, CHECK (a > 1))", "0A000", "CHECK"),
@@ -331,6 +330,44 @@ fn contradictions_are_refused() {
         ("CREATE TABLE t (a INT DEFAULT 1 + 1 PRIMARY KEY)", "0A000", "the default `1 + 1`"),
         ("CREATE TABLE t (a INT DEFAULT now() PRIMARY KEY)", "42804", "now()"),
         ("CREATE TABLE other.cat.t (a INT PRIMARY KEY)", "0A000", "another catalog"),
+    ] {
+        refused(sql, sqlstate, says);
+    }
+}
+
+#[test]
+fn options_of_partitioning_are_checked() {
+    for (sql, sqlstate, says) in [
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (auto_partitioning_by_load = perhaps)",
+            "22023",
+            "takes ENABLED or DISABLED, not 'perhaps'",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (PARTITION_SIZE_MB = 0)",
+            "22023",
+            "a whole number from 1 on",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (hotspot_remedy = 'pray')",
+            "22023",
+            "'off', 'advise' or 'auto'",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) WITH (MIN_PARTITIONS = 4, AUTO_PARTITIONING_MIN_PARTITIONS_COUNT = 4)",
+            "42601",
+            "twice",
+        ),
+        (
+            "CREATE TABLE t (a STRING PRIMARY KEY) WITH (UNIFORM_PARTITIONS = 4)",
+            "42P16",
+            "\"a\" is STRING",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY) SPLIT AT ((1)) WITH (UNIFORM_PARTITIONS = 4)",
+            "42601",
+            "twice",
+        ),
     ] {
         refused(sql, sqlstate, says);
     }
@@ -481,4 +518,81 @@ fn hashing_needs_a_number_of_partitions() {
     refused(&sql("PARTITION BY HASH (a) PARTITIONS 5000"), "54000", "4096");
     refused(&sql("PARTITION BY HASH (b) PARTITIONS 5"), "42703", "\"b\"");
     refused(&sql("PARTITION BY LIST (a)"), "0A000", "PARTITION BY LIST");
+}
+
+#[test]
+fn options_of_partitioning_are_read_in_long_and_short_words() {
+    let (table, _) = new_table(
+        "CREATE TABLE t (a BIGINT PRIMARY KEY) WITH (AUTO_PARTITIONING_BY_LOAD = DISABLED, \
+         auto_partitioning_by_size = 'enabled', PARTITION_SIZE_MB = 64, MIN_PARTITIONS = 3, \
+         AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = 9, hotspot_remedy = auto)",
+    )
+    .unwrap();
+    let expected = Partitioning {
+        by_load: false,
+        by_size: true,
+        partition_size_mb: 64,
+        min_partitions: 3,
+        max_partitions: 9,
+        hotspot_remedy: HotspotRemedy::Auto,
+    };
+    assert_eq!(table.schema.options.partitioning, expected);
+}
+
+#[test]
+fn uniform_partitions_cut_the_type_of_the_first_key_column() {
+    let cuts = |of: &str| {
+        let sql = format!("CREATE TABLE t (a {of} PRIMARY KEY) WITH (UNIFORM_PARTITIONS = 4)");
+        let cuts = new_table(&sql).unwrap().0.cuts;
+        cuts.into_iter().flat_map(|cut| cut.key).collect::<Vec<_>>()
+    };
+    assert_eq!(cuts("TINYINT UNSIGNED"), [Value::UInt(64), Value::UInt(128), Value::UInt(192)]);
+    assert_eq!(cuts("TINYINT"), [Value::Int(-64), Value::Int(0), Value::Int(64)]);
+    assert_eq!(cuts("BIGINT")[1], Value::Int(0));
+    assert_eq!(cuts("BIGINT UNSIGNED")[0], Value::UInt(1 << 62));
+    // A hash is cut anyway.
+    let (table, _) = new_table(
+        "CREATE TABLE t (a STRING PRIMARY KEY) PARTITION BY HASH (a) WITH (UNIFORM_PARTITIONS = 4)",
+    )
+    .unwrap();
+    assert_eq!(table.cuts.len(), 3);
+}
+
+#[test]
+fn a_key_that_grows_at_its_end_is_noticed_with_cures_that_parse() {
+    let notices = |sql: &str| new_table(sql).unwrap().1;
+    let said =
+        notices("CREATE TABLE t (ts TIMESTAMP TIME INDEX, u INT, v INT, PRIMARY KEY (ts, u))");
+    let [notice] = said.as_slice() else { panic!("{said:?}") };
+    assert_eq!(notice.severity, Severity::Notice);
+    assert!(notice.message.contains("timestamp \"ts\""), "{}", notice.message);
+    assert!(notice.message.contains("last partition"), "{}", notice.message);
+    let hint = notice.hint.as_deref().unwrap();
+    for cure in
+        ["PARTITION BY HASH (u) PARTITIONS 16", "PRIMARY KEY (u, ts)", "HASH (ts) PARTITIONS 16"]
+    {
+        assert!(hint.contains(cure), "{cure} in {hint}");
+    }
+    for cured in [
+        "CREATE TABLE t (ts TIMESTAMP TIME INDEX, u INT, v INT, PRIMARY KEY (ts, u)) PARTITION BY HASH (u) PARTITIONS 16",
+        "CREATE TABLE t (ts TIMESTAMP TIME INDEX, u INT, v INT, PRIMARY KEY (u, ts))",
+        "CREATE TABLE t (a INT DEFAULT 5 PRIMARY KEY)",
+    ] {
+        assert!(notices(cured).is_empty(), "{cured}");
+    }
+    let said = notices("CREATE TABLE t (d DATE PRIMARY KEY, v DOUBLE)");
+    assert!(said[0].message.contains("date \"d\""), "{said:?}");
+    let of_time = |expression: &str| {
+        notices(&format!(
+            "CREATE TABLE t (n BIGINT GENERATED ALWAYS AS ({expression}) STORED, ts TIMESTAMP TIME INDEX, \
+             u INT, PRIMARY KEY (n, u))"
+        ))
+    };
+    let said = of_time("to_unixtime(ts)");
+    assert!(said[0].message.contains("count of time \"n\""), "{said:?}");
+    assert!(of_time("hash64(ts) % 100").is_empty());
+    assert!(of_time("u + 1").is_empty());
+    // A field that could lead the key is named.
+    let said = notices("CREATE TABLE t (ts TIMESTAMP TIME INDEX, app STRING)");
+    assert!(said[0].hint.as_deref().unwrap().contains("PRIMARY KEY (app, ts)"), "{said:?}");
 }

@@ -304,7 +304,14 @@ fn alter_table_takes_several_changes() {
     refused("ALTER TABLE t MODIFY COLUMN a BIGINT", "0A000", "type");
     refused("ALTER TABLE t SET ('frob' = 1)", "22023", "'frob'");
     refused("ALTER TABLE t SET ('partitions' = 4)", "0A000", "'partitions'");
-    refused("ALTER TABLE t SPLIT PARTITION (a) INTO (b)", "0A000", "SPLIT");
+    refused("ALTER TABLE t SET ('hash_buckets' = 0)", "22023", "number of buckets");
+    refused("ALTER TABLE t UNSET ('hash_buckets')", "0A000", "'hash_buckets'");
+    refused("ALTER TABLE t SET ('uniform_partitions' = 16)", "0A000", "'uniform_partitions'");
+    refused("ALTER TABLE t PARTITION BY HASH (a)", "42601", "PARTITIONS");
+    refused("ALTER TABLE t PARTITION BY LIST (a)", "0A000", "LIST");
+    refused("ALTER TABLE t PARTITION ON COLUMNS (a) (a < 1, a >= 1)", "0A000", "PARTITION ON");
+    refused("ALTER TABLE t REPARTITION", "0A000", "REPARTITION");
+    refused("ALTER TABLE t DROP COLUMN a, SPLIT AT (1)", "42601", "stands alone");
     refused("ALTER TABLE t OWNER TO x", "0A000", "OWNER");
     refused("ALTER TABLE t FROB", "42601", "at or near \"FROB\"");
 }

@@ -9,7 +9,8 @@ use partita_proto::range::Bound;
 use partita_proto::route::{hash_cuts, ranges_between, rule_cuts};
 use partita_proto::rule::{Comparison, Rule};
 use partita_proto::schema::{
-    Column, ColumnType, MergeMode, Semantic, TableOptions, TableSchema, Unit,
+    Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
+    TableSchema, Unit,
 };
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
@@ -113,20 +114,47 @@ fn options() -> impl Strategy<Value = TableOptions> {
     let time = || prop::option::of((1_u64..1 << 40).prop_map(Duration::from_millis));
     let replicas = prop::option::of(1_u32..=9);
     let comment = prop::option::of("[a-z' ]{1,9}");
-    (any::<bool>(), any::<bool>(), time(), time(), comment, replicas).prop_map(
-        |(append_mode, non_null, ttl, time_window, comment, replication_factor)| TableOptions {
-            append_mode,
-            merge_mode: if non_null && !append_mode {
-                MergeMode::LastNonNull
-            } else {
-                MergeMode::LastRow
-            },
-            ttl,
-            time_window,
-            comment,
-            replication_factor,
+    (any::<bool>(), any::<bool>(), time(), time(), comment, replicas, partitioning()).prop_map(
+        |(append_mode, non_null, ttl, time_window, comment, replication_factor, partitioning)| {
+            TableOptions {
+                append_mode,
+                merge_mode: if non_null && !append_mode {
+                    MergeMode::LastNonNull
+                } else {
+                    MergeMode::LastRow
+                },
+                ttl,
+                time_window,
+                comment,
+                replication_factor,
+                partitioning,
+            }
         },
     )
+}
+
+fn partitioning() -> impl Strategy<Value = Partitioning> {
+    let remedy =
+        prop::sample::select(vec![HotspotRemedy::Off, HotspotRemedy::Advise, HotspotRemedy::Auto]);
+    let numbers = (1_u32.., 1_u32..50, prop_oneof![Just(0_u32), 50_u32..]);
+    let some = (any::<bool>(), any::<bool>(), numbers, remedy).prop_map(
+        |(
+            by_load,
+            by_size,
+            (partition_size_mb, min_partitions, max_partitions),
+            hotspot_remedy,
+        )| {
+            Partitioning {
+                by_load,
+                by_size,
+                partition_size_mb,
+                min_partitions,
+                max_partitions,
+                hotspot_remedy,
+            }
+        },
+    );
+    prop_oneof![Just(Partitioning::default()), some]
 }
 
 /// Schemas: some columns are the key, one may be the time index, in the key or behind it.

@@ -1,0 +1,313 @@
+//! The picture in a terminal: two rows of cells a line where there are colours, characters of growing weight where there
+//! are none.
+//!
+//! Invariants: no line is wider than asked for; what keys and texts contain cannot steer the terminal; each mark is a
+//! letter on the map unless another one is in its place, and the newest are put into words below it.
+
+use unicode_width::UnicodeWidthChar as _;
+
+use crate::colour::{Rgb, Theme};
+use crate::intensity::{Mode, tone};
+use crate::matrix::MarkKind;
+use crate::number::{narrow, round};
+use crate::picture::Heatmap;
+use crate::wording::{across, balance, clock, moment, percent, place, rate, ticks, wrapped};
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ink {
+    /// Any colour.
+    #[default]
+    True,
+    /// The 256 colours of xterm.
+    Indexed,
+    /// Characters only: for logs and pipes.
+    Plain,
+}
+
+/// How to draw in a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ansi {
+    /// Columns of characters, at least 40.
+    pub width: usize,
+    /// Lines of the map alone, at least 4.
+    pub height: usize,
+    /// Colours.
+    pub ink: Ink,
+    /// What they are a share of.
+    pub mode: Mode,
+    /// The terminal's ground.
+    pub theme: Theme,
+}
+
+impl Default for Ansi {
+    fn default() -> Self {
+        Self { width: 100, height: 20, ink: Ink::True, mode: Mode::Absolute, theme: Theme::Dark }
+    }
+}
+
+/// From no load to the most.
+const WEIGHTS: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
+
+const RESET: &str = "\x1b[0m";
+
+/// Marks and verdicts that are put into words.
+const WORDED_MAX: usize = 8;
+
+/// Draws it; every line ends with a line feed.
+#[must_use]
+pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
+    let width = options.width.max(40);
+    let left = (width / 4).clamp(12, 28);
+    let lines = options.height.max(4);
+    let plain = options.ink == Ink::Plain;
+    let (columns, pixels) = (width - left - 2, if plain { lines } else { 2 * lines });
+    let shades = sampled(heatmap, options.mode, columns, pixels);
+    let letters = overlay(heatmap, columns, lines);
+    let mut text = String::new();
+    let mut line = |content: &str| {
+        text.push_str(content);
+        text.push('\n');
+    };
+    line(&fit(&format!("{}: {}", heatmap.table, heatmap.metric.title()), width));
+    line(&fit(&balance(heatmap), width));
+    let mut labelled = String::new();
+    for at in 0..lines {
+        let label =
+            label(heatmap, lines, at).filter(|label| *label != labelled && (lines - at) % 3 == 1);
+        labelled = label.clone().unwrap_or(labelled);
+        let mut content = format!("{} |", padded(&label.unwrap_or_default(), left));
+        let (upper, lower) =
+            if plain { (&shades[at], &shades[at]) } else { (&shades[2 * at], &shades[2 * at + 1]) };
+        for column in 0..columns {
+            content.push_str(&cell(options, upper[column], lower[column], letters[at][column]));
+        }
+        if !plain {
+            content.push_str(RESET);
+        }
+        line(&content);
+    }
+    line(&time_axis(heatmap, left, columns));
+    line(&legend(heatmap, options, width));
+    for note in notes(heatmap, width) {
+        line(&note);
+    }
+    text
+}
+
+/// The intensity of each point of the map, from above; nothing where no report speaks of.
+fn sampled(heatmap: &Heatmap, mode: Mode, columns: usize, pixels: usize) -> Vec<Vec<Option<f32>>> {
+    let shades = heatmap.intensity(mode);
+    let count = heatmap.times.len();
+    let mut points = vec![vec![None; columns]; pixels];
+    let mut low = 0.0;
+    for (row, line) in heatmap.rows.iter().zip(&shades) {
+        let high = low + f64::from(row.height);
+        let (first, last) = (place(low, pixels), place((high - 1e-6).max(low), pixels));
+        low = high;
+        for column in 0..columns {
+            let from = column * count / columns;
+            let to = ((column + 1) * count).div_ceil(columns).clamp(from + 1, count.max(from + 1));
+            let known = (from..to.min(count)).filter(|at| heatmap.gaps.binary_search(at).is_err());
+            let known: Vec<f32> = known.map(|at| line[at]).collect();
+            if known.is_empty() {
+                continue;
+            }
+            let mean = known.iter().sum::<f32>() / known.len() as f32;
+            // Of several rows the brightest is seen, so that one hot key does not drown.
+            for point in points.iter_mut().rev().take(last + 1).skip(first) {
+                point[column] = Some(point[column].map_or(mean, |other: f32| other.max(mean)));
+            }
+        }
+    }
+    points
+}
+
+/// Letters that stand on the map instead of cells: marks and the classes of verdicts.
+fn overlay(heatmap: &Heatmap, columns: usize, lines: usize) -> Vec<Vec<Option<char>>> {
+    let mut letters = vec![vec![None; columns]; lines];
+    let line_of = |row: usize| {
+        let below: f64 = heatmap.rows.iter().take(row).map(|row| f64::from(row.height)).sum();
+        lines - 1 - place(below, lines)
+    };
+    for mark in &heatmap.marks {
+        letters[line_of(mark.row)][place(across(heatmap, mark.at), columns)]
+            .get_or_insert(sign(mark.kind));
+    }
+    for verdict in &heatmap.verdicts {
+        let text = format!("[{}]", clean(&verdict.class));
+        let size = text.chars().count();
+        let start =
+            place(across(heatmap, verdict.since), columns).min(columns.saturating_sub(size));
+        let middle = line_of(usize::midpoint(verdict.from_row, verdict.to_row));
+        let free = |line: &usize| letters[*line].iter().skip(start).take(size).all(Option::is_none);
+        let mut lines_near: Vec<usize> = (0..lines).collect();
+        lines_near.sort_by_key(|line| line.abs_diff(middle));
+        if let Some(line) = lines_near.into_iter().find(free) {
+            for (place, letter) in letters[line].iter_mut().skip(start).zip(text.chars()) {
+                *place = Some(letter);
+            }
+        }
+    }
+    letters
+}
+
+fn sign(kind: MarkKind) -> char {
+    match kind {
+        MarkKind::Split => 'S',
+        MarkKind::Merge => 'M',
+        MarkKind::Move => '>',
+        MarkKind::Transfer => '^',
+    }
+}
+
+fn cell(options: Ansi, upper: Option<f32>, lower: Option<f32>, letter: Option<char>) -> String {
+    let palette = options.theme.palette();
+    let colour =
+        |shade: Option<f32>| shade.map_or(palette.gap, |shade| options.theme.colour(tone(shade)));
+    match (options.ink, letter) {
+        (Ink::Plain, Some(letter)) => letter.to_string(),
+        (Ink::Plain, None) => upper.map_or('?', weight).to_string(),
+        (_, Some(letter)) => {
+            let (front, back) = (palette.alarm_ink, palette.alarm);
+            format!("{}{}{letter}", code(options.ink, 38, front), code(options.ink, 48, back))
+        }
+        (_, None) => {
+            let (front, back) =
+                (code(options.ink, 38, colour(upper)), code(options.ink, 48, colour(lower)));
+            format!("{front}{back}\u{2580}")
+        }
+    }
+}
+
+/// Whatever has load at all is seen.
+fn weight(shade: f32) -> char {
+    let least = usize::from(shade > 0.0);
+    WEIGHTS[round(tone(shade) * 9.0).clamp(least, 9)]
+}
+
+fn code(ink: Ink, ground: u8, colour: Rgb) -> String {
+    let [red, green, blue] = colour;
+    if ink == Ink::True {
+        return format!("\x1b[{ground};2;{red};{green};{blue}m");
+    }
+    // The cube of 6 by 6 by 6 colours begins at 16; its steps are 0, 95, 135, 175, 215, 255.
+    let step = |part: u8| if part < 48 { 0 } else { (u16::from(part.max(75)) - 35) / 40 };
+    format!("\x1b[{ground};5;{}m", 16 + 36 * step(red) + 6 * step(green) + step(blue))
+}
+
+/// The key at the lower edge of a line.
+fn label(heatmap: &Heatmap, lines: usize, at: usize) -> Option<String> {
+    let wanted = (lines - 1 - at) as f64 / lines as f64;
+    let mut below = 0.0;
+    let row = heatmap.rows.iter().find(|row| {
+        below += f64::from(row.height);
+        below > wanted + 1e-6
+    });
+    row.map(|row| clean(&row.start))
+}
+
+fn time_axis(heatmap: &Heatmap, left: usize, columns: usize) -> String {
+    let mut axis = vec![' '; left + 2 + columns];
+    let from = heatmap.times.first().copied().unwrap_or(0);
+    for (at, label) in ticks(from, heatmap.end(), columns / 12) {
+        let start = left + 2 + place(across(heatmap, at), columns);
+        if start + label.len() <= axis.len()
+            && axis[start - 1..].iter().all(|letter| *letter == ' ')
+        {
+            axis.splice(start..start + label.len(), label.chars());
+        }
+    }
+    axis.into_iter().collect::<String>().trim_end().to_owned()
+}
+
+fn legend(heatmap: &Heatmap, options: Ansi, width: usize) -> String {
+    let steps = [0.0, 0.01, 0.05, 0.25, 0.5, 1.0];
+    let of = match heatmap.known_capacity().filter(|_| heatmap.mode(options.mode) == Mode::Absolute)
+    {
+        Some(capacity) => format!("of one partition's {}", rate(heatmap.metric, capacity)),
+        None => format!("of the brightest row's {}", rate(heatmap.metric, heatmap.density_max())),
+    };
+    let scale = |step: f64| {
+        let shade = Some(narrow(step));
+        let sample = cell(options, shade, shade, None);
+        let reset = if options.ink == Ink::Plain { "" } else { RESET };
+        format!("[{sample}{reset}] {}", percent(step))
+    };
+    let mut used = 0;
+    let fits = |step: &&f64| {
+        used += 6 + percent(**step).len();
+        used <= width + 2
+    };
+    let scales: Vec<String> = steps.iter().take_while(fits).map(|step| scale(*step)).collect();
+    let rest = format!("{of}   S split M merge > move ^ leader");
+    let rest = fit(&rest, width.saturating_sub(used + 1));
+    format!("{}   {rest}", scales.join("  ")).trim_end().to_owned()
+}
+
+fn notes(heatmap: &Heatmap, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut verdicts: Vec<_> = heatmap.verdicts.iter().collect();
+    verdicts.sort_by_key(|verdict| (verdict.until.is_some(), std::cmp::Reverse(verdict.since)));
+    for verdict in verdicts.iter().take(WORDED_MAX) {
+        let head =
+            format!("{} {} since {} UTC", verdict.class, verdict.range, moment(verdict.since));
+        lines.push(fit(&head, width));
+        let evidence = wrapped(&clean(&verdict.evidence), width - 2);
+        let advice = wrapped(&clean(&verdict.advice), width - 5);
+        lines.extend(
+            evidence
+                .iter()
+                .filter(|line| !line.is_empty())
+                .map(|line| fit(&format!("  {line}"), width)),
+        );
+        lines.extend(
+            advice
+                .iter()
+                .filter(|line| !line.is_empty())
+                .map(|line| fit(&format!("  -> {line}"), width)),
+        );
+    }
+    let hidden = verdicts.len().saturating_sub(WORDED_MAX);
+    if hidden > 0 {
+        lines.push(format!("and {hidden} more verdicts"));
+    }
+    let mut marks: Vec<_> = heatmap.marks.iter().collect();
+    marks.sort_by_key(|mark| std::cmp::Reverse(mark.at));
+    for mark in marks.iter().take(WORDED_MAX) {
+        let text = format!("{} {} {}: {}", clock(mark.at), sign(mark.kind), mark.key, mark.text);
+        lines.push(fit(&text, width));
+    }
+    let hidden = marks.len().saturating_sub(WORDED_MAX);
+    if hidden > 0 {
+        lines.push(format!("and {hidden} earlier marks"));
+    }
+    lines
+}
+
+/// Without characters that steer a terminal.
+fn clean(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+}
+
+/// Cleaned, and cut to so many places of a terminal.
+fn fit(text: &str, width: usize) -> String {
+    let text = clean(text);
+    let places = |text: &str| text.chars().map(|letter| letter.width().unwrap_or(0)).sum::<usize>();
+    if places(&text) <= width {
+        return text;
+    }
+    let mut used = 0;
+    let short = text.chars().take_while(|letter| {
+        used += letter.width().unwrap_or(0);
+        used + 2 <= width
+    });
+    short.chain(['.', '.']).take(width).collect()
+}
+
+/// To the right end of a field.
+fn padded(text: &str, width: usize) -> String {
+    let text = fit(text, width);
+    let used: usize = text.chars().map(|letter| letter.width().unwrap_or(0)).sum();
+    format!("{}{text}", " ".repeat(width.saturating_sub(used)))
+}

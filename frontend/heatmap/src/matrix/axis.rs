@@ -1,0 +1,180 @@
+//! Rows over keys: joining two sets of rows, spreading what is known of coarse rows over finer ones, gathering fine
+//! rows into few that share the heat evenly.
+//!
+//! An axis is the list of its rows' first keys: ascending, without doubles, the first one empty; a row reaches to the
+//! next one's first key, the last row has no end. Invariant: spreading and gathering keep the sum.
+
+use super::report::Key;
+use crate::number::floor;
+
+/// The axis with one row.
+pub(crate) fn whole() -> Vec<Key> {
+    vec![Key::from([])]
+}
+
+/// All rows' first keys of both.
+pub(crate) fn union(left: &[Key], right: &[Key]) -> Vec<Key> {
+    let mut joined = Vec::with_capacity(left.len() + right.len());
+    let (mut one, mut other) = (left.iter().peekable(), right.iter().peekable());
+    loop {
+        let order = match (one.peek(), other.peek()) {
+            (Some(a), Some(b)) => a.cmp(b),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (None, None) => break,
+        };
+        if order.is_ge() {
+            let key = other.next();
+            if order.is_eq() {
+                one.next();
+            }
+            joined.extend(key.cloned());
+        } else {
+            joined.extend(one.next().cloned());
+        }
+    }
+    joined.shrink_to_fit();
+    joined
+}
+
+/// The row that a key lies in.
+pub(crate) fn row_of(axis: &[Key], key: &[u8]) -> usize {
+    axis.partition_point(|start| **start <= *key).saturating_sub(1)
+}
+
+/// For each row of a coarse axis, the first of its rows in a finer one that has all of its keys; one more number closes
+/// the last row.
+pub(crate) fn offsets(coarse: &[Key], fine: &[Key]) -> Vec<usize> {
+    let mut at = 0;
+    let mut found = Vec::with_capacity(coarse.len() + 1);
+    for start in coarse {
+        while at < fine.len() && fine[at] < *start {
+            at += 1;
+        }
+        found.push(at);
+    }
+    found.push(fine.len());
+    found
+}
+
+/// Shares out each coarse row evenly over its finer rows. Cuts are made where load was seen to divide, so that halves of
+/// the load, rather than of the bytes between two keys, are the better guess at the past.
+pub(crate) fn spread<const N: usize>(cells: &[[f32; N]], offsets: &[usize]) -> Vec<[f32; N]> {
+    let mut fine = Vec::with_capacity(offsets.last().copied().unwrap_or(0));
+    for (cell, span) in cells.iter().zip(offsets.windows(2)) {
+        let rows = span[1] - span[0];
+        let share = cell.map(|load| load / rows.max(1) as f32);
+        fine.extend(std::iter::repeat_n(share, rows));
+    }
+    fine
+}
+
+/// Adds up the rows of each group; a group reaches from its first row to the next group's.
+pub(crate) fn gather<const N: usize>(cells: &[[f32; N]], groups: &[usize]) -> Vec<[f32; N]> {
+    let ends = groups.iter().skip(1).copied().chain([cells.len()]);
+    let sum = |(start, end): (&usize, usize)| {
+        let mut sum = [0.0; N];
+        for cell in &cells[*start..end] {
+            for (whole, part) in sum.iter_mut().zip(cell) {
+                *whole += part;
+            }
+        }
+        sum
+    };
+    groups.iter().zip(ends).map(sum).collect()
+}
+
+/// The first rows of at most `rows_max` groups of neighbours that weigh about the same. A row that must begin a group
+/// does so, unless those alone are more than half of the groups.
+pub(crate) fn divide(weights: &[f64], forced: &[bool], rows_max: usize) -> Vec<usize> {
+    if weights.len() <= rows_max {
+        return (0..weights.len()).collect();
+    }
+    let keep = forced.iter().filter(|forced| **forced).count() <= rows_max / 2;
+    let groups = |limit: f64| {
+        let mut starts = Vec::new();
+        let mut sum = 0.0;
+        for (row, weight) in weights.iter().enumerate() {
+            if row == 0 || (keep && forced[row]) || sum + weight > limit {
+                starts.push(row);
+                sum = 0.0;
+            }
+            sum += weight;
+        }
+        starts
+    };
+    // The least limit that is not too small; a few dozen halvings use up the digits of a float.
+    let (mut low, mut high) = (0.0, weights.iter().sum::<f64>() * 1.01 + f64::MIN_POSITIVE);
+    for _ in 0..40 {
+        let middle = f64::midpoint(low, high);
+        if groups(middle).len() > rows_max {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let mut starts = groups(high);
+    // With an infinite weight among them no limit is large enough.
+    if starts.len() > rows_max {
+        let step = weights.len() as f64 / rows_max as f64;
+        starts = (0..rows_max).map(|group| floor(group as f64 * step)).collect();
+    }
+    starts
+}
+
+/// How far a key lies between two others, 0 to 1, when keys are read as numbers.
+pub(crate) fn position(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
+    let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
+    let number = |bytes: &[u8]| {
+        bytes[common.min(bytes.len())..]
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(0))
+            .take(8)
+            .fold(0.0, |sum, byte| sum * 256.0 + f64::from(byte))
+    };
+    let (from, to) = (number(low), number(high));
+    if to <= from { 0.0 } else { ((number(key) - from) / (to - from)).clamp(0.0, 1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(bytes: &[u8]) -> Vec<Key> {
+        let mut keys = whole();
+        keys.extend(bytes.iter().map(|byte| Key::from([*byte])));
+        keys
+    }
+
+    #[test]
+    fn a_union_has_every_key_once() {
+        assert_eq!(union(&axis(&[1, 5]), &axis(&[3, 5, 9])), axis(&[1, 3, 5, 9]));
+    }
+
+    #[test]
+    fn groups_weigh_about_the_same() {
+        let weights: Vec<f64> = (0..1000).map(|row| if row < 500 { 3.0 } else { 1.0 }).collect();
+        let starts = divide(&weights, &[false; 1000], 20);
+        let heavy_half = starts.iter().filter(|start| **start < 500).count();
+        assert!((18..=20).contains(&starts.len()), "{starts:?}");
+        assert!((13..=16).contains(&heavy_half), "{starts:?}");
+    }
+
+    #[test]
+    fn groups_begin_where_they_must() {
+        let mut forced = [false; 100];
+        forced[37] = true;
+        assert!(divide(&[1.0; 100], &forced, 7).contains(&37));
+        assert!(divide(&[1.0; 100], &[true; 100], 7).len() <= 7);
+        assert!(divide(&[0.0; 100], &forced, 7).len() <= 7);
+        assert!(divide(&[f64::INFINITY; 100], &forced, 7).len() <= 7);
+    }
+
+    #[test]
+    fn positions_are_in_proportion() {
+        assert!((position(&[7, 64], &[7, 0], &[7, 128]) - 0.5).abs() < 1e-9);
+        assert!((position(&[9], &[7], &[7]) - 0.0).abs() < 1e-9);
+        assert!((position(&[250], &[], &[128]) - 1.0).abs() < 1e-9);
+    }
+}

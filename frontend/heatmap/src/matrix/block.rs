@@ -1,0 +1,262 @@
+//! A few columns of time that share their rows.
+//!
+//! Invariants: each column has one cell a row; there are at most [`ROWS_MAX`] rows; a cell holds an amount (rate times
+//! seconds), so that columns may be added up.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::axis::{divide, gather, offsets, row_of, spread, union, whole};
+use super::report::{Key, PartitionLoad, Report, Shares};
+use crate::metric::{METRICS, Metric};
+use crate::number::narrow;
+
+/// Rows of a block.
+pub const ROWS_MAX: usize = 512;
+
+/// Longer keys begin no row, so that memory has a bound: 512 rows of 256 bytes are an eighth of a megabyte a block.
+const KEY_BYTES_MAX: usize = 256;
+
+/// With more partitions than this, rows hold several of them, and bounds are not kept.
+pub(crate) const BOUNDS_MAX: usize = ROWS_MAX / 2;
+
+/// A share of the weight that all rows divide among them evenly, so that quiet ranges keep some rows.
+const BASE_WEIGHT: f64 = 0.1;
+
+/// Amounts of every metric.
+pub(crate) type Cell = [f32; METRICS];
+
+/// A span of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    /// Seconds since the Unix epoch.
+    pub(crate) from: u64,
+    /// Its length, seconds.
+    pub(crate) seconds: u32,
+    /// Seconds of it that reports speak of.
+    pub(crate) covered: u32,
+    /// The rows that began a partition at its end, ascending; empty if there were too many partitions to tell.
+    pub(crate) bounds: Vec<u16>,
+    /// By row.
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// Columns over common rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    /// First keys of the rows.
+    pub(crate) axis: Vec<Key>,
+    /// Ascending by time.
+    pub(crate) columns: VecDeque<Column>,
+}
+
+impl Block {
+    pub(crate) fn empty() -> Self {
+        Self { axis: whole(), columns: VecDeque::new() }
+    }
+
+    /// One column of one second with the rates of a report.
+    pub(crate) fn of_report(report: &Report) -> Self {
+        let mut axis = whole();
+        let long = |key: &&Key| key.len() <= KEY_BYTES_MAX;
+        for partition in &report.partitions {
+            let ends = [Some(&partition.start), partition.end.as_ref()].into_iter().flatten();
+            let inside = |key: &&Key| {
+                **key > partition.start && partition.end.as_ref().is_none_or(|end| *key < end)
+            };
+            let buckets = partition.writes.0.iter().chain(&partition.reads.0).map(|(key, _)| key);
+            axis.extend(ends.chain(buckets.filter(inside)).filter(long).cloned());
+        }
+        axis.sort_unstable();
+        axis.dedup();
+        let mut cells = vec![[0.0; METRICS]; axis.len()];
+        for partition in &report.partitions {
+            place(&axis, &mut cells, partition);
+        }
+        let row = |load: &PartitionLoad| axis.binary_search(&load.start).ok();
+        let mut bounds = Vec::new();
+        if report.partitions.len() <= BOUNDS_MAX {
+            bounds.extend(
+                report.partitions.iter().filter_map(row).filter_map(|row| u16::try_from(row).ok()),
+            );
+        }
+        let column = Column { from: report.from, seconds: 1, covered: 1, bounds, cells };
+        let mut block = Self { axis, columns: VecDeque::from([column]) };
+        block.reduce();
+        block
+    }
+
+    /// Adds the columns of another block behind its own.
+    pub(crate) fn append(&mut self, other: &Self) {
+        let mut other = other.columns_on(&self.take_axis(&other.axis));
+        self.columns.append(&mut other);
+        self.reduce();
+    }
+
+    /// Adds the last column of another block into its own last column, which is of the same time.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let other = other.columns_on(&self.take_axis(&other.axis));
+        if let (Some(ours), Some(theirs)) = (self.columns.back_mut(), other.back()) {
+            ours.covered = (ours.covered + theirs.covered).min(ours.seconds);
+            ours.bounds.clone_from(&theirs.bounds);
+            sum_into(&mut ours.cells, &theirs.cells);
+        }
+        self.reduce();
+    }
+
+    /// One column over the same rows that holds the sum of all.
+    pub(crate) fn compacted(&self, from: u64, seconds: u32) -> Self {
+        let mut cells = vec![[0.0; METRICS]; self.axis.len()];
+        let mut covered = 0;
+        for column in &self.columns {
+            covered += column.covered;
+            sum_into(&mut cells, &column.cells);
+        }
+        let bounds = self.columns.back().map_or_else(Vec::new, |last| last.bounds.clone());
+        let column = Column { from, seconds, covered: covered.min(seconds), bounds, cells };
+        Self { axis: self.axis.clone(), columns: VecDeque::from([column]) }
+    }
+
+    /// An upper bound of the memory that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        // A key is a fat pointer to an allocation with two counters.
+        let key = |key: &Key| key.len() + 2 * size_of::<Key>();
+        let cells: usize = self.columns.iter().map(|column| column.cells.capacity()).sum();
+        let bounds =
+            |column: &Column| column.bounds.capacity() * size_of::<u16>() + size_of::<Column>();
+        let columns: usize = self.columns.iter().map(bounds).sum();
+        self.axis.iter().map(key).sum::<usize>() + cells * size_of::<Cell>() + columns
+    }
+
+    /// Cuts its rows where those of another axis begin. Returns the new axis.
+    fn take_axis(&mut self, other: &[Key]) -> Vec<Key> {
+        let joined = union(&self.axis, other);
+        if joined.len() != self.axis.len() {
+            self.columns = self.columns_on(&joined);
+            self.axis.clone_from(&joined);
+        }
+        joined
+    }
+
+    fn columns_on(&self, axis: &[Key]) -> VecDeque<Column> {
+        let offsets = offsets(&self.axis, axis);
+        let moved = |column: &Column| Column {
+            bounds: moved_bounds(&column.bounds, |row| offsets.get(row).copied()),
+            cells: spread(&column.cells, &offsets),
+            ..*column
+        };
+        self.columns.iter().map(moved).collect()
+    }
+
+    /// Rows that are not to be joined with those before them: where partitions begin, and the empty space behind the
+    /// last key (and before the first one) that a partition was asked for. A moving tail joined with that space would
+    /// shine over all keys to come.
+    fn forced(&self, sums: &[Cell]) -> Vec<bool> {
+        let mut bounds = vec![false; sums.len()];
+        for row in self.columns.back().iter().flat_map(|last| &last.bounds) {
+            bounds[usize::from(*row)] = true;
+        }
+        let is_empty = |row: usize| sums[row].iter().all(|amount| *amount <= 0.0);
+        let is_first = |row: usize| row == 0 || bounds[row];
+        let is_last = |row: usize| bounds.get(row + 1).copied().unwrap_or(true);
+        let edge = |row: usize| {
+            is_first(row)
+                || (is_last(row) && is_empty(row))
+                || (is_first(row - 1) && is_empty(row - 1))
+        };
+        let edges: Vec<bool> = (0..sums.len()).map(edge).collect();
+        let few = edges.iter().filter(|edge| **edge).count() <= ROWS_MAX / 2;
+        if few { edges } else { bounds }
+    }
+
+    fn reduce(&mut self) {
+        if self.axis.len() <= ROWS_MAX {
+            return;
+        }
+        let mut sums = vec![[0.0; METRICS]; self.axis.len()];
+        for column in &self.columns {
+            sum_into(&mut sums, &column.cells);
+        }
+        let forced = self.forced(&sums);
+        let groups = divide(&heat(&sums), &forced, ROWS_MAX);
+        for column in &mut self.columns {
+            column.bounds = moved_bounds(&column.bounds, |row| groups.binary_search(&row).ok());
+            column.cells = gather(&column.cells, &groups);
+        }
+        self.axis = groups.into_iter().map(|row| Arc::clone(&self.axis[row])).collect();
+    }
+}
+
+/// Bounds in other rows; those that begin no row any more are lost.
+fn moved_bounds(bounds: &[u16], row: impl Fn(usize) -> Option<usize>) -> Vec<u16> {
+    let moved = |bound: &u16| row(usize::from(*bound)).and_then(|row| u16::try_from(row).ok());
+    bounds.iter().filter_map(moved).collect()
+}
+
+/// The weight of each row: its mean share of those metrics that are in use.
+fn heat(sums: &[Cell]) -> Vec<f64> {
+    let mut weights = vec![BASE_WEIGHT / sums.len() as f64; sums.len()];
+    for metric in 0..METRICS {
+        let total: f64 = sums.iter().map(|cell| f64::from(cell[metric])).sum();
+        if total > 0.0 {
+            for (weight, cell) in weights.iter_mut().zip(sums) {
+                *weight += f64::from(cell[metric]) / total;
+            }
+        }
+    }
+    weights
+}
+
+fn sum_into(sums: &mut [Cell], cells: &[Cell]) {
+    for (sum, cell) in sums.iter_mut().zip(cells) {
+        for (whole, part) in sum.iter_mut().zip(cell) {
+            *whole += part;
+        }
+    }
+}
+
+/// Puts one partition's load into the rows of its range, by its shares.
+fn place(axis: &[Key], cells: &mut [Cell], partition: &PartitionLoad) {
+    // A key that was too long to begin a row stands for the row that it lies in.
+    let first = row_of(axis, &partition.start);
+    let end =
+        partition.end.as_ref().map_or(axis.len(), |end| axis.partition_point(|start| start < end));
+    let end = end.clamp(first + 1, axis.len());
+    let rows = (first, end);
+    let (writes, reads) =
+        (spots(axis, rows, &partition.writes), spots(axis, rows, &partition.reads));
+    for metric in Metric::ALL {
+        let at = metric.index();
+        let rate = f64::from(partition.rates[at]);
+        if !rate.is_finite() || rate <= 0.0 {
+            continue;
+        }
+        for (from, to, share) in if metric.is_of_reads() { &reads } else { &writes } {
+            let each = narrow(rate * share / (to - from) as f64);
+            for cell in &mut cells[*from..*to] {
+                cell[at] += each;
+            }
+        }
+    }
+}
+
+/// Where the buckets of a partition with these rows lie: first row, row after the last, share. The shares add up to 1.
+fn spots(axis: &[Key], (first, end): (usize, usize), shares: &Shares) -> Vec<(usize, usize, f64)> {
+    let weight = |share: f32| f64::from(share.max(0.0));
+    let total: f64 = shares.0.iter().map(|(_, share)| weight(*share)).sum();
+    if !total.is_finite() || total <= 0.0 {
+        return vec![(first, end, 1.0)];
+    }
+    // Keys outside the partition count as its nearest rows.
+    let row = |key: &Key| first + row_of(&axis[first..end], key);
+    let mut found = Vec::with_capacity(shares.0.len());
+    let mut to = end;
+    for (key, share) in shares.0.iter().rev() {
+        let from = row(key);
+        if weight(*share) > 0.0 {
+            found.push((from, to.max(from + 1), weight(*share) / total));
+        }
+        to = from;
+    }
+    found
+}

@@ -1,0 +1,339 @@
+//! The history of one table's load, in layers: the older, the coarser in time; everywhere at most 512 rows over keys.
+//!
+//! ```text
+//!   14 days                    12 h          1 h         12 min      2 min    now
+//!   | 2 h each                 | 5 min each  | 30 s each | 5 s each  | 1 s each |
+//! ```
+//!
+//! Invariants: columns ascend by time within a layer, and all columns of a layer are older than those of the layer
+//! before; a column that leaves a layer is added up into the next one, so that the sum is kept until the last layer
+//! forgets; memory has a bound, which `bytes` tells: about 7 MB for keys of ordinary length.
+//!
+//! Not here: files. A history that is lost is filled anew by the reports that follow.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::block::Block;
+use super::report::{Key, Report};
+use crate::metric::METRICS;
+
+/// Columns that share their rows: many, and the rows fit none of them well; few, and the keys of the rows cost as much as
+/// the cells.
+const BLOCK_COLUMNS: usize = 24;
+
+/// Marks that are kept.
+const MARKS_MAX: usize = 2048;
+
+/// Verdicts that are kept.
+const VERDICTS_MAX: usize = 256;
+
+/// Bytes of text that are kept of each of a mark's or a verdict's texts.
+const TEXT_MAX: usize = 512;
+
+/// What one report counts against those before it in a partition's current rates: noise of single seconds is levelled
+/// out, a change is seen within about five reports.
+const NEWEST_WEIGHT: f32 = 0.3;
+
+/// One layer: the length of its columns in seconds, and how many it keeps at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// Seconds that a column spans; a multiple of the layer's before.
+    pub step: u32,
+    /// Columns that are kept.
+    pub columns: usize,
+}
+
+/// 666 columns (and a few that wait to be added up) of 512 rows of 4 numbers of 4 bytes are 5.8 MB; their keys, 24 columns
+/// sharing theirs, take about one more.
+pub const LAYERS: [Layer; 5] = [
+    Layer { step: 1, columns: 120 },
+    Layer { step: 5, columns: 120 },
+    Layer { step: 30, columns: 120 },
+    Layer { step: 300, columns: 144 },
+    Layer { step: 7200, columns: 162 },
+];
+
+/// What happened to a partition.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// It was cut in two.
+    Split,
+    /// It was joined with its neighbour.
+    Merge,
+    /// A replica went to another node.
+    Move,
+    /// Another replica leads.
+    Transfer,
+}
+
+/// Something that happened at a time and a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Seconds since the Unix epoch.
+    pub at: u64,
+    /// Where: the cut, or the partition's first key.
+    pub key: Key,
+    /// What.
+    pub kind: MarkKind,
+    /// In words, for the reader.
+    pub text: String,
+}
+
+/// What the detector said of a partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Since when, seconds since the Unix epoch.
+    pub since: u64,
+    /// Until when; nothing while it holds.
+    pub until: Option<u64>,
+    /// The partition's first key at that time.
+    pub start: Key,
+    /// The key after its last.
+    pub end: Option<Key>,
+    /// The class, as users know it: `MOVING_RIGHT`.
+    pub class: String,
+    /// Why, in words and numbers.
+    pub evidence: String,
+    /// What to do: DDL, when there is any.
+    pub advice: String,
+}
+
+/// What a partition does at present.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Present {
+    pub(crate) id: u64,
+    pub(crate) leader: Option<u64>,
+    pub(crate) end: Option<Key>,
+    pub(crate) rates: [f32; METRICS],
+}
+
+/// See above.
+#[derive(Clone, Debug)]
+pub struct History {
+    layers: Vec<(Layer, VecDeque<Block>)>,
+    /// By first key.
+    present: BTreeMap<Key, Present>,
+    events: VecDeque<Event>,
+    findings: VecDeque<Finding>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self::new(&LAYERS)
+    }
+}
+
+impl History {
+    /// An empty history. `layers` go from the finest to the coarsest, and their steps must divide each other; without any
+    /// there is one of a column a second.
+    ///
+    /// # Panics
+    /// If a step is not a multiple of the one before, or zero.
+    #[must_use]
+    pub fn new(layers: &[Layer]) -> Self {
+        let layers = if layers.is_empty() { &LAYERS[..1] } else { layers };
+        for pair in layers.windows(2) {
+            assert!(pair[0].step > 0 && pair[1].step % pair[0].step == 0, "steps {pair:?}");
+        }
+        Self {
+            layers: layers.iter().map(|layer| (*layer, VecDeque::new())).collect(),
+            present: BTreeMap::new(),
+            events: VecDeque::new(),
+            findings: VecDeque::new(),
+        }
+    }
+
+    /// Takes in the load of a span of time. Reports must come in ascending order; what is older than the newest column
+    /// (a clock went back) is counted into that one, so that nothing is lost.
+    pub fn push(&mut self, report: &Report) {
+        self.note_present(report);
+        let second = Block::of_report(report);
+        let step = u64::from(self.layers[0].0.step);
+        let (mut at, end) = (report.from, report.from + u64::from(report.seconds.max(1)));
+        while at < end {
+            let from = at / step * step;
+            let until = end.min(from + step);
+            let mut column = second.clone();
+            let share = until - at;
+            for column in &mut column.columns {
+                column.from = from;
+                column.seconds = self.layers[0].0.step;
+                column.covered = u32::try_from(share).unwrap_or(u32::MAX);
+                for amount in column.cells.iter_mut().flatten() {
+                    *amount *= share as f32;
+                }
+            }
+            self.push_column(&column, from);
+            at = until;
+        }
+    }
+
+    /// Notes that something happened. The oldest are forgotten when there are many.
+    pub fn mark(&mut self, mut event: Event) {
+        shorten(&mut event.text);
+        self.events.push_back(event);
+        if self.events.len() > MARKS_MAX {
+            self.events.pop_front();
+        }
+    }
+
+    /// Notes what the detector says. A finding of the same class on the same partition that still holds is replaced.
+    pub fn find(&mut self, mut finding: Finding) {
+        for text in [&mut finding.class, &mut finding.evidence, &mut finding.advice] {
+            shorten(text);
+        }
+        let same = |known: &&mut Finding| {
+            known.until.is_none() && known.start == finding.start && known.class == finding.class
+        };
+        if let Some(known) = self.findings.iter_mut().find(same) {
+            finding.since = known.since;
+            *known = finding;
+            return;
+        }
+        self.findings.push_back(finding);
+        if self.findings.len() > VERDICTS_MAX {
+            self.findings.pop_front();
+        }
+    }
+
+    /// Notes that whatever was found about the partition that begins at a key does not hold any more.
+    pub fn clear(&mut self, start: &[u8], until: u64) {
+        for finding in &mut self.findings {
+            if finding.until.is_none() && *finding.start == *start {
+                finding.until = Some(until.max(finding.since));
+            }
+        }
+    }
+
+    /// An upper bound of the memory that it holds, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let text = |length: usize| length + size_of::<Finding>();
+        let events = self.events.iter().map(|event| text(event.text.len() + event.key.len()));
+        let findings = self.findings.iter().map(|finding| {
+            text(
+                finding.class.len()
+                    + finding.evidence.len()
+                    + finding.advice.len()
+                    + finding.start.len(),
+            )
+        });
+        let present = self.present.keys().map(|key| 2 * key.len() + size_of::<(Key, Present)>());
+        self.blocks().map(Block::bytes).sum::<usize>()
+            + events.sum::<usize>()
+            + findings.sum::<usize>()
+            + present.sum::<usize>()
+    }
+
+    /// When the newest column ends, seconds since the Unix epoch; nothing before the first report.
+    #[must_use]
+    pub fn newest(&self) -> Option<u64> {
+        let last = self.blocks().flat_map(|block| block.columns.back());
+        last.map(|column| column.from + u64::from(column.seconds)).max()
+    }
+
+    /// All blocks, without an order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.layers.iter().flat_map(|(_, blocks)| blocks)
+    }
+
+    pub(crate) fn present(&self) -> &BTreeMap<Key, Present> {
+        &self.present
+    }
+
+    pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
+    }
+
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter()
+    }
+
+    fn note_present(&mut self, report: &Report) {
+        let mut before: BTreeMap<u64, Present> = std::mem::take(&mut self.present)
+            .into_values()
+            .map(|known| (known.id, known))
+            .collect();
+        for load in &report.partitions {
+            let mut rates = load.rates;
+            if let Some(known) = before.remove(&load.id) {
+                for (rate, old) in rates.iter_mut().zip(known.rates) {
+                    *rate = old + NEWEST_WEIGHT * (*rate - old);
+                }
+            }
+            let present =
+                Present { id: load.id, leader: load.leader, end: load.end.clone(), rates };
+            self.present.insert(Arc::clone(&load.start), present);
+        }
+    }
+
+    fn push_column(&mut self, column: &Block, from: u64) {
+        let blocks = &mut self.layers[0].1;
+        let newest = blocks.back().and_then(|block| block.columns.back()).map(|last| last.from);
+        match blocks.back_mut() {
+            Some(block) if newest.is_some_and(|newest| from <= newest) => block.add(column),
+            _ => add_to_layer(blocks, column),
+        }
+        for layer in 1..self.layers.len() {
+            while let Some(older) = self.leave(layer - 1, self.layers[layer].0.step) {
+                add_to_layer(&mut self.layers[layer].1, &older);
+            }
+        }
+        if let Some((limit, blocks)) = self.layers.last_mut() {
+            while blocks.iter().map(|block| block.columns.len()).sum::<usize>()
+                > limit.columns.max(1)
+            {
+                take_first(blocks);
+            }
+        }
+    }
+
+    /// Takes the columns that one column of the next layer replaces out of a layer that has too many.
+    fn leave(&mut self, layer: usize, step: u32) -> Option<Block> {
+        let (limit, blocks) = &mut self.layers[layer];
+        let held: usize = blocks.iter().map(|block| block.columns.len()).sum();
+        let first = blocks.front()?.columns.front()?.from / u64::from(step);
+        let columns = blocks.iter().flat_map(|block| &block.columns);
+        let group = columns.take_while(|column| column.from / u64::from(step) == first).count();
+        if held < limit.columns.max(1) + group {
+            return None;
+        }
+        let mut taken = Block::empty();
+        for _ in 0..group {
+            taken.append(&take_first(blocks)?);
+        }
+        Some(taken.compacted(first * u64::from(step), step))
+    }
+}
+
+/// The oldest column, over its own rows.
+fn take_first(blocks: &mut VecDeque<Block>) -> Option<Block> {
+    let block = blocks.front_mut()?;
+    let column = block.columns.pop_front();
+    let one = Block { axis: block.axis.clone(), columns: column.into_iter().collect() };
+    if block.columns.is_empty() {
+        blocks.pop_front();
+    }
+    Some(one)
+}
+
+fn add_to_layer(blocks: &mut VecDeque<Block>, column: &Block) {
+    match blocks.back_mut() {
+        Some(block) if block.columns.len() < BLOCK_COLUMNS => block.append(column),
+        _ => {
+            let mut block = Block::empty();
+            block.append(column);
+            blocks.push_back(block);
+        }
+    }
+}
+
+fn shorten(text: &mut String) {
+    while text.len() > TEXT_MAX {
+        text.pop();
+    }
+}

@@ -1,0 +1,275 @@
+//! From a history to a picture: which columns and rows, and what is in the cells.
+//!
+//! Rows are chosen anew for each picture, out of all rows of the columns that it shows.
+//!
+//! Invariant: apart from rounding, the sum of rates times covered seconds is what the history holds for that time and
+//! those keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::axis::{offsets, row_of, union};
+use super::block::{Block, Column};
+use super::history::History;
+use super::notes::Notes;
+use super::report::Key;
+use super::rows::choose;
+use crate::metric::Metric;
+use crate::number::narrow;
+use crate::picture::{Balance, Bound, Heatmap};
+
+/// Lengths of columns that clocks are read in, seconds; longer ones are whole days.
+const STEPS: [u64; 17] =
+    [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200];
+
+const DAY: u64 = 86_400;
+
+/// Rows and columns of a picture: more are not seen, and whoever asks over the network could ask for any number.
+const SIDE_MAX: usize = 1000;
+
+/// What part of a history is to be seen.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The table's name, for the title.
+    pub table: String,
+    /// What to count.
+    pub metric: Metric,
+    /// Beginning, seconds since the Unix epoch.
+    pub from: u64,
+    /// End, likewise.
+    pub to: u64,
+    /// At most so many columns; less than 1 counts as 1, more than 1,000 as 1,000.
+    pub columns_max: usize,
+    /// At most so many rows; likewise.
+    pub rows_max: usize,
+    /// Only these keys: the first, and the one after the last.
+    pub keys: Option<(Key, Option<Key>)>,
+    /// The rate that one partition can bear, in the metric's unit, when that is known.
+    pub capacity: Option<f32>,
+}
+
+impl History {
+    /// The picture of a part of this history. `label` turns an encoded key into SQL values; it is not asked for the empty
+    /// key.
+    pub fn view(&self, view: &View, label: impl Fn(&[u8]) -> String) -> Heatmap {
+        let times = Times::of(view, self.blocks().flat_map(|block| &block.columns));
+        let seen = |block| -> (&Block, Vec<&Column>) {
+            (
+                block,
+                block
+                    .columns
+                    .iter()
+                    .filter(|column| times.parts(column).next().is_some())
+                    .collect(),
+            )
+        };
+        let blocks: Vec<_> =
+            self.blocks().map(seen).filter(|(_, columns)| !columns.is_empty()).collect();
+        let keys = Keys::of(&blocks, self, view);
+        let heat = keys.heat(&blocks, &times, view.metric);
+        let (groups, heights) = choose(
+            &keys.fine,
+            keys.end.as_ref(),
+            &heat,
+            self.present(),
+            view.rows_max.clamp(1, SIDE_MAX),
+        );
+        let axis: Vec<Key> = groups.iter().map(|row| Key::clone(&keys.fine[*row])).collect();
+        let mut heatmap = Heatmap {
+            table: view.table.clone(),
+            metric: view.metric,
+            capacity: view.capacity,
+            times: (0..times.count).map(|column| times.from + column as u64 * times.step).collect(),
+            step: u32::try_from(times.step).unwrap_or(u32::MAX),
+            gaps: Vec::new(),
+            rows: Vec::new(),
+            cells: Vec::new(),
+            bounds: Vec::new(),
+            marks: Vec::new(),
+            verdicts: Vec::new(),
+            balance: self.balance(view.metric),
+        };
+        keys.fill(&mut heatmap, &blocks, &times, &groups);
+        heatmap.bounds = bounds(&blocks, &times, &axis, &heatmap.gaps);
+        let notes = Notes { axis: &axis, end: keys.end.as_ref(), label: &label };
+        notes.add(self, &mut heatmap, &heights);
+        heatmap
+    }
+
+    /// How evenly the partitions share the load of a metric now.
+    #[must_use]
+    pub fn balance(&self, metric: Metric) -> Balance {
+        let rates: Vec<f32> =
+            self.present().values().map(|known| known.rates[metric.index()]).collect();
+        Balance::of(&rates)
+    }
+}
+
+/// The columns of a picture.
+struct Times {
+    from: u64,
+    step: u64,
+    count: usize,
+}
+
+impl Times {
+    fn of<'a>(view: &View, columns: impl Iterator<Item = &'a Column>) -> Self {
+        let span = view.to.saturating_sub(view.from).max(1);
+        let columns_max = view.columns_max.clamp(1, SIDE_MAX);
+        let least = span.div_ceil(columns_max as u64).max(common_step(view, columns));
+        let listed = STEPS.into_iter().find(|step| *step >= least);
+        let step = listed.unwrap_or_else(|| least.div_ceil(DAY) * DAY);
+        let end = (view.from + span).div_ceil(step) * step;
+        let count = usize::try_from((end - view.from / step * step) / step).unwrap_or(columns_max);
+        let count = count.clamp(1, columns_max);
+        Self { from: end - count as u64 * step, step, count }
+    }
+
+    /// The picture's columns that a column of the history lies in, with the part of it that does.
+    fn parts(&self, column: &Column) -> impl Iterator<Item = (usize, f64)> {
+        let (from, to) = (column.from, column.from + u64::from(column.seconds));
+        let clip = |at: u64| at.saturating_sub(self.from).div_euclid(self.step);
+        let count = self.count as u64;
+        let span = if to <= self.from {
+            0..0
+        } else {
+            clip(from).min(count)..(clip(to - 1) + 1).min(count)
+        };
+        let (start, step, seconds) = (self.from, self.step, f64::from(column.seconds));
+        span.map(move |at| {
+            let begin = start + at * step;
+            let overlap = to.min(begin + step) - from.max(begin);
+            (usize::try_from(at).unwrap_or(usize::MAX), overlap as f64 / seconds)
+        })
+    }
+}
+
+/// The length of column in which most of the time that is seen is known. Finer ones would show noise where the history is
+/// fine, beside smoothness where it is not.
+fn common_step<'a>(view: &View, columns: impl Iterator<Item = &'a Column>) -> u64 {
+    let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
+    for column in columns {
+        let to = (column.from + u64::from(column.seconds)).min(view.to);
+        let seen = to.saturating_sub(column.from.max(view.from));
+        *seconds.entry(u64::from(column.seconds)).or_default() += seen;
+    }
+    let whole: u64 = seconds.values().sum();
+    let mut known = 0;
+    let enough = |(_, seen): &(&u64, &u64)| {
+        known += **seen;
+        known * 4 >= whole * 3
+    };
+    seconds.iter().find(enough).map_or(1, |(step, _)| *step)
+}
+
+type Seen<'a> = (&'a Block, Vec<&'a Column>);
+
+/// All rows of all blocks that are seen.
+struct Keys {
+    all: Vec<Key>,
+    /// Where `fine` begins in `all`.
+    first: usize,
+    fine: Vec<Key>,
+    end: Option<Key>,
+}
+
+impl Keys {
+    fn of(blocks: &[Seen<'_>], history: &History, view: &View) -> Self {
+        let (low, end) = view.keys.clone().unwrap_or_else(|| (Key::from([]), None));
+        let end = end.filter(|end| *end > low);
+        let mut all: Vec<Key> = vec![Key::from([]), Key::clone(&low)];
+        all.extend(end.clone());
+        all.extend(history.present().keys().cloned());
+        all.sort_unstable();
+        all.dedup();
+        for (block, _) in blocks {
+            all = union(&all, &block.axis);
+        }
+        let first = row_of(&all, &low);
+        let last = end.as_ref().map_or(all.len(), |end| row_of(&all, end));
+        Self { fine: all[first..last].to_vec(), all, first, end }
+    }
+
+    /// For each row of a block: the fine rows that it is spread over, with the share that each gets.
+    fn shares<'a>(&'a self, axis: &[Key]) -> impl Iterator<Item = (usize, usize, f64)> + 'a {
+        let offsets = offsets(axis, &self.all);
+        (0..axis.len()).flat_map(move |row| {
+            let (from, to) = (offsets[row], offsets[row + 1]);
+            let inside = from.max(self.first)..to.min(self.first + self.fine.len());
+            inside.map(move |at| (row, at - self.first, 1.0 / (to - from) as f64))
+        })
+    }
+
+    fn heat(&self, blocks: &[Seen<'_>], times: &Times, metric: Metric) -> Vec<f64> {
+        let mut heat = vec![0.0; self.fine.len()];
+        for (block, columns) in blocks {
+            let mut sums = vec![0.0; block.axis.len()];
+            for column in columns {
+                let part: f64 = times.parts(column).map(|(_, part)| part).sum();
+                for (sum, cell) in sums.iter_mut().zip(&column.cells) {
+                    *sum += f64::from(cell[metric.index()]) * part;
+                }
+            }
+            for (row, at, share) in self.shares(&block.axis) {
+                heat[at] += sums[row] * share;
+            }
+        }
+        heat
+    }
+
+    fn fill(&self, heatmap: &mut Heatmap, blocks: &[Seen<'_>], times: &Times, groups: &[usize]) {
+        let metric = heatmap.metric.index();
+        let mut cells = vec![vec![0.0_f64; times.count]; groups.len()];
+        let mut covered = vec![0.0_f64; times.count];
+        for (block, columns) in blocks {
+            let mut mapped: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+            for (row, at, share) in self.shares(&block.axis) {
+                let group = groups.partition_point(|start| *start <= at) - 1;
+                *mapped.entry((group, row)).or_default() += share;
+            }
+            for column in columns {
+                for (to, part) in times.parts(column) {
+                    covered[to] += f64::from(column.covered) * part;
+                    for ((group, row), share) in &mapped {
+                        cells[*group][to] += f64::from(column.cells[*row][metric]) * share * part;
+                    }
+                }
+            }
+        }
+        let rate = |(amount, seconds): (f64, &f64)| {
+            if *seconds > 0.0 { narrow(amount / seconds) } else { 0.0 }
+        };
+        let rates = |row: Vec<f64>| row.into_iter().zip(&covered).map(rate).collect();
+        heatmap.cells = cells.into_iter().map(rates).collect();
+        heatmap.gaps = (0..times.count).filter(|column| covered[*column] <= 0.0).collect();
+    }
+}
+
+/// Where partitions began in each column. Nobody having reported, they are taken to have stayed.
+fn bounds(blocks: &[Seen<'_>], times: &Times, axis: &[Key], gaps: &[usize]) -> Vec<Bound> {
+    let mut newest: Vec<(u64, BTreeSet<usize>)> = vec![(0, BTreeSet::new()); times.count];
+    for (block, columns) in blocks {
+        for column in columns {
+            let row = |bound: &u16| axis.binary_search(&block.axis[usize::from(*bound)]).ok();
+            let rows: BTreeSet<usize> = column.bounds.iter().filter_map(row).collect();
+            for (to, _) in times.parts(column) {
+                if newest[to].0 <= column.from {
+                    newest[to] = (column.from, rows.clone());
+                }
+            }
+        }
+    }
+    for gap in gaps.iter().copied().filter(|gap| *gap > 0) {
+        newest[gap] = newest[gap - 1].clone();
+    }
+    let mut open: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (column, (_, rows)) in newest.iter().enumerate() {
+        let ended: Vec<_> = open.extract_if(.., |row, _| !rows.contains(row)).collect();
+        found.extend(ended.into_iter().map(|(row, from)| Bound { row, from, to: column }));
+        for row in rows {
+            open.entry(*row).or_insert(column);
+        }
+    }
+    found.extend(open.into_iter().map(|(row, from)| Bound { row, from, to: times.count }));
+    found
+}

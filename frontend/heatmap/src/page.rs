@@ -1,0 +1,36 @@
+//! The page: one HTML file that needs nothing else, live or with a picture in it.
+//!
+//! Invariants: nothing is loaded from elsewhere; the colours are those of the other renderers, written into the page from
+//! here; text from tables is shown as text, never as markup.
+
+use crate::colour::Theme;
+use crate::picture::Heatmap;
+
+const HTML: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPTS: [&str; 5] = [
+    include_str!("page/model.js"),
+    include_str!("page/paint.js"),
+    include_str!("page/side.js"),
+    include_str!("page/pointer.js"),
+    include_str!("page/page.js"),
+];
+
+/// The page. Without pictures it asks `/v1/tables.json` and `/v1/heatmap.json` (see [`Heatmap`]) of the server that it came
+/// from, once a second; with some it shows those, and asks nobody.
+#[must_use]
+pub fn page(pictures: &[Heatmap]) -> String {
+    let ramp = |theme: Theme| {
+        let hex = |[red, green, blue]: [u8; 3]| format!("#{red:02x}{green:02x}{blue:02x}");
+        theme.ramp().into_iter().map(hex).collect::<Vec<_>>().join("")
+    };
+    // No "</script>" can occur in what is written into one.
+    let data =
+        serde_json::to_string(pictures).unwrap_or_else(|_| "[]".to_owned()).replace('<', "\\u003c");
+    let script = SCRIPTS.join("\n");
+    HTML.replace("/*STYLE*/", STYLE)
+        .replace("/*DARK*/", &ramp(Theme::Dark))
+        .replace("/*LIGHT*/", &ramp(Theme::Light))
+        .replace("/*SCRIPT*/", &script)
+        .replace("/*DATA*/", &data)
+}

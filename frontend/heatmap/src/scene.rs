@@ -1,0 +1,194 @@
+//! The picture as shapes on a sheet of paper, which SVG and PNG draw in the same way.
+//!
+//! ```text
+//!   title
+//!   N_eff, max/mean, rates
+//!   key │ cells, bounds, marks, verdicts │ partitions at the end
+//!       └ time ──────────────────────────┘
+//!   legend: colours, marks
+//!   verdicts: class, range; evidence; advice
+//! ```
+//!
+//! Invariants: keys ascend upwards; lengths are pixels, and all of the sheet's shapes lie on it; letters are 6 pixels wide
+//! (9 in the title), so that labels can be kept apart; each mark is one shape, each verdict one label on the map.
+
+mod cells;
+mod frame;
+mod notes;
+
+use crate::colour::{Rgb, Theme};
+use crate::intensity::Mode;
+use crate::matrix::MarkKind;
+use crate::number::pixel;
+use crate::picture::Heatmap;
+use crate::wording::across;
+
+/// How a picture is to be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Width of the sheet, pixels; at least 640.
+    pub width: u32,
+    /// Height of the map alone, pixels; at least 120. What is below it adds as much as it needs.
+    pub map_height: u32,
+    /// What colours are a share of.
+    pub mode: Mode,
+    /// Dark or light.
+    pub theme: Theme,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { width: 1200, map_height: 440, mode: Mode::Absolute, theme: Theme::Dark }
+    }
+}
+
+/// Width of a small letter.
+const LETTER: i32 = 6;
+
+/// Height of a line of small letters.
+const LINE: i32 = 15;
+
+/// Room for keys: 30 letters.
+const LEFT: i32 = 196;
+
+/// Room for what partitions do at the end.
+const RIGHT: i32 = 156;
+
+/// Room for the title.
+const TOP: i32 = 62;
+
+const MARGIN: i32 = 12;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Letters {
+    Small,
+    Bold,
+    Title,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Area {
+    pub(crate) x: i32,
+    pub(crate) y: i32,
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+}
+
+impl Area {
+    fn touches(&self, other: &Self) -> bool {
+        self.x < other.x + other.width
+            && other.x < self.x + self.width
+            && self.y < other.y + other.height
+            && other.y < self.y + self.height
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// Filled.
+    Box(Area, Rgb),
+    /// An outline.
+    Frame(Area, Rgb),
+    /// From one point to another.
+    Line([i32; 4], Rgb),
+    /// The baseline is at `y`.
+    Text { x: i32, y: i32, text: String, letters: Letters, anchor: Anchor, colour: Rgb },
+    /// A sign about this point; `title` is what a pointer over it tells.
+    Mark { x: i32, y: i32, kind: MarkKind, colour: Rgb, edge: Rgb, title: String },
+}
+
+/// Everything on the sheet, in drawing order.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+    pub(crate) ground: Rgb,
+    /// What the sheet shows, in one line.
+    pub(crate) title: String,
+    /// The cells: by colour, the areas that have it. The areas do not overlap.
+    pub(crate) cells: Vec<(Rgb, Vec<Area>)>,
+    /// The rest, above the cells.
+    pub(crate) shapes: Vec<Shape>,
+}
+
+/// Where the map lies, and where on it rows and times are.
+struct Map<'a> {
+    heatmap: &'a Heatmap,
+    area: Area,
+    /// The upper edge of each row, and the lower edge of the first one before them.
+    edges: Vec<i32>,
+}
+
+impl<'a> Map<'a> {
+    fn new(heatmap: &'a Heatmap, area: Area) -> Self {
+        let bottom = f64::from(area.y + area.height);
+        let mut edges = vec![area.y + area.height];
+        let mut sum = 0.0;
+        for row in &heatmap.rows {
+            sum += f64::from(row.height);
+            edges.push(pixel(bottom - sum.min(1.0) * f64::from(area.height)));
+        }
+        if let Some(last) = edges.last_mut() {
+            *last = area.y;
+        }
+        Self { heatmap, area, edges }
+    }
+
+    /// The lower edge of a row; the upper edge of the map for the row after the last.
+    fn y(&self, row: usize) -> i32 {
+        self.edges.get(row).copied().unwrap_or(self.area.y)
+    }
+
+    fn x(&self, at: u64) -> i32 {
+        self.area.x + pixel(across(self.heatmap, at) * f64::from(self.area.width))
+    }
+
+    fn column_x(&self, column: usize) -> i32 {
+        let part = column as f64 / self.heatmap.times.len().max(1) as f64;
+        self.area.x + pixel(part * f64::from(self.area.width))
+    }
+}
+
+impl Scene {
+    pub(crate) fn new(heatmap: &Heatmap, style: Style) -> Self {
+        let width = i32::try_from(style.width.clamp(640, 16_000)).unwrap_or(640);
+        let height = i32::try_from(style.map_height.clamp(120, 16_000)).unwrap_or(120);
+        let area = Area { x: LEFT, y: TOP, width: width - LEFT - RIGHT, height };
+        let map = Map::new(heatmap, area);
+        let palette = style.theme.palette();
+        let mut scene = Self {
+            width,
+            height: 0,
+            ground: palette.ground,
+            title: format!("{}: {}", heatmap.table, heatmap.metric.title()),
+            cells: cells::cells(&map, style),
+            shapes: Vec::new(),
+        };
+        scene.frame(&map, style);
+        scene.notes(&map, style);
+        scene
+    }
+
+    fn text(&mut self, x: i32, y: i32, text: impl Into<String>, letters: Letters, colour: Rgb) {
+        self.anchored(x, y, text, letters, Anchor::Start, colour);
+    }
+
+    fn anchored(
+        &mut self,
+        x: i32,
+        y: i32,
+        text: impl Into<String>,
+        letters: Letters,
+        anchor: Anchor,
+        colour: Rgb,
+    ) {
+        self.shapes.push(Shape::Text { x, y, text: text.into(), letters, anchor, colour });
+    }
+}

@@ -1,0 +1,71 @@
+//! Cells as few rectangles: equal neighbours in a row become one, and so do equal runs in neighbouring rows.
+
+use std::collections::BTreeMap;
+
+use super::{Area, Map, Style};
+use crate::colour::Rgb;
+use crate::intensity::tone;
+use crate::number::round;
+
+/// Shades that are told apart: more cannot be seen side by side, and fewer make longer runs.
+const SHADES: usize = 48;
+
+/// What a cell shows: a shade, or that nothing is known.
+type Shade = Option<usize>;
+
+/// A run of columns and the shade that they have: from, to, shade.
+type Run = (usize, usize, Shade);
+
+/// By colour, the areas that have it; the map's ground comes first.
+pub(crate) fn cells(map: &Map<'_>, style: Style) -> Vec<(Rgb, Vec<Area>)> {
+    let shades = map.heatmap.intensity(style.mode);
+    let mut found: BTreeMap<Shade, Vec<Area>> = BTreeMap::new();
+    // Runs of the rows below that may still grow, with their lower edge.
+    let mut open: BTreeMap<Run, i32> = BTreeMap::new();
+    for (row, line) in shades.iter().enumerate() {
+        if map.y(row) == map.y(row + 1) {
+            continue;
+        }
+        let runs = runs(line, &map.heatmap.gaps);
+        let ended: Vec<_> = open.extract_if(.., |run, _| !runs.contains(run)).collect();
+        for (run, low) in ended {
+            found.entry(run.2).or_default().push(area(map, run, low, map.y(row)));
+        }
+        for run in runs {
+            open.entry(run).or_insert(map.y(row));
+        }
+    }
+    for (run, low) in open {
+        found.entry(run.2).or_default().push(area(map, run, low, map.area.y));
+    }
+    // What has no load is the ground that the rest lies on.
+    found.remove(&Some(0));
+    let palette = style.theme.palette();
+    let colour = |shade: Shade| match shade {
+        Some(shade) => style.theme.colour(shade as f64 / SHADES as f64),
+        None => palette.gap,
+    };
+    let ground = (style.theme.colour(0.0), vec![map.area]);
+    let rest = found.into_iter().map(|(shade, areas)| (colour(shade), areas));
+    std::iter::once(ground).chain(rest).collect()
+}
+
+fn area(map: &Map<'_>, (from, to, _): Run, low: i32, high: i32) -> Area {
+    let (left, right) = (map.column_x(from), map.column_x(to));
+    Area { x: left, y: high, width: right - left, height: low - high }
+}
+
+fn runs(line: &[f32], gaps: &[usize]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (column, shade) in line.iter().enumerate() {
+        let gap = gaps.binary_search(&column).is_ok();
+        // Whatever has load at all is seen.
+        let least = usize::from(*shade > 0.0);
+        let shade = (!gap).then(|| round(tone(*shade) * SHADES as f64).max(least));
+        match runs.last_mut() {
+            Some((_, to, last)) if *last == shade => *to = column + 1,
+            _ => runs.push((column, column + 1, shade)),
+        }
+    }
+    runs
+}

@@ -1,0 +1,181 @@
+//! Numbers, times and long texts as a reader of a picture wants them.
+//!
+//! Invariant: times are UTC, and said to be.
+
+use crate::metric::Metric;
+use crate::number::floor;
+use crate::picture::Heatmap;
+
+/// Distances of labels on the axis of time, seconds.
+const TICKS: [u64; 18] =
+    [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400];
+
+/// Year, month, day of a day since the Unix epoch (Howard Hinnant's counting of eras of 400 years).
+fn date(day: u64) -> (u64, u64, u64) {
+    let shifted = day + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day_of_year - (153 * march_month + 2) / 5 + 1)
+}
+
+/// `2026-01-31 23:59:59`.
+pub(crate) fn moment(at: u64) -> String {
+    let (year, month, day) = date(at / 86_400);
+    format!("{year}-{month:02}-{day:02} {}", clock(at))
+}
+
+/// `23:59:59`.
+pub(crate) fn clock(at: u64) -> String {
+    let second = at % 86_400;
+    format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Times to label between two others, at most so many, and their labels.
+pub(crate) fn ticks(from: u64, to: u64, most: usize) -> Vec<(u64, String)> {
+    let span = to.saturating_sub(from);
+    let least = span.div_ceil(most.max(1) as u64);
+    let step = TICKS.into_iter().find(|step| *step >= least);
+    let step = step.unwrap_or_else(|| least.div_ceil(86_400) * 86_400);
+    let label = |at: u64| match step {
+        86_400.. => {
+            let (_, month, day) = date(at / 86_400);
+            format!("{month:02}-{day:02}")
+        }
+        60.. => clock(at)[..5].to_owned(),
+        _ => clock(at),
+    };
+    let first = from.div_ceil(step) * step;
+    (first..=to)
+        .step_by(usize::try_from(step).unwrap_or(usize::MAX))
+        .map(|at| (at, label(at)))
+        .collect()
+}
+
+/// `0`, `0.12`, `7.5`, `830`, `12.3k`, `4.5M`, `1.2G`.
+pub(crate) fn number(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        1e9.. => (value / 1e9, "G"),
+        1e6.. => (value / 1e6, "M"),
+        1e3.. => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = match scaled.abs() {
+        99.95.. => 0,
+        9.995.. => 1,
+        0.0 => 0,
+        _ => 2,
+    };
+    let text = format!("{scaled:.digits$}");
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{unit}")
+}
+
+/// A rate in the metric's unit.
+pub(crate) fn rate(metric: Metric, value: f64) -> String {
+    match metric {
+        Metric::WriteRows | Metric::ReadRows => format!("{} rows/s", number(value)),
+        Metric::WriteBytes => format!("{}B/s", number(value)),
+        Metric::Busy => percent(value),
+    }
+}
+
+/// `12 %`.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", number((share * 1000.0).round() / 10.0))
+}
+
+/// Cut to so many characters, with dots in place of what is missing.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(2)).collect();
+    format!("{kept}..")
+}
+
+/// Lines of at most so many characters, broken between words where there are any.
+pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let most = most.max(8);
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let letters: Vec<char> = word.chars().collect();
+        for piece in letters.chunks(most) {
+            let last = lines.last().map_or(0, |line| line.chars().count());
+            if last > 0 && last + 1 + piece.len() > most {
+                lines.push(String::new());
+            }
+            if let Some(line) = lines.last_mut() {
+                if !line.is_empty() {
+                    line.push(' ');
+                }
+                line.extend(piece);
+            }
+        }
+    }
+    lines
+}
+
+/// One line that says how evenly partitions share the load.
+pub(crate) fn balance(heatmap: &Heatmap) -> String {
+    let balance = heatmap.balance;
+    format!(
+        "N_eff {} of {} partitions   max/mean {}   now {}   busiest partition {}",
+        number(f64::from(balance.n_eff)),
+        balance.partitions,
+        number(f64::from(balance.max_over_mean)),
+        rate(heatmap.metric, f64::from(balance.total)),
+        rate(heatmap.metric, f64::from(balance.max)),
+    )
+}
+
+/// The part of a picture's width that a time lies at, 0 to 1.
+pub(crate) fn across(heatmap: &Heatmap, at: u64) -> f64 {
+    let from = heatmap.times.first().copied().unwrap_or(0);
+    let span = heatmap.end().saturating_sub(from).max(1);
+    (at.saturating_sub(from) as f64 / span as f64).min(1.0)
+}
+
+/// Which of so many places a part from 0 to 1 falls on.
+pub(crate) fn place(part: f64, places: usize) -> usize {
+    floor(part * places as f64).min(places.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read_in_utc() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00");
+        assert_eq!(moment(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(moment(1_767_225_599), "2025-12-31 23:59:59");
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let texts = [0.0, 0.123, 7.5, 830.4, 12_345.0, 999_999.0, 4.5e6, 1.2e9].map(number);
+        assert_eq!(texts, ["0", "0.12", "7.5", "830", "12.3k", "1000k", "4.5M", "1.2G"]);
+    }
+
+    #[test]
+    fn ticks_are_few_and_inside() {
+        let found = ticks(1003, 1063, 7);
+        assert!((2..=7).contains(&found.len()), "{found:?}");
+        assert!(found.iter().all(|(at, _)| (1003..=1063).contains(at)));
+        assert_eq!(ticks(0, 86_400 * 14, 7).last().unwrap().1, "01-15");
+    }
+
+    #[test]
+    fn long_texts_are_wrapped_without_loss() {
+        let text = "ALTER TABLE events PARTITION BY HASH (userid) PARTITIONS 16 abcdefghijklmnopqrstuvwxyz";
+        let lines = wrapped(text, 20);
+        assert!(lines.iter().all(|line| line.len() <= 20), "{lines:?}");
+        assert_eq!(lines.concat().replace(' ', ""), text.replace(' ', ""));
+    }
+}

@@ -1,0 +1,146 @@
+//! The fake's splits and merges: at once, and shown by the catalog when they are done.
+
+use std::sync::Arc;
+
+use partita_proto::catalog::Table;
+use partita_proto::error::Error;
+use partita_proto::id::{Epoch, PartitionId};
+use partita_proto::key::KeyCodec;
+use partita_proto::range::{Bound, TypedRange};
+use partita_proto::route::{PartitionMap, Route};
+use partita_proto::service::AdminOrder;
+
+use super::{Fake, Partition, none, put_table};
+
+impl Fake {
+    /// Does what an order says of partitions; the others are only remembered.
+    pub(super) fn reshape(&self, order: &AdminOrder) -> Result<(), Error> {
+        match order {
+            AdminOrder::SplitPartition { partition, at } => {
+                let (table, position) = self.find_partition(*partition)?;
+                let at = match at {
+                    Some(at) => at.clone(),
+                    None => self.middle(*partition)?,
+                };
+                self.split(&table.database, &table.name, position, at)
+            }
+            AdminOrder::MergePartitions { left, right } => {
+                let (table, position) = self.find_partition(*left)?;
+                let next = table.partitions.routes().get(position + 1);
+                if next.map(|route| route.partition) != Some(*right) {
+                    return Err(Error::InvalidInput(format!(
+                        "partitions {left} and {right} are not neighbours"
+                    )));
+                }
+                self.merge(&table, position)
+            }
+            AdminOrder::Drain { .. }
+            | AdminOrder::MoveReplica { .. }
+            | AdminOrder::TransferLeader { .. } => Ok(()),
+        }
+    }
+
+    fn find_partition(&self, partition: PartitionId) -> Result<(Arc<Table>, usize), Error> {
+        let catalog = Arc::clone(&self.catalog.borrow());
+        let mut tables = catalog.tables.values().flat_map(std::collections::BTreeMap::values);
+        let found = tables.find_map(|table| {
+            let mut routes = table.partitions.routes().iter();
+            let position = routes.position(|route| route.partition == partition)?;
+            Some((Arc::clone(table), position))
+        });
+        found.ok_or_else(|| none("partition", &partition.to_string()))
+    }
+
+    fn middle(&self, partition: PartitionId) -> Result<Bound, Error> {
+        let partitions = self.partitions.lock();
+        let of =
+            partitions.get(&partition).ok_or_else(|| none("partition", &partition.to_string()))?;
+        match of.rows.keys().nth(of.rows.len() / 2) {
+            Some(key) if of.rows.len() > 1 => of.codec.decode(key),
+            _ => Err(Error::InvalidInput(format!("partition {partition} has no middle"))),
+        }
+    }
+
+    /// Splits a partition of a table, by position, at a bound.
+    ///
+    /// # Errors
+    /// When there is no such partition, or the bound is not inside of it.
+    pub fn split(
+        &self,
+        database: &str,
+        table: &str,
+        position: usize,
+        at: Bound,
+    ) -> Result<(), Error> {
+        let _one_at_a_time = self.changing.lock();
+        let mut catalog = self.catalog.borrow().as_ref().clone();
+        let table = Arc::clone(catalog.table(database, table).ok_or_else(|| none("table", table))?);
+        let codec = KeyCodec::new(&table.schema, &table.placement)?;
+        let mut routes = table.partitions.routes().to_vec();
+        let parent = routes[position].clone();
+        let epoch = Epoch(parent.epoch.0 + 1);
+        let range = TypedRange { start: at.clone(), end: parent.range.end.clone() };
+        let mut child = Route::new(&codec, PartitionId(self.next_id()), range, epoch)?;
+        child.replicas.clone_from(&parent.replicas);
+        child.leader = parent.leader;
+        let range = TypedRange { start: parent.range.start.clone(), end: at };
+        let mut left = Route::new(&codec, parent.partition, range, epoch)?;
+        left.replicas.clone_from(&parent.replicas);
+        left.leader = parent.leader;
+        let mut partitions = self.partitions.lock();
+        let old = partitions
+            .get_mut(&parent.partition)
+            .ok_or_else(|| none("partition", &parent.partition.to_string()))?;
+        let moved = old.rows.split_off(child.keys.start.as_ref());
+        old.epoch = epoch;
+        let new = Partition {
+            table: Arc::clone(&table),
+            codec,
+            epoch,
+            rows: moved,
+            seen: old.seen.clone(),
+            writes: 0,
+            scans: 0,
+        };
+        partitions.insert(child.partition, new);
+        drop(partitions);
+        routes[position] = left;
+        routes.insert(position + 1, child);
+        let mut changed = table.as_ref().clone();
+        changed.partitions = Arc::new(PartitionMap::new(routes)?);
+        put_table(&mut catalog, changed);
+        self.publish(catalog);
+        Ok(())
+    }
+
+    /// Gives a partition, by position, all that the next one has.
+    fn merge(&self, table: &Table, position: usize) -> Result<(), Error> {
+        let _one_at_a_time = self.changing.lock();
+        let mut catalog = self.catalog.borrow().as_ref().clone();
+        let codec = KeyCodec::new(&table.schema, &table.placement)?;
+        let mut routes = table.partitions.routes().to_vec();
+        let right = routes.remove(position + 1);
+        let left = &routes[position];
+        let epoch = Epoch(left.epoch.0.max(right.epoch.0) + 1);
+        let range = TypedRange { start: left.range.start.clone(), end: right.range.end };
+        let mut whole = Route::new(&codec, left.partition, range, epoch)?;
+        whole.replicas.clone_from(&left.replicas);
+        whole.leader = left.leader;
+        let mut partitions = self.partitions.lock();
+        let gone = partitions
+            .remove(&right.partition)
+            .ok_or_else(|| none("partition", &right.partition.to_string()))?;
+        if let Some(stays) = partitions.get_mut(&whole.partition) {
+            stays.rows.extend(gone.rows);
+            stays.seen.extend(gone.seen);
+            stays.epoch = epoch;
+        }
+        drop(partitions);
+        routes[position] = whole;
+        let mut changed = table.clone();
+        changed.partitions = Arc::new(PartitionMap::new(routes)?);
+        put_table(&mut catalog, changed);
+        self.publish(catalog);
+        Ok(())
+    }
+}

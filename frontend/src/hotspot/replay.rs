@@ -1,0 +1,150 @@
+//! From what meta sampled to the question that designs are ranked by.
+//!
+//! Invariants: rows are in the order of their arrival; a sample that stands for more operations is replayed more often;
+//! keys that are not whole (scans' bounds) are left out.
+
+use partita_load::{Choice, Design, Question, Reads, SampledRow, advise};
+use partita_proto::catalog::Table;
+use partita_proto::key::KeyCodec;
+use partita_proto::load::{KeySample, LoadReport, PartitionLoad};
+use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
+use partita_proto::schema::{ColumnType, TableSchema};
+
+/// Rows that are replayed at most.
+const ROWS_MAX: usize = 4096;
+/// Rows a second that one partition is taken to bear when none was busy enough to measure it.
+pub(crate) const CAPACITY_ROWS_PER_S: f64 = 20_000.0;
+/// A lane that is busier than this tells how much it bears.
+const MEASURED_BUSY: f64 = 0.05;
+/// The part of a table's time that a read by time range is taken to ask for.
+const TIME_RANGE_SHARE: f64 = 0.1;
+
+/// What was found of a table.
+pub(crate) struct Found {
+    /// Designs, the best first; none when too little was sampled.
+    pub(crate) choices: Vec<Choice>,
+    /// For each choice: where to cut it, if it is placed by range.
+    pub(crate) cuts: Vec<Vec<Bound>>,
+    /// Rows a second that are written.
+    pub(crate) rows_per_s: f64,
+    /// Rows a second that one partition bears, and whether that was measured.
+    pub(crate) capacity: (f64, bool),
+    /// Keys that were replayed.
+    pub(crate) sampled: usize,
+}
+
+/// Ranks the designs for a table by what meta reports of it.
+pub(crate) fn replay(table: &Table, report: &LoadReport) -> Found {
+    let partitions: Vec<&PartitionLoad> =
+        report.partitions.iter().filter(|load| load.table == table.id).collect();
+    let keys = arrivals(&partitions, table.schema.key.len());
+    let rows: Vec<SampledRow> =
+        keys.iter().filter_map(|sample| cells(&table.schema, &sample.key)).collect();
+    let rows_per_s = partitions.iter().map(|load| load.rates.write_rows).sum();
+    let capacity = capacity(&partitions);
+    let question = Question {
+        rows: &rows,
+        columns: table.schema.key.len(),
+        time: time_column(&table.schema),
+        today: today(table),
+        partitions: table.partitions.routes().len(),
+        nodes: report.nodes.len().max(1),
+        rows_per_s,
+        capacity_rows_per_s: capacity.0,
+        time_range_share: TIME_RANGE_SHARE,
+        reads: Reads::default(),
+    };
+    let choices = advise(&question);
+    let cuts = choices.iter().map(|choice| cuts(choice, &keys)).collect();
+    Found { choices, cuts, rows_per_s, capacity, sampled: rows.len() }
+}
+
+/// Written keys in order of arrival, each as often as it weighs.
+fn arrivals<'r>(partitions: &[&'r PartitionLoad], columns: usize) -> Vec<&'r KeySample> {
+    let all = partitions.iter().flat_map(|load| &load.samples);
+    let mut samples: Vec<&KeySample> = all
+        .filter(|sample| !sample.read && sample.key.key.len() == columns && sample.weight > 0.0)
+        .collect();
+    samples.sort_by_key(|sample| sample.at);
+    let total: f64 = samples.iter().map(|sample| sample.weight).sum();
+    let step = total / samples.len().min(ROWS_MAX) as f64;
+    let mut taken = Vec::with_capacity(samples.len().min(ROWS_MAX));
+    let (mut passed, mut next) = (0.0, step / 2.0);
+    for sample in samples {
+        passed += sample.weight;
+        while next < passed {
+            taken.push(sample);
+            next += step;
+        }
+    }
+    taken
+}
+
+/// Each key column as bytes that compare like its values.
+fn cells(schema: &TableSchema, key: &Bound) -> Option<SampledRow> {
+    let codec = KeyCodec::new(schema, &Placement::Range).ok()?;
+    let whole = Bound { placement: None, key: key.key.clone() };
+    let mut ends = vec![0];
+    for columns in 1..=whole.key.len() {
+        let prefix = Bound { placement: None, key: whole.key[..columns].to_vec() };
+        ends.push(codec.encode_bound(&prefix).ok()?.len());
+    }
+    let bytes = codec.encode_bound(&whole).ok()?;
+    ends.windows(2).map(|end| bytes.get(end[0]..end[1]).map(<[u8]>::to_vec)).collect()
+}
+
+fn time_column(schema: &TableSchema) -> Option<usize> {
+    let time = schema.time_index().map(|column| column.id);
+    let index = schema.key.iter().position(|id| Some(*id) == time);
+    index.or_else(|| {
+        schema.key_columns().position(|column| {
+            matches!(column.column_type, ColumnType::Timestamp(..) | ColumnType::Date)
+        })
+    })
+}
+
+/// How the table is placed. Rules are taken as the ranges that they mostly are.
+fn today(table: &Table) -> Design {
+    let order: Vec<usize> = (0..table.schema.key.len()).collect();
+    match &table.placement {
+        Placement::Range | Placement::Rules { .. } => Design::Range { order },
+        Placement::Hash { columns } => {
+            let key = &table.schema.key;
+            let of: Vec<usize> =
+                columns.iter().filter_map(|id| key.iter().position(|at| at == id)).collect();
+            let buckets = u32::try_from(table.partitions.routes().len()).unwrap_or(u32::MAX);
+            Design::Hash { of: if of.is_empty() { order.clone() } else { of }, buckets, order }
+        }
+    }
+}
+
+/// Rows a second over the busy share, of the busiest partition.
+fn capacity(partitions: &[&PartitionLoad]) -> (f64, bool) {
+    let busiest = partitions.iter().max_by(|a, b| a.busy.s10.total_cmp(&b.busy.s10));
+    match busiest {
+        Some(load) if load.busy.s10 > MEASURED_BUSY && load.rates.write_rows > 0.0 => {
+            (load.rates.write_rows / load.busy.s10, true)
+        }
+        _ => (CAPACITY_ROWS_PER_S, false),
+    }
+}
+
+/// Cuts of a range design between equal parts of the sample, after its first column.
+fn cuts(choice: &Choice, keys: &[&KeySample]) -> Vec<Bound> {
+    let Design::Range { order } = &choice.design else { return Vec::new() };
+    let Some(first) = order.first() else { return Vec::new() };
+    let mut values: Vec<_> = keys.iter().filter_map(|sample| sample.key.key.get(*first)).collect();
+    values.sort_unstable();
+    let wanted = choice.partitions;
+    let mut cuts: Vec<_> =
+        (1..wanted).filter_map(|cut| values.get(cut * values.len() / wanted)).collect();
+    cuts.dedup();
+    // A cut at the least value would leave nothing below.
+    let least = values.first();
+    let kept = cuts.into_iter().filter(|cut| Some(*cut) != least);
+    kept.map(|value| Bound { placement: None, key: vec![(*value).clone()] }).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! The tables of `sys` that show load: partitions, nodes, keys, and what was done about them.
+//!
+//! Invariants: what meta did not say is NULL; rows of tables that are gone are left out, those of partitions that are
+//! gone are shown as they were.
+
+use arrow::record_batch::RecordBatch;
+use partita_proto::catalog::{Catalog, Table};
+use partita_proto::id::PartitionId;
+use partita_proto::load::{LoadReport, Rates, Verdict};
+
+use super::Names;
+use crate::error::SqlError;
+use crate::hotspot::class::explain;
+use crate::hotspot::shown::{advice, evidence_json};
+use crate::system::bound_text;
+use crate::virtual_table::{Cell, Kind, batch, schema};
+
+/// The columns of `sys.partition_load`.
+pub(crate) const PARTITION_LOAD: &[(&str, Kind)] = &[
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("partition", Kind::Count),
+    ("start_key", Kind::Text),
+    ("end_key", Kind::Text),
+    ("leader", Kind::Count),
+    ("epoch", Kind::Count),
+    ("age_s", Kind::Float),
+    ("rho_10s", Kind::Float),
+    ("rho_60s", Kind::Float),
+    ("rho_600s", Kind::Float),
+    ("rho_max", Kind::Float),
+    ("write_rows_per_s", Kind::Float),
+    ("write_bytes_per_s", Kind::Float),
+    ("read_rows_per_s", Kind::Float),
+    ("point_reads_per_s", Kind::Float),
+    ("scans_per_s", Kind::Float),
+    ("rejected_per_s", Kind::Float),
+    ("queue", Kind::Count),
+    ("bytes", Kind::Count),
+    ("rows", Kind::Count),
+    ("write_p50_us", Kind::Count),
+    ("write_p99_us", Kind::Count),
+    ("write_p999_us", Kind::Count),
+    ("write_max_us", Kind::Count),
+    ("share", Kind::Float),
+    ("verdict", Kind::Text),
+    ("since", Kind::Time),
+    ("p_out", Kind::Float),
+    ("auc", Kind::Float),
+    ("append_high", Kind::Float),
+    ("append_low", Kind::Float),
+    ("top_key", Kind::Float),
+];
+
+/// The columns of `sys.partition_load_history`.
+pub(crate) const PARTITION_LOAD_HISTORY: &[(&str, Kind)] = &[
+    ("at", Kind::Time),
+    ("span_s", Kind::Float),
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("partition", Kind::Count),
+    ("leader", Kind::Count),
+    ("rho", Kind::Float),
+    ("rho_max", Kind::Float),
+    ("write_rows_per_s", Kind::Float),
+    ("write_bytes_per_s", Kind::Float),
+    ("read_rows_per_s", Kind::Float),
+    ("point_reads_per_s", Kind::Float),
+    ("scans_per_s", Kind::Float),
+    ("rejected_per_s", Kind::Float),
+    ("bytes", Kind::Count),
+    ("verdict", Kind::Text),
+];
+
+/// The columns of `sys.hot_partitions`.
+pub(crate) const HOT_PARTITIONS: &[(&str, Kind)] = &[
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("partition", Kind::Count),
+    ("start_key", Kind::Text),
+    ("end_key", Kind::Text),
+    ("leader", Kind::Count),
+    ("rho_10s", Kind::Float),
+    ("share", Kind::Float),
+    ("verdict", Kind::Text),
+    ("meaning", Kind::Text),
+    ("since", Kind::Time),
+    ("cut_key", Kind::Text),
+    ("predicted_share", Kind::Float),
+    ("hot_key", Kind::Text),
+    ("evidence", Kind::Text),
+    ("advice", Kind::Text),
+];
+
+/// The columns of `sys.split_events`.
+pub(crate) const SPLIT_EVENTS: &[(&str, Kind)] = &[
+    ("at", Kind::Time),
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("kind", Kind::Text),
+    ("partition", Kind::Count),
+    ("children", Kind::Text),
+    ("key", Kind::Text),
+    ("why", Kind::Text),
+    ("predicted_share", Kind::Float),
+    ("actual_share", Kind::Float),
+    ("in_vain", Kind::Flag),
+    ("stall_ms", Kind::Float),
+    ("took_ms", Kind::Float),
+    ("outcome", Kind::Text),
+];
+
+/// The columns of `sys.balance_events`.
+pub(crate) const BALANCE_EVENTS: &[(&str, Kind)] = &[
+    ("at", Kind::Time),
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("partition", Kind::Count),
+    ("kind", Kind::Text),
+    ("from_node", Kind::Count),
+    ("to_node", Kind::Count),
+    ("why", Kind::Text),
+];
+
+/// The columns of `sys.hot_keys`.
+pub(crate) const HOT_KEYS: &[(&str, Kind)] = &[
+    ("database", Kind::Text),
+    ("table", Kind::Text),
+    ("partition", Kind::Count),
+    ("kind", Kind::Text),
+    ("key", Kind::Text),
+    ("share", Kind::Float),
+    ("per_s", Kind::Float),
+];
+
+/// The columns of `sys.node_load`.
+pub(crate) const NODE_LOAD: &[(&str, Kind)] = &[
+    ("node", Kind::Count),
+    ("leaders", Kind::Count),
+    ("replicas", Kind::Count),
+    ("rho", Kind::Float),
+    ("write_rows_per_s", Kind::Float),
+    ("write_bytes_per_s", Kind::Float),
+    ("read_rows_per_s", Kind::Float),
+    ("point_reads_per_s", Kind::Float),
+    ("scans_per_s", Kind::Float),
+    ("rejected_per_s", Kind::Float),
+    ("cpu_cores", Kind::Float),
+];
+
+fn rates(of: &Rates) -> [Cell; 6] {
+    [of.write_rows, of.write_bytes, of.read_rows, of.point_reads, of.scans, of.rejected]
+        .map(Cell::from)
+}
+
+fn named(table: &Table, partition: PartitionId) -> [Cell; 3] {
+    [table.database.as_str().into(), table.name.as_str().into(), partition.0.into()]
+}
+
+/// What `sys.partition_load` shows.
+pub(crate) fn partition_load(
+    report: &LoadReport,
+    catalog: &Catalog,
+) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let mut rows = Vec::new();
+    for load in &report.partitions {
+        let Some(table) = names.table(load.table) else { continue };
+        let latency = |of: fn(&partita_proto::load::Latency) -> u64| {
+            Cell::Count(load.write_latency.as_ref().map(of))
+        };
+        let evidence = load.verdict.as_ref().map(|verdict| &verdict.evidence);
+        let judged = |of: fn(&partita_proto::load::Evidence) -> f64| Cell::Float(evidence.map(of));
+        let mut row = Vec::from(named(table, load.partition));
+        row.extend([
+            bound_text(table, &load.range.start).into(),
+            bound_text(table, &load.range.end).into(),
+            load.leader.map(|node| node.0).into(),
+            load.epoch.0.into(),
+            load.age.as_secs_f64().into(),
+            load.busy.s10.into(),
+            load.busy.s60.into(),
+            load.busy.s600.into(),
+            load.busy.max.into(),
+        ]);
+        row.extend(rates(&load.rates));
+        row.extend([
+            load.queue.into(),
+            load.size_bytes.into(),
+            load.rows.into(),
+            latency(|of| of.p50),
+            latency(|of| of.p99),
+            latency(|of| of.p999),
+            latency(|of| of.max),
+            load.share.into(),
+            load.verdict.as_ref().map(|verdict| verdict.class.clone()).into(),
+            load.verdict.as_ref().map_or(Cell::Time(None), |verdict| verdict.since.into()),
+            judged(|of| of.p_out),
+            judged(|of| of.auc),
+            judged(|of| of.append_high),
+            judged(|of| of.append_low),
+            judged(|of| of.top_key),
+        ]);
+        rows.push(row);
+    }
+    batch(&schema(PARTITION_LOAD), rows)
+}
+
+/// What `sys.partition_load_history` shows.
+pub(crate) fn partition_load_history(
+    report: &LoadReport,
+    catalog: &Catalog,
+) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let mut rows = Vec::new();
+    for span in &report.history {
+        let Some(table) = names.table(span.table) else { continue };
+        let mut row = vec![span.at.into(), span.span.as_secs_f64().into()];
+        row.extend(named(table, span.partition));
+        row.extend([span.leader.map(|node| node.0).into(), span.busy.into(), span.busy_max.into()]);
+        row.extend(rates(&span.rates));
+        let class = Some(span.class.clone()).filter(|class| !class.is_empty());
+        row.extend([span.size_bytes.into(), class.into()]);
+        rows.push(row);
+    }
+    batch(&schema(PARTITION_LOAD_HISTORY), rows)
+}
+
+/// What `sys.hot_partitions` shows.
+pub(crate) fn hot_partitions(
+    report: &LoadReport,
+    catalog: &Catalog,
+) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let mut rows = Vec::new();
+    for load in &report.partitions {
+        let Some(table) = names.table(load.table) else { continue };
+        let known = |verdict: &&Verdict| explain(&verdict.class).is_some();
+        let Some(verdict) = load.verdict.as_ref().filter(known) else { continue };
+        let cut = verdict.cut.as_ref();
+        let mut row = Vec::from(named(table, load.partition));
+        row.extend([
+            bound_text(table, &load.range.start).into(),
+            bound_text(table, &load.range.end).into(),
+            load.leader.map(|node| node.0).into(),
+            load.busy.s10.into(),
+            load.share.into(),
+            verdict.class.as_str().into(),
+            explain(&verdict.class).map(str::to_owned).into(),
+            verdict.since.into(),
+            cut.and_then(|(key, _)| bound_text(table, key)).into(),
+            cut.map(|(_, share)| *share).into(),
+            verdict.hot_key.as_ref().and_then(|key| bound_text(table, key)).into(),
+            evidence_json(&verdict.evidence).to_string().into(),
+            advice(table, load, verdict).into(),
+        ]);
+        rows.push(row);
+    }
+    batch(&schema(HOT_PARTITIONS), rows)
+}
+
+/// What `sys.split_events` shows.
+pub(crate) fn split_events(
+    report: &LoadReport,
+    catalog: &Catalog,
+) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let mut rows = Vec::new();
+    for event in &report.splits {
+        let Some(table) = names.table(event.table) else { continue };
+        let children: Vec<_> = event.children.iter().map(ToString::to_string).collect();
+        let milliseconds = |time: Option<std::time::Duration>| {
+            Cell::Float(time.map(|time| time.as_secs_f64() * 1e3))
+        };
+        rows.push(vec![
+            event.at.into(),
+            table.database.as_str().into(),
+            table.name.as_str().into(),
+            if event.merge { "merge" } else { "split" }.into(),
+            event.partition.0.into(),
+            children.join(", ").into(),
+            event.key.as_ref().and_then(|key| bound_text(table, key)).into(),
+            event.why.as_str().into(),
+            event.predicted_share.into(),
+            event.actual_share.into(),
+            event.in_vain.into(),
+            milliseconds(event.stall),
+            milliseconds(event.took),
+            event.outcome.as_str().into(),
+        ]);
+    }
+    batch(&schema(SPLIT_EVENTS), rows)
+}
+
+/// What `sys.balance_events` shows.
+pub(crate) fn balance_events(
+    report: &LoadReport,
+    catalog: &Catalog,
+) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let rows = report.balances.iter().map(|event| {
+        let table = names.table_of(event.partition);
+        vec![
+            event.at.into(),
+            table.map(|table| table.database.clone()).into(),
+            table.map(|table| table.name.clone()).into(),
+            event.partition.0.into(),
+            event.kind.as_str().into(),
+            event.from.0.into(),
+            event.to.0.into(),
+            event.why.as_str().into(),
+        ]
+    });
+    batch(&schema(BALANCE_EVENTS), rows.collect())
+}
+
+/// What `sys.hot_keys` shows.
+pub(crate) fn hot_keys(report: &LoadReport, catalog: &Catalog) -> Result<RecordBatch, SqlError> {
+    let names = Names::new(catalog);
+    let mut rows = Vec::new();
+    for hot in &report.hot_keys {
+        let Some(table) = names.table(hot.table) else { continue };
+        let mut row = Vec::from(named(table, hot.partition));
+        row.extend([
+            if hot.read { "read" } else { "write" }.into(),
+            bound_text(table, &hot.key).into(),
+            hot.share.into(),
+            hot.per_second.into(),
+        ]);
+        rows.push(row);
+    }
+    batch(&schema(HOT_KEYS), rows)
+}
+
+/// What `sys.node_load` shows.
+pub(crate) fn node_load(report: &LoadReport) -> Result<RecordBatch, SqlError> {
+    let rows = report.nodes.iter().map(|load| {
+        let mut row =
+            vec![load.node.0.into(), load.leaders.into(), load.replicas.into(), load.busy.into()];
+        row.extend(rates(&load.rates));
+        row.push(load.cpu_cores.into());
+        row
+    });
+    batch(&schema(NODE_LOAD), rows.collect())
+}

@@ -1,0 +1,196 @@
+//! The options that say how a table is cut by itself, in YDB's words, and the cuts of `UNIFORM_PARTITIONS`.
+//!
+//! Invariants: each option has one name that SHOW CREATE TABLE prints, the shorter ones are read as it; what is not
+//! said, or is UNSET, is [`Partitioning::default`].
+
+use partita_proto::placement::Placement;
+use partita_proto::range::Bound;
+use partita_proto::schema::{ColumnType, HotspotRemedy, Partitioning, TableSchema};
+use partita_proto::value::Value;
+
+use super::identifier::fold;
+use super::options::{OptionPair, OptionValue};
+use crate::error::SqlError;
+
+const BY_LOAD: &str = "auto_partitioning_by_load";
+const BY_SIZE: &str = "auto_partitioning_by_size";
+const PARTITION_SIZE_MB: &str = "auto_partitioning_partition_size_mb";
+const MIN_PARTITIONS: &str = "auto_partitioning_min_partitions_count";
+const MAX_PARTITIONS: &str = "auto_partitioning_max_partitions_count";
+const HOTSPOT_REMEDY: &str = "hotspot_remedy";
+
+/// Shorter names, and what they are short for.
+const SHORT: [(&str, &str); 5] = [
+    ("partition_size_mb", PARTITION_SIZE_MB),
+    ("min_partitions_count", MIN_PARTITIONS),
+    ("min_partitions", MIN_PARTITIONS),
+    ("max_partitions_count", MAX_PARTITIONS),
+    ("max_partitions", MAX_PARTITIONS),
+];
+
+/// One of the options that say how a table is cut by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitioningOption {
+    /// `AUTO_PARTITIONING_BY_LOAD`.
+    ByLoad(bool),
+    /// `AUTO_PARTITIONING_BY_SIZE`.
+    BySize(bool),
+    /// `AUTO_PARTITIONING_PARTITION_SIZE_MB`, MiB.
+    PartitionSizeMb(u32),
+    /// `AUTO_PARTITIONING_MIN_PARTITIONS_COUNT`.
+    MinPartitions(u32),
+    /// `AUTO_PARTITIONING_MAX_PARTITIONS_COUNT`; 0: no limit.
+    MaxPartitions(u32),
+    /// `hotspot_remedy`.
+    HotspotRemedy(HotspotRemedy),
+}
+
+impl PartitioningOption {
+    pub(super) fn apply(self, to: &mut Partitioning) {
+        match self {
+            Self::ByLoad(on) => to.by_load = on,
+            Self::BySize(on) => to.by_size = on,
+            Self::PartitionSizeMb(size) => to.partition_size_mb = size,
+            Self::MinPartitions(number) => to.min_partitions = number,
+            Self::MaxPartitions(number) => to.max_partitions = number,
+            Self::HotspotRemedy(remedy) => to.hotspot_remedy = remedy,
+        }
+    }
+}
+
+/// The one name of an option's key.
+pub(super) fn canonical(key: String) -> String {
+    match SHORT.iter().find(|(short, _)| *short == key) {
+        Some((_, name)) => (*name).to_owned(),
+        None => key,
+    }
+}
+
+impl OptionPair {
+    /// The option of partitioning that it is; `None` when its key is none of them. NULL is the default.
+    pub(super) fn partitioning_option(&self) -> Result<Option<PartitioningOption>, SqlError> {
+        let default = Partitioning::default();
+        let null = matches!(self.value, OptionValue::Null);
+        Ok(Some(match self.key.as_str() {
+            BY_LOAD if null => PartitioningOption::ByLoad(default.by_load),
+            BY_SIZE if null => PartitioningOption::BySize(default.by_size),
+            PARTITION_SIZE_MB if null => {
+                PartitioningOption::PartitionSizeMb(default.partition_size_mb)
+            }
+            MIN_PARTITIONS if null => PartitioningOption::MinPartitions(default.min_partitions),
+            MAX_PARTITIONS if null => PartitioningOption::MaxPartitions(default.max_partitions),
+            HOTSPOT_REMEDY if null => PartitioningOption::HotspotRemedy(default.hotspot_remedy),
+            BY_LOAD => PartitioningOption::ByLoad(self.enabled()?),
+            BY_SIZE => PartitioningOption::BySize(self.enabled()?),
+            PARTITION_SIZE_MB => PartitioningOption::PartitionSizeMb(self.small(1)?),
+            MIN_PARTITIONS => PartitioningOption::MinPartitions(self.small(1)?),
+            MAX_PARTITIONS => PartitioningOption::MaxPartitions(self.small(0)?),
+            HOTSPOT_REMEDY => {
+                PartitioningOption::HotspotRemedy(match fold(self.text()?).as_str() {
+                    "off" => HotspotRemedy::Off,
+                    "advise" => HotspotRemedy::Advise,
+                    "auto" => HotspotRemedy::Auto,
+                    _ => return Err(self.wrong("'off', 'advise' or 'auto'")),
+                })
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn enabled(&self) -> Result<bool, SqlError> {
+        match self.text().map(fold).as_deref() {
+            Ok("enabled" | "true" | "on") => Ok(true),
+            Ok("disabled" | "false" | "off") => Ok(false),
+            _ => Err(self.wrong("ENABLED or DISABLED")),
+        }
+    }
+
+    fn small(&self, least: u32) -> Result<u32, SqlError> {
+        let number = self.number().ok().and_then(|number| u32::try_from(number).ok());
+        number
+            .filter(|number| *number >= least)
+            .ok_or_else(|| self.wrong(&format!("a whole number from {least} on")))
+    }
+}
+
+/// The options that are not what they are without being said, as SHOW CREATE TABLE prints them.
+pub(super) fn said(partitioning: &Partitioning) -> Vec<(&'static str, String)> {
+    let Partitioning {
+        by_load,
+        by_size,
+        partition_size_mb,
+        min_partitions,
+        max_partitions,
+        hotspot_remedy,
+    } = *partitioning;
+    let default = Partitioning::default();
+    let switch = |on| if on { "ENABLED" } else { "DISABLED" }.to_owned();
+    let mut said = Vec::new();
+    if by_load != default.by_load {
+        said.push((BY_LOAD, switch(by_load)));
+    }
+    if by_size != default.by_size {
+        said.push((BY_SIZE, switch(by_size)));
+    }
+    if partition_size_mb != default.partition_size_mb {
+        said.push((PARTITION_SIZE_MB, partition_size_mb.to_string()));
+    }
+    if min_partitions != default.min_partitions {
+        said.push((MIN_PARTITIONS, min_partitions.to_string()));
+    }
+    if max_partitions != default.max_partitions {
+        said.push((MAX_PARTITIONS, max_partitions.to_string()));
+    }
+    if hotspot_remedy != default.hotspot_remedy {
+        said.push((HOTSPOT_REMEDY, hotspot_remedy.sql().to_owned()));
+    }
+    said
+}
+
+/// Where `UNIFORM_PARTITIONS = n` cuts a table placed by range: all values of the first key column, in n equal parts.
+///
+/// # Errors
+/// When the first key column is no whole number.
+pub(super) fn uniform_cuts(
+    partitions: u16,
+    schema: &TableSchema,
+    placement: &Placement,
+) -> Result<Vec<Bound>, SqlError> {
+    debug_assert!(matches!(placement, Placement::Range), "hashes are cut by PARTITIONS n");
+    let first = schema.key_columns().next();
+    let width = |bits: u32| Some((bits, first.map(|column| column.column_type)));
+    let found = match first.map(|column| column.column_type) {
+        Some(ColumnType::UInt8 | ColumnType::Int8) => width(8),
+        Some(ColumnType::UInt16 | ColumnType::Int16) => width(16),
+        Some(ColumnType::UInt32 | ColumnType::Int32) => width(32),
+        Some(ColumnType::UInt64 | ColumnType::Int64) => width(64),
+        _ => None,
+    };
+    let Some((bits, column_type)) = found else {
+        let column = first.map_or_else(
+            || "which the table does not have".to_owned(),
+            |column| format!("but \"{}\" is {}", column.name, column.column_type.sql()),
+        );
+        return Err(SqlError::new(
+            "42P16",
+            format!("UNIFORM_PARTITIONS needs a first key column that is a whole number, {column}"),
+        )
+        .with_hint("give the cuts with SPLIT AT or PARTITION_AT_KEYS"));
+    };
+    let signed = matches!(
+        column_type,
+        Some(ColumnType::Int8 | ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64)
+    );
+    let cut = |part: u16| {
+        let offset = (u128::from(part) << bits) / u128::from(partitions);
+        let value = if signed {
+            let low = -(1_i128 << (bits - 1));
+            i128::try_from(offset).ok().and_then(|o| i64::try_from(low + o).ok()).map(Value::Int)
+        } else {
+            u64::try_from(offset).ok().map(Value::UInt)
+        };
+        // Below 2^bits, so there is always one.
+        value.map(|value| Bound { placement: None, key: vec![value] })
+    };
+    Ok((1..partitions).filter_map(cut).collect())
+}

@@ -1,0 +1,84 @@
+//! Names for select items that would have one name, as in `SELECT 1, 1`, `SELECT v, v::text` or `SELECT *, v`.
+//!
+//! DataFusion refuses two columns of one name in a SELECT; everybody else's SQL does not mind. The first keeps its
+//! name, and those behind it get a number, `v:2`, so that clients that read columns by name find all of them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as PlannerStatement;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitMut, VisitorMut};
+
+/// Numbers items that look alike; false when there are none.
+pub(crate) fn number_alike(statement: &mut PlannerStatement) -> bool {
+    let mut numbering = Numbering { found: false };
+    if let PlannerStatement::Statement(tree) = statement {
+        let _: ControlFlow<()> = tree.visit(&mut numbering);
+    }
+    numbering.found
+}
+
+struct Numbering {
+    found: bool,
+}
+
+impl VisitorMut for Numbering {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let is_wildcard = |item: &SelectItem| {
+            matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+        };
+        // Which columns a wildcard means only the planner knows.
+        let first = if select.projection.iter().any(is_wildcard) { 2 } else { 1 };
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        for item in &mut select.projection {
+            let SelectItem::UnnamedExpr(expr) = item else { continue };
+            let name = name(expr);
+            let number = *seen.entry(name.clone()).and_modify(|n| *n += 1).or_insert(first);
+            if number > 1 {
+                let alias = Ident::with_quote('"', format!("{name}:{number}"));
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                self.found = true;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What an expression is called: a cast is called what it casts.
+fn name(expr: &Expr) -> String {
+    match expr {
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => name(expr),
+        Expr::Identifier(column) => column.value.clone(),
+        Expr::CompoundIdentifier(path) => {
+            path.last().map(|column| column.value.clone()).unwrap_or_default()
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::{Statement, parse};
+
+    fn numbered(sql: &str) -> String {
+        let Some(Statement::Query(mut query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };
+        number_alike(&mut query.statement);
+        query.statement.to_string()
+    }
+
+    #[test]
+    fn the_first_keeps_its_name_and_others_get_a_number() {
+        assert_eq!(numbered("SELECT 1, 1, 2"), "SELECT 1, 1 AS \"1:2\", 2");
+        assert_eq!(
+            numbered("SELECT v, v::TEXT, (v), w AS v FROM t"),
+            "SELECT v, v::TEXT AS \"v:2\", (v) AS \"v:3\", w AS v FROM t"
+        );
+        assert_eq!(
+            numbered("SELECT *, v FROM (SELECT now(), now() FROM t)"),
+            "SELECT *, v AS \"v:2\" FROM (SELECT now(), now() AS \"now():2\" FROM t)"
+        );
+    }
+}

@@ -1,0 +1,275 @@
+//! What users see of load: the tables of `sys`, EXPLAIN HOTSPOT, and errors of overload.
+
+use std::time::Duration;
+
+use partita_proto::Error;
+use partita_proto::id::{Epoch, NodeId};
+use partita_proto::load::{
+    BalanceEvent, BalanceKind, Busy, Evidence, HotKey, Instant, KeySample, Latency, LoadHistory,
+    LoadReport, NodeLoad, PartitionLoad, Rates, SplitEvent, Verdict,
+};
+use partita_proto::range::Bound;
+use partita_proto::value::Value;
+
+use super::Db;
+use crate::FrontendOptions;
+
+/// 2025-10-09T08:53:20Z.
+const NOW: Instant = Instant(1_760_000_000_000);
+
+fn key(ts: i64, user: i64) -> Bound {
+    Bound { placement: None, key: vec![Value::Timestamp(ts), Value::Int(user)] }
+}
+
+/// A table with the time first, whose last partition takes nearly all.
+async fn hot(options: FrontendOptions) -> Db {
+    let db = Db::with(options);
+    db.tag(
+        "CREATE TABLE events (ts TIMESTAMP(3) TIME INDEX, userid BIGINT, v DOUBLE, PRIMARY KEY (ts, userid)) \
+         SPLIT AT ((1000))",
+    )
+    .await;
+    let table = db.frontend.catalog().table("public", "events").cloned().unwrap();
+    let routes = table.partitions.routes();
+    let load = |at: usize, write_rows: f64| PartitionLoad {
+        table: table.id,
+        partition: routes[at].partition,
+        range: routes[at].range.clone(),
+        leader: routes[at].leader,
+        epoch: Epoch(1),
+        age: Duration::from_secs(90),
+        busy: Busy { s10: write_rows / 10_000.0, ..Busy::default() },
+        rates: Rates { write_rows, read_rows: 5.0, ..Rates::default() },
+        share: write_rows / 10_000.0,
+        ..PartitionLoad::default()
+    };
+    let verdict = Verdict {
+        class: "MOVING_RIGHT".to_owned(),
+        since: Instant(NOW.0 - 30_000),
+        evidence: Evidence { append_high: 0.97, top_prefix: vec![0.01], ..Evidence::default() },
+        ..Verdict::default()
+    };
+    let sample = |at: i64| KeySample {
+        at: Instant(u64::try_from(at).unwrap()),
+        key: key(at, at * 7 % 500),
+        weight: 3.0,
+        read: false,
+    };
+    let tail = PartitionLoad {
+        verdict: Some(verdict),
+        samples: (1_000..3_000).map(sample).collect(),
+        write_latency: Some(Latency { p50: 900, p99: 4_000, p999: 9_000, max: 12_000 }),
+        ..load(1, 9_000.0)
+    };
+    let partition = routes[1].partition;
+    let node = |node| NodeLoad { node: NodeId(node), cpu_cores: Some(1.5), ..NodeLoad::default() };
+    *db.fake.load.lock() = LoadReport {
+        at: NOW,
+        partitions: vec![load(0, 1_000.0), tail],
+        nodes: (1..=3).map(node).collect(),
+        splits: vec![SplitEvent {
+            at: Instant(NOW.0 - 60_000),
+            table: table.id,
+            partition: routes[0].partition,
+            children: vec![partition],
+            key: Some(key(1_000, 0)),
+            why: "by load".to_owned(),
+            predicted_share: Some(0.53),
+            actual_share: Some(0.9),
+            in_vain: Some(true),
+            stall: Some(Duration::from_millis(12)),
+            outcome: "done".to_owned(),
+            ..SplitEvent::default()
+        }],
+        balances: vec![BalanceEvent {
+            at: NOW,
+            partition,
+            kind: BalanceKind::Move,
+            from: NodeId(1),
+            to: NodeId(3),
+            why: "node 1 bears more than its part".to_owned(),
+        }],
+        hot_keys: vec![HotKey {
+            table: table.id,
+            partition,
+            key: key(2_999, 7),
+            share: 0.4,
+            per_second: 3_600.0,
+            read: false,
+        }],
+        history: vec![LoadHistory {
+            at: Instant(NOW.0 - 120_000),
+            span: Duration::from_secs(60),
+            table: table.id,
+            partition,
+            leader: Some(NodeId(2)),
+            busy: 0.85,
+            busy_max: 0.99,
+            class: "MOVING_RIGHT".to_owned(),
+            ..LoadHistory::default()
+        }],
+    };
+    db
+}
+
+#[tokio::test]
+async fn the_tables_of_load_show_what_meta_says() {
+    let db = hot(FrontendOptions::default()).await;
+    assert_eq!(
+        db.lines(
+            "SELECT \"table\", end_key IS NULL, rho_10s, share, write_p99_us, verdict, since, append_high \
+             FROM sys.partition_load ORDER BY partition"
+        )
+        .await,
+        [
+            "events|false|0.1|0.1|NULL|NULL|NULL|NULL",
+            "events|true|0.9|0.9|4000|MOVING_RIGHT|2025-10-09T08:52:50|0.97"
+        ]
+    );
+    assert_eq!(
+        db.lines(
+            "SELECT kind, why, predicted_share, actual_share, in_vain, stall_ms, took_ms, outcome, key \
+             FROM sys.split_events"
+        )
+        .await,
+        ["split|by load|0.53|0.9|true|12.0|NULL|done|('1970-01-01 00:00:01', 0)"]
+    );
+    assert_eq!(
+        db.lines("SELECT \"table\", kind, from_node, to_node FROM sys.balance_events").await,
+        ["events|move|1|3"]
+    );
+    assert_eq!(db.lines("SELECT kind, share, per_s FROM sys.hot_keys").await, ["write|0.4|3600.0"]);
+    assert_eq!(db.one("SELECT sum(cpu_cores) FROM sys.node_load").await, "4.5");
+    assert_eq!(
+        db.lines("SELECT span_s, leader, rho_max, verdict FROM sys.partition_load_history").await,
+        ["60.0|2|0.99|MOVING_RIGHT"]
+    );
+    assert_eq!(
+        db.lines(
+            "SELECT \"Rank\", \"CPUCores\", \"IntervalEnd\" FROM sys.top_partitions_one_minute"
+        )
+        .await,
+        ["1|0.85|2025-10-09T08:52:20"]
+    );
+    assert_eq!(
+        db.lines("SELECT \"Path\", \"CPUCores\" FROM sys.partition_stats ORDER BY \"PartIdx\"")
+            .await,
+        ["public/events|0.1", "public/events|0.9"]
+    );
+}
+
+#[tokio::test]
+async fn balance_says_how_concentrated_writes_and_reads_are() {
+    let db = hot(FrontendOptions::default()).await;
+    db.rows("SELECT count(*) FROM events").await;
+    db.rows("SELECT v FROM events WHERE ts < '1970-01-01 00:00:00.5'").await;
+    let shown = db
+        .lines(
+            "SELECT load, per, bearers, round(max_share, 2), round(n_eff, 2), round(gini, 2), \
+             read_fan_out_p50, read_fan_out_p99 FROM sys.table_balance ORDER BY load, per",
+        )
+        .await;
+    // Two partitions on two of three nodes; a query asked both, another one.
+    assert_eq!(
+        shown,
+        [
+            "read_rows|node|3|0.5|2.0|0.33|1|2",
+            "read_rows|partition|2|0.5|2.0|0.0|1|2",
+            "write_rows|node|3|0.9|1.22|0.6|1|2",
+            "write_rows|partition|2|0.9|1.22|0.4|1|2"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_hot_partition_comes_with_its_cure() {
+    let db = hot(FrontendOptions::default()).await;
+    let rows = db
+        .rows("SELECT verdict, meaning, evidence, advice, start_key FROM sys.hot_partitions")
+        .await;
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!(row[0], "MOVING_RIGHT");
+    assert!(row[1].contains("right edge"), "{}", row[1]);
+    let evidence: serde_json::Value = serde_json::from_str(&row[2]).unwrap();
+    assert_eq!(evidence["append_high"], 0.97);
+    assert!(row[3].contains("PARTITION BY HASH (userid) PARTITIONS 16"), "{}", row[3]);
+    assert_eq!(row[4], "('1970-01-01 00:00:01')");
+    // What is advised can be run.
+    db.tag("INSERT INTO events VALUES (5, 1, 0.5), (1500, 2, 0.5)").await;
+    db.tag(&row[3]).await;
+    assert_eq!(db.one("SELECT count(*) FROM events").await, "2");
+    assert_eq!(
+        db.one("SELECT count(*) FROM sys.partitions WHERE \"table\" = 'events'").await,
+        "16"
+    );
+
+    let db = hot(FrontendOptions::default()).await;
+    db.tag("ALTER TABLE events SET ('hotspot_remedy' = 'off')").await;
+    assert_eq!(db.one("SELECT advice FROM sys.hot_partitions").await, "NULL");
+    let items = db.lines("EXPLAIN HOTSPOT events").await;
+    assert!(items.iter().all(|line| !line.starts_with("option")), "{items:?}");
+}
+
+#[tokio::test]
+async fn explain_hotspot_ranks_designs_by_replayed_keys() {
+    let db = hot(FrontendOptions::default()).await;
+    let rows = db.rows("EXPLAIN HOTSPOT events").await;
+    let value = |item: &str| {
+        let row = rows.iter().find(|row| row[0] == item);
+        row.unwrap_or_else(|| panic!("{item} in {rows:?}"))[1].clone()
+    };
+    assert_eq!(value("class"), "MOVING_RIGHT");
+    assert_eq!(value("for"), "30 s");
+    assert_eq!(value("sampled rows"), "2000");
+    assert_eq!(value("capacity of a partition"), "10000 rows/s, measured");
+    assert!(value("ceiling now").starts_with("10000 rows/s"), "{}", value("ceiling now"));
+    let first = rows.iter().find(|row| row[0] == "option 1").unwrap();
+    assert!(first[1].starts_with("PRIMARY KEY (userid, ts); carries the load"), "{first:?}");
+    assert!(first[3].parse::<f64>().unwrap() > 1.5, "{first:?}");
+    assert!(first[6].contains("by userid 1.0"), "{first:?}");
+    assert!(first[7].starts_with("CREATE TABLE events_new ("), "{first:?}");
+    let today = rows.iter().find(|row| row[0].ends_with("(as it is)")).unwrap();
+    assert_eq!((today[2].as_str(), today[7].as_str()), ("1.0", "NULL"), "{today:?}");
+    assert!(today[1].contains("new rows all go to one partition"), "{today:?}");
+    db.tag(&first[7]).await;
+    let shown = db.rows("SHOW CREATE TABLE events").await;
+    assert!(shown[0][1].contains("PRIMARY KEY (userid)"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_table_of_which_nothing_is_known_is_explained_by_its_schema() {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (ts TIMESTAMP TIME INDEX, app STRING)").await;
+    let lines = db.lines("EXPLAIN HOTSPOT t").await;
+    assert_eq!(lines[0].split('|').nth(1), Some("UNKNOWN"));
+    let cures = lines.iter().find(|line| line.starts_with("cures")).unwrap();
+    assert!(cures.contains("PRIMARY KEY (app, ts)"), "{cures}");
+    assert_eq!(db.error("EXPLAIN HOTSPOT nothing").await.sqlstate, "42P01");
+}
+
+#[tokio::test]
+async fn an_error_of_overload_names_the_partition_its_verdict_and_what_helps() {
+    let options =
+        FrontendOptions { write_timeout: Duration::from_millis(50), ..FrontendOptions::default() };
+    let db = hot(options).await;
+    let full = std::iter::repeat_n(Error::Overloaded("the queue is full".to_owned()), 1000);
+    db.fake.write_errors.lock().extend(full);
+    let error = db.error("INSERT INTO events VALUES (5000, 1, 1)").await;
+    assert_eq!((error.sqlstate.as_str(), error.retryable), ("53400", true));
+    let detail = error.detail.unwrap();
+    for said in ["of table \"events\"", "90 % busy", "MOVING_RIGHT"] {
+        assert!(detail.contains(said), "{said} in {detail}");
+    }
+    let hint = error.hint.unwrap();
+    assert!(hint.contains("by hash") && hint.contains("EXPLAIN HOTSPOT events"), "{hint}");
+    // Of a partition that meta says nothing of, nothing is said.
+    let other = Db::with(FrontendOptions {
+        write_timeout: Duration::from_millis(50),
+        ..FrontendOptions::default()
+    });
+    other.tag("CREATE TABLE t (a INT PRIMARY KEY)").await;
+    let full = std::iter::repeat_n(Error::Overloaded("the queue is full".to_owned()), 1000);
+    other.fake.write_errors.lock().extend(full);
+    let error = other.error("INSERT INTO t VALUES (1)").await;
+    assert!(!error.hint.unwrap().contains("HOTSPOT"));
+}
