@@ -19,6 +19,7 @@ mod data;
 mod door;
 mod encode;
 mod generate;
+mod hotspot;
 mod ingest;
 mod latency;
 mod meter;
@@ -42,6 +43,10 @@ pub enum Command {
     Writes(writes::Options),
     /// Put results of several runs beside each other: medians, ratios, equal answers.
     Compare(compare::Options),
+    /// Write the same rows under different key designs, on a real cluster, and show what each does.
+    Hotspot(Box<hotspot::Options>),
+    /// Run a workload in a virtual cluster: what a key design does, under our rules and under others'.
+    Sim(Box<partita_hotspot::sim::Options>),
 }
 
 /// Does it.
@@ -55,5 +60,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Compare(options) => compare::run(&options),
         Command::Writes(options) => Box::pin(writes::run(&options)).await,
         Command::Query(options) => Box::pin(query::run(&options)).await,
+        Command::Hotspot(options) => Box::pin(hotspot::run(&options)).await,
+        Command::Sim(options) => report::say(&partita_hotspot::sim::run(&options)?),
     }
 }

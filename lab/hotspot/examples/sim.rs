@@ -1,0 +1,22 @@
+//! `partita lab sim` without anything around it: light to build.
+//!
+//! ```text
+//! cargo run --release -p partita-hotspot --example sim -- --nodes 1000 --partitions 100000 --hours 1
+//! ```
+
+#![expect(clippy::print_stdout, reason = "its figures are what it is for")]
+
+use clap::Parser;
+
+/// A workload in a virtual cluster.
+#[derive(Parser)]
+#[command(name = "sim", max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    options: partita_hotspot::sim::Options,
+}
+
+fn main() -> anyhow::Result<()> {
+    println!("{}", partita_hotspot::sim::run(&Cli::parse().options)?);
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! What goes wrong: nodes that crash and come back, and nodes that are slow.
+//!
+//! Invariant: a dead node leads nothing three seconds later, when any other voter lives.
+
+use partita_load::NodeFacts;
+
+use super::Cluster;
+use super::events::Event;
+
+/// Until others lead what a dead node led.
+const ELECTION_MS: u64 = 3_000;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultKind {
+    /// It stops.
+    Crash,
+    /// It is there again.
+    Return,
+    /// From now on it has this share of its speed (1: as usual). Nobody is told.
+    Speed(f64),
+}
+
+/// What happens to a node, and when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// Seconds since the begin.
+    pub at_s: u64,
+    /// Its number, from 0.
+    pub node: u32,
+    /// What.
+    pub kind: FaultKind,
+}
+
+impl Cluster {
+    pub(super) fn on_fault(&mut self, number: u32) {
+        let fault = self.options.faults[number as usize];
+        let Some(node) = self.nodes.get_mut(fault.node as usize) else { return };
+        let told = match fault.kind {
+            FaultKind::Crash => Some(false),
+            FaultKind::Return => Some(true),
+            FaultKind::Speed(speed) => {
+                node.speed = speed.max(0.01);
+                None
+            }
+        };
+        self.note(&[3, u64::from(fault.node), u64::from(number)]);
+        let Some(up) = told else { return };
+        self.nodes[fault.node as usize].up = up;
+        let facts = NodeFacts { up, capacity: self.options.cores, ..NodeFacts::default() };
+        self.scheduler.set_node(Self::node_id(fault.node), facts);
+        if !up {
+            self.events.add(self.now_ms + ELECTION_MS, Event::Elect { node: fault.node });
+        }
+    }
+
+    pub(super) fn on_elect(&mut self, node: u32) {
+        if self.nodes[node as usize].up {
+            return;
+        }
+        let led: Vec<u32> = self.nodes[node as usize]
+            .live
+            .iter()
+            .chain(&self.nodes[node as usize].still)
+            .copied()
+            .collect();
+        for id in led {
+            let next =
+                self.parts[id as usize].voters().find(|voter| self.nodes[*voter as usize].up);
+            if let Some(next) = next {
+                self.elect(id, next);
+            }
+        }
+    }
+
+    /// Makes a voter lead.
+    pub(super) fn elect(&mut self, id: u32, to: u32) {
+        let live = self.tables[self.parts[id as usize].table as usize].live;
+        self.join_nodes(id, live, -1.0);
+        self.parts[id as usize].lead(to, self.now_ms);
+        self.join_nodes(id, live, 1.0);
+        self.note(&[4, u64::from(id), u64::from(to)]);
+    }
+}

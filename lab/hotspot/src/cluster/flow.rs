@@ -1,0 +1,94 @@
+//! A second of load: what is asked of each partition, what lanes and nodes can bear of it, and which keys it is.
+//!
+//! Invariants: what is asked of a table's partitions adds up to what is asked of the table; a lane serves no more than
+//! its capacity, a node no more than its cores.
+
+use super::Cluster;
+use super::events::Event;
+use super::parts::NONE;
+use crate::number::whole;
+
+impl Cluster {
+    pub(super) fn on_flow(&mut self) {
+        self.events.add(self.now_ms + 1_000, Event::Flow);
+        for node in &mut self.nodes {
+            node.load = node.still_load.max(0.0);
+        }
+        for table in 0..self.tables.len() {
+            if self.tables[table].live {
+                self.ask(table);
+            }
+        }
+        for node in &mut self.nodes {
+            let cores = self.options.cores * node.speed;
+            node.factor = if node.load > cores { cores / node.load } else { 1.0 };
+        }
+        for table in 0..self.tables.len() {
+            if self.tables[table].live {
+                self.serve(table);
+            }
+        }
+        self.feed_pickers();
+        self.measure();
+    }
+
+    /// What is asked of each partition of a table now, and of its nodes.
+    fn ask(&mut self, table: usize) {
+        let at_us = self.at_us();
+        let entry = &self.tables[table];
+        let lane = self.options.lane_rows_per_s;
+        let sources = &entry.load.sources;
+        let count = entry.order.len();
+        let (mut asked, mut written) = (vec![0.0; count], vec![0.0; count]);
+        for source in sources {
+            let rows = source.rate.at(at_us) * source.cost;
+            let mut below = 0.0;
+            for (at, id) in entry.order.iter().enumerate() {
+                let part = &self.parts[*id as usize];
+                let end = part.high.as_deref().map_or(1.0, |key| source.law.below(at_us, key));
+                let own = rows * (end - below).max(0.0);
+                below = end;
+                asked[at] += own;
+                written[at] += if source.is_write() { own } else { 0.0 };
+            }
+        }
+        for (at, id) in entry.order.iter().enumerate() {
+            let part = &mut self.parts[*id as usize];
+            part.count(self.now_ms);
+            part.offered = asked[at] / lane;
+            part.written_share = if asked[at] > 0.0 { written[at] / asked[at] } else { 1.0 };
+            let leader = part.leader;
+            let lane_share = part.offered.min(self.nodes[leader as usize].speed);
+            for voter in part.voters.into_iter().filter(|voter| *voter != NONE) {
+                // Followers apply what is written, not what is read.
+                let weight = if voter == leader {
+                    1.0
+                } else {
+                    self.options.follower_cost * part.written_share
+                };
+                self.nodes[voter as usize].load += weight * lane_share;
+            }
+        }
+    }
+
+    /// What lanes and nodes can bear of it.
+    fn serve(&mut self, table: usize) {
+        let lane = self.options.lane_rows_per_s;
+        for id in &self.tables[table].order {
+            let part = &mut self.parts[*id as usize];
+            let node = &self.nodes[part.leader as usize];
+            let moving = 1.0 - (part.stall_ms.min(1_000) as f64 / 1_000.0);
+            part.stall_ms = 0;
+            let capacity = if node.up { node.speed * node.factor * moving } else { 0.0 };
+            part.served_rows = part.offered.min(capacity) * lane;
+            part.busy = if capacity > 0.0 {
+                (part.offered / (node.speed * node.factor)).min(1.0)
+            } else {
+                0.0
+            };
+        }
+        let served: f64 =
+            self.tables[table].order.iter().map(|id| self.parts[*id as usize].served_rows).sum();
+        self.note(&[5, whole(served)]);
+    }
+}

@@ -1,0 +1,259 @@
+//! Orders: what the scheduler (or another policy) wants done, how long that takes, and what it changes.
+//!
+//! Invariants: an order ends exactly once, well or not; partitions of a table go on tiling its key space.
+
+use partita_load::{Action, ActionId, At, Done, Failed, NodeId, SplitWhy, Step};
+
+use super::Cluster;
+use super::events::Event;
+use super::parts::Partition;
+use crate::number::whole;
+use crate::workload::{Design, Source, Spread, keys};
+
+/// A merge takes so long.
+const MERGE_MS: u64 = 2_000;
+/// As long as it takes to record another placement.
+const REKEY_MS: u64 = 1_000;
+/// Orders of others than the scheduler have numbers from here on.
+const FOREIGN: u64 = 1 << 40;
+
+impl Cluster {
+    pub(super) fn on_tick(&mut self) {
+        self.events.add(self.now_ms + 1_000, Event::Tick);
+        let actions = self.scheduler.tick(self.now_ms, &mut self.pickers);
+        self.scheduler.take_outcomes();
+        for action in actions {
+            self.begin_order(action);
+        }
+    }
+
+    fn begin_order(&mut self, action: Action) {
+        let takes_ms = match &action.step {
+            Step::Split { .. } => self.options.split_ms.0,
+            Step::Merge { .. } => MERGE_MS,
+            Step::TransferLeader { .. } => self.options.transfer_ms.0,
+            Step::MoveReplica { partition, .. } => {
+                let bytes = self.parts[Self::slot(*partition) as usize].bytes;
+                1_000 + whole(bytes / self.options.move_bytes_per_s * 1_000.0)
+            }
+            Step::Rekey { .. } => REKEY_MS,
+        };
+        let number = action.id.0;
+        self.note(&[1, number, takes_ms]);
+        self.events.add(self.now_ms + takes_ms, Event::End { order: number });
+        self.under_way.insert(action.id, action);
+    }
+
+    /// A split by load that the scheduler has not asked for.
+    pub(super) fn begin_foreign_split(&mut self, id: u32, key: Box<[u8]>) {
+        let busy = self
+            .under_way
+            .values()
+            .any(|action| action.step.partitions().contains(&Self::partition_id(id)));
+        if busy {
+            return;
+        }
+        let step = Step::Split {
+            partition: Self::partition_id(id),
+            at: At::Key(key),
+            why: SplitWhy::Load,
+            verdict: None,
+            predicted_share: None,
+            right_leader: None,
+        };
+        self.next_order += 1;
+        self.begin_order(Action { id: ActionId(self.next_order), step });
+    }
+
+    pub(super) fn on_end(&mut self, id: ActionId) {
+        let Some(action) = self.under_way.remove(&id) else { return };
+        let foreign = id.0 > FOREIGN;
+        let ended = self.carry_out(&action.step);
+        self.note(&[2, id.0, u64::from(ended.is_ok())]);
+        match ended {
+            Ok(Done::Split { right }) if foreign => {
+                if let Step::Split { partition, .. } = action.step {
+                    self.scheduler.split_by_hand(partition, right, self.now_ms);
+                }
+            }
+            Ok(done) => self.scheduler.done(id, done, self.now_ms),
+            Err(failed) => self.scheduler.failed(id, failed, self.now_ms),
+        }
+        if let (Step::Rekey { table, .. }, true) = (&action.step, ended.is_ok()) {
+            let table = table.0 as usize;
+            self.scheduler.set_table(Self::table_id(table), self.tables[table].load.facts.clone());
+            self.tell_partitions(table);
+        }
+    }
+
+    fn carry_out(&mut self, step: &Step) -> Result<Done, Failed> {
+        let ids: Vec<u32> = step.partitions().into_iter().map(Self::slot).collect();
+        for id in &ids {
+            let part = self.parts.get(*id as usize).ok_or(Failed::Other)?;
+            if part.gone || !self.nodes[part.leader as usize].up {
+                return Err(Failed::Other);
+            }
+        }
+        match step {
+            Step::Split { at, why, right_leader, .. } => {
+                let right = self.split(ids[0], at, *why, right_leader.map(|node| node.0))?;
+                return Ok(Done::Split { right: Self::partition_id(right) });
+            }
+            Step::Merge { .. } => self.merge(ids[0], ids[1])?,
+            Step::TransferLeader { to, .. } => self.transfer(ids[0], *to)?,
+            Step::MoveReplica { from, to, .. } => self.move_replica(ids[0], from.0, to.0)?,
+            Step::Rekey { table, buckets, .. } => self.rekey(table.0 as usize, *buckets)?,
+        }
+        Ok(Done::AsProposed)
+    }
+
+    fn split(
+        &mut self,
+        id: u32,
+        at: &At,
+        why: SplitWhy,
+        leader: Option<u32>,
+    ) -> Result<u32, Failed> {
+        let (key, left_share) = self.cut_key(id, at).ok_or(Failed::AtEdge)?;
+        let now_ms = self.now_ms;
+        let table = self.parts[id as usize].table;
+        let live = self.tables[table as usize].live;
+        self.join_nodes(id, live, -1.0);
+        self.parts[id as usize].count(now_ms);
+        let mut right: Partition = self.parts[id as usize].clone();
+        let left = &mut self.parts[id as usize];
+        (left.high, right.low) = (Some(key.clone()), key.clone());
+        let bytes = left.bytes;
+        (left.bytes, right.bytes) = (bytes * left_share, bytes * (1.0 - left_share));
+        right.begin(now_ms);
+        let up = |node: &u32| self.nodes[*node as usize].up && right.voters.contains(node);
+        right.leader = leader.filter(up).unwrap_or(right.leader);
+        for part in [&mut *left, &mut right] {
+            part.stall_ms = part.stall_ms.max(self.options.split_ms.1);
+            if matches!(why, SplitWhy::Load | SplitWhy::IsolateKey) {
+                part.cut_by_load_ms = now_ms;
+            }
+            // Until the fluid flows anew.
+            (part.offered, part.busy, part.served_rows) =
+                (part.offered / 2.0, part.busy / 2.0, part.served_rows / 2.0);
+        }
+        let (low, high) = (left.low.clone(), right.high.clone());
+        self.join_nodes(id, live, 1.0);
+        let new = self.add_part(right, live);
+        let entry = &mut self.tables[table as usize];
+        if let Some(at) = entry.order.iter().position(|known| *known == id) {
+            entry.order.insert(at + 1, new);
+        }
+        self.pickers.forget_both([id, new]);
+        if table == 0 {
+            self.books.was_split(now_ms, why, low, key, high);
+        }
+        Ok(new)
+    }
+
+    fn merge(&mut self, left: u32, right: u32) -> Result<(), Failed> {
+        let table = self.parts[left as usize].table as usize;
+        let live = self.tables[table].live;
+        let entry = &mut self.tables[table];
+        // What an older placement left behind may be joined, too.
+        let list = if entry.order.contains(&left) { &mut entry.order } else { &mut entry.past };
+        let at = list.iter().position(|known| *known == left).ok_or(Failed::Other)?;
+        if list.get(at + 1) != Some(&right) {
+            return Err(Failed::Other);
+        }
+        list.remove(at + 1);
+        for id in [left, right] {
+            self.join_nodes(id, live, -1.0);
+            self.parts[id as usize].count(self.now_ms);
+        }
+        let gone = &mut self.parts[right as usize];
+        gone.gone = true;
+        let (high, bytes, busy, rows, offered) =
+            (gone.high.take(), gone.bytes, gone.busy, gone.served_rows, gone.offered);
+        let cut_ms = gone.cut_by_load_ms;
+        let kept = &mut self.parts[left as usize];
+        kept.high = high;
+        kept.bytes += bytes;
+        kept.busy += busy;
+        kept.served_rows += rows;
+        kept.offered += offered;
+        let cut_ms = kept.cut_by_load_ms.max(cut_ms);
+        let key = kept.low.clone();
+        self.join_nodes(left, live, 1.0);
+        self.pickers.forget_both([left, right]);
+        if table == 0 {
+            self.books.was_merged(self.now_ms, cut_ms, &key);
+        }
+        Ok(())
+    }
+
+    fn transfer(&mut self, id: u32, to: NodeId) -> Result<(), Failed> {
+        if !self.nodes[to.0 as usize].up || !self.parts[id as usize].voters.contains(&to.0) {
+            return Err(Failed::Other);
+        }
+        self.elect(id, to.0);
+        let part = &mut self.parts[id as usize];
+        part.stall_ms = part.stall_ms.max(self.options.transfer_ms.1);
+        let (own, key) = (part.table == 0, part.low.clone());
+        self.books.was_transferred(self.now_ms, id, to.0, own.then_some(&*key));
+        Ok(())
+    }
+
+    fn move_replica(&mut self, id: u32, from: u32, to: u32) -> Result<(), Failed> {
+        let part = &self.parts[id as usize];
+        let place = part.voters.iter().position(|voter| *voter == from).ok_or(Failed::Other)?;
+        if !self.nodes[to as usize].up || part.voters.contains(&to) {
+            return Err(Failed::Other);
+        }
+        let live = self.tables[part.table as usize].live;
+        self.join_nodes(id, live, -1.0);
+        let now_ms = self.now_ms;
+        let part = &mut self.parts[id as usize];
+        part.voters[place] = to;
+        if part.leader == from {
+            part.lead(to, now_ms);
+        }
+        let (own, key, bytes) = (part.table == 0, part.low.clone(), part.bytes);
+        self.join_nodes(id, live, 1.0);
+        self.books.was_moved(now_ms, id, to, bytes, own.then_some(&*key));
+        Ok(())
+    }
+
+    /// New rows go to this many buckets; what is there stays where it is.
+    fn rekey(&mut self, table: usize, buckets: u32) -> Result<(), Failed> {
+        let now_ms = self.now_ms;
+        let entry = &mut self.tables[table];
+        let events = entry.load.events.clone().ok_or(Failed::Other)?;
+        let (law, shape) = keys(Design::HashAll, events.entity, &events.entities, events.time);
+        let old: Vec<u32> = std::mem::take(&mut entry.order);
+        entry.past.extend(&old);
+        entry.key_epoch += 1;
+        for source in &mut entry.load.sources {
+            *source = Source { law: law.clone(), ..source.clone() };
+        }
+        (entry.load.facts.tail, entry.load.facts.buckets) = (shape.tail, buckets);
+        entry.load.facts.partitions_min = buckets as usize;
+        entry.load.shape = shape;
+        let row_bytes = entry.load.row_bytes;
+        for id in old {
+            let part = &mut self.parts[id as usize];
+            part.count(now_ms);
+            (part.offered, part.busy, part.served_rows) = (0.0, 0.0, 0.0);
+        }
+        for bucket in 0..buckets {
+            let cut = |at: u32| -> Option<Box<[u8]>> {
+                let value = u64::from(at) * (1 << 16) / u64::from(buckets);
+                (at > 0 && at < buckets).then(|| value.to_be_bytes()[6..].into())
+            };
+            let voters = self.voters(table as u64, now_ms ^ u64::from(bucket), Spread::Even);
+            let low = cut(bucket).unwrap_or_default();
+            let mut part =
+                Partition::new(crate::number::small(table), low, cut(bucket + 1), voters, now_ms);
+            (part.row_bytes, part.lane_rows_per_s) = (row_bytes, self.options.lane_rows_per_s);
+            let id = self.add_part(part, true);
+            self.tables[table].order.push(id);
+        }
+        self.books.was_rekeyed((now_ms - super::BEGIN_MS) / 1_000, buckets);
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! What is written down while a cluster runs.
+//!
+//! Invariants: only the first table's splits and merges are counted, and all moves; a split by load is judged by the laws
+//! of the load, not by what later splits leave of its parts.
+
+use std::collections::BTreeMap;
+
+use partita_heatmap::{Event, Finding, History, Key, MarkKind};
+use partita_load::{SplitWhy, Verdict};
+
+use super::second::Second;
+use crate::cluster::BEGIN_MS;
+use crate::workload::TableLoad;
+
+/// A split is judged by the minute after it, seen so often.
+const LOOKS: [u64; 6] = [10, 20, 30, 40, 50, 60];
+const IN_VAIN_SHARE: f64 = 0.9;
+const FLAP_MS: u64 = 3_600_000;
+const THRASH_MS: u64 = 600_000;
+/// Latest outcomes that are kept for reports.
+const OUTCOMES_MAX: usize = 10_000;
+
+/// A split by load, looked at for a minute.
+#[derive(Clone, Debug)]
+struct Watch {
+    done_ms: u64,
+    low: Box<[u8]>,
+    key: Box<[u8]>,
+    high: Option<Box<[u8]>>,
+    looks: usize,
+    left: f64,
+    right: f64,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub struct Books {
+    /// Every second of the run.
+    pub seconds: Vec<Second>,
+    /// When a partition of the table was first on the list of hot ones, seconds.
+    pub detected_s: Option<u64>,
+    /// When the detector first named a class, seconds, and all that it said.
+    pub verdict: Option<(u64, Verdict)>,
+    /// Classes that were named, and how often a partition changed to them.
+    pub classes: BTreeMap<&'static str, u64>,
+    /// When new rows were given buckets, seconds, and how many.
+    pub rekeyed: Option<(u64, u32)>,
+    /// Splits by load after the first verdict that keys move.
+    pub load_splits_after_moving: u64,
+    /// Shares of the busier part of each judged split.
+    pub outcomes: Vec<f64>,
+    /// The picture.
+    pub(crate) history: Option<History>,
+    pub(crate) every_s: u64,
+    pub(crate) counts: Second,
+    pub(crate) said: BTreeMap<u32, &'static str>,
+    watches: Vec<Watch>,
+    moved_ms: BTreeMap<u32, Vec<u64>>,
+}
+
+fn second_of(now_ms: u64) -> u64 {
+    now_ms / 1_000
+}
+
+impl Books {
+    pub(crate) fn new(picture_every_s: u64) -> Self {
+        let history = (picture_every_s > 0).then(History::default);
+        Self { history, every_s: picture_every_s.max(1), ..Self::default() }
+    }
+
+    fn mark(&mut self, now_ms: u64, key: &[u8], kind: MarkKind, text: String) {
+        if let Some(history) = &mut self.history {
+            history.mark(Event { at: second_of(now_ms), key: Key::from(key), kind, text });
+        }
+    }
+
+    pub(crate) fn was_split(
+        &mut self,
+        now_ms: u64,
+        why: SplitWhy,
+        low: Box<[u8]>,
+        key: Box<[u8]>,
+        high: Option<Box<[u8]>>,
+    ) {
+        let text = match why {
+            SplitWhy::Load => "by load",
+            SplitWhy::Size => "by size",
+            SplitWhy::RightEdge | SplitWhy::LeftEdge => "by size, at the edge that grows",
+            SplitWhy::IsolateKey => "around a hot key",
+        };
+        self.mark(now_ms, &key, MarkKind::Split, text.to_owned());
+        match why {
+            SplitWhy::Load => {
+                self.counts.splits_load += 1;
+                let moving = ["MOVING_RIGHT", "MOVING_LEFT"];
+                self.load_splits_after_moving +=
+                    u64::from(moving.iter().any(|class| self.classes.contains_key(class)));
+                self.watches.push(Watch {
+                    done_ms: now_ms,
+                    low,
+                    key,
+                    high,
+                    looks: 0,
+                    left: 0.0,
+                    right: 0.0,
+                });
+            }
+            SplitWhy::IsolateKey => self.counts.splits_isolate += 1,
+            SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge => {
+                self.counts.splits_size += 1
+            }
+        }
+    }
+
+    pub(crate) fn was_merged(&mut self, now_ms: u64, cut_ms: u64, key: &[u8]) {
+        self.mark(now_ms, key, MarkKind::Merge, "merged".to_owned());
+        self.counts.merges += 1;
+        self.counts.flaps += u64::from(cut_ms > 0 && now_ms - cut_ms < FLAP_MS);
+    }
+
+    fn note_move(&mut self, now_ms: u64, id: u32) {
+        let moved = self.moved_ms.entry(id).or_default();
+        moved.retain(|at| now_ms - at < THRASH_MS);
+        moved.push(now_ms);
+        self.counts.thrashed += u64::from(moved.len() >= 3);
+    }
+
+    pub(crate) fn was_transferred(&mut self, now_ms: u64, id: u32, to: u32, key: Option<&[u8]>) {
+        self.counts.transfers += 1;
+        self.note_move(now_ms, id);
+        if let Some(key) = key {
+            self.mark(
+                now_ms,
+                key,
+                MarkKind::Transfer,
+                format!("partition {id} is led by node {to}"),
+            );
+        }
+    }
+
+    pub(crate) fn was_moved(
+        &mut self,
+        now_ms: u64,
+        id: u32,
+        to: u32,
+        bytes: f64,
+        key: Option<&[u8]>,
+    ) {
+        self.counts.moves += 1;
+        self.counts.moved_bytes += bytes;
+        self.note_move(now_ms, id);
+        if let Some(key) = key {
+            self.mark(
+                now_ms,
+                key,
+                MarkKind::Move,
+                format!("a replica of partition {id} went to node {to}"),
+            );
+        }
+    }
+
+    pub(crate) fn was_rekeyed(&mut self, at_s: u64, buckets: u32) {
+        self.rekeyed = Some((at_s, buckets));
+    }
+
+    /// What the detector says of a partition; told once for each change.
+    pub(crate) fn was_judged(&mut self, now_ms: u64, verdict: &Verdict, finding: Finding) {
+        let at_s = (now_ms - BEGIN_MS) / 1_000;
+        *self.classes.entry(class_name(verdict)).or_default() += 1;
+        self.verdict.get_or_insert_with(|| (at_s, verdict.clone()));
+        if let Some(history) = &mut self.history {
+            history.find(finding);
+        }
+    }
+
+    /// Looks at the splits of the last minute.
+    pub(crate) fn judge_splits(&mut self, now_ms: u64, load: &TableLoad) {
+        let at_us = (now_ms - BEGIN_MS) * 1_000;
+        for watch in &mut self.watches {
+            while watch.looks < LOOKS.len() && now_ms >= watch.done_ms + LOOKS[watch.looks] * 1_000
+            {
+                watch.looks += 1;
+                let offered = load.offered(at_us);
+                watch.left += offered * load.share(at_us, &watch.low, Some(&watch.key));
+                watch.right += offered * load.share(at_us, &watch.key, watch.high.as_deref());
+            }
+        }
+        let (over, going): (Vec<_>, Vec<_>) = std::mem::take(&mut self.watches)
+            .into_iter()
+            .partition(|watch| watch.looks == LOOKS.len());
+        self.watches = going;
+        for watch in over {
+            let all = watch.left + watch.right;
+            if all > 0.0 {
+                let share = watch.left.max(watch.right) / all;
+                self.counts.splits_in_vain += u64::from(share > IN_VAIN_SHARE);
+                if self.outcomes.len() < OUTCOMES_MAX {
+                    self.outcomes.push(share);
+                }
+            }
+        }
+    }
+}
+
+/// A class as users know it.
+pub(crate) fn class_name(verdict: &Verdict) -> &'static str {
+    use partita_load::Class;
+    match verdict.class {
+        Class::Unknown => "UNKNOWN",
+        Class::StaticRange => "STATIC_RANGE",
+        Class::MultiTail => "MULTI_TAIL",
+        Class::HotKey => "HOT_KEY",
+        Class::MovingRight => "MOVING_RIGHT",
+        Class::MovingLeft => "MOVING_LEFT",
+        Class::Sweep => "SWEEP",
+        Class::ScanBound => "SCAN_BOUND",
+        Class::Unsplittable => "UNSPLITTABLE",
+    }
+}

@@ -1,0 +1,166 @@
+//! A run in a few figures.
+//!
+//! Invariants: a time is the first second from which on something was so for ten seconds; means are over the last fifth of
+//! the run, so that what it led to is shown and not how it got there.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::fan_out::FanOut;
+use super::second::Second;
+use crate::cluster::Cluster;
+
+/// For so many seconds it has to be so.
+const HELD_S: usize = 10;
+const SERVED: f64 = 0.95;
+const BALANCED: f64 = 1.2;
+
+/// See the head of the file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Whose rules decided.
+    pub policy: &'static str,
+    /// What was served of what was asked for, over the last fifth.
+    pub served_share: f64,
+    /// Rows a second that were served, over the last fifth.
+    pub served_rows: f64,
+    /// Effective number of partitions, over the last fifth.
+    pub n_eff: f64,
+    /// The same of the nodes that lead the table's partitions.
+    pub n_eff_leaders: f64,
+    /// The busiest node over the mean, over the last fifth.
+    pub node_max_over_mean: f64,
+    /// The share of the busiest partition, over the last fifth.
+    pub max_share: f64,
+    /// Shares of the rows by the nodes that led their partitions, over the last fifth.
+    pub leaders: Vec<f64>,
+    /// Cores that the nodes used, over the last fifth; empty in a virtual cluster.
+    pub cpu: Vec<f64>,
+    /// What the latencies are: `estimated` or `measured`.
+    pub latency: &'static str,
+    /// The 50 % latency over the last fifth, milliseconds.
+    pub p50_ms: f64,
+    /// The 99 % latency over the last fifth, milliseconds.
+    pub p99_ms: f64,
+    /// Partitions at the end.
+    pub partitions: usize,
+    /// Sums over the run: see [`Second`].
+    pub last: Second,
+    /// When the first partition was hot, seconds.
+    pub t_detect_s: Option<u64>,
+    /// When the detector first named a class, seconds.
+    pub t_verdict_s: Option<u64>,
+    /// The classes that it named, and for how many partitions.
+    pub verdicts: BTreeMap<&'static str, u64>,
+    /// When 95 % of what was asked for were served.
+    pub t95_s: Option<u64>,
+    /// When the busiest node bore less than 1.2 times the mean.
+    pub t_bal_s: Option<u64>,
+    /// Splits by load after it was said that keys move.
+    pub load_splits_after_moving: u64,
+    /// When new rows were given hash buckets, seconds, and how many.
+    pub rekeyed: Option<(u64, u32)>,
+    /// What queries touch.
+    pub fan_out: Option<FanOut>,
+    /// Hash of the log of events.
+    pub log_hash: String,
+}
+
+fn mean(seconds: &[Second], of: impl Fn(&Second) -> f64) -> f64 {
+    let last = &seconds[seconds.len() * 4 / 5..];
+    if last.is_empty() { 0.0 } else { last.iter().map(of).sum::<f64>() / last.len() as f64 }
+}
+
+fn first_held(seconds: &[Second], is_so: impl Fn(&Second) -> bool) -> Option<u64> {
+    let holds = |window: &&[Second]| window.iter().all(&is_so);
+    seconds.windows(HELD_S).find(holds).map(|window| window[0].second)
+}
+
+/// The mean of each place of lists.
+fn means<'a>(lists: impl Iterator<Item = &'a Vec<f64>>) -> Vec<f64> {
+    let (mut sums, mut count) = (Vec::new(), 0.0);
+    for list in lists.filter(|list| !list.is_empty()) {
+        sums.resize(sums.len().max(list.len()), 0.0);
+        list.iter().zip(&mut sums).for_each(|(value, sum)| *sum += value);
+        count += 1.0;
+    }
+    sums.into_iter().map(|sum: f64| sum / count).collect()
+}
+
+/// What seconds alone do not tell.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// Whose rules decided.
+    pub policy: &'static str,
+    /// Whether latencies were measured.
+    pub measured: bool,
+    /// See [`Summary::t_detect_s`].
+    pub t_detect_s: Option<u64>,
+    /// See [`Summary::t_verdict_s`].
+    pub t_verdict_s: Option<u64>,
+    /// See [`Summary::verdicts`].
+    pub verdicts: BTreeMap<&'static str, u64>,
+    /// See [`Summary::load_splits_after_moving`].
+    pub load_splits_after_moving: u64,
+    /// See [`Summary::rekeyed`].
+    pub rekeyed: Option<(u64, u32)>,
+    /// See [`Summary::fan_out`].
+    pub fan_out: Option<FanOut>,
+    /// See [`Summary::log_hash`].
+    pub log_hash: String,
+}
+
+impl Summary {
+    /// Sums up a cluster's run.
+    #[must_use]
+    pub fn of(cluster: &Cluster) -> Self {
+        let books = cluster.books();
+        let told = Told {
+            policy: cluster.options.policy.name(),
+            measured: false,
+            t_detect_s: books.detected_s,
+            t_verdict_s: books.verdict.as_ref().map(|(at, _)| *at),
+            verdicts: books.classes.clone(),
+            load_splits_after_moving: books.load_splits_after_moving,
+            rekeyed: books.rekeyed,
+            fan_out: cluster.fan_out(),
+            log_hash: format!("{:016x}", cluster.log_hash()),
+        };
+        Self { partitions: cluster.partitions(), ..Self::of_seconds(&books.seconds, told) }
+    }
+
+    /// Sums up seconds, of whatever cluster.
+    #[must_use]
+    pub fn of_seconds(seconds: &[Second], told: Told) -> Self {
+        let offered = mean(seconds, |second| second.offered);
+        let served_rows = mean(seconds, |second| second.served);
+        let late = &seconds[seconds.len() * 4 / 5..];
+        let last = seconds.last().cloned().unwrap_or_default();
+        Self {
+            policy: told.policy,
+            served_share: if offered > 0.0 { served_rows / offered } else { 1.0 },
+            served_rows,
+            n_eff: mean(seconds, |second| second.n_eff),
+            n_eff_leaders: mean(seconds, |second| second.n_eff_leaders),
+            node_max_over_mean: mean(seconds, |second| second.node_max_over_mean),
+            max_share: mean(seconds, |second| second.shares.first().copied().unwrap_or(0.0)),
+            leaders: means(late.iter().map(|second| &second.leaders)),
+            cpu: means(late.iter().map(|second| &second.cpu)),
+            latency: if told.measured { "measured" } else { "estimated" },
+            p50_ms: mean(seconds, |second| second.p50_ms),
+            p99_ms: mean(seconds, |second| second.p99_ms),
+            partitions: last.partitions,
+            last,
+            t_detect_s: told.t_detect_s,
+            t_verdict_s: told.t_verdict_s,
+            verdicts: told.verdicts,
+            t95_s: first_held(seconds, |second| second.served >= SERVED * second.offered),
+            t_bal_s: first_held(seconds, |second| second.node_max_over_mean <= BALANCED),
+            load_splits_after_moving: told.load_splits_after_moving,
+            rekeyed: told.rekeyed,
+            fan_out: told.fan_out,
+            log_hash: told.log_hash,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a run is shown as: a table in the terminal, `report.json`, `seconds.jsonl`, `seconds.csv`, and one page.
+//!
+//! Invariants: the page needs nothing from elsewhere; text is shown as text, never as markup; latencies say whether
+//! they were measured or estimated.
+
+mod advice;
+mod chart;
+mod html;
+mod shown;
+
+use std::fmt::Write as _;
+
+use crate::metrics::{QUERIES, Summary};
+
+pub use advice::advice;
+pub use html::{Page, Section, page};
+pub use shown::{Advised, Shown, pictures};
+
+/// Lines of cells with their columns below each other; all but the first to the right.
+#[must_use]
+pub fn align(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |at: usize| {
+        lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for line in lines {
+        for (at, cell) in line.iter().enumerate() {
+            let width = widths[at];
+            // Writing to a string cannot fail.
+            let _ok = if at == 0 {
+                write!(text, "{cell:<width$}")
+            } else {
+                write!(text, "  {cell:>width$}")
+            };
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A latency; `~` says that it is an estimate.
+fn latency(summary: &Summary, ms: f64) -> String {
+    let sign = if summary.latency == "measured" { "" } else { "~" };
+    format!("{sign}{ms:.0} ms")
+}
+
+fn time(at: Option<u64>) -> String {
+    at.map_or_else(|| "never".to_owned(), |at| format!("{at} s"))
+}
+
+/// The figures of runs beside each other: a head line, and a line for each.
+#[must_use]
+pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
+    let head = [
+        "run",
+        "served",
+        "rows/s",
+        "N_eff part.",
+        "busiest",
+        "leaders",
+        "p50",
+        "p99",
+        "verdict",
+        "after",
+        "by user",
+        "by time",
+        "partitions",
+        "load splits",
+        "in vain",
+        "size splits",
+        "merges",
+        "flaps",
+        "transfers",
+        "moves",
+        "node max/mean",
+        "t95",
+        "t_bal",
+    ];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for (name, summary) in rows {
+        let last = &summary.last;
+        let common = summary
+            .verdicts
+            .iter()
+            .max_by_key(|(_, times)| **times)
+            .map_or("-", |(class, _)| *class);
+        let fan_out = |query: usize| {
+            summary
+                .fan_out
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |own| format!("{:.1}", own.mean[query]))
+        };
+        lines.push(vec![
+            name.clone(),
+            format!("{:.1} %", summary.served_share * 100.0),
+            format!("{:.0}", summary.served_rows),
+            format!("{:.2}", summary.n_eff),
+            format!("{:.0} %", summary.max_share * 100.0),
+            format!("{:.1}", summary.n_eff_leaders),
+            latency(summary, summary.p50_ms),
+            latency(summary, summary.p99_ms),
+            common.to_owned(),
+            time(summary.t_verdict_s),
+            fan_out(0),
+            fan_out(1),
+            summary.partitions.to_string(),
+            (last.splits_load + last.splits_isolate).to_string(),
+            last.splits_in_vain.to_string(),
+            last.splits_size.to_string(),
+            last.merges.to_string(),
+            last.flaps.to_string(),
+            last.transfers.to_string(),
+            last.moves.to_string(),
+            format!("{:.2}", summary.node_max_over_mean),
+            time(summary.t95_s),
+            time(summary.t_bal_s),
+        ]);
+    }
+    lines
+}
+
+/// What queries touch, on average and in 99 of 100 cases.
+#[must_use]
+pub fn fan_out_lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
+    let head = std::iter::once("partitions touched").chain(QUERIES).map(str::to_owned);
+    let mut lines = vec![head.collect::<Vec<_>>()];
+    for (name, summary) in rows {
+        if let Some(fan_out) = &summary.fan_out {
+            let cells = fan_out
+                .mean
+                .iter()
+                .zip(fan_out.p99)
+                .map(|(mean, p99)| format!("{mean:.1} / {p99:.0}"));
+            lines.push(std::iter::once(name.clone()).chain(cells).collect());
+        }
+    }
+    lines
+}

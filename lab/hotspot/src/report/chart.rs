@@ -1,0 +1,146 @@
+//! Lines over time, and dots, as SVG.
+//!
+//! Invariants: axes begin at 0; names are shown as text; at most [`POINTS_MAX`] points, each the mean of the seconds that it stands for.
+
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 160.0;
+const LEFT: f64 = 62.0;
+const BOTTOM: f64 = 22.0;
+const TOP: f64 = 24.0;
+const POINTS_MAX: usize = 280;
+
+/// A line: its name, its colour (a CSS variable) and a value for each second.
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    pub(super) colour: &'a str,
+    pub(super) values: Vec<f64>,
+}
+
+fn tick(value: f64) -> String {
+    match value {
+        size if size >= 1e6 => format!("{:.1}M", size / 1e6),
+        size if size >= 1e4 => format!("{:.0}k", size / 1e3),
+        size if size >= 10.0 => format!("{size:.0}"),
+        size => format!("{size:.1}"),
+    }
+}
+
+/// The chart.
+pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> String {
+    let most =
+        lines.iter().flat_map(|line| &line.values).copied().fold(0.0, f64::max).max(1e-9) * 1.05;
+    let seconds = lines.iter().map(|line| line.values.len()).max().unwrap_or(0).max(2);
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\"><text x=\"{LEFT}\" y=\"14\" class=\"title\">{title}</text>"
+    );
+    let floor = HEIGHT - BOTTOM;
+    for part in 0..=2 {
+        let value = most * f64::from(part) / 2.0;
+        let y = floor - (floor - TOP) * f64::from(part) / 2.0;
+        // Writing to a string cannot fail.
+        let _ok = write!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\" class=\"grid\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 6.0,
+            y + 4.0,
+            tick(value)
+        );
+    }
+    let _ok = write!(
+        svg,
+        "<text x=\"{WIDTH}\" y=\"{:.1}\" text-anchor=\"end\">{seconds} s</text>",
+        HEIGHT - 6.0
+    );
+    for (number, line) in lines.iter().enumerate() {
+        let each = line.values.len().div_ceil(POINTS_MAX).max(1);
+        let mut path = String::new();
+        for (at, chunk) in line.values.chunks(each).enumerate() {
+            let mean = chunk.iter().sum::<f64>() / chunk.len() as f64;
+            let x = LEFT + (WIDTH - LEFT) * (at * each) as f64 / (seconds - 1) as f64;
+            let y = floor - (floor - TOP) * mean / most;
+            let _ok = write!(path, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
+        }
+        let x = LEFT + f64::max(150.0, 6.6 * title.len() as f64 + 24.0) + 110.0 * number as f64;
+        let _ok = write!(
+            svg,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{0}\" stroke-width=\"1.6\"/><text x=\"{x:.0}\" y=\"14\" fill=\"{0}\" style=\"fill:{0}\">{1}</text>",
+            line.colour, line.name
+        );
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+/// A dot with a name.
+pub(super) struct Dot<'a> {
+    pub(super) name: &'a str,
+    pub(super) x: f64,
+    pub(super) y: f64,
+}
+
+/// Dots over two axes that begin at 0. Names of dots that lie together stand below each other.
+pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
+    const TALL: f64 = 260.0;
+    let most = |of: fn(&Dot<'_>) -> f64| dots.iter().map(of).fold(1.0, f64::max) * 1.15;
+    let (most_x, most_y) = (most(|dot| dot.x), most(|dot| dot.y));
+    let floor = TALL - BOTTOM;
+    let x_of = |x: f64| LEFT + (WIDTH - LEFT) * x / most_x;
+    let y_of = |y: f64| floor - (floor - TOP) * y / most_y;
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {TALL}\" role=\"img\" aria-label=\"{title}\"><text x=\"{LEFT}\" y=\"14\" class=\"title\">{title}</text>"
+    );
+    for part in 0..=2 {
+        let (x, y) = (most_x * f64::from(part) / 2.0, most_y * f64::from(part) / 2.0);
+        let anchor = if part == 0 { "start" } else { "end" };
+        // Writing to a string cannot fail.
+        let _ok = write!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{0:.1}\" y2=\"{0:.1}\" class=\"grid\"/><text x=\"{1:.1}\" y=\"{2:.1}\" text-anchor=\"end\">{3}</text><text x=\"{4:.1}\" y=\"{5:.1}\" text-anchor=\"{anchor}\">{6}</text>",
+            y_of(y),
+            LEFT - 6.0,
+            y_of(y) + 4.0,
+            tick(y),
+            x_of(x),
+            TALL - 6.0,
+            tick(x)
+        );
+    }
+    let mut taken: Vec<(f64, f64)> = Vec::new();
+    for dot in dots {
+        let (x, y) = (x_of(dot.x), y_of(dot.y));
+        let left = x > WIDTH * 0.6;
+        let (mut text_y, text_x) = (y + 4.0, if left { x - 8.0 } else { x + 8.0 });
+        while taken.iter().any(|at| (at.0 - text_x).abs() < 160.0 && (at.1 - text_y).abs() < 13.0) {
+            text_y -= 13.0;
+        }
+        taken.push((text_x, text_y));
+        let name = dot.name.replace('&', "&amp;").replace('<', "&lt;");
+        let anchor = if left { "end" } else { "start" };
+        let _ok = write!(
+            svg,
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"var(--a)\"/><text x=\"{text_x:.1}\" y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{name}</text>"
+        );
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_dots_that_lie_together_do_not_cover_each_other() {
+        let dot = |name| Dot { name, x: 1.0, y: 8.0 };
+        let svg = scatter("t", &[dot("one"), dot("two"), dot("three <")]);
+        let place = |name: &str| {
+            let until = &svg[..svg.find(&format!(">{name}</text>")).unwrap()];
+            let at = &until[until.rfind(" y=\"").unwrap() + 4..];
+            at[..at.find('"').unwrap()].parse::<f64>().unwrap()
+        };
+        assert!((place("one") - place("two")).abs() >= 12.9);
+        assert!((place("three &lt;") - place("two")).abs() >= 12.9);
+    }
+}

@@ -1,0 +1,199 @@
+//! The page: one file with the tables, and for each run its picture, its lines over time, the verdicts and the advice.
+//!
+//! Invariants: light and dark by the reader's choice; wide tables and pictures scroll by themselves, the page does not.
+
+use std::fmt::Write as _;
+
+use super::chart::{Dot, Line, chart, scatter};
+use super::shown::Shown;
+use super::{fan_out_lines, lines};
+use crate::metrics::{Second, Summary};
+
+const STYLE: &str = "
+:root{color-scheme:light dark;--ink:#1b1f24;--paper:#fff;--soft:#f3f5f7;--rule:#d5dae0;--a:#0b69c7;--b:#c2410c;--c:#0f7b45}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--paper:#101418;--soft:#191f26;--rule:#303944;--a:#6cb2ff;--b:#ff9a62;--c:#5fd39a}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:1240px;padding:24px 16px;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+h1{font-size:24px;line-height:1.25}h2{font-size:19px;margin:36px 0 8px;border-top:1px solid var(--rule);padding-top:16px}
+.wide,.map{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;white-space:nowrap}
+td,th{padding:4px 10px;border-bottom:1px solid var(--rule);text-align:right}
+td:first-child,th:first-child{text-align:left;position:sticky;left:0;background:var(--paper)}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:16px;margin:12px 0}
+.charts.one{max-width:640px}
+.charts svg{width:100%;height:auto;background:var(--soft);border-radius:6px}.charts text{font:11px system-ui,sans-serif;fill:var(--ink)}
+.charts .title{font-weight:600}.grid{stroke:var(--rule)}
+.map svg{width:100%;min-width:820px;height:auto;display:block}.map .dark{display:none}
+@media(prefers-color-scheme:dark){.map .dark{display:block}.map .light{display:none}}
+code{display:block;overflow-x:auto;white-space:pre;background:var(--soft);padding:8px 12px;border-radius:6px;font-size:13px}
+ul{padding-left:20px}.note{opacity:.75;font-size:13px}";
+
+/// A page that is being written, run by run, so that only one cluster is kept at a time.
+#[derive(Default)]
+pub struct Page {
+    body: String,
+}
+
+/// A table of its own above the runs.
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// What it shows.
+    pub text: String,
+    /// Its lines, a head line first; there may be none.
+    pub lines: Vec<Vec<String>>,
+}
+
+/// Text as text.
+fn plain(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn table(lines: &[Vec<String>]) -> String {
+    let mut html = "<div class=\"wide\"><table>".to_owned();
+    for (at, line) in lines.iter().enumerate() {
+        let tag = if at == 0 { "th" } else { "td" };
+        html.push_str("<tr>");
+        for cell in line {
+            // Writing to a string cannot fail.
+            let _ok = write!(html, "<{tag}>{}</{tag}>", plain(cell));
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</table></div>");
+    html
+}
+
+fn line<'a>(
+    name: &'a str,
+    colour: &'a str,
+    seconds: &[Second],
+    of: impl Fn(&Second) -> f64,
+) -> Line<'a> {
+    Line { name, colour, values: seconds.iter().map(of).collect() }
+}
+
+/// The lines over time of a run.
+fn charts(seconds: &[Second], latency: &str) -> String {
+    let (a, b, c) = ("var(--a)", "var(--b)", "var(--c)");
+    let mut charts = vec![
+        chart(
+            "rows/s",
+            &[
+                line("asked for", b, seconds, |s| s.offered),
+                line("served", a, seconds, |s| s.served),
+            ],
+        ),
+        chart(
+            "N_eff",
+            &[
+                line("partitions", a, seconds, |s| s.n_eff),
+                line("leaders' nodes", c, seconds, |s| s.n_eff_leaders),
+            ],
+        ),
+        chart(
+            &format!("latency, ms, {latency}"),
+            &[line("p50", c, seconds, |s| s.p50_ms), line("p99", b, seconds, |s| s.p99_ms)],
+        ),
+        chart(
+            "splits by load",
+            &[
+                line("all", a, seconds, |s| s.splits_load as f64),
+                line("in vain", b, seconds, |s| s.splits_in_vain as f64),
+            ],
+        ),
+    ];
+    if seconds.iter().any(|second| !second.cpu.is_empty()) {
+        let nodes = seconds.iter().map(|second| second.cpu.len()).max().unwrap_or(0);
+        let names: Vec<String> = (1..=nodes).map(|node| format!("node {node}")).collect();
+        let of = |list: &[f64], node: usize| list.get(node).copied().unwrap_or(0.0);
+        let pick = |list: fn(&Second) -> &Vec<f64>| -> Vec<Line<'_>> {
+            let colours = [a, b, c].into_iter().cycle();
+            let named = names.iter().zip(colours).enumerate().take(4);
+            named
+                .map(|(node, (name, colour))| line(name, colour, seconds, |s| of(list(s), node)))
+                .collect()
+        };
+        charts.push(chart("share by leading node", &pick(|s| &s.leaders)));
+        charts.push(chart("cores in use", &pick(|s| &s.cpu)));
+    }
+    format!("<div class=\"charts\">{}</div>", charts.concat())
+}
+
+impl Page {
+    /// Adds a run.
+    pub fn add(&mut self, run: &Shown) {
+        let body = &mut self.body;
+        let _ok = write!(body, "<h2>{}</h2>", plain(&run.name));
+        if !run.about.is_empty() {
+            let _ok = write!(body, "<p>{}</p>", plain(&run.about));
+        }
+        if let Some([light, dark]) = &run.pictures {
+            let _ok = write!(
+                body,
+                "<div class=\"map\"><div class=\"light\">{light}</div><div class=\"dark\">{dark}</div></div>"
+            );
+        }
+        body.push_str(&charts(&run.seconds, run.summary.latency));
+        if !run.findings.is_empty() {
+            body.push_str("<ul>");
+            for found in &run.findings {
+                let _ok = write!(body, "<li>{}</li>", plain(found));
+            }
+            body.push_str("</ul>");
+        }
+        for advised in &run.advice {
+            let _ok = write!(body, "<p>{}</p>", plain(&advised.text));
+            if let Some(ddl) = &advised.ddl {
+                let _ok = write!(body, "<code>{}</code>", plain(ddl));
+            }
+        }
+        if !run.note.is_empty() {
+            let _ok = write!(body, "<p class=\"note\">{}</p>", plain(&run.note));
+        }
+    }
+}
+
+/// The trade-off: how evenly writes lie against what it costs to read a user.
+fn trade_off(rows: &[(String, &Summary)]) -> String {
+    let dots: Vec<Dot<'_>> = rows
+        .iter()
+        .filter_map(|(name, summary)| {
+            let fan_out = summary.fan_out.as_ref()?;
+            Some(Dot { name, x: fan_out.mean[0], y: summary.n_eff })
+        })
+        .collect();
+    if dots.is_empty() {
+        return String::new();
+    }
+    let drawn =
+        scatter("partitions that write (N_eff) against partitions that a user's read asks", &dots);
+    format!("<div class=\"charts one\">{drawn}</div>")
+}
+
+/// The whole page.
+#[must_use]
+pub fn page(
+    title: &str,
+    note: &str,
+    rows: &[(String, &Summary)],
+    sections: &[Section],
+    runs: &Page,
+) -> String {
+    let mut own = String::new();
+    for section in sections {
+        let _ok = write!(own, "<h2>{}</h2><p>{}</p>", plain(&section.title), plain(&section.text));
+        if !section.lines.is_empty() {
+            own.push_str(&table(&section.lines));
+        }
+    }
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{0}</title><style>{STYLE}</style><h1>{0}</h1><p>{1}</p>{2}<h2>Partitions that a query touches (mean / p99)</h2>{3}{4}{5}{6}</html>",
+        plain(title),
+        plain(note),
+        table(&lines(rows)),
+        table(&fan_out_lines(rows)),
+        trade_off(rows),
+        own,
+        runs.body
+    )
+}

@@ -1,0 +1,264 @@
+//! `partita lab sim`: a workload in a virtual cluster, under our rules and under others', beside each other.
+//!
+//! Invariant: what is printed and written follows from the options, but for the time that it took.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::cluster::{Cluster, Fault, FaultKind, Options as ClusterOptions, Policy};
+use crate::metrics::{Summary, csv};
+use crate::report::{Page, Shown, align, fan_out_lines, lines, page};
+use crate::workload::{Design, Knobs, all, find};
+use partita_load::Remedy;
+
+/// Options of `sim`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The workload: W1 to W15, or one of their variants (`--list` shows all).
+    #[arg(long, default_value = "W1")]
+    pub workload: String,
+    /// How keys are made, for workloads that leave it open; several for a comparison.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ts-uid")]
+    pub design: Vec<Design>,
+    /// Whose rules decide; several for a comparison.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "ours,size-only,ydb-like,tikv-like,crdb-like"
+    )]
+    pub policy: Vec<Policy>,
+    /// Nodes.
+    #[arg(long, default_value_t = 3)]
+    pub nodes: usize,
+    /// Partitions of the whole cluster; those that the workload does not have are others' and always bear the same.
+    #[arg(long, default_value_t = 0)]
+    pub partitions: u32,
+    /// Partitions that the workload's table begins with.
+    #[arg(long, default_value_t = 8)]
+    pub start_partitions: u32,
+    /// Virtual hours.
+    #[arg(long, default_value_t = 0.1)]
+    pub hours: f64,
+    /// Rows a second; without it a tenth of a lane for each node, and at least three lanes.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Rows a second that one partition's lane writes.
+    #[arg(long, default_value_t = 20_000.0)]
+    pub partition_rate: f64,
+    /// Users, hosts, sensors.
+    #[arg(long, default_value_t = 10_000)]
+    pub entities: u64,
+    /// How unevenly they write: 0 for evenly, 0.99 as YCSB does.
+    #[arg(long, default_value_t = 0.5)]
+    pub zipf: f64,
+    /// Writers are behind each other by up to this, milliseconds.
+    #[arg(long, default_value_t = 50)]
+    pub disorder_ms: u64,
+    /// The share of rows that are up to ten minutes late.
+    #[arg(long, default_value_t = 0.0)]
+    pub late: f64,
+    /// Let the scheduler give append-only tables hash buckets.
+    #[arg(long)]
+    pub remedy_auto: bool,
+    /// The share of heartbeats that is lost.
+    #[arg(long, default_value_t = 0.0)]
+    pub beats_lost: f64,
+    /// A node crashes at this second, and returns five minutes later.
+    #[arg(long)]
+    pub crash_at: Option<u64>,
+    /// A node has a third of its speed from this second on.
+    #[arg(long)]
+    pub slow_at: Option<u64>,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for report.json, report.html, and the seconds of each run as JSONL and CSV.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// Print the workloads, and do nothing.
+    #[arg(long)]
+    pub list: bool,
+    /// Regenerate the table of the five reference rows: what each key and policy does in a large cluster.
+    #[arg(long)]
+    pub reference: bool,
+}
+
+/// One run of a report.
+#[derive(Debug, Serialize)]
+struct Run {
+    name: String,
+    wall_s: f64,
+    cpu_s: f64,
+    times_real: f64,
+    events: u64,
+    summary: Summary,
+}
+
+impl Options {
+    fn knobs(&self, design: Design) -> Knobs {
+        let lanes = (self.nodes as f64 / 10.0).max(3.0);
+        Knobs {
+            design,
+            rate: self.rate.unwrap_or(lanes * self.partition_rate),
+            entities: self.entities.max(1),
+            theta: self.zipf,
+            disorder_us: self.disorder_ms * 1_000,
+            late_share: self.late,
+            partitions: self.start_partitions.max(1),
+            day_s: 86_400,
+        }
+    }
+
+    fn cluster(&self, policy: Policy, loads: usize) -> ClusterOptions {
+        let mut faults = Vec::new();
+        if let Some(at_s) = self.crash_at {
+            faults.push(Fault { at_s, node: 0, kind: FaultKind::Crash });
+            faults.push(Fault { at_s: at_s + 300, node: 0, kind: FaultKind::Return });
+        }
+        if let Some(at_s) = self.slow_at {
+            faults.push(Fault { at_s, node: 1, kind: FaultKind::Speed(1.0 / 3.0) });
+        }
+        let own = u32::try_from(loads).unwrap_or(u32::MAX).saturating_mul(self.start_partitions);
+        ClusterOptions {
+            nodes: self.nodes.max(1),
+            lane_rows_per_s: self.partition_rate,
+            background: self.partitions.saturating_sub(own),
+            beats_lost: self.beats_lost,
+            policy,
+            faults,
+            picture_every_s: if self.out.is_some() { (self.seconds() / 400).max(1) } else { 0 },
+            seed: self.seed,
+            ..ClusterOptions::default()
+        }
+    }
+
+    fn seconds(&self) -> u64 {
+        crate::number::whole(self.hours * 3_600.0)
+    }
+}
+
+/// Runs a workload in a virtual cluster.
+///
+/// # Errors
+/// When there is no such workload, or a file cannot be written.
+pub fn run(options: &Options) -> anyhow::Result<String> {
+    if options.list {
+        let line = |own: crate::workload::Workload| vec![own.name.to_owned(), own.about.to_owned()];
+        return Ok(all()
+            .into_iter()
+            .map(line)
+            .map(|line| line.join("\t"))
+            .collect::<Vec<_>>()
+            .join("\n"));
+    }
+    let mut runs = Vec::new();
+    let mut pages = Page::default();
+    if options.reference {
+        for (own, design, policy) in reference(options) {
+            one(&own, design, policy, &mut runs, &mut pages)?;
+        }
+    } else {
+        for design in &options.design {
+            for policy in &options.policy {
+                one(options, *design, *policy, &mut runs, &mut pages)?;
+            }
+        }
+    }
+    let rows: Vec<(String, &Summary)> =
+        runs.iter().map(|run| (run.name.clone(), &run.summary)).collect();
+    let mut text = align(&lines(&rows));
+    text.push('\n');
+    text.push_str(&align(&fan_out_lines(&rows)));
+    for run in &runs {
+        text.push_str(&format!(
+            "{}: {} events in {:.2} s of a core ({:.2} s by the wall), {:.0} times real time, log {}\n",
+            run.name, run.events, run.cpu_s, run.wall_s, run.times_real, run.summary.log_hash
+        ));
+    }
+    if let Some(out) = &options.out {
+        let write = |name: &str, text: String| {
+            let path = out.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        write("report.json", serde_json::to_string_pretty(&runs)?)?;
+        let note = format!(
+            "{} nodes, {} partitions, {:.2} virtual hours, seed {}. One lane writes {:.0} rows/s. Load is computed; latencies are estimates.",
+            options.nodes,
+            options.partitions.max(options.start_partitions),
+            options.hours,
+            options.seed,
+            options.partition_rate
+        );
+        write("report.html", page("What a key design does", &note, &rows, &[], &pages))?;
+        text.push_str(&format!("written to {}\n", out.display()));
+    }
+    Ok(text)
+}
+
+/// The rows of the reference table: (ts, uid) cut by size, by an in-sample median and by us with buckets for what is new;
+/// (uid, ts) cut by size and by load.
+fn reference(options: &Options) -> Vec<(Options, Design, Policy)> {
+    let base = Options { workload: "W1".to_owned(), ..options.clone() };
+    let wide = Options { start_partitions: 64, ..base.clone() };
+    let auto = Options { remedy_auto: true, ..base.clone() };
+    vec![
+        (base.clone(), Design::TsUid, Policy::SizeOnly),
+        (base.clone(), Design::TsUid, Policy::TikvLike),
+        (base.clone(), Design::TsUid, Policy::CrdbLike),
+        (base, Design::TsUid, Policy::Ours),
+        (auto, Design::TsUid, Policy::Ours),
+        (wide.clone(), Design::UidTs, Policy::SizeOnly),
+        (wide.clone(), Design::UidTs, Policy::Ours),
+        (wide, Design::HashAll, Policy::Ours),
+    ]
+}
+
+fn one(
+    options: &Options,
+    design: Design,
+    policy: Policy,
+    runs: &mut Vec<Run>,
+    pages: &mut Page,
+) -> anyhow::Result<()> {
+    let workload = find(&options.workload)
+        .with_context(|| format!("there is no workload {}; --list shows all", options.workload))?;
+    let mut loads = workload.tables(&options.knobs(design));
+    if options.remedy_auto {
+        loads.iter_mut().for_each(|load| load.facts.remedy = Remedy::Auto);
+    }
+    let shown = if workload.designs { format!(" {}", design.name()) } else { String::new() };
+    let remedy = if options.remedy_auto { " + auto" } else { "" };
+    let name = format!("{}{shown} {}{remedy}", workload.name, policy.name());
+    let (began, worked) = (Instant::now(), spent_s());
+    let count = loads.len();
+    let mut cluster = Cluster::new(options.cluster(policy, count), loads);
+    let seconds = options.seconds().max(1);
+    cluster.run(seconds);
+    let wall_s = began.elapsed().as_secs_f64();
+    // What the machine did besides does not count; where the kernel keeps no books, it does.
+    let cpu_s = spent_s().zip(worked).map_or(wall_s, |(now, then)| now - then);
+    let summary = Summary::of(&cluster);
+    if let Some(out) = &options.out {
+        std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+        let file = name.replace([' ', ':', '+'], "-").to_lowercase();
+        let lines: Result<Vec<String>, _> =
+            cluster.books().seconds.iter().map(serde_json::to_string).collect();
+        std::fs::write(out.join(format!("{file}.jsonl")), lines?.join("\n") + "\n")?;
+        std::fs::write(out.join(format!("{file}.csv")), csv(&cluster.books().seconds))?;
+        pages.add(&Shown::of(&name, &cluster, &summary));
+    }
+    let times_real = seconds as f64 / cpu_s.max(1e-9);
+    runs.push(Run { name, wall_s, cpu_s, times_real, events: cluster.events(), summary });
+    Ok(())
+}
+
+/// Time that this thread has run, seconds, by the kernel's books; nothing where there are none.
+fn spent_s() -> Option<f64> {
+    let books = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds: u64 = books.split(' ').next()?.parse().ok()?;
+    Some(nanoseconds as f64 / 1e9)
+}

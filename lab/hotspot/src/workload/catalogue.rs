@@ -1,0 +1,353 @@
+//! The workloads W1 to W15 by name.
+//!
+//! Invariants: a workload follows from its name, its design and its [`Knobs`]; names are unique; every table's total rate
+//! is the rate that was asked for, but where the workload is one of changing rates.
+
+use std::sync::Arc;
+
+use partita_load::{YCSB_THETA, mix};
+
+use super::design::Design;
+use super::law::Law;
+use super::listed::Listed;
+use super::part::{Part, SECOND_US};
+use super::rate::{Rate, flash_crowd};
+use super::source::{Kind, Source};
+use super::stamp::{BEGIN_US, Stamp};
+use super::table::{Events, Spread, TableLoad};
+
+/// What can be turned.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    /// How keys are made, where the workload leaves that open.
+    pub design: Design,
+    /// Rows a second.
+    pub rate: f64,
+    /// Users (hosts, sensors ...), where the workload leaves that open.
+    pub entities: u64,
+    /// How unevenly they write: 0 for evenly, 0.99 as YCSB does.
+    pub theta: f64,
+    /// Writers are behind each other by up to this, microseconds.
+    pub disorder_us: u64,
+    /// The share of rows that are up to ten minutes late.
+    pub late_share: f64,
+    /// Partitions to begin with.
+    pub partitions: u32,
+    /// Length of a day for W10, seconds.
+    pub day_s: u64,
+}
+
+/// A workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// `W1`, or `W6:latest` for a variant.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    /// Whether a design may be chosen for it.
+    pub designs: bool,
+    make: fn(&Knobs) -> Vec<TableLoad>,
+}
+
+impl Workload {
+    /// Its tables. The first is the one that is looked at.
+    #[must_use]
+    pub fn tables(&self, knobs: &Knobs) -> Vec<TableLoad> {
+        (self.make)(knobs)
+    }
+}
+
+/// The workload of a name.
+#[must_use]
+pub fn find(name: &str) -> Option<Workload> {
+    all().into_iter().find(|workload| workload.name.eq_ignore_ascii_case(name))
+}
+
+fn users(knobs: &Knobs) -> Arc<Listed> {
+    Arc::new(Listed::zipf(knobs.entities, knobs.theta, mix))
+}
+
+fn stamp(knobs: &Knobs) -> Stamp {
+    Stamp {
+        disorder_us: knobs.disorder_us,
+        late_share: knobs.late_share,
+        late_us: 600 * SECOND_US,
+        ..Stamp::default()
+    }
+}
+
+fn table(
+    knobs: &Knobs,
+    name: &str,
+    entity: &'static str,
+    entities: Arc<Listed>,
+    time: Stamp,
+) -> Vec<TableLoad> {
+    let entities = if knobs.design == Design::Single {
+        Arc::new(Listed::zipf(1, 0.0, |_| 17))
+    } else {
+        entities
+    };
+    let events =
+        Events { design: knobs.design, entity, entities, time, rate: Rate::Steady(knobs.rate) };
+    vec![TableLoad::events(name, events, knobs.partitions)]
+}
+
+fn with_rate(mut tables: Vec<TableLoad>, rate: Rate) -> Vec<TableLoad> {
+    for table in &mut tables {
+        for source in &mut table.sources {
+            source.rate = rate;
+        }
+        if let Some(events) = &mut table.events {
+            events.rate = rate;
+        }
+    }
+    tables
+}
+
+/// One column of 8 bytes.
+fn one(part: Part) -> Law {
+    Law { parts: vec![part], widths: vec![8] }
+}
+
+fn source(part: Part, rate: f64, kind: Kind) -> Source {
+    Source { law: one(part), rate: Rate::Steady(rate), kind, cost: 1.0 }
+}
+
+const RECORDS: u64 = 100_000;
+
+fn records(knobs: &Knobs, sources: Vec<Source>, end: u64) -> Vec<TableLoad> {
+    vec![TableLoad::records("usertable", sources, end, knobs.partitions)]
+}
+
+/// Half reads, half updates of the same keys: YCSB A.
+fn updates(knobs: &Knobs, part: &Part, end: u64) -> Vec<TableLoad> {
+    let half = |kind| source(part.clone(), knobs.rate / 2.0, kind);
+    records(knobs, vec![half(Kind::Read), half(Kind::Write)], end)
+}
+
+fn zipf(id: impl Fn(u64) -> u64) -> Part {
+    Part::Listed(Arc::new(Listed::zipf(RECORDS, YCSB_THETA, id)))
+}
+
+fn hosts_sweep(knobs: &Knobs, period_s: u64) -> Vec<TableLoad> {
+    let mut tables = table(
+        knobs,
+        "cpu",
+        "hostname",
+        Arc::new(Listed::zipf(knobs.entities, 0.0, |id| id)),
+        stamp(knobs),
+    );
+    let sweep = Part::Sweep { items: knobs.entities, period_us: period_s * SECOND_US };
+    for source in &mut tables[0].sources {
+        for part in &mut source.law.parts {
+            if matches!(part, Part::Listed(listed) if listed.columns() == 1) {
+                *part = sweep.clone();
+            }
+        }
+    }
+    tables
+}
+
+/// All of them, variants behind their own.
+#[must_use]
+pub fn all() -> Vec<Workload> {
+    [events(), ycsb(), shapes()].concat()
+}
+
+fn kind(
+    name: &'static str,
+    about: &'static str,
+    designs: bool,
+    make: fn(&Knobs) -> Vec<TableLoad>,
+) -> Workload {
+    Workload { name, about, designs, make }
+}
+
+fn events() -> Vec<Workload> {
+    vec![
+        kind("W1", "user events: (ts, userid) and its alternatives", true, |k| {
+            table(k, "events", "userid", users(k), stamp(k))
+        }),
+        kind("W2", "weather balloons of six locations, one event a minute each", true, |k| {
+            let id = |rank: u64| (rank % 6) << 32 | (3_698 + rank);
+            table(k, "balloons", "balloon", Arc::new(Listed::zipf(600, 0.0, id)), stamp(k))
+        }),
+        kind("W2:week", "the same with the week in place of the time", true, |k| {
+            let id = |rank: u64| (rank % 6) << 32 | (3_698 + rank);
+            let week = Stamp { grain_us: 7 * 86_400 * SECOND_US, ..stamp(k) };
+            table(k, "balloons", "balloon", Arc::new(Listed::zipf(600, 0.0, id)), week)
+        }),
+        kind("W3", "http_logs: 20 applications of very different size", true, |k| {
+            table(k, "http_logs", "application", Arc::new(Listed::zipf(20, 1.0, mix)), stamp(k))
+        }),
+        kind("W3:metrics", "system_metrics by host", true, |k| {
+            table(
+                k,
+                "system_metrics",
+                "host",
+                Arc::new(Listed::zipf(k.entities, 0.0, mix)),
+                stamp(k),
+            )
+        }),
+        kind("W4", "eight air sensors: fewer values than nodes", true, |k| {
+            table(k, "air_sensors", "sensor_id", Arc::new(Listed::zipf(8, 0.0, mix)), stamp(k))
+        }),
+        kind("W4:home", "two rooms", true, |k| {
+            table(k, "home", "room", Arc::new(Listed::zipf(2, 0.0, mix)), stamp(k))
+        }),
+        kind("W5", "TSBS cpu-only: hosts in order, every 10 s", true, |k| hosts_sweep(k, 10)),
+        kind("W5:minute", "the same every 60 s", true, |k| hosts_sweep(k, 60)),
+        kind("W8", "newest first: time descending", true, |k| {
+            table(k, "events", "userid", users(k), Stamp { descending: true, ..stamp(k) })
+        }),
+        kind("W9", "(hour, userid): the hour turns", true, |k| {
+            table(
+                k,
+                "events",
+                "userid",
+                users(k),
+                Stamp { grain_us: 3_600 * SECOND_US, ..stamp(k) },
+            )
+        }),
+        kind("W10", "W1 over days: ten times as much by noon", true, |k| {
+            let day =
+                Rate::Diurnal { least: k.rate / 10.0, times: 10.0, period_us: k.day_s * SECOND_US };
+            with_rate(table(k, "events", "userid", users(k), stamp(k)), day)
+        }),
+        kind("W10:flash", "a crowd twenty times as large within 10 s", true, |k| {
+            with_rate(table(k, "events", "userid", users(k), stamp(k)), flash_crowd(k.rate / 20.0))
+        }),
+        kind("W14", "a table by user with a secondary index by time", true, |k| {
+            let main = Knobs { design: Design::HashUid, ..k.clone() };
+            let index = Knobs { design: Design::TsUid, ..k.clone() };
+            let mut tables = table(&index, "events_by_time", "userid", users(k), stamp(k));
+            tables.extend(table(&main, "events", "userid", users(k), stamp(k)));
+            tables
+        }),
+        kind("W15", "dashboards of the last five minutes, over what is written", true, |k| {
+            let mut tables = table(k, "events", "userid", users(k), stamp(k));
+            let by_time =
+                Source { rate: Rate::Steady(k.rate / 2.0), ..tables[0].sources[0].clone() };
+            let mut reads = by_time;
+            for part in &mut reads.law.parts {
+                if let Part::Stamp(stamp) = part {
+                    stamp.disorder_us = 300 * SECOND_US;
+                }
+            }
+            reads.kind = if k.design == Design::TsUid {
+                Kind::ScanRecent(300 * SECOND_US)
+            } else {
+                Kind::Read
+            };
+            tables[0].sources[0].rate = Rate::Steady(k.rate / 2.0);
+            tables[0].sources.push(reads);
+            tables
+        }),
+    ]
+}
+
+fn ycsb() -> Vec<Workload> {
+    vec![
+        kind("W6", "YCSB A, zipfian scrambled", false, |k| updates(k, &zipf(mix), u64::MAX)),
+        kind("W6:ordered", "YCSB A, zipfian in order", false, |k| {
+            updates(k, &zipf(|rank| rank), RECORDS)
+        }),
+        kind("W6:uniform", "YCSB C, evenly", false, |k| {
+            records(k, vec![source(Part::Even(0, RECORDS), k.rate, Kind::Read)], RECORDS)
+        }),
+        kind("W6:hotspot", "80 % of operations on 20 % of the keys", false, |k| {
+            let hot = source(Part::Even(0, RECORDS / 5), k.rate * 0.8, Kind::Write);
+            let cold = source(Part::Even(RECORDS / 5, RECORDS), k.rate * 0.2, Kind::Write);
+            records(k, vec![hot, cold], RECORDS)
+        }),
+        kind("W6:latest", "YCSB D: 95 % reads of the latest, 5 % inserts", false, |k| {
+            let behind = Arc::new(Listed::zipf(RECORDS, YCSB_THETA, |rank| rank));
+            let latest = Part::Latest { behind, first: RECORDS, per_s: k.rate * 0.05 };
+            let inserts = Part::Counter { first: RECORDS, per_s: k.rate * 0.05 };
+            let sources = vec![
+                source(latest, k.rate * 0.95, Kind::Read),
+                source(inserts, k.rate * 0.05, Kind::Write),
+            ];
+            records(k, sources, RECORDS)
+        }),
+        kind("W6:scans", "YCSB E: 95 % scans of up to 1,000, 5 % inserts", false, |k| {
+            let scans = source(Part::Even(0, RECORDS), k.rate * 0.95, Kind::ScanAhead(1_000));
+            let inserts = source(
+                Part::Counter { first: RECORDS, per_s: k.rate * 0.05 },
+                k.rate * 0.05,
+                Kind::Write,
+            );
+            records(k, vec![scans, inserts], RECORDS)
+        }),
+        kind("W6:sequential", "inserts by a counter", false, |k| {
+            let inserts = Part::Counter { first: RECORDS, per_s: k.rate };
+            records(k, vec![source(inserts, k.rate, Kind::Write)], RECORDS)
+        }),
+    ]
+}
+
+fn shapes() -> Vec<Workload> {
+    vec![
+        kind("W7", "one key with 80 % of the load", false, |k| {
+            let hot = source(Part::Even(3_217, 3_218), k.rate * 0.8, Kind::Write);
+            records(
+                k,
+                vec![hot, source(Part::Even(0, RECORDS), k.rate * 0.2, Kind::Write)],
+                RECORDS,
+            )
+        }),
+        kind("W7:two", "two keys with 45 % each", false, |k| {
+            let hot = |key| source(Part::Even(key, key + 1), k.rate * 0.45, Kind::Write);
+            let rest = source(Part::Even(0, RECORDS), k.rate * 0.1, Kind::Write);
+            records(k, vec![hot(3_217), hot(70_001), rest], RECORDS)
+        }),
+        kind("W7:range", "90 % of the load on 1 % of the keys", false, |k| {
+            let hot = source(Part::Even(40_000, 41_000), k.rate * 0.9, Kind::Write);
+            records(
+                k,
+                vec![hot, source(Part::Even(0, RECORDS), k.rate * 0.1, Kind::Write)],
+                RECORDS,
+            )
+        }),
+        kind("W11", "a sorted load into an empty table", false, |k| {
+            let load = Part::Counter { first: 0, per_s: k.rate * 3.0 };
+            let mut tables = records(k, vec![source(load, k.rate, Kind::Write)], u64::MAX);
+            tables[0].cuts.clear();
+            tables
+        }),
+        kind("W12", "reads of nothing: an empty range is asked for", false, |k| {
+            let reads = source(Part::Even(1 << 40, (1 << 40) + 1_000), k.rate, Kind::Read);
+            records(k, vec![reads], u64::MAX)
+        }),
+        kind("W13", "many lukewarm partitions on one node", false, |k| {
+            let writes = source(Part::Even(0, u64::MAX), k.rate, Kind::Write);
+            let mut tables = records(k, vec![writes], u64::MAX);
+            tables[0].spread = Spread::OneNode;
+            tables
+        }),
+    ]
+}
+
+/// Partitions that nobody looks at: the rest of a large cluster. Each bears about `load` of a lane, some twice as much
+/// as others, always.
+#[must_use]
+pub fn background(name: &str, partitions: u32, rows_per_s: f64) -> TableLoad {
+    let mut table = TableLoad::records(
+        name,
+        vec![source(Part::Even(0, u64::MAX), rows_per_s, Kind::Write)],
+        u64::MAX,
+        1,
+    );
+    let step = u64::MAX / u64::from(partitions.max(1));
+    let cut = |at: u32| {
+        let off = mix(u64::from(at)) % (step / 2).max(1);
+        (u64::from(at) * step + off).to_be_bytes().to_vec()
+    };
+    table.cuts = (1..partitions).map(cut).collect();
+    table.facts.partitions_max = usize::MAX;
+    table
+}
+
+/// When virtual time begins, seconds since the Unix epoch.
+pub(crate) const BEGIN_S: u64 = BEGIN_US / SECOND_US;

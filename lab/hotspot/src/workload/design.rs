@@ -1,0 +1,134 @@
+//! Key designs of a table with an entity (user, host, sensor ...) and a time, and what each means for a query.
+//!
+//! Invariant: a design changes the order of the key and its placement only; the rows are the same.
+
+use std::sync::Arc;
+
+use partita_load::{Columns, DetectOptions, Tail, streams::prefix_ends};
+
+use super::law::Law;
+use super::listed::Listed;
+use super::part::Part;
+use super::stamp::Stamp;
+
+/// Hash buckets: the upper 16 bits of a hash.
+pub(crate) const BUCKETS: u64 = 1 << 16;
+
+/// How keys are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Design {
+    /// PRIMARY KEY (ts, entity): all that is new goes to one place.
+    TsUid,
+    /// PRIMARY KEY (entity, ts).
+    UidTs,
+    /// PARTITION BY HASH (entity), PRIMARY KEY (entity, ts).
+    HashUid,
+    /// PARTITION BY HASH (ts, entity), PRIMARY KEY (entity, ts).
+    HashAll,
+    /// PRIMARY KEY (entity, ts), and a single entity.
+    Single,
+}
+
+impl Design {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::TsUid, Self::UidTs, Self::HashUid, Self::HashAll, Self::Single];
+
+    /// As it is typed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TsUid => "ts-uid",
+            Self::UidTs => "uid-ts",
+            Self::HashUid => "hash-uid",
+            Self::HashAll => "hash-all",
+            Self::Single => "single",
+        }
+    }
+
+    /// Whether a hash bucket comes first.
+    #[must_use]
+    pub fn hashed(self) -> bool {
+        matches!(self, Self::HashUid | Self::HashAll)
+    }
+
+    /// The clauses of CREATE TABLE, with these names for the entity and the time.
+    #[must_use]
+    pub fn clauses(self, entity: &str, buckets: u32) -> String {
+        match self {
+            Self::TsUid => format!("PRIMARY KEY (ts, {entity})"),
+            Self::UidTs | Self::Single => format!("PRIMARY KEY ({entity}, ts)"),
+            Self::HashUid => format!(
+                "PARTITION BY HASH ({entity}) PARTITIONS {buckets}, PRIMARY KEY ({entity}, ts)"
+            ),
+            Self::HashAll => format!(
+                "PARTITION BY HASH (ts, {entity}) PARTITIONS {buckets}, PRIMARY KEY ({entity}, ts)"
+            ),
+        }
+    }
+}
+
+/// What the columns of a key are.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Names, in order.
+    pub names: Vec<String>,
+    /// Bytes of each.
+    pub widths: Vec<usize>,
+    /// What the detector is told.
+    pub options: DetectOptions,
+    /// The end that the table grows at by its schema.
+    pub tail: Tail,
+}
+
+impl Shape {
+    /// One column.
+    #[must_use]
+    pub fn single(name: &str) -> Self {
+        let options = DetectOptions { keep_together: 0, placement: 0, time_column: None };
+        Self { names: vec![name.to_owned()], widths: vec![8], options, tail: Tail::None }
+    }
+
+    /// Where columns of a key end.
+    #[must_use]
+    pub fn columns(&self) -> Columns {
+        let widths = self.widths.clone();
+        Arc::new(move |key| prefix_ends(&widths, key))
+    }
+
+    /// A key in values: `userid=17 ts=...`.
+    #[must_use]
+    pub fn label(&self, key: &[u8]) -> String {
+        let columns = super::law::columns_of(key, &self.widths);
+        let named = self.names.iter().zip(columns).map(|(name, value)| format!("{name}={value}"));
+        named.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The law and the shape of keys of entities and times under a design.
+pub(crate) fn keys(
+    design: Design,
+    name: &str,
+    entities: &Arc<Listed>,
+    time: Stamp,
+) -> (Law, Shape) {
+    let entity = Part::Listed(Arc::clone(entities));
+    let stamp = Part::Stamp(time);
+    let bucket = Part::Even(0, BUCKETS);
+    let grows = if time.descending { Tail::Left } else { Tail::Right };
+    let (parts, names, placement, tail) = match design {
+        Design::TsUid => (vec![stamp, entity], vec!["ts", name], 0, grows),
+        Design::UidTs | Design::Single => (vec![entity, stamp], vec![name, "ts"], 0, Tail::None),
+        Design::HashUid => {
+            let both = Part::Listed(Arc::new(entities.bucketed()));
+            (vec![both, stamp], vec!["hash", name, "ts"], 1, Tail::None)
+        }
+        Design::HashAll => (vec![bucket, entity, stamp], vec!["hash", name, "ts"], 1, Tail::None),
+    };
+    let time_column = names.iter().position(|name| *name == "ts");
+    let widths = names.iter().map(|name| if *name == "hash" { 2 } else { 8 }).collect::<Vec<_>>();
+    let options = DetectOptions { keep_together: 0, placement, time_column };
+    let names = names.into_iter().map(str::to_owned).collect();
+    (Law { parts, widths: widths.clone() }, Shape { names, widths, options, tail })
+}

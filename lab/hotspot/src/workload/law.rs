@@ -1,0 +1,94 @@
+//! A whole key as a distribution: its parts, one after the other, each independent of those before.
+//!
+//! Invariants: [`Law::below`] never falls as keys grow, and is 0 for the empty key; a key that ends early is the bound
+//! below all that begin with it.
+
+use partita_load::Random;
+
+use super::part::Part;
+
+/// See the head of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Law {
+    pub(crate) parts: Vec<Part>,
+    /// Bytes of each column.
+    pub(crate) widths: Vec<usize>,
+}
+
+impl Law {
+    /// Whether it is the same at all times, as far as cuts of the first part show.
+    pub(crate) fn still(&self) -> bool {
+        self.parts.iter().all(Part::still)
+    }
+
+    /// The share of operations on keys below this one, at a time.
+    pub(crate) fn below(&self, at_us: u64, key: &[u8]) -> f64 {
+        let mut columns = [0; 8];
+        let complete = decode(key, &self.widths, &mut columns);
+        let (mut sum, mut weight, mut at) = (0.0, 1.0, 0);
+        for part in &self.parts {
+            if at > complete {
+                break;
+            }
+            let end = at + part.columns();
+            let known = &columns[at..end.min(complete.max(at + 1))];
+            let (below, here) = part.before(at_us, known);
+            sum += weight * below;
+            if here <= 0.0 || end > complete {
+                break;
+            }
+            weight *= here;
+            at = end;
+        }
+        sum.clamp(0.0, 1.0)
+    }
+
+    /// Writes a key with a share between two (of all operations) into `key`.
+    pub(crate) fn draw(
+        &self,
+        at_us: u64,
+        low: f64,
+        high: f64,
+        random: &mut Random,
+        key: &mut Vec<u8>,
+    ) {
+        let mut columns = Vec::with_capacity(self.widths.len());
+        let mut u = (low + random.unit() * (high - low)).min(1.0 - f64::EPSILON);
+        for part in &self.parts {
+            u = part.place(at_us, u, &mut columns).unwrap_or_else(|| random.unit());
+        }
+        encode(&columns, &self.widths, key);
+    }
+}
+
+/// Columns of a key, those that are cut short filled up with zeros; how many are complete.
+fn decode(key: &[u8], widths: &[usize], columns: &mut [u64; 8]) -> usize {
+    let mut at = 0;
+    let mut complete = 0;
+    for (column, width) in columns.iter_mut().zip(widths) {
+        let own = &key[at.min(key.len())..(at + width).min(key.len())];
+        *column = own
+            .iter()
+            .chain(std::iter::repeat(&0))
+            .take(*width)
+            .fold(0, |value, byte| value << 8 | u64::from(*byte));
+        complete += usize::from(own.len() == *width);
+        at += width;
+    }
+    complete
+}
+
+/// Columns as bytes that compare as they do; fewer columns than widths give a bound.
+pub(crate) fn encode(columns: &[u64], widths: &[usize], key: &mut Vec<u8>) {
+    key.clear();
+    for (column, width) in columns.iter().zip(widths) {
+        key.extend_from_slice(&column.to_be_bytes()[8 - width..]);
+    }
+}
+
+/// The columns of a key that are complete.
+pub(crate) fn columns_of(key: &[u8], widths: &[usize]) -> Vec<u64> {
+    let mut columns = [0; 8];
+    let complete = decode(key, widths, &mut columns);
+    columns[..complete].to_vec()
+}

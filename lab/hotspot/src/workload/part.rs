@@ -1,0 +1,207 @@
+//! One part of a key (one column, or two that depend on each other) as a distribution that moves with the time.
+//!
+//! ```text
+//!   before(t, v) = (P(part < v), P(part = v))          place(t, u) = the v that the share u of all lies below
+//! ```
+//!
+//! Invariants: `before` never falls as `v` grows; `place` is its inverse, and gives back where in `P(part = v)` the share
+//! fell, so that the next part goes on from there. Where a single value has no weight worth speaking of, nothing is given
+//! back, and the next part is drawn freely.
+
+use std::sync::Arc;
+
+use super::listed::Listed;
+use super::stamp::Stamp;
+use crate::number::whole;
+
+/// One second, in the unit of times here.
+pub const SECOND_US: u64 = 1_000_000;
+/// Above so many values a single one has no weight worth speaking of.
+const VALUES_MANY: u64 = 1 << 24;
+
+/// A part of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    /// Evenly from the first (inclusive) to the second (exclusive).
+    Even(u64, u64),
+    /// Values with weights.
+    Listed(Arc<Listed>),
+    /// The time of the row.
+    Stamp(Stamp),
+    /// `items` visited in order, over and over, each time in `period_us`.
+    Sweep { items: u64, period_us: u64 },
+    /// A counter that goes up by so much a second, from `first`.
+    Counter { first: u64, per_s: f64 },
+    /// As many places behind such a counter as the list says.
+    Latest { behind: Arc<Listed>, first: u64, per_s: f64 },
+}
+
+fn seconds(at_us: u64) -> f64 {
+    at_us as f64 / SECOND_US as f64
+}
+
+/// Where a value lies between two others, 0 to 1.
+pub(crate) fn ramp(value: f64, from: f64, to: f64) -> f64 {
+    if to <= from {
+        f64::from(u8::from(value > from))
+    } else {
+        ((value - from) / (to - from)).clamp(0.0, 1.0)
+    }
+}
+
+impl Part {
+    /// Columns of the key that it stands for.
+    pub(crate) fn columns(&self) -> usize {
+        match self {
+            Self::Listed(listed) => listed.columns(),
+            _ => 1,
+        }
+    }
+
+    /// Whether it is the same at all times.
+    pub(crate) fn still(&self) -> bool {
+        matches!(self, Self::Even(..) | Self::Listed(_))
+    }
+
+    /// The shares below a value, and at it.
+    pub(crate) fn before(&self, at_us: u64, value: &[u64]) -> (f64, f64) {
+        let first = value[0];
+        match self {
+            Self::Even(from, to) => {
+                let all = (to - from).max(1) as f64;
+                let below = first.clamp(*from, *to) - from;
+                let weighs = (to - from) < VALUES_MANY && (*from..*to).contains(&first);
+                (below as f64 / all, if weighs { 1.0 / all } else { 0.0 })
+            }
+            Self::Listed(listed) => listed.before(value),
+            Self::Stamp(stamp) => stamp.before(at_us, first),
+            Self::Sweep { items, period_us } => {
+                let (from, length) = sweep(at_us, *period_us);
+                let below = |v: u64| swept(v as f64 / *items as f64, from, length);
+                let (low, high) = (below(first), below(first.saturating_add(1)));
+                (low, high - low)
+            }
+            Self::Counter { first: begin, per_s } => {
+                let (from, to) = counter(at_us, *begin, *per_s);
+                (ramp(first as f64, from, to), 0.0)
+            }
+            Self::Latest { behind, first: begin, per_s } => {
+                let newest = whole(counter(at_us, *begin, *per_s).1);
+                let Some(rank) = newest.checked_sub(first) else { return (1.0, 0.0) };
+                let (nearer, here) = behind.before(&[rank]);
+                ((1.0 - nearer - here).max(0.0), here)
+            }
+        }
+    }
+
+    /// Writes the columns that the share `u` lies below; gives back where in their weight it fell.
+    pub(crate) fn place(&self, at_us: u64, u: f64, columns: &mut Vec<u64>) -> Option<f64> {
+        match self {
+            Self::Even(from, to) => {
+                let spot = u * (to - from) as f64;
+                columns.push((from + whole(spot)).min(to.saturating_sub(1)).max(*from));
+                ((to - from) < VALUES_MANY).then(|| spot.fract())
+            }
+            Self::Listed(listed) => Some(listed.place(u, columns)),
+            Self::Stamp(stamp) => stamp.place(at_us, u, columns),
+            Self::Sweep { items, period_us } => {
+                let (from, length) = sweep(at_us, *period_us);
+                let spot = unswept(u, from, length) * *items as f64;
+                columns.push(whole(spot).min(items - 1));
+                (*items < VALUES_MANY).then(|| spot.fract())
+            }
+            Self::Counter { first, per_s } => {
+                let (from, to) = counter(at_us, *first, *per_s);
+                columns.push(whole(from + u * (to - from)));
+                None
+            }
+            Self::Latest { behind, first, per_s } => {
+                let newest = whole(counter(at_us, *first, *per_s).1);
+                let mut rank = Vec::with_capacity(1);
+                let within = behind.place((1.0 - u).min(1.0 - f64::EPSILON), &mut rank);
+                columns.push(newest.saturating_sub(rank[0]));
+                Some(1.0 - within)
+            }
+        }
+    }
+}
+
+/// Where a counter stood a second ago, and where it stands.
+fn counter(at_us: u64, first: u64, per_s: f64) -> (f64, f64) {
+    let to = first as f64 + per_s * seconds(at_us);
+    ((to - per_s).max(first as f64), to)
+}
+
+/// Where a sweep was a second ago, as a part of its round, and how much of it lies in that second.
+fn sweep(at_us: u64, period_us: u64) -> (f64, f64) {
+    let length = (SECOND_US as f64 / period_us as f64).min(1.0);
+    let now = (at_us % period_us) as f64 / period_us as f64;
+    ((now - length).rem_euclid(1.0), length)
+}
+
+/// The part of the arc of this length from `from`, around a circle of length 1, that lies below `value`.
+fn swept(value: f64, from: f64, length: f64) -> f64 {
+    let value = value.min(1.0);
+    let beyond = (from + length - 1.0).max(0.0);
+    let first = (value.min(from + length) - from).max(0.0);
+    (first.min(length) + value.min(beyond)) / length
+}
+
+/// The inverse of [`swept`].
+fn unswept(u: f64, from: f64, length: f64) -> f64 {
+    let beyond = (from + length - 1.0).max(0.0);
+    let arc = u * length;
+    if arc < beyond { arc } else { (from + arc - beyond).min(1.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts() -> Vec<Part> {
+        let ranks = Arc::new(Listed::zipf(1_000, 0.99, |rank| rank));
+        vec![
+            Part::Even(0, u64::MAX),
+            Part::Even(3, 11),
+            Part::Listed(Arc::new(Listed::zipf(500, 0.99, partita_load::mix))),
+            Part::Stamp(Stamp::default()),
+            Part::Stamp(Stamp { late_share: 0.3, late_us: 60 * SECOND_US, ..Stamp::default() }),
+            Part::Stamp(Stamp { grain_us: 10 * SECOND_US, ..Stamp::default() }),
+            Part::Stamp(Stamp { descending: true, ..Stamp::default() }),
+            Part::Sweep { items: 300, period_us: 10 * SECOND_US },
+            Part::Counter { first: 5, per_s: 1_000.0 },
+            Part::Latest { behind: ranks, first: 5_000, per_s: 150.0 },
+        ]
+    }
+
+    #[test]
+    fn a_placed_value_lies_where_the_share_says() {
+        for part in parts() {
+            for at_us in [9_700_000, 40_000_000, 3_600_000_000_u64] {
+                let mut last = None;
+                for step in 0..200 {
+                    let u = (f64::from(step) + 0.5) / 200.0;
+                    let mut value = Vec::new();
+                    part.place(at_us, u, &mut value);
+                    let (below, here) = part.before(at_us, &value);
+                    assert!(
+                        below <= u + 2e-3 && u <= below + here + 2e-3,
+                        "{part:?} {at_us} {u} {below} {here}"
+                    );
+                    let wraps = matches!(part, Part::Sweep { .. });
+                    assert!(wraps || last.is_none_or(|last| last <= value), "{part:?} falls");
+                    last = Some(value);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sweep_passes_the_end_and_begins_again() {
+        let part = Part::Sweep { items: 100, period_us: 10 * SECOND_US };
+        // Half a second after the turn: items 95 to 99 and 0 to 4 in the last second.
+        let below = |v| part.before(10_500_000, &[v]).0;
+        assert!((below(5) - 0.5).abs() < 1e-9 && (below(95) - 0.5).abs() < 1e-9);
+        assert!((below(100) - 1.0).abs() < 1e-9 && below(0) < 1e-9);
+    }
+}

@@ -1,0 +1,120 @@
+//! What is asked of a table, as a sum of sources; as densities for the fluid, and as a stream of operations.
+//!
+//! Invariants: both are the same law: the share of drawn keys below a key comes to its density, and a stream repeats by
+//! its seed.
+
+use partita_load::Random;
+use partita_load::streams::Op;
+
+use super::law::{Law, encode};
+use super::part::SECOND_US;
+use super::rate::Rate;
+use super::stamp::BEGIN_US;
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Writes a row.
+    Write,
+    /// Reads one key.
+    Read,
+    /// Reads so many keys from one on (the last column counts them).
+    ScanAhead(u64),
+    /// Reads the newest microseconds of a key that begins with the time.
+    ScanRecent(u64),
+}
+
+/// Operations of one kind by one law.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub(crate) law: Law,
+    pub(crate) rate: Rate,
+    pub(crate) kind: Kind,
+    /// What an operation costs the lane, in rows written.
+    pub(crate) cost: f64,
+}
+
+impl Source {
+    pub(crate) fn is_write(&self) -> bool {
+        self.kind == Kind::Write
+    }
+
+    /// Draws an operation whose key has a share between two.
+    pub(crate) fn draw(
+        &self,
+        at_us: u64,
+        (low, high): (f64, f64),
+        random: &mut Random,
+        op: &mut Op,
+    ) {
+        match self.kind {
+            Kind::Write | Kind::Read => {
+                self.law.draw(at_us, low, high, random, &mut op.key);
+                op.end = None;
+            }
+            Kind::ScanAhead(most) => {
+                self.law.draw(at_us, low, high, random, &mut op.key);
+                let mut end = op.key.clone();
+                add(&mut end, 1 + random.below(most));
+                op.end = Some(end);
+            }
+            Kind::ScanRecent(us) => {
+                let now = BEGIN_US + at_us;
+                encode(&[now - us], &self.law.widths, &mut op.key);
+                encode(&[now], &self.law.widths, op.end.get_or_insert_default());
+            }
+        }
+    }
+}
+
+/// Adds to the last eight bytes of a key.
+fn add(key: &mut [u8], by: u64) {
+    let from = key.len().saturating_sub(8);
+    let value = key[from..]
+        .iter()
+        .fold(0_u64, |value, byte| value << 8 | u64::from(*byte))
+        .saturating_add(by);
+    let width = key.len() - from;
+    key[from..].copy_from_slice(&value.to_be_bytes()[8 - width..]);
+}
+
+/// All that is asked of a table, as a stream.
+pub struct Stream<'a> {
+    sources: &'a [Source],
+    random: Random,
+    /// Microseconds since the begin.
+    at: f64,
+}
+
+impl<'a> Stream<'a> {
+    /// A stream that repeats by its seed.
+    #[must_use]
+    pub fn new(sources: &'a [Source], seed: u64) -> Self {
+        Self { sources, random: Random::new(seed), at: 0.0 }
+    }
+
+    /// The next operation: when (microseconds since the begin), by which source. Nothing when nothing ever comes.
+    pub fn next(&mut self, op: &mut Op) -> Option<(u64, Kind)> {
+        // While nothing comes time goes on in steps, up to a day.
+        for _ in 0..86_400 {
+            let now = crate::number::whole(self.at);
+            let rate: f64 = self.sources.iter().map(|source| source.rate.at(now)).sum();
+            if rate <= 0.0 {
+                self.at += SECOND_US as f64;
+                continue;
+            }
+            // Poisson arrivals: the gaps are exponential.
+            self.at += -(1.0 - self.random.unit()).ln() / rate * SECOND_US as f64;
+            let now = crate::number::whole(self.at);
+            let mut spot = self.random.unit() * rate;
+            let chosen = self.sources.iter().find(|source| {
+                spot -= source.rate.at(now);
+                spot < 0.0
+            });
+            let source = chosen.or(self.sources.last())?;
+            source.draw(now, (0.0, 1.0), &mut self.random, op);
+            return Some((now, source.kind));
+        }
+        None
+    }
+}

@@ -1,0 +1,86 @@
+//! The time column of rows that arrive now: a little disorder, some that are late, coarse or fine, up or down.
+//!
+//! Invariants: times are microseconds since the Unix epoch over the grain; the newest is never later than now.
+
+use super::part::{SECOND_US, ramp};
+use crate::number::whole;
+
+/// When virtual time begins, microseconds since the Unix epoch.
+pub(crate) const BEGIN_US: u64 = 1_790_000_000 * SECOND_US;
+/// Beyond this grain a single value has a weight worth speaking of.
+const GRAIN_FINE_US: u64 = 1_000;
+
+/// See the head of the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    /// Writers are behind each other by up to this.
+    pub(crate) disorder_us: u64,
+    /// This share of the rows ...
+    pub(crate) late_share: f64,
+    /// ... is late by up to this.
+    pub(crate) late_us: u64,
+    /// Times are cut to multiples of this (and counted in it).
+    pub(crate) grain_us: u64,
+    /// Newest first.
+    pub(crate) descending: bool,
+}
+
+impl Default for Stamp {
+    fn default() -> Self {
+        Self { disorder_us: 50_000, late_share: 0.0, late_us: 0, grain_us: 1, descending: false }
+    }
+}
+
+impl Stamp {
+    /// Share of the rows whose time lies before `at`, microseconds.
+    fn earlier(&self, now_us: u64, at: f64) -> f64 {
+        let now = now_us as f64;
+        let ramp_of = |by_us: u64| ramp(at, now - by_us as f64, now);
+        (1.0 - self.late_share) * ramp_of(self.disorder_us)
+            + self.late_share * ramp_of(self.late_us)
+    }
+
+    /// Times of a value: from its first (inclusive) to the next value's (exclusive), counted from the begin.
+    fn span(&self, value: u64) -> (f64, f64) {
+        let ticks = if self.descending { u64::MAX - value } else { value };
+        // Counted from the begin, so that a double holds it to the microsecond.
+        let from = ticks as f64 * self.grain_us as f64 - BEGIN_US as f64;
+        if self.grain_us == 1 {
+            let from = if ticks >= BEGIN_US {
+                (ticks - BEGIN_US) as f64
+            } else {
+                -((BEGIN_US - ticks) as f64)
+            };
+            return (from, from + 1.0);
+        }
+        (from, from + self.grain_us as f64)
+    }
+
+    pub(crate) fn before(&self, at_us: u64, value: u64) -> (f64, f64) {
+        let (from, to) = self.span(value);
+        let (low, high) = (self.earlier(at_us, from), self.earlier(at_us, to));
+        let here = if self.grain_us > GRAIN_FINE_US { high - low } else { 0.0 };
+        (if self.descending { 1.0 - high } else { low }, here)
+    }
+
+    pub(crate) fn place(&self, at_us: u64, u: f64, columns: &mut Vec<u64>) -> Option<f64> {
+        let sought = if self.descending { 1.0 - u } else { u };
+        let reach = self.disorder_us.max(self.late_us) as f64;
+        let (mut low, mut high) = (at_us as f64 - reach, at_us as f64);
+        for _ in 0..60 {
+            let middle = f64::midpoint(low, high);
+            if self.earlier(at_us, middle) <= sought { low = middle } else { high = middle }
+        }
+        let since_epoch = BEGIN_US as f64 + low;
+        let ticks = if self.grain_us == 1 {
+            // By whole numbers: a double of this size is off by a quarter of a microsecond.
+            if low >= 0.0 { BEGIN_US + whole(low) } else { BEGIN_US - whole(-low) }
+        } else {
+            whole(since_epoch / self.grain_us as f64)
+        };
+        let value = if self.descending { u64::MAX - ticks } else { ticks };
+        columns.push(value);
+        let (below, here) = self.before(at_us, value);
+        (here > 0.0).then(|| ((u - below) / here).clamp(0.0, 1.0))
+    }
+}

@@ -1,0 +1,176 @@
+//! A table under load: what is asked of it, how its keys look, and the partitions that it begins with.
+//!
+//! Invariants: cuts ascend and are inside the key space; the sources all have keys of the table's shape.
+
+use std::sync::Arc;
+
+use partita_load::{Remedy, TableFacts};
+
+use super::design::{BUCKETS, Design, Shape, keys};
+use super::law::encode;
+use super::listed::Listed;
+use super::source::{Kind, Source};
+use super::stamp::{BEGIN_US, Stamp};
+use super::{part::SECOND_US, rate::Rate};
+
+/// Where the leaders of a table's first partitions are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Dealt out over the nodes.
+    Even,
+    /// All on the first node.
+    OneNode,
+}
+
+/// A table of entities and times, of which other designs can be thought of.
+#[derive(Clone, Debug)]
+pub struct Events {
+    pub(crate) design: Design,
+    pub(crate) entity: &'static str,
+    pub(crate) entities: Arc<Listed>,
+    pub(crate) time: Stamp,
+    pub(crate) rate: Rate,
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug)]
+pub struct TableLoad {
+    /// Its name.
+    pub name: String,
+    /// Its keys.
+    pub shape: Shape,
+    /// What is asked of it.
+    pub sources: Vec<Source>,
+    /// First keys of all partitions but the first.
+    pub cuts: Vec<Vec<u8>>,
+    /// Its options.
+    pub facts: TableFacts,
+    /// Bytes of a row.
+    pub row_bytes: f64,
+    /// Where its leaders begin.
+    pub spread: Spread,
+    /// How it was made, when it has an entity and a time.
+    pub events: Option<Events>,
+}
+
+impl TableLoad {
+    /// A table of events under a design, with this many partitions to begin with.
+    #[must_use]
+    pub fn events(name: &str, events: Events, partitions: u32) -> Self {
+        let (law, shape) = keys(events.design, events.entity, &events.entities, events.time);
+        let cuts = event_cuts(&events, &shape, partitions);
+        let buckets = if events.design.hashed() { partitions } else { 1 };
+        let facts = TableFacts {
+            append_only: true,
+            tail: shape.tail,
+            buckets,
+            partitions_min: if events.design.hashed() { partitions as usize } else { 1 },
+            remedy: Remedy::Advise,
+            ..TableFacts::default()
+        };
+        let source = Source { law, rate: events.rate, kind: Kind::Write, cost: 1.0 };
+        Self {
+            name: name.to_owned(),
+            shape,
+            sources: vec![source],
+            cuts,
+            facts,
+            row_bytes: 100.0,
+            spread: Spread::Even,
+            events: Some(events),
+        }
+    }
+
+    /// A table of one column, cut evenly below `end`.
+    #[must_use]
+    pub fn records(name: &str, sources: Vec<Source>, end: u64, partitions: u32) -> Self {
+        let shape = Shape::single("key");
+        Self {
+            name: name.to_owned(),
+            cuts: even_cuts(end, 8, partitions),
+            shape,
+            sources,
+            facts: TableFacts::default(),
+            row_bytes: 1_000.0,
+            spread: Spread::Even,
+            events: None,
+        }
+    }
+
+    /// The share of all operations on keys from one (inclusive) to another (exclusive; nothing for the end), a second
+    /// of the lane's time each being worth its cost. 0 to 1.
+    #[must_use]
+    pub fn share(&self, at_us: u64, low: &[u8], high: Option<&[u8]>) -> f64 {
+        let (mut within, mut all) = (0.0, 0.0);
+        for source in &self.sources {
+            let load = source.rate.at(at_us) * source.cost;
+            let end = high.map_or(1.0, |key| source.law.below(at_us, key));
+            within += load * (end - source.law.below(at_us, low)).max(0.0);
+            all += load;
+        }
+        if all > 0.0 { within / all } else { 0.0 }
+    }
+
+    /// What is offered now, in rows written a second (others by what they cost).
+    #[must_use]
+    pub fn offered(&self, at_us: u64) -> f64 {
+        self.sources.iter().map(|source| source.rate.at(at_us) * source.cost).sum()
+    }
+
+    /// Whether every partition is asked for the same all the time.
+    #[must_use]
+    pub fn still(&self) -> bool {
+        self.sources.iter().all(|source| source.rate.still() && source.law.still())
+    }
+}
+
+/// Cuts of a column of `width` bytes below `end`, evenly.
+pub(crate) fn even_cuts(end: u64, width: usize, partitions: u32) -> Vec<Vec<u8>> {
+    let cut = |at: u32| {
+        let value = u128::from(end) * u128::from(at) / u128::from(partitions.max(1));
+        let value = u64::try_from(value).unwrap_or(u64::MAX);
+        value.to_be_bytes()[8 - width..].to_vec()
+    };
+    (1..partitions).map(cut).collect()
+}
+
+fn event_cuts(events: &Events, shape: &Shape, partitions: u32) -> Vec<Vec<u8>> {
+    let parts = u64::from(partitions.max(1));
+    match events.design {
+        Design::HashUid | Design::HashAll => even_cuts(BUCKETS, 2, partitions),
+        // The partitions of a table that has been there for a while: an hour each, the last one growing.
+        Design::TsUid => {
+            let cut = |ago: u64| {
+                let ticks = (BEGIN_US - 3_600 * SECOND_US * ago) / events.time.grain_us;
+                let value = if events.time.descending { u64::MAX - ticks } else { ticks };
+                let mut key = Vec::new();
+                encode(&[value], &shape.widths, &mut key);
+                key
+            };
+            let mut cuts: Vec<Vec<u8>> = (1..parts).map(cut).collect();
+            cuts.sort();
+            cuts
+        }
+        // Equal ranges of the entities that there are.
+        Design::UidTs | Design::Single => {
+            let values: Vec<u64> = events.entities.values().collect();
+            let mut cuts: Vec<Vec<u8>> = (1..parts)
+                .filter_map(|part| {
+                    values.get(
+                        values.len() * crate::number::index(part as f64)
+                            / crate::number::index(parts as f64),
+                    )
+                })
+                .map(|value| value.to_be_bytes().to_vec())
+                .collect();
+            cuts.dedup();
+            if cuts
+                .first()
+                .is_some_and(|cut| values.first().is_some_and(|first| *cut == first.to_be_bytes()))
+            {
+                cuts.remove(0);
+            }
+            cuts
+        }
+    }
+}

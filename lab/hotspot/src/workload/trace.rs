@@ -1,0 +1,298 @@
+//! Operations in a file, to be played again.
+//!
+//! ```text
+//!   "PARTRC1\n"  columns: count, then the width of each
+//!   block*:      operations (1..), bytes, then that many bytes, then CRC-32C of these (4 bytes, little-endian)
+//!   the end:     0, operations in all
+//!   operation:   microseconds since the one before, kind (0 write, 1 read, 2 scan), key; for a scan its end
+//!   key:         bytes shared with the key before, bytes that follow, those
+//! ```
+//!
+//! All numbers are varints (seven bits a byte, the lowest first), unless said otherwise.
+//!
+//! Invariants: a reader gives back what was written, or an error; it never takes a length from the file on trust.
+
+use std::io::{self, Read, Write};
+
+use partita_load::streams::Op;
+
+use super::source::Kind;
+
+const MAGIC: &[u8; 8] = b"PARTRC1\n";
+const BLOCK_OPS: usize = 4_096;
+/// No block is longer: 4,096 operations of two keys of a kilobyte.
+const BLOCK_BYTES_MAX: u64 = 16 << 20;
+const COLUMNS_MAX: u64 = 8;
+
+/// What is wrong with a trace.
+#[derive(Debug)]
+pub enum TraceError {
+    /// It cannot be read.
+    Io(io::Error),
+    /// It is no trace, or damaged: where.
+    Damaged(&'static str),
+}
+
+impl std::fmt::Display for TraceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "cannot read the trace: {error}"),
+            Self::Damaged(place) => write!(f, "the trace is damaged: {place}"),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {}
+
+impl From<io::Error> for TraceError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Writes a trace.
+pub struct Writer<W: Write> {
+    out: W,
+    block: Vec<u8>,
+    ops: usize,
+    all: u64,
+    at_us: u64,
+    last: Vec<u8>,
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f | 0x80).to_le_bytes()[0]);
+        value >>= 7;
+    }
+    out.push((value & 0x7f) as u8);
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a trace of keys whose columns have these widths.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn new(mut out: W, widths: &[usize]) -> io::Result<Self> {
+        let mut head = MAGIC.to_vec();
+        put(&mut head, widths.len() as u64);
+        widths.iter().for_each(|width| put(&mut head, *width as u64));
+        out.write_all(&head)?;
+        Ok(Self { out, block: Vec::new(), ops: 0, all: 0, at_us: 0, last: Vec::new() })
+    }
+
+    /// Adds an operation; times do not go back.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn add(&mut self, at_us: u64, kind: Kind, op: &Op) -> io::Result<()> {
+        put(&mut self.block, at_us.saturating_sub(self.at_us));
+        self.at_us = at_us.max(self.at_us);
+        let number = match (&op.end, kind) {
+            (Some(_), _) => 2,
+            (None, Kind::Write) => 0,
+            (None, _) => 1,
+        };
+        self.block.push(number);
+        self.key(&op.key);
+        if let Some(end) = &op.end {
+            self.key(end);
+        }
+        self.ops += 1;
+        if self.ops == BLOCK_OPS { self.flush_block() } else { Ok(()) }
+    }
+
+    fn key(&mut self, key: &[u8]) {
+        let shared = self.last.iter().zip(key).take_while(|(a, b)| a == b).count();
+        put(&mut self.block, shared as u64);
+        put(&mut self.block, (key.len() - shared) as u64);
+        self.block.extend_from_slice(&key[shared..]);
+        self.last.clear();
+        self.last.extend_from_slice(key);
+    }
+
+    fn flush_block(&mut self) -> io::Result<()> {
+        if self.ops > 0 {
+            let mut head = Vec::new();
+            put(&mut head, self.ops as u64);
+            put(&mut head, self.block.len() as u64);
+            self.out.write_all(&head)?;
+            self.out.write_all(&self.block)?;
+            self.out.write_all(&crc32c::crc32c(&self.block).to_le_bytes())?;
+            self.all += self.ops as u64;
+            (self.ops, self.last) = (0, Vec::new());
+            self.block.clear();
+        }
+        Ok(())
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.flush_block()?;
+        let mut end = vec![0];
+        put(&mut end, self.all);
+        self.out.write_all(&end)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Reads a trace.
+pub struct Reader<R: Read> {
+    input: R,
+    widths: Vec<usize>,
+    block: Vec<u8>,
+    at: usize,
+    left: u64,
+    all: u64,
+    at_us: u64,
+    last: Vec<u8>,
+    ended: bool,
+}
+
+fn byte(input: &mut impl Read) -> io::Result<u8> {
+    let mut byte = [0];
+    input.read_exact(&mut byte)?;
+    Ok(byte[0])
+}
+
+fn get(mut next: impl FnMut() -> Result<u8, TraceError>) -> Result<u64, TraceError> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let byte = next()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(TraceError::Damaged("a number is too long"))
+}
+
+impl<R: Read> Reader<R> {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// When it is no trace, or cannot be read.
+    pub fn new(mut input: R) -> Result<Self, TraceError> {
+        let mut magic = [0; 8];
+        input.read_exact(&mut magic)?;
+        if &magic != MAGIC {
+            return Err(TraceError::Damaged("it does not begin as one"));
+        }
+        let columns = get(|| Ok(byte(&mut input)?))?;
+        if columns > COLUMNS_MAX {
+            return Err(TraceError::Damaged("too many columns"));
+        }
+        let mut widths = Vec::new();
+        for _ in 0..columns {
+            let width = get(|| Ok(byte(&mut input)?))?;
+            widths.push(usize::try_from(width.min(8)).unwrap_or(8));
+        }
+        let (block, last) = (Vec::new(), Vec::new());
+        Ok(Self { input, widths, block, at: 0, left: 0, all: 0, at_us: 0, last, ended: false })
+    }
+
+    /// Widths of the columns of its keys.
+    #[must_use]
+    pub fn widths(&self) -> &[usize] {
+        &self.widths
+    }
+
+    /// The next operation; nothing at the end.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is damaged.
+    pub fn next(&mut self, op: &mut Op) -> Result<Option<(u64, Kind)>, TraceError> {
+        if self.left == 0 && !self.open_block()? {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.at_us = self.at_us.saturating_add(self.number()?);
+        let kind = match self.next_byte()? {
+            0 => Kind::Write,
+            1 => Kind::Read,
+            2 => Kind::ScanAhead(0),
+            _ => return Err(TraceError::Damaged("an operation of an unknown kind")),
+        };
+        self.key(&mut op.key)?;
+        op.end = None;
+        if kind == Kind::ScanAhead(0) {
+            let mut end = Vec::new();
+            self.key(&mut end)?;
+            op.end = Some(end);
+        }
+        if self.left == 0 && self.at != self.block.len() {
+            return Err(TraceError::Damaged("a block is longer than its operations"));
+        }
+        Ok(Some((self.at_us, kind)))
+    }
+
+    fn open_block(&mut self) -> Result<bool, TraceError> {
+        if self.ended {
+            return Ok(false);
+        }
+        let input = &mut self.input;
+        let ops = get(|| Ok(byte(input)?))?;
+        if ops == 0 {
+            let said = get(|| Ok(byte(input)?))?;
+            self.ended = true;
+            return if said == self.all {
+                Ok(false)
+            } else {
+                Err(TraceError::Damaged("operations are missing"))
+            };
+        }
+        let length = get(|| Ok(byte(input)?))?;
+        if length > BLOCK_BYTES_MAX || ops > length {
+            return Err(TraceError::Damaged("a block is too long"));
+        }
+        self.block.clear();
+        input.by_ref().take(length).read_to_end(&mut self.block)?;
+        if self.block.len() as u64 != length {
+            return Err(TraceError::Damaged("a block is cut short"));
+        }
+        let mut sum = [0; 4];
+        input.read_exact(&mut sum)?;
+        if crc32c::crc32c(&self.block) != u32::from_le_bytes(sum) {
+            return Err(TraceError::Damaged("a block's checksum is wrong"));
+        }
+        (self.at, self.left) = (0, ops);
+        self.all += ops;
+        self.last.clear();
+        Ok(true)
+    }
+
+    fn next_byte(&mut self) -> Result<u8, TraceError> {
+        let byte =
+            self.block.get(self.at).copied().ok_or(TraceError::Damaged("a block ends early"))?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn number(&mut self) -> Result<u64, TraceError> {
+        let (block, at) = (&self.block, &mut self.at);
+        get(|| {
+            let byte = block.get(*at).copied().ok_or(TraceError::Damaged("a block ends early"))?;
+            *at += 1;
+            Ok(byte)
+        })
+    }
+
+    fn key(&mut self, key: &mut Vec<u8>) -> Result<(), TraceError> {
+        let broken = || TraceError::Damaged("a key reaches beyond its block");
+        let shared = usize::try_from(self.number()?).map_err(|_| broken())?;
+        let more = usize::try_from(self.number()?).map_err(|_| broken())?;
+        let head = self.last.get(..shared).ok_or_else(broken)?;
+        let end = self.at.checked_add(more).ok_or_else(broken)?;
+        let tail = self.block.get(self.at..end).ok_or_else(broken)?;
+        key.clear();
+        key.extend_from_slice(head);
+        key.extend_from_slice(tail);
+        self.at = end;
+        self.last.clone_from(key);
+        Ok(())
+    }
+}

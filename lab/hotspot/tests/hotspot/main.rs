@@ -1,0 +1,40 @@
+//! What the lab claims, in a short and deterministic form: workloads have the densities that they say, and a virtual
+//! cluster does with them what a real one should.
+
+#![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
+
+mod claims;
+mod repeats;
+mod traces;
+mod workloads;
+
+use partita_hotspot::cluster::{Cluster, Options, Policy};
+use partita_hotspot::metrics::Summary;
+use partita_hotspot::workload::{Design, Knobs, find};
+
+/// Ten nodes, 10,000 users with a mild skew, three lanes' worth of rows.
+pub(crate) fn knobs(design: Design) -> Knobs {
+    Knobs {
+        design,
+        rate: 60_000.0,
+        entities: 10_000,
+        theta: 0.5,
+        disorder_us: 50_000,
+        late_share: 0.0,
+        partitions: 8,
+        day_s: 86_400,
+    }
+}
+
+/// A cluster under a workload.
+pub(crate) fn cluster(name: &str, knobs: &Knobs, policy: Policy, seed: u64) -> Cluster {
+    let options = Options { nodes: 10, policy, seed, ..Options::default() };
+    Cluster::new(options, find(name).unwrap().tables(knobs))
+}
+
+/// What a workload comes to after so many seconds.
+pub(crate) fn outcome(name: &str, knobs: &Knobs, policy: Policy, seconds: u64) -> Summary {
+    let mut cluster = cluster(name, knobs, policy, 1);
+    cluster.run(seconds);
+    Summary::of(&cluster)
+}

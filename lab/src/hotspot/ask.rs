@@ -1,0 +1,165 @@
+//! What is asked of the store when a run is over: why the table is hot and what would help, its picture, and how many
+//! partitions each kind of query asks.
+//!
+//! Invariants: what cannot be had is left out, and said to be; a query's fan-out is what the store's own log says of it.
+
+use std::collections::BTreeMap;
+
+use partita_heatmap::Heatmap;
+use partita_hotspot::metrics::{FanOut, QUERIES};
+use partita_hotspot::report::Advised;
+use tokio_postgres::Client;
+
+use super::watch::{Cells, rows};
+use crate::door::http::{HttpDoor, escape};
+
+/// Users that are asked for.
+const USERS: usize = 12;
+/// Designs that are shown.
+const ADVICE_MAX: usize = 3;
+/// The range of time that is asked for: the last five minutes.
+const RANGE_US: i64 = 300_000_000;
+
+/// What EXPLAIN HOTSPOT says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Explained {
+    pub(super) findings: Vec<String>,
+    pub(super) advice: Vec<Advised>,
+}
+
+fn cell(row: &[Option<String>], at: usize) -> &str {
+    row.get(at).and_then(Option::as_deref).unwrap_or_default()
+}
+
+fn read(cells: &Cells) -> Explained {
+    let mut explained = Explained::default();
+    for row in cells {
+        let (item, value) = (cell(row, 0), cell(row, 1));
+        if item.starts_with("option") {
+            if explained.advice.len() < ADVICE_MAX {
+                let today = if item.contains("as it is") { " (as it is)" } else { "" };
+                let number = |at| cell(row, at).parse::<f64>().unwrap_or(0.0);
+                let text = format!(
+                    "{value}{today}: N_eff {:.1}, busiest {:.0} %, up to {:.0} rows/s; a read asks {}",
+                    number(3),
+                    number(2) * 100.0,
+                    number(5),
+                    cell(row, 6)
+                );
+                let ddl = Some(cell(row, 7)).filter(|ddl| !ddl.is_empty()).map(str::to_owned);
+                explained.advice.push(Advised { text, ddl });
+            }
+        } else if !value.is_empty() {
+            explained.findings.push(format!("{item}: {value}"));
+        }
+    }
+    explained
+}
+
+/// Why a table is hot and what would help.
+pub(super) async fn explain(client: &Client, table: &str) -> Explained {
+    match rows(client, &format!("EXPLAIN HOTSPOT {table}")).await {
+        Ok(cells) => read(&cells),
+        Err(error) => Explained {
+            findings: vec![format!("EXPLAIN HOTSPOT failed: {error}")],
+            advice: Vec::new(),
+        },
+    }
+}
+
+/// The picture of the last seconds.
+pub(super) async fn picture(http: &HttpDoor, table: &str, seconds: u64) -> Option<Heatmap> {
+    let path =
+        format!("/v1/heatmap.json?table={}&since={seconds}&rows=160&columns=240", escape(table));
+    let json = http.get(&path).await.ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// The six queries for a user, in the order of [`QUERIES`]; the last two do not depend on him.
+fn queries(table: &str, user: i64, now_us: i64) -> [String; 6] {
+    let from = now_us - RANGE_US;
+    let time = |us: i64| format!("to_timestamp_micros({us})");
+    let recent = format!("ts >= {} AND ts < {}", time(from), time(now_us));
+    [
+        format!("SELECT count(event) FROM {table} WHERE userid = {user}"),
+        format!("SELECT count(event) FROM {table} WHERE {recent}"),
+        format!("SELECT count(event) FROM {table} WHERE userid = {user} AND {recent}"),
+        format!("SELECT ts, event FROM {table} WHERE userid = {user} ORDER BY ts DESC LIMIT 1"),
+        format!("SELECT userid, ts FROM {table} ORDER BY ts DESC LIMIT 10"),
+        format!("SELECT count(event) FROM {table}"),
+    ]
+}
+
+/// What queries ask, and how long they take, milliseconds; nothing when one fails.
+pub(super) async fn fan_out(
+    client: &Client,
+    table: &str,
+    users: &[i64],
+    now_us: i64,
+) -> Option<(FanOut, [f64; 6])> {
+    let users: Vec<i64> = users.iter().copied().take(USERS).collect();
+    let mut asked: Vec<[String; 6]> = Vec::with_capacity(users.len());
+    for (number, user) in users.iter().enumerate() {
+        let texts = queries(table, *user, now_us);
+        for (query, text) in texts.iter().enumerate() {
+            if number == 0 || text.contains("userid =") {
+                client.simple_query(text).await.map_err(|error| said(query, &error)).ok()?;
+            }
+        }
+        asked.push(texts);
+    }
+    let log = format!(
+        "SELECT text, partitions_touched, ms FROM sys.query_log WHERE kind = 'SELECT' AND text LIKE '%{table}%'"
+    );
+    let log: BTreeMap<String, (f64, f64)> = rows(client, &log)
+        .await
+        .ok()?
+        .iter()
+        .filter_map(|row| {
+            let number = |at| cell(row, at).parse::<f64>().ok();
+            Some((cell(row, 0).to_owned(), (number(1)?, number(2)?)))
+        })
+        .collect();
+    let (mut fan_out, mut times) = (FanOut::default(), [0.0; 6]);
+    for query in 0..QUERIES.len() {
+        let of_query = asked.iter().filter_map(|texts| log.get(&texts[query]));
+        let (mut touched, mut took): (Vec<f64>, Vec<f64>) = of_query.copied().unzip();
+        if touched.is_empty() {
+            return None;
+        }
+        touched.sort_unstable_by(f64::total_cmp);
+        took.sort_unstable_by(f64::total_cmp);
+        #[expect(clippy::cast_precision_loss, reason = "a dozen")]
+        let count = touched.len() as f64;
+        fan_out.mean[query] = touched.iter().sum::<f64>() / count;
+        fan_out.p99[query] = touched[touched.len() * 99 / 100];
+        times[query] = took[took.len() / 2];
+    }
+    Some((fan_out, times))
+}
+
+fn said(query: usize, error: &tokio_postgres::Error) {
+    crate::report::progress(&format!("{}: {error}", QUERIES[query]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_and_designs_of_an_explanation_are_told_apart() {
+        let row = |cells: [&str; 8]| {
+            cells.iter().map(|cell| Some((*cell).to_owned()).filter(|c| !c.is_empty())).collect()
+        };
+        let explained = read(&vec![
+            row(["class", "MOVING_RIGHT", "", "", "", "", "", ""]),
+            row(["option 1", "by hash", "0.125", "7.9", "3", "8000", "by userid 1.0", "CREATE;"]),
+            row(["option 2 (as it is)", "by time", "1", "1", "1", "1000", "by userid 8.0", ""]),
+        ]);
+        assert_eq!(explained.findings, ["class: MOVING_RIGHT"]);
+        assert_eq!(explained.advice[0].ddl.as_deref(), Some("CREATE;"));
+        assert!(explained.advice[0].text.contains("N_eff 7.9, busiest 12 %"), "{explained:?}");
+        assert!(explained.advice[1].text.contains("(as it is)"));
+        assert_eq!(explained.advice[1].ddl, None);
+    }
+}

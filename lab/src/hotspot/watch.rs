@@ -1,0 +1,368 @@
+//! What the store says of a table once a second, as the lines that a virtual cluster writes too.
+//!
+//! Invariants: shares are of what leaders counted; rows and latencies are the writers' own; cores are the system's count for
+//! each datanode, which only a cluster on this machine has; a second in which the store said nothing repeats what it said
+//! before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use partita_hotspot::metrics::Second;
+use partita_load::Shape;
+use tokio::time::Instant;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::drive::Counts;
+use crate::latency::Latencies;
+use crate::meter::Meter;
+
+/// From this busy share on a partition is hot.
+const HOT: f64 = 0.5;
+/// Shares that are written down.
+const SHARES_MAX: usize = 16;
+/// The classes that the detector names.
+const CLASSES: [&str; 9] = [
+    "UNKNOWN",
+    "STATIC_RANGE",
+    "MULTI_TAIL",
+    "HOT_KEY",
+    "MOVING_RIGHT",
+    "MOVING_LEFT",
+    "SWEEP",
+    "SCAN_BOUND",
+    "UNSPLITTABLE",
+];
+const MOVING: [&str; 2] = ["MOVING_RIGHT", "MOVING_LEFT"];
+
+/// Rows of a query, as text.
+pub(super) type Cells = Vec<Vec<Option<String>>>;
+
+/// What a query gives.
+///
+/// # Errors
+/// When it fails.
+pub(super) async fn rows(client: &Client, sql: &str) -> Result<Cells, tokio_postgres::Error> {
+    let messages = client.simple_query(sql).await?;
+    let row = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+        }
+        _ => None,
+    };
+    Ok(messages.iter().filter_map(row).collect())
+}
+
+fn text(row: &[Option<String>], at: usize) -> &str {
+    row.get(at).and_then(Option::as_deref).unwrap_or_default()
+}
+
+fn float(row: &[Option<String>], at: usize) -> f64 {
+    text(row, at).parse().unwrap_or(0.0)
+}
+
+/// One partition, as the store shows it.
+#[derive(Clone, Debug, PartialEq)]
+struct Partition {
+    leader: u64,
+    rows_per_s: f64,
+    busy: f64,
+    verdict: Option<&'static str>,
+}
+
+/// All that the store says at a time.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    partitions: Vec<Partition>,
+    nodes: Vec<u64>,
+    splits_load: u64,
+    splits_in_vain: u64,
+    splits_size: u64,
+    splits_isolate: u64,
+    merges: u64,
+    transfers: u64,
+    moves: u64,
+}
+
+/// What was first so, and when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct First {
+    pub(super) hot_s: Option<u64>,
+    pub(super) verdict_s: Option<u64>,
+    pub(super) classes: BTreeMap<&'static str, u64>,
+    pub(super) load_splits_after_moving: u64,
+    pub(super) splits_at: Vec<u64>,
+}
+
+/// Watches one table.
+pub(super) struct Watch {
+    client: Client,
+    table: String,
+    /// Events of moves that there were before.
+    balances_before: (u64, u64),
+    meters: Vec<Meter>,
+    /// What they said, and when.
+    used: (Vec<f64>, Instant),
+    told: Told,
+    said: BTreeSet<&'static str>,
+    splits_before: u64,
+    stored: u64,
+    refused: u64,
+    looked: Instant,
+    pub(super) all: Latencies,
+    pub(super) first: First,
+    pub(super) seconds: Vec<Second>,
+}
+
+impl Watch {
+    /// Begins to watch, with the CPU of these processes.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(super) async fn new(
+        client: Client,
+        table: &str,
+        datanodes: Vec<u32>,
+    ) -> anyhow::Result<Self> {
+        let mut watch = Self {
+            client,
+            table: table.to_owned(),
+            balances_before: (0, 0),
+            meters: datanodes.into_iter().map(|pid| Meter::new(vec![pid], false)).collect(),
+            used: (Vec::new(), Instant::now()),
+            told: Told::default(),
+            said: BTreeSet::new(),
+            splits_before: 0,
+            stored: 0,
+            refused: 0,
+            looked: Instant::now(),
+            all: Latencies::default(),
+            first: First::default(),
+            seconds: Vec::new(),
+        };
+        let told = watch.ask().await?;
+        watch.balances_before = (told.transfers, told.moves);
+        watch.cores();
+        Ok(watch)
+    }
+
+    async fn ask(&self) -> Result<Told, tokio_postgres::Error> {
+        let table = &self.table;
+        let partitions = format!(
+            "SELECT leader, write_rows_per_s, rho_10s, verdict FROM sys.partition_load WHERE \"table\" = '{table}'"
+        );
+        let events = format!(
+            "SELECT kind, why, in_vain FROM sys.split_events WHERE \"table\" = '{table}' AND outcome = 'done'"
+        );
+        let mut told = Told::default();
+        for row in rows(&self.client, &partitions).await? {
+            let class = CLASSES.iter().find(|class| **class == text(&row, 3)).copied();
+            told.partitions.push(Partition {
+                leader: text(&row, 0).parse().unwrap_or(0),
+                rows_per_s: float(&row, 1),
+                busy: float(&row, 2),
+                verdict: class.filter(|class| *class != "UNKNOWN"),
+            });
+        }
+        let nodes = "SELECT node FROM sys.node_load ORDER BY node";
+        for row in rows(&self.client, nodes).await? {
+            told.nodes.push(text(&row, 0).parse().unwrap_or(0));
+        }
+        for row in rows(&self.client, &events).await? {
+            told.count(text(&row, 0), text(&row, 1), matches!(text(&row, 2), "t" | "true"));
+        }
+        let balances = "SELECT kind, count(*) FROM sys.balance_events GROUP BY kind";
+        for row in rows(&self.client, balances).await? {
+            let count = text(&row, 1).parse().unwrap_or(0);
+            if text(&row, 0) == "transfer" {
+                told.transfers += count;
+            } else {
+                told.moves += count;
+            }
+        }
+        Ok(told)
+    }
+
+    /// Cores that each process used since this was last asked; none when one of them is gone.
+    fn cores(&mut self) -> Vec<f64> {
+        let used = self.meters.iter_mut().map(|meter| meter.read().map(|usage| usage.cpu_s));
+        let (now, Ok(used)) = (Instant::now(), used.collect::<Result<Vec<f64>, _>>()) else {
+            return Vec::new();
+        };
+        let (before, at) = std::mem::replace(&mut self.used, (used, now));
+        let passed = now.duration_since(at).as_secs_f64().max(0.1);
+        self.used.0.iter().zip(before).map(|(now, before)| (now - before) / passed).collect()
+    }
+
+    /// The first second begins now.
+    pub(super) fn begin(&mut self) {
+        self.looked = Instant::now();
+        self.cores();
+    }
+
+    /// Takes note of a second that has passed.
+    #[expect(clippy::cast_precision_loss, reason = "rows of a second")]
+    pub(super) async fn second(&mut self, second: u64, offered: f64, counts: &Counts) {
+        let latencies = counts.latencies();
+        self.all.add(&latencies);
+        let (stored, refused) = (counts.stored(), counts.refused());
+        // A second may have been longer, on a machine that has other things to do.
+        let (now, before) = (Instant::now(), self.looked);
+        let passed = now.duration_since(before).as_secs_f64().max(0.1);
+        let served = (stored - self.stored) as f64 / passed;
+        let rejected = refused - self.refused;
+        (self.stored, self.refused, self.looked) = (stored, refused, now);
+        let cpu = self.cores();
+        // What the store does not say in time is what it said before.
+        if let Ok(told) = self.ask().await {
+            self.told = told;
+        }
+        let line = Second { cpu, ..self.line(second, offered, served, rejected, &latencies) };
+        let nodes = Shape::of(line.cpu.iter().copied()).effective;
+        let line = Second { n_eff_nodes: nodes, ..line };
+        self.note(second);
+        self.seconds.push(line);
+    }
+
+    fn line(
+        &self,
+        second: u64,
+        offered: f64,
+        served: f64,
+        rejected: u64,
+        latencies: &Latencies,
+    ) -> Second {
+        let told = &self.told;
+        let shape = Shape::of(told.partitions.iter().map(|partition| partition.rows_per_s));
+        let mut shares: Vec<f64> = told.partitions.iter().map(|own| own.rows_per_s).collect();
+        let all: f64 = shares.iter().sum();
+        let share = |rows: f64| if all > 0.0 { rows / all } else { 0.0 };
+        shares.sort_unstable_by(|a, b| b.total_cmp(a));
+        let mut leaders: BTreeMap<u64, f64> = told.nodes.iter().map(|node| (*node, 0.0)).collect();
+        for partition in &told.partitions {
+            *leaders.entry(partition.leader).or_default() += partition.rows_per_s;
+        }
+        let led = Shape::of(leaders.values().copied());
+        let summary = latencies.summary();
+        Second {
+            second,
+            offered,
+            served,
+            partitions: told.partitions.len(),
+            shares: shares.iter().take(SHARES_MAX).map(|rows| share(*rows)).collect(),
+            max_over_mean: shape.max_over_mean,
+            variation: shape.variation,
+            gini: shape.gini,
+            // Where nothing is written nothing is even.
+            n_eff: if all > 0.0 { shape.effective } else { 0.0 },
+            n_eff_leaders: if all > 0.0 { led.effective } else { 0.0 },
+            leaders: leaders.values().map(|rows| share(*rows)).collect(),
+            node_max_over_mean: led.max_over_mean,
+            p50_ms: summary.p50_ms,
+            p99_ms: summary.p99_ms,
+            p999_ms: summary.p999_ms,
+            max_ms: Some(summary.max_ms),
+            rejected,
+            hot: told.partitions.iter().filter(|own| own.busy >= HOT).count(),
+            verdict: told.hottest(),
+            splits_load: told.splits_load,
+            splits_in_vain: told.splits_in_vain,
+            splits_size: told.splits_size,
+            splits_isolate: told.splits_isolate,
+            merges: told.merges,
+            transfers: told.transfers.saturating_sub(self.balances_before.0),
+            moves: told.moves.saturating_sub(self.balances_before.1),
+            ..Second::default()
+        }
+    }
+
+    fn note(&mut self, second: u64) {
+        let hot: Vec<&Partition> =
+            self.told.partitions.iter().filter(|partition| partition.busy >= HOT).collect();
+        if !hot.is_empty() {
+            self.first.hot_s.get_or_insert(second);
+        }
+        let said: BTreeSet<&'static str> =
+            hot.iter().filter_map(|partition| partition.verdict).collect();
+        for class in said.difference(&self.said) {
+            *self.first.classes.entry(class).or_default() += 1;
+            self.first.verdict_s.get_or_insert(second);
+        }
+        self.said = said;
+        let new = self.told.splits_load.saturating_sub(self.splits_before);
+        self.splits_before = self.told.splits_load;
+        if MOVING.iter().any(|class| self.first.classes.contains_key(class)) {
+            self.first.load_splits_after_moving += new;
+        }
+        self.first.splits_at.extend((0..new).map(|_| second));
+    }
+}
+
+impl Told {
+    fn count(&mut self, kind: &str, why: &str, in_vain: bool) {
+        match (kind, why) {
+            ("merge", _) => self.merges += 1,
+            (_, why) if why.contains("one key is hot") => self.splits_isolate += 1,
+            (_, why) if why.starts_with("load") => {
+                self.splits_load += 1;
+                self.splits_in_vain += u64::from(in_vain);
+            }
+            _ => self.splits_size += 1,
+        }
+    }
+
+    /// What is said of the busiest partition that anything is said of.
+    fn hottest(&self) -> Option<&'static str> {
+        let judged = self.partitions.iter().filter(|own| own.verdict.is_some() && own.busy >= HOT);
+        judged.max_by(|a, b| a.busy.total_cmp(&b.busy)).and_then(|own| own.verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn partition(
+        leader: u64,
+        rows_per_s: f64,
+        busy: f64,
+        verdict: Option<&'static str>,
+    ) -> Partition {
+        Partition { leader, rows_per_s, busy, verdict }
+    }
+
+    #[test]
+    fn the_busiest_of_those_that_are_judged_speaks_for_the_table() {
+        let told = Told {
+            partitions: vec![
+                partition(1, 9.0, 0.9, None),
+                partition(1, 5.0, 0.6, Some("HOT_KEY")),
+                partition(2, 7.0, 0.8, Some("MOVING_RIGHT")),
+                partition(2, 1.0, 0.1, Some("SWEEP")),
+            ],
+            ..Told::default()
+        };
+        assert_eq!(told.hottest(), Some("MOVING_RIGHT"));
+        assert_eq!(Told::default().hottest(), None);
+    }
+
+    #[test]
+    fn events_are_counted_by_why_they_were() {
+        let mut told = Told::default();
+        for (kind, why, in_vain) in [
+            ("split", "load: its write lane", true),
+            ("split", "load", false),
+            ("split", "load: one key is hot; the others", false),
+            ("split", "size", false),
+            ("merge", "idle", false),
+        ] {
+            told.count(kind, why, in_vain);
+        }
+        let counts = [
+            told.splits_load,
+            told.splits_in_vain,
+            told.splits_isolate,
+            told.splits_size,
+            told.merges,
+        ];
+        assert_eq!(counts, [2, 1, 1, 1, 1]);
+    }
+}

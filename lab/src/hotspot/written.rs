@@ -1,0 +1,191 @@
+//! The report of all runs: tables on standard output, and `report.html`, `report.json`, and the seconds as files.
+//!
+//! Invariants: the same report as the virtual cluster's; it says whether a bound was used, on how many cores, and what the
+//! store does not do yet.
+
+use std::path::Path;
+
+use anyhow::Context;
+use partita_hotspot::metrics::{Summary, csv};
+use partita_hotspot::report::{Advised, Page, Section, align, fan_out_lines, lines, page};
+use serde::Serialize;
+
+use super::embedded::NODES;
+use super::{Options, Run, last, twin};
+use crate::report::say;
+
+/// What this demonstration does not show.
+const NOT_YET: [&str; 2] = [
+    "Tables stay as they were made: what hotspot_remedy = auto does to an append-only table while it is written is not run here. The virtual cluster shows it: partita lab sim --workload W1 --remedy-auto.",
+    "sys.node_load does not tell the nodes' cores: they are the system's count for the processes of a cluster on this machine, and missing with --connect.",
+];
+
+#[derive(Serialize)]
+struct Written<'a> {
+    about: &'a str,
+    bound_rows_per_s: Option<f64>,
+    rows_per_s: f64,
+    seconds: u64,
+    embedded: bool,
+    cores: usize,
+    runs: Vec<WrittenRun<'a>>,
+    not_yet: &'a [&'a str],
+}
+
+#[derive(Serialize)]
+struct WrittenRun<'a> {
+    name: &'a str,
+    design: partita_hotspot::workload::Design,
+    about: &'a str,
+    summary: &'a Summary,
+    virtual_summary: Option<&'a Summary>,
+    splits_by_load_s: &'a [u64],
+    findings: &'a [String],
+    advice: &'a [Advised],
+    note: &'a str,
+}
+
+impl<'a> WrittenRun<'a> {
+    fn of(run: &'a Run) -> Self {
+        let Run { shown, splits_at, twin, design } = run;
+        Self {
+            name: &shown.name,
+            design: *design,
+            about: &shown.about,
+            summary: &shown.summary,
+            virtual_summary: twin.as_ref().map(|(summary, _)| summary),
+            splits_by_load_s: splits_at,
+            findings: &shown.findings,
+            advice: &shown.advice,
+            note: &shown.note,
+        }
+    }
+}
+
+/// What all runs had in common.
+fn about(options: &Options, cores: usize) -> String {
+    let cluster = match options.connect.is_empty() {
+        true => format!(
+            "A cluster of {NODES} datanodes, three replicas of each partition, on one machine of {cores} cores, which the writers share."
+        ),
+        false => "A running cluster.".to_owned(),
+    };
+    let bound = match (options.bound(), options.connect.is_empty()) {
+        (Some(rate), true) => format!(
+            "Each partition was bounded to {rate:.0} rows/s, as if it had a small core to itself: so few cores would not show the difference otherwise."
+        ),
+        (Some(rate), false) => format!("Each partition is said to be bounded to {rate:.0} rows/s."),
+        (None, true) => {
+            "Partitions were not bounded: they share what the machine bears.".to_owned()
+        }
+        (None, false) => "Whether its nodes bound their partitions is not known here.".to_owned(),
+    };
+    format!(
+        "{cluster} {bound} {:.0} rows/s were written for {} s under each design, in INSERTs of {} rows, in an open loop: latency counts from when an INSERT was due. {} users, Zipf {}. Figures are means over the last fifth of a run.",
+        options.rows_per_s(),
+        options.seconds,
+        options.batch,
+        options.users,
+        options.zipf
+    )
+}
+
+/// Who led, and what it cost.
+fn nodes_section(runs: &[Run]) -> Section {
+    let head = ["design", "rows by leading node", "cores by node", "cores in all"];
+    let mut table = vec![head.map(str::to_owned).to_vec()];
+    for run in runs {
+        let summary = &run.shown.summary;
+        let list = |values: &[f64], unit: f64, digits: usize| {
+            let each: Vec<String> =
+                values.iter().map(|value| format!("{:.digits$}", value * unit)).collect();
+            if each.is_empty() { "-".to_owned() } else { each.join(" / ") }
+        };
+        table.push(vec![
+            run.shown.name.clone(),
+            format!("{} %", list(&summary.leaders, 100.0, 0)),
+            list(&summary.cpu, 1.0, 2),
+            format!("{:.2}", summary.cpu.iter().sum::<f64>()),
+        ]);
+    }
+    Section {
+        title: "Leaders and cores".to_owned(),
+        text: "Where the load lies whatever the machine bears: the share of the rows that each node's leaders wrote, and the cores that each datanode used. Followers apply what leaders write, so that cores are more even than leaders are.".to_owned(),
+        lines: table,
+    }
+}
+
+fn pairs(runs: &[Run]) -> Vec<twin::Pair<'_>> {
+    fn pair(run: &Run) -> Option<twin::Pair<'_>> {
+        let (twin, twin_splits) = run.twin.as_ref()?;
+        Some(twin::Pair {
+            name: &run.shown.name,
+            real: &run.shown.summary,
+            real_splits: &run.splits_at,
+            twin,
+            twin_splits,
+        })
+    }
+    runs.iter().filter_map(pair).collect()
+}
+
+/// Prints and writes all.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(super) fn write(options: &Options, runs: &[Run]) -> anyhow::Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let about = about(options, cores);
+    let rows: Vec<(String, &Summary)> =
+        runs.iter().map(|run| (run.shown.name.clone(), &run.shown.summary)).collect();
+    let mut sections = vec![nodes_section(runs)];
+    sections.extend(twin::section(&pairs(runs)));
+    let mut text = align(&lines(&rows));
+    text.push('\n');
+    text.push_str(&align(&fan_out_lines(&rows)));
+    for section in &sections {
+        text.push_str(&format!("\n{}\n{}", section.text, align(&section.lines)));
+    }
+    let mut pages = Page::default();
+    for run in runs {
+        pages.add(&run.shown);
+        let name = &run.shown.name;
+        let json: Result<Vec<String>, _> =
+            run.shown.seconds.iter().map(serde_json::to_string).collect();
+        put(&options.out, &format!("{name}.jsonl"), &(json?.join("\n") + "\n"))?;
+        put(&options.out, &format!("{name}.csv"), &csv(&run.shown.seconds))?;
+    }
+    sections.push(Section {
+        title: "Not yet".to_owned(),
+        text: NOT_YET.join(" "),
+        lines: Vec::new(),
+    });
+    let html = page("What a key design does to a cluster", &about, &rows, &sections, &pages);
+    put(&options.out, "report.html", &html)?;
+    let written = Written {
+        about: &about,
+        bound_rows_per_s: options.bound(),
+        rows_per_s: options.rows_per_s(),
+        seconds: options.seconds,
+        embedded: options.connect.is_empty(),
+        cores,
+        runs: runs.iter().map(WrittenRun::of).collect(),
+        not_yet: &NOT_YET,
+    };
+    put(&options.out, "report.json", &serde_json::to_string_pretty(&written)?)?;
+    say(&about)?;
+    say(&text)?;
+    for run in runs {
+        if let Some(verdict) = last(run).and_then(|second| second.verdict) {
+            let first = run.shown.advice.iter().find_map(|advised| advised.ddl.as_deref());
+            let advice = first.map(|ddl| format!("\n{ddl}")).unwrap_or_default();
+            say(&format!("{}: {verdict}{advice}", run.shown.name))?;
+        }
+    }
+    say(&format!("written to {}", options.out.join("report.html").display()))
+}
+
+fn put(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = folder.join(name);
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
