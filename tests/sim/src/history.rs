@@ -33,6 +33,8 @@ struct State {
     operations: Vec<Operation>,
     attempted: BTreeSet<i64>,
     acknowledged: BTreeSet<i64>,
+    splits: u64,
+    merges: u64,
     violations: Vec<String>,
     trace: Vec<String>,
     digest: u64,
@@ -88,6 +90,24 @@ impl History {
 
     pub(crate) fn attempted(&self) -> BTreeSet<i64> {
         self.0.lock().attempted.clone()
+    }
+
+    /// A partition was cut.
+    pub(crate) fn split(&self) {
+        self.0.lock().splits += 1;
+    }
+
+    pub(crate) fn splits(&self) -> u64 {
+        self.0.lock().splits
+    }
+
+    /// Two partitions became one.
+    pub(crate) fn merged(&self) {
+        self.0.lock().merges += 1;
+    }
+
+    pub(crate) fn merges(&self) -> u64 {
+        self.0.lock().merges
     }
 
     pub(crate) fn operations(&self) -> Vec<Operation> {

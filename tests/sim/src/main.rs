@@ -3,6 +3,7 @@
 //! ```text
 //!   main ── run ──┬── nodes: metas and datanodes, over simulated disks, files and networks
 //!                 ├── client: writes and reads, into the history
+//!                 ├── reshapes: cuts and merges partitions
 //!                 ├── nemesis: what goes wrong
 //!                 └── invariants: what must hold all the same
 //!   time, random: take the place of the system's clock and chance
@@ -23,6 +24,7 @@ mod net;
 mod nodes;
 mod random;
 mod remote;
+mod reshapes;
 mod run;
 mod tables;
 mod time;
@@ -51,6 +53,9 @@ struct Options {
     /// Prints every event as it happens.
     #[arg(long)]
     trace: bool,
+    /// Goes on after something has happened that must never happen: what follows from it is seen too.
+    #[arg(long)]
+    whole: bool,
     /// A bug to be planted: skip-sync, forget-vote or early-ack.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -111,7 +116,7 @@ fn main() -> ExitCode {
     let seconds = Duration::from_secs(options.seconds);
     let outcome = runtime.block_on(async {
         tokio::spawn(time::keep());
-        Box::pin(run::run(options.seed, seconds, options.trace)).await
+        Box::pin(run::run(&options, seconds)).await
     });
     let code = report(&options, &outcome);
     runtime.shutdown_background();
@@ -124,11 +129,14 @@ fn report(options: &Options, outcome: &run::Outcome) -> ExitCode {
     let violations = history.violations();
     let verdict = if violations.is_empty() && panics == 0 { "ok" } else { "FAILED" };
     println!(
-        "seed {} {verdict}: digest {:016x}, {} rows, {} operations on keys, {} replicas compared, {:.1} s simulated",
+        "seed {} {verdict}: digest {:016x}, {} rows, {} operations on keys, {} splits, {} merges, {} replicas compared, \
+         {:.1} s simulated",
         options.seed,
         history.digest(),
         outcome.acknowledged,
         outcome.operations,
+        history.splits(),
+        history.merges(),
         outcome.compared,
         outcome.simulated.as_secs_f64(),
     );

@@ -32,6 +32,8 @@ enum Fault {
     BounceLeader,
     CrashMeta,
     BounceMeta,
+    /// Most replicas of a partition are gone at the same moment, and back at once.
+    BounceMost,
     /// Everybody loses power at once.
     Blackout,
     Isolate,
@@ -50,11 +52,12 @@ enum Fault {
     OtherTable,
 }
 
-const FAULTS: [(Fault, u64); 19] = [
+const FAULTS: [(Fault, u64); 20] = [
     (Fault::Crash, 5),
     (Fault::BounceLeader, 6),
     (Fault::CrashMeta, 2),
     (Fault::BounceMeta, 2),
+    (Fault::BounceMost, 2),
     (Fault::Blackout, 1),
     (Fault::Isolate, 4),
     (Fault::IsolateMeta, 1),
@@ -155,6 +158,7 @@ async fn happen(
                 start_meta(&cluster, leader).await;
             }
         }
+        Fault::BounceMost => bounce_most(&cluster, random).await,
         Fault::Blackout => blackout(&cluster, &up, random).await,
         Fault::Isolate => {
             cluster.net.isolate(node);
@@ -248,6 +252,20 @@ async fn bounce(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     }
 }
 
+async fn bounce_most(cluster: &Arc<Cluster>, mut random: Random) {
+    let tables = cluster.tables();
+    let routes: Vec<_> = tables.iter().flat_map(|table| table.partitions.routes()).collect();
+    let Some(route) = random.pick(&routes) else { return };
+    let mut nodes: Vec<NodeId> = route.replicas.values().copied().collect();
+    // One of them may stay; who does, varies.
+    if nodes.len() > 2 {
+        nodes.remove(usize::try_from(random.below(3)).unwrap_or_default());
+    }
+    let mut own = || Random::new(random.draw(), 4);
+    let bounced = nodes.iter().map(|node| bounce(cluster, *node, own()));
+    futures::future::join_all(bounced).await;
+}
+
 async fn blackout(cluster: &Arc<Cluster>, up: &[NodeId], mut random: Random) {
     let mut own = || Random::new(random.draw(), 4);
     let data: Vec<_> = up.iter().map(|node| nodes::crash_data(cluster, *node, own())).collect();
@@ -327,7 +345,7 @@ async fn administer(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut rand
         }
     };
     let wait = Duration::from_secs(10);
-    let done = tokio::time::timeout(wait, meta.administer(order)).await;
+    let done = tokio::time::timeout(wait, meta.administer(order.clone())).await;
     cluster.history.note(format_args!("{order:?}: {done:?}"));
     if fault == Fault::Drain {
         tokio::time::sleep(random.millis(1000, 15_000)).await;

@@ -148,6 +148,7 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         engine,
         // Nothing is damaged here: what seems so is a mistake of ours.
         put_aside: false,
+        partition_rows_per_s: None,
     };
     // Its groups elect leaders while the others are still being opened.
     cluster.net.raft.attach(&host);
@@ -169,6 +170,17 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         node.up = Some(life);
     }
     Ok(())
+}
+
+/// What a disk has kept of its unsynced blocks when the power is back: each or not, none, or all. Without the first no
+/// record would be torn; without the second, what was not synced would mostly be noticed as damage, instead of being
+/// silently absent.
+fn survivor(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
+    match random.below(4) {
+        0 => disk.survivor(|| false),
+        1 => disk.survivor(|| true),
+        _ => disk.survivor(|| random.once_in(2)),
+    }
 }
 
 /// Takes a datanode's power. What its disks keep follows from the seed. False when it is down already: whoever took its
@@ -193,7 +205,7 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
     if tokio::time::timeout(STOP_WAIT, stopped).await.is_err() {
         cluster.history.violation(format!("what was left of node {id} did not stop"));
     }
-    let disk = disk.survivor(|| random.once_in(2));
+    let disk = survivor(&disk, &mut random);
     if let Some(node) = cluster.data.lock().get_mut(&id) {
         node.disk = disk;
         node.files = files.survivor();
@@ -220,8 +232,13 @@ async fn beat(cluster: Arc<Cluster>, id: NodeId, node: Arc<Datanode>, stop: Canc
                 return meta.register(me).await.map(drop);
             }
             let replicas = mine.status().await?;
-            let heartbeat =
-                Heartbeat { node: id, identity: me.identity, address: me.address, replicas };
+            let heartbeat = Heartbeat {
+                node: id,
+                identity: me.identity,
+                address: me.address,
+                replicas,
+                loads: mine.loads(),
+            };
             meta.heartbeat(heartbeat).await
         });
         match said.await {
@@ -259,7 +276,7 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         members: METAS.map(|meta| (ReplicaId(meta), NodeId(meta))).collect(),
         replication_factor: 3,
         repair_after: REPAIR_AFTER,
-        ..MetaOptions::alone("/simulated")
+        ..MetaOptions::alone("/simulated", Arc::<SimClock>::default())
     };
     let nodes: Arc<dyn DataNodes> = Arc::new(Remotes::new(cluster, id));
     cluster.net.raft.attach(&host);
@@ -301,7 +318,7 @@ pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: R
     if tokio::time::timeout(STOP_WAIT, stopped).await.is_err() {
         cluster.history.violation(format!("what was left of meta {id} did not stop"));
     }
-    let disk = disk.survivor(|| random.once_in(2));
+    let disk = survivor(&disk, &mut random);
     if let Some(node) = cluster.metas.lock().get_mut(&id) {
         node.disk = disk;
         node.store = Arc::new(store);

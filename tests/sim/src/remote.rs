@@ -10,6 +10,8 @@ use futures::{StreamExt, TryStreamExt};
 use partita_datanode::Datanode;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::range::Bound;
+use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
     DataNodes, DataService, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest,
@@ -118,6 +120,14 @@ impl DataService for Remote {
 
     async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
         self.call(move |node| async move { node.transfer_leader(partition, to).await }).await
+    }
+
+    async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
+        self.call(move |node| async move { node.reshape(order).await }).await
+    }
+
+    async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error> {
+        self.call(move |node| async move { node.middle_key(partition).await }).await
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::id::NodeId;
+use partita_proto::service::DataService;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +23,9 @@ use crate::nemesis::{self, Limits};
 use crate::net::Net;
 use crate::nodes::{self, DataNode, METAS, MetaNode, Sizes};
 use crate::random::Random;
+use crate::reshapes;
 use crate::tables::{self, EVENTS, KEYED, KEYS};
+use crate::{Options, PANICS};
 
 /// Within so long after the last fault everything must work again: repairs, moves and elections have their own
 /// patience, and some wait for each other.
@@ -63,12 +67,13 @@ fn plan(seed: u64, length: Duration) -> Plan {
 }
 
 /// Runs a seed.
-pub(crate) async fn run(seed: u64, length: Duration, print: bool) -> Outcome {
+pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
+    let seed = options.seed;
     let begun = crate::history::start();
     let plan = plan(seed, length);
     let cluster = Arc::new(Cluster {
         net: Net::new(seed),
-        history: History::new(print),
+        history: History::new(options.trace),
         sizes: plan.sizes,
         data: Mutex::new(
             (1..=plan.nodes).map(|id| (NodeId(id), DataNode::new(NodeId(id)))).collect(),
@@ -77,24 +82,10 @@ pub(crate) async fn run(seed: u64, length: Duration, print: bool) -> Outcome {
     });
     let compared = Arc::new(Mutex::new(0));
     let watching = tokio::spawn(watch(Arc::clone(&cluster), Arc::clone(&compared)));
-    let admin = Client::new(&cluster, 50, seed);
-    if begin(&cluster, &admin, &plan).await {
-        let stop = CancellationToken::new();
-        let clients: Vec<_> = (1..=CLIENTS)
-            .map(|number| {
-                let client = Client::new(&cluster, number, seed);
-                tokio::spawn(client.work(stop.clone()))
-            })
-            .collect();
-        nemesis::rage(&cluster, &admin, seed, plan.limits).await;
-        stop.cancel();
-        rest(&cluster, &admin).await;
-        for client in clients {
-            if client.await.is_err() {
-                cluster.history.violation("a client panicked".to_owned());
-            }
-        }
-        linearizable::check(&cluster.history);
+    // What comes after the first violation follows from it, as a rule, and may take very long.
+    tokio::select! {
+        () = course(&cluster, &plan, seed) => {}
+        () = wrong(&cluster), if !options.whole => cluster.history.note("ends here"),
     }
     watching.abort();
     let compared = *compared.lock();
@@ -104,6 +95,38 @@ pub(crate) async fn run(seed: u64, length: Duration, print: bool) -> Outcome {
         simulated: begun.elapsed(),
         compared,
         cluster,
+    }
+}
+
+/// All that happens, in order.
+async fn course(cluster: &Arc<Cluster>, plan: &Plan, seed: u64) {
+    let admin = Client::new(cluster, 50, seed);
+    if !begin(cluster, &admin, plan).await {
+        return;
+    }
+    let stop = CancellationToken::new();
+    let clients: Vec<_> = (1..=CLIENTS)
+        .map(|number| {
+            let client = Client::new(cluster, number, seed);
+            tokio::spawn(client.work(stop.clone()))
+        })
+        .collect();
+    let faults = nemesis::rage(cluster, &admin, seed, plan.limits);
+    futures::future::join(faults, reshapes::go(cluster, seed, plan.limits.length)).await;
+    stop.cancel();
+    rest(cluster, &admin).await;
+    for client in clients {
+        if client.await.is_err() {
+            cluster.history.violation("a client panicked".to_owned());
+        }
+    }
+    linearizable::check(&cluster.history);
+}
+
+/// Returns when something has happened that must never happen.
+async fn wrong(cluster: &Cluster) {
+    while cluster.history.violations().is_empty() && PANICS.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -182,6 +205,9 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
         Ok(seen) => rows::check(&cluster.history, &before, &seen),
         Err(error) => cluster.history.violation(format!("events cannot be read at rest: {error}")),
     }
+    if !admin.read_keyed(REST).await {
+        cluster.history.violation("the keys cannot be read at rest".to_owned());
+    }
 }
 
 /// Starts what is down, and starts again what has stopped: a failed write to a disk is for ever, until then.
@@ -245,6 +271,23 @@ async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
             if values.any(|other| Some(*other) != first) {
                 return Some(format!("replicas of partition {id} differ: {seen:?}"));
             }
+        }
+    }
+    stranger(cluster).await
+}
+
+/// A replica that no table has: what was left of a partition that was merged, or made for one that never began.
+async fn stranger(cluster: &Cluster) -> Option<String> {
+    let known = cluster.partitions();
+    for (node, datanode) in cluster.data_up() {
+        let Ok(replicas) = datanode.status().await else {
+            return Some(format!("node {node} does not say what it holds"));
+        };
+        if let Some(other) = replicas.iter().find(|one| !known.contains(&one.partition)) {
+            return Some(format!(
+                "node {node} holds partition {}, which is nobody's",
+                other.partition
+            ));
         }
     }
     None

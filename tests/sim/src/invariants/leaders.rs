@@ -1,37 +1,75 @@
-//! At most one replica of a group leads in a term.
+//! Nobody leads a group in the same term in two lives, and no entry is applied that follows a later leader's.
+//!
+//! Leaders are ordered by term and replica, as openraft orders them: a replica that has voted for another one may vote,
+//! in the same term, for one with a greater number, and then two lead in that term, one after the other. What must not
+//! happen is that both get entries through, the earlier one after the later: all replicas of a group apply the same entry
+//! at an index, and the leaders that proposed entries never go back from one index to the next.
 
 use std::collections::BTreeMap;
 
 use partita_proto::id::{GroupId, ReplicaId};
+use partita_raft::GroupStatus;
 
 use crate::cluster::Cluster;
 
-/// Who was seen to lead.
+/// A term, and who leads in it.
+type Leader = (u64, ReplicaId);
+
+/// Who was seen to lead, and what was seen to be applied.
 #[derive(Default)]
-pub(crate) struct Leaders(BTreeMap<(GroupId, u64), ReplicaId>);
+pub(crate) struct Leaders {
+    /// In which life of its node a replica led.
+    led: BTreeMap<(GroupId, Leader), u64>,
+    /// Who had proposed the entry at an index.
+    applied: BTreeMap<(GroupId, u64), Leader>,
+}
 
 impl Leaders {
     /// Looks at all groups of all nodes.
     pub(crate) fn look(&mut self, cluster: &Cluster) {
-        for (_, host) in cluster.hosts() {
-            for (id, replica) in host.known_groups() {
+        for (node, host) in cluster.hosts() {
+            let Some(life) = cluster.net.life(node) else { continue };
+            for (id, _) in host.known_groups() {
                 let Some(status) = host.group(id).map(|group| group.status()) else { continue };
-                if status.is_leader
-                    && let Some(other) = self.saw(id, status.term, replica)
-                {
-                    cluster.history.violation(format!(
-                        "replicas {other} and {replica} of group {id} both lead in term {}",
-                        status.term
-                    ));
+                for what in self.note(life, &status) {
+                    cluster.history.violation(what);
                 }
             }
         }
     }
 
-    /// Notes a leader; answers with another one of the same term.
-    fn saw(&mut self, group: GroupId, term: u64, replica: ReplicaId) -> Option<ReplicaId> {
-        let first = *self.0.entry((group, term)).or_insert(replica);
-        (first != replica).then_some(first)
+    fn note(&mut self, life: u64, status: &GroupStatus) -> Vec<String> {
+        let (group, replica, term) = (status.group, status.replica, status.term);
+        let mut found = Vec::new();
+        if status.is_leader && *self.led.entry((group, (term, replica))).or_insert(life) != life {
+            found.push(format!("replica {replica} of group {group} leads in term {term} again"));
+        }
+        let (Some(index), Some(proposer)) = (status.applied, status.applied_from) else {
+            return found;
+        };
+        let known = *self.applied.entry((group, index)).or_insert(proposer);
+        if known != proposer {
+            found.push(format!(
+                "replica {replica} of group {group} has applied entry {index} of {proposer:?}, another one that of {known:?}"
+            ));
+        }
+        let before = self.applied.range((group, 0)..(group, index)).next_back();
+        if let Some(((_, earlier), leader)) = before
+            && *leader > proposer
+        {
+            found.push(format!(
+                "entry {index} of group {group} is of {proposer:?}, and entry {earlier} of {leader:?}"
+            ));
+        }
+        let after = self.applied.range((group, index + 1)..=(group, u64::MAX)).next();
+        if let Some(((_, later), leader)) = after
+            && *leader < proposer
+        {
+            found.push(format!(
+                "entry {index} of group {group} is of {proposer:?}, and entry {later} of {leader:?}"
+            ));
+        }
+        found
     }
 }
 
@@ -39,13 +77,53 @@ impl Leaders {
 mod tests {
     use super::*;
 
+    fn status(replica: u64, is_leader: bool, applied: (u64, Leader)) -> GroupStatus {
+        GroupStatus {
+            group: GroupId(1),
+            replica: ReplicaId(replica),
+            leader: None,
+            is_leader,
+            term: 3,
+            last_index: None,
+            committed: None,
+            applied: Some(applied.0),
+            applied_from: Some(applied.1),
+            flushed: None,
+            purged: None,
+            stopped: None,
+        }
+    }
+
+    fn of(term: u64, replica: u64) -> Leader {
+        (term, ReplicaId(replica))
+    }
+
     #[test]
-    fn two_leaders_of_one_term_are_found() {
+    fn one_who_leads_in_a_term_of_an_earlier_life_is_found() {
         let mut leaders = Leaders::default();
-        assert_eq!(leaders.saw(GroupId(1), 1, ReplicaId(1)), None);
-        assert_eq!(leaders.saw(GroupId(1), 1, ReplicaId(1)), None);
-        assert_eq!(leaders.saw(GroupId(1), 2, ReplicaId(2)), None);
-        assert_eq!(leaders.saw(GroupId(2), 1, ReplicaId(3)), None);
-        assert_eq!(leaders.saw(GroupId(1), 1, ReplicaId(2)), Some(ReplicaId(1)));
+        let at = (9, of(2, 1));
+        assert!(leaders.note(1, &status(1, true, at)).is_empty());
+        assert!(leaders.note(1, &status(1, true, at)).is_empty());
+        assert!(leaders.note(2, &status(2, true, at)).is_empty(), "another one may follow");
+        assert!(leaders.note(3, &status(1, false, at)).is_empty());
+        assert_eq!(leaders.note(3, &status(1, true, at)).len(), 1);
+    }
+
+    #[test]
+    fn entries_of_two_leaders_at_one_index_are_found() {
+        let mut leaders = Leaders::default();
+        assert!(leaders.note(1, &status(1, true, (9, of(3, 1)))).is_empty());
+        assert!(leaders.note(1, &status(2, false, (9, of(3, 1)))).is_empty());
+        assert_eq!(leaders.note(1, &status(3, false, (9, of(3, 2)))).len(), 1);
+    }
+
+    #[test]
+    fn an_entry_of_an_earlier_leader_after_one_of_a_later_is_found() {
+        let mut leaders = Leaders::default();
+        assert!(leaders.note(1, &status(1, false, (9, of(3, 1)))).is_empty());
+        assert!(leaders.note(1, &status(1, false, (12, of(3, 2)))).is_empty());
+        assert!(leaders.note(1, &status(2, false, (10, of(3, 1)))).is_empty());
+        assert_eq!(leaders.note(1, &status(2, false, (14, of(3, 1)))).len(), 1);
+        assert_eq!(leaders.note(1, &status(2, false, (11, of(4, 1)))).len(), 1);
     }
 }

@@ -1,0 +1,141 @@
+//! How a client reads: one key from the partition that owns it, or all rows of a table, partition by partition.
+//!
+//! Invariant: every key is read from one partition. When those of a range that is still to be read have changed, they
+//! are read from whoever owns them now; if one of these owns more than that, it all begins anew.
+
+use std::time::Duration;
+
+use partita_proto::catalog::Table;
+use partita_proto::domain::{Domain, Domains};
+use partita_proto::error::Error;
+use partita_proto::id::NodeId;
+use partita_proto::key::KeyCodec;
+use partita_proto::range::{Bound, KeyRange};
+use partita_proto::route::Route;
+use partita_proto::service::ScanRequest;
+use partita_proto::value::Value;
+use tokio::time::Instant;
+
+use super::Client;
+use crate::history::Action;
+use crate::invariants::rows;
+use crate::tables::{self, EVENTS, KEYED};
+
+impl Client {
+    /// Asks once; learns from a refusal.
+    async fn scan(
+        &self,
+        table: &Table,
+        route: &Route,
+        domains: &Domains,
+        until: Instant,
+    ) -> Result<Option<Vec<(i64, i64)>>, Error> {
+        let request = ScanRequest {
+            partition: route.partition,
+            epoch: route.epoch,
+            columns: table.schema.storage(),
+            domains: domains.clone(),
+            limit: None,
+            parallelism: 2,
+            newest_only: false,
+        };
+        let to = self.ask_first(route).unwrap_or(NodeId(1));
+        let error = match self.service(to).rows(request).await {
+            Ok(rows) => return Ok(Some(tables::pairs(&rows))),
+            Err(error) => error,
+        };
+        self.check_error("scan", &error);
+        if Instant::now() >= until {
+            return Err(error);
+        }
+        self.learn(route, &error).await;
+        Ok(None)
+    }
+
+    /// The values of a key: one, if all is well, or none.
+    async fn values(&self, key: i64, patience: Duration) -> Result<Vec<i64>, Error> {
+        let until = Instant::now() + patience;
+        let mut domains = Domains::default();
+        domains.restrict("id", Domain::point(Value::Int(key)));
+        loop {
+            let table = self.table(KEYED, until).await?;
+            let codec = KeyCodec::new(&table.schema, &table.placement)?;
+            let at = Bound { placement: None, key: vec![Value::Int(key)] };
+            let route = table.partitions.find(&codec.encode_bound(&at)?).clone();
+            if let Some(rows) = self.scan(&table, &route, &domains, until).await? {
+                return Ok(rows.iter().filter(|row| row.0 == key).map(|row| row.1).collect());
+            }
+        }
+    }
+
+    /// All rows of a table.
+    pub(crate) async fn all(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<Vec<(i64, i64)>, Error> {
+        let until = Instant::now() + patience;
+        'anew: loop {
+            let mut rows = Vec::new();
+            let mut unread = vec![KeyRange::all()];
+            while let Some(keys) = unread.pop() {
+                let table = self.table(name, until).await?;
+                let routes = table.partitions.routes();
+                let positions = table.partitions.prune(std::slice::from_ref(&keys));
+                let inside = |route: &Route| route.keys.intersect(&keys) == route.keys;
+                if !positions.iter().all(|position| inside(&routes[*position])) {
+                    continue 'anew;
+                }
+                for position in positions {
+                    let route = &routes[position];
+                    match self.scan(&table, route, &Domains::default(), until).await? {
+                        Some(found) => rows.extend(found),
+                        None => unread.push(route.keys.clone()),
+                    }
+                }
+            }
+            rows.sort_unstable();
+            return Ok(rows);
+        }
+    }
+
+    /// Sees a key's value.
+    pub(crate) async fn get(&self, key: i64, patience: Duration) -> bool {
+        let place = self.cluster.history.begin(self.number, key, Action::Read(None));
+        let values = self.values(key, patience).await;
+        if let Ok(values) = &values {
+            if values.len() > 1 {
+                self.cluster.history.violation(format!("key {key} has {} rows", values.len()));
+            }
+            self.cluster.history.end(place, Action::Read(values.first().copied()));
+        }
+        self.cluster.history.note(format_args!("client {} get {key}: {values:?}", self.number));
+        values.is_ok()
+    }
+
+    /// Reads all events, and checks what was seen.
+    pub(crate) async fn read_events(&self, patience: Duration) -> bool {
+        let before = self.cluster.history.acknowledged();
+        let seen = self.all(EVENTS, patience).await;
+        if let Ok(seen) = &seen {
+            rows::check(&self.cluster.history, &before, seen);
+        }
+        let count = seen.map(|rows| rows.len());
+        self.cluster.history.note(format_args!("client {} read events: {count:?}", self.number));
+        count.is_ok()
+    }
+
+    /// Reads all keys: none of them has two values, whichever partitions it was in.
+    pub(crate) async fn read_keyed(&self, patience: Duration) -> bool {
+        let seen = self.all(KEYED, patience).await;
+        if let Ok(seen) = &seen {
+            for pair in seen.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+                let what = format!("key {} has two rows: {pair:?}", pair[0].0);
+                self.cluster.history.violation(what);
+            }
+        }
+        let count = seen.map(|rows| rows.len());
+        self.cluster.history.note(format_args!("client {} read keys: {count:?}", self.number));
+        count.is_ok()
+    }
+}

@@ -1,0 +1,144 @@
+//! How a client writes: it cuts rows by the table's partitions, sends each part to the leader, and sends again what got
+//! no answer, cut by the newest partitions it knows.
+//!
+//! Invariants:
+//! - a part that is sent again keeps its identity;
+//! - when the rows of one identity are cut, each part gets its own and tells the ones it had before: a merge may bring
+//!   what one part did to where another is still to be sent.
+
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::compute::take_record_batch;
+use partita_proto::catalog::Table;
+use partita_proto::error::Error;
+use partita_proto::key::KeyCodec;
+use partita_proto::route::{Cut, Route};
+use partita_proto::service::{DataService, RequestId, WriteKind, WriteRequest};
+use tokio::time::Instant;
+
+use super::Client;
+use crate::history::Action;
+use crate::tables::{self, EVENTS, KEYED, KEYS};
+
+/// Rows that are to be written under one identity, and those that they had before, together with others.
+struct Part {
+    rows: RecordBatch,
+    id: RequestId,
+    earlier: Vec<RequestId>,
+}
+
+impl Client {
+    /// Cuts rows by the partitions of a table; of one partition they stay as they are.
+    fn cut(&self, table: &Table, part: Part) -> Result<Vec<(Route, Part)>, Error> {
+        let keys = KeyCodec::new(&table.schema, &table.placement)?.encode(&part.rows)?;
+        let routes = table.partitions.routes();
+        let cut = match table.partitions.cut(&keys) {
+            Cut::One(position) => return Ok(vec![(routes[position].clone(), part)]),
+            Cut::Many(cut) => cut,
+        };
+        let earlier: Vec<RequestId> = part.earlier.iter().copied().chain([part.id]).collect();
+        let parts = cut.into_iter().map(|(position, rows)| {
+            let rows = take_record_batch(&part.rows, &rows)
+                .map_err(|error| Error::Internal(error.to_string()))?;
+            let part = Part { rows, id: self.identity(), earlier: earlier.clone() };
+            Ok((routes[position].clone(), part))
+        });
+        parts.collect()
+    }
+
+    /// Writes rows to where they belong, and says of each part when it has taken effect.
+    async fn write(
+        &self,
+        table: &str,
+        (id, kind, rows): (RequestId, WriteKind, RecordBatch),
+        patience: Duration,
+        mut done: impl FnMut(&RecordBatch) + Send,
+    ) -> Result<(), Error> {
+        let until = Instant::now() + patience;
+        let mut waiting = vec![Part { rows, id, earlier: Vec::new() }];
+        while let Some(part) = waiting.pop() {
+            let known = self.table(table, until).await?;
+            let mut parts = self.cut(&known, part)?;
+            let Some((route, part)) = parts.pop() else { continue };
+            // Reversed: the parts are sent in the order of their keys, the first of them last.
+            waiting.extend(parts.into_iter().rev().map(|(_, part)| part));
+            let request = WriteRequest {
+                partition: route.partition,
+                epoch: route.epoch,
+                id: part.id,
+                earlier: part.earlier.clone(),
+                kind,
+                rows: part.rows.clone(),
+            };
+            let error = match self.ask_first(&route) {
+                Some(to) => match self.service(to).write(request).await {
+                    Ok(_) => {
+                        self.leaders.lock().insert(route.partition, to);
+                        done(&part.rows);
+                        continue;
+                    }
+                    Err(error) => error,
+                },
+                None => Error::Unavailable("a partition without replicas".to_owned()),
+            };
+            self.check_error("write", &error);
+            if Instant::now() >= until {
+                return Err(error);
+            }
+            self.learn(&route, &error).await;
+            waiting.push(part);
+        }
+        Ok(())
+    }
+
+    /// Sets or removes a key's value.
+    pub(crate) async fn put(&self, key: i64, patience: Duration) -> bool {
+        let id = self.identity();
+        let delete = self.below(10) == 0;
+        let value = (!delete).then(|| self.number_of(id));
+        let padding = 200 + usize::try_from(self.below(1500)).unwrap_or_default();
+        let rows = match value {
+            Some(value) => tables::rows(&[(key, value)], padding),
+            None => tables::keys(&[key]),
+        };
+        let Ok(rows) = rows else { return false };
+        let kind = if delete { WriteKind::Delete } else { WriteKind::Put };
+        let action = Action::Write(value);
+        let place = self.cluster.history.begin(self.number, key, action);
+        let done = self.write(KEYED, (id, kind, rows), patience, |_| ()).await;
+        if done.is_ok() {
+            self.cluster.history.end(place, action);
+        }
+        self.cluster
+            .history
+            .note(format_args!("client {} put {key}={value:?}: {done:?}", self.number));
+        done.is_ok()
+    }
+
+    /// Appends a few rows, of one key or of several.
+    pub(crate) async fn append(&self, patience: Duration) -> bool {
+        let id = self.identity();
+        let first = self.number_of(id);
+        let count = 1 + i64::try_from(self.below(4)).unwrap_or_default();
+        let apart = self.below(2) == 0;
+        let any_key = || i64::try_from(self.below(KEYS.unsigned_abs())).unwrap_or_default();
+        let one = any_key();
+        let pairs: Vec<(i64, i64)> = (first..first + count)
+            .map(|number| (if apart { any_key() } else { one }, number))
+            .collect();
+        let numbers: Vec<i64> = pairs.iter().map(|(_, number)| *number).collect();
+        let padding = 200 + usize::try_from(self.below(1500)).unwrap_or_default();
+        let Ok(rows) = tables::rows(&pairs, padding) else { return false };
+        let history = &self.cluster.history;
+        history.attempt(&numbers);
+        let acknowledge = |rows: &RecordBatch| {
+            let pairs = tables::pairs(std::slice::from_ref(rows));
+            let taken: Vec<i64> = pairs.iter().map(|(_, number)| *number).collect();
+            history.acknowledge(&taken);
+        };
+        let done = self.write(EVENTS, (id, WriteKind::Put, rows), patience, acknowledge).await;
+        history.note(format_args!("client {} append {pairs:?}: {done:?}", self.number));
+        done.is_ok()
+    }
+}

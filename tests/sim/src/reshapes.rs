@@ -1,0 +1,96 @@
+//! Partitions are cut and merged, by the seed, whatever goes wrong besides.
+//!
+//! An order is given to the meta that leads, and not waited for longer than a while: meta goes on without whoever
+//! wanted it, and so it happens that partitions are cut while others are, or moved, or merged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use partita_proto::catalog::Table;
+use partita_proto::error::Error;
+use partita_proto::range::Bound;
+use partita_proto::route::Route;
+use partita_proto::service::{AdminOrder, MetaService};
+use partita_proto::value::Value;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::cluster::Cluster;
+use crate::random::Random;
+use crate::tables::{EVENTS, KEYED, KEYS};
+
+/// A change is not waited for longer than this.
+const WAIT: Duration = Duration::from_secs(40);
+/// How many are waited for at once.
+const AT_ONCE: usize = 3;
+
+/// Cuts and merges for a while; answers when nobody waits for any of it any more.
+pub(crate) async fn go(cluster: &Arc<Cluster>, seed: u64, length: Duration) {
+    let mut random = Random::new(seed, 9);
+    // Some things happen only to partitions that stay what they are.
+    if random.once_in(8) {
+        return;
+    }
+    let pause_max = random.pick(&[500, 2000, 6000]).unwrap_or(2000);
+    let until = Instant::now() + length;
+    let mut under_way = JoinSet::new();
+    while Instant::now() < until {
+        tokio::time::sleep(random.millis(50, pause_max)).await;
+        while under_way.len() >= AT_ONCE {
+            under_way.join_next().await;
+        }
+        let tables = cluster.tables();
+        let tables: Vec<&Arc<Table>> =
+            tables.iter().filter(|table| table.name == KEYED || table.name == EVENTS).collect();
+        let Some(table) = random.pick(&tables) else { continue };
+        let routes = table.partitions.routes();
+        // Neither all in one, nor all apart.
+        let pieces = u64::try_from(routes.len()).unwrap_or(u64::MAX);
+        let order = if random.below(KEYS.unsigned_abs()) >= pieces {
+            split(routes, &mut random)
+        } else {
+            merge(routes, &mut random)
+        };
+        if let Some(order) = order {
+            under_way.spawn(carry_out(Arc::clone(cluster), order));
+        }
+    }
+    while under_way.join_next().await.is_some() {}
+}
+
+/// A cut of a partition, at a key of its own or in the middle of its rows.
+fn split(routes: &[Route], random: &mut Random) -> Option<AdminOrder> {
+    let routes: Vec<&Route> = routes.iter().collect();
+    let route = random.pick(&routes)?;
+    let key = |bound: &Bound, otherwise| match bound.key.first() {
+        Some(Value::Int(key)) => *key,
+        _ => otherwise,
+    };
+    let (start, end) = (key(&route.range.start, 0), key(&route.range.end, KEYS));
+    let inside: Vec<i64> = (start + 1..end).collect();
+    let at = random.pick(&inside)?;
+    let at = Bound { placement: None, key: vec![Value::Int(at)] };
+    let at = (!random.once_in(4)).then_some(at);
+    Some(AdminOrder::SplitPartition { partition: route.partition, at })
+}
+
+fn merge(routes: &[Route], random: &mut Random) -> Option<AdminOrder> {
+    let pairs: Vec<(&Route, &Route)> = routes.iter().zip(routes.iter().skip(1)).collect();
+    let (left, right) = random.pick(&pairs)?;
+    Some(AdminOrder::MergePartitions { left: left.partition, right: right.partition })
+}
+
+async fn carry_out(cluster: Arc<Cluster>, order: AdminOrder) {
+    let Some((_, meta)) = cluster.leading_meta() else { return };
+    cluster.history.note(format_args!("to be done: {order:?}"));
+    let done = tokio::time::timeout(WAIT, meta.administer(order.clone())).await;
+    cluster.history.note(format_args!("{order:?}: {done:?}"));
+    match (done, &order) {
+        (Ok(Ok(())), AdminOrder::SplitPartition { .. }) => cluster.history.split(),
+        (Ok(Ok(())), _) => cluster.history.merged(),
+        (Ok(Err(error @ (Error::Corrupted(_) | Error::Internal(_)))), _) => {
+            cluster.history.violation(format!("{order:?}: {error}"));
+        }
+        _ => {}
+    }
+}
