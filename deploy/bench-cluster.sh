@@ -4,6 +4,7 @@
 #   ingest    bulk load with three replicas beside one, in turns
 #   start     a table of many partitions with three replicas: made, and back after everything was killed
 #   failover  how long writes stand after kill -9 of the datanode that leads their partition
+#   splits    for how long writes wait when a partition is cut while many clients write
 # One scratch folder; everything that was started is stopped, and the folder removed, when it ends.
 #
 #   deploy/bench-cluster.sh --what writes,ingest --rounds 5 --out cluster.jsonl
@@ -12,25 +13,27 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-what=writes,ingest,start,failover
+what=writes,ingest,start,failover,splits
 rounds=3
 seconds=10
 clients="1 32 256"
 partitions="1 8"
 many=1000
 kills=20
+cuts=100
 out=/dev/stdout
 
 usage() {
   cat <<END
 usage: deploy/bench-cluster.sh [options]
-  --what LIST        of writes, ingest, start, failover ($what)
+  --what LIST        of writes, ingest, start, failover, splits ($what)
   --rounds N         rounds of writes and ingest ($rounds)
   --seconds N        seconds of one measurement of writes ($seconds)
   --clients LIST     clients of writes ($clients)
   --partitions LIST  partitions of the table that is written to ($partitions)
   --many N           partitions of start ($many)
   --kills N          kills of failover ($kills)
+  --cuts N           cuts of splits ($cuts)
   --out FILE         results, a line of JSON each ($out)
 END
 }
@@ -44,6 +47,7 @@ while [ $# -gt 0 ]; do
     --partitions) partitions=$2; shift ;;
     --many) many=$2; shift ;;
     --kills) kills=$2; shift ;;
+    --cuts) cuts=$2; shift ;;
     --out) out=$2; shift ;;
     --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
@@ -219,8 +223,31 @@ failover() {
   [ "$(sql 'SELECT count(*) FROM failing')" = $((2 * kills)) ] || { say "rows are missing"; exit 1; }
 }
 
+# Cuts the partition with the most rows, again and again, while 32 clients write single rows.
+splits() {
+  local cut largest
+  "$partita" lab writes --postgres "host=127.0.0.1 port=$postgres user=partita" --clients 32 \
+    --seconds $((cuts * 6 / 10 + 5)) --json >"$scratch/under" &
+  pids[writer]=$!
+  sleep 4
+  for cut in $(seq "$cuts"); do
+    largest=$(sql "SELECT partition FROM sys.partitions WHERE \"table\" = 'lab_writes' ORDER BY rows DESC LIMIT 1")
+    sql "ALTER TABLE lab_writes SPLIT PARTITION $largest" || say "cut $cut was refused"
+    sleep 0.1
+  done
+  wait "${pids[writer]}"
+  unset "pids[writer]"
+  sql "SELECT stall_ms FROM sys.split_events WHERE \"table\" = 'lab_writes' AND kind = 'split' AND outcome = 'done'
+       ORDER BY stall_ms" | awk -v under="$(cat "$scratch/under")" '
+    { stall[NR] = $1 }
+    function at(share) { i = int(NR * share + 0.999999); return stall[i < 1 ? 1 : i] }
+    END { printf "{\"splits\":%d,\"stall_p50_ms\":%s,\"stall_p99_ms\":%s,\"stall_max_ms\":%s,\"under\":%s}\n",
+          NR, at(0.5), at(0.99), stall[NR], under }' | tee -a "$out" >&2
+}
+
 start_partita
 if wants writes; then writes; fi
 if wants ingest; then ingest; fi
 if wants failover; then failover; fi
 if wants start; then many_partitions; fi
+if wants splits; then splits; fi

@@ -141,7 +141,12 @@ restart() {
   say "$service is back after $((SECONDS - began)) s"
 }
 
-found=$(troubles)
+# A table that is just being made has partitions without a leader for a moment.
+for _ in $(seq 20); do
+  found=$(troubles)
+  [ -n "$found" ] || break
+  sleep 0.5
+done
 [ -z "$found" ] || { printf '%s\n' "$found" >&2; fail "the cluster is not well; nothing was restarted"; }
 for service in "${services[@]}"; do
   restart "$service"
