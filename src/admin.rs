@@ -25,6 +25,8 @@ pub(crate) struct Options {
 enum Command {
     /// The nodes: where they are, whether they live, what they hold.
     Nodes,
+    /// Meta's own members: where they are, whether they answer, which of them leads.
+    Metas,
     /// Every replica: where it is, what it is to its group, how far it is.
     Replicas,
     /// Every partition: its range, its leader, its size.
@@ -61,6 +63,7 @@ impl Command {
     fn statement(&self) -> String {
         match self {
             Self::Nodes => "SELECT * FROM sys.nodes ORDER BY node".to_owned(),
+            Self::Metas => "SELECT * FROM sys.metas ORDER BY address".to_owned(),
             Self::Replicas => {
                 "SELECT * FROM sys.replicas ORDER BY database, \"table\", partition, node"
                     .to_owned()

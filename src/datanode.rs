@@ -90,6 +90,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             memtables_bytes_max: options.storage.memtable_bytes(),
             engine: EngineOptions::default(),
             put_aside: true,
+            partition_rows_per_s: options.storage.partition_rows_per_s(),
         },
         Arc::clone(&host),
         Arc::new(SystemClock),
@@ -102,8 +103,13 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     // The peers are served until the groups have stopped: leadership is handed over through them.
     let (served, silent) = (CancellationToken::new(), CancellationToken::new());
     let serving = peers::start(listener, routes, served.clone()).await;
-    let heart =
-        tokio::spawn(heart::beat(node, me, Arc::clone(&meta) as _, service, silent.clone()));
+    let heart = tokio::spawn(heart::beat(
+        node,
+        me,
+        Arc::clone(&meta) as _,
+        Arc::clone(&datanode),
+        silent.clone(),
+    ));
     peers::announce(&format!("datanode {node} is ready on {listening}"));
     doors::signalled().await?;
     info!("stopping: handing leadership over, flushing memtables");

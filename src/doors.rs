@@ -1,5 +1,6 @@
 //! The doors of a frontend: where they listen, and how long they go on when the process is to stop.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -144,14 +145,18 @@ pub(crate) async fn listen(address: SocketAddr, option: &str) -> anyhow::Result<
     })
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "tells the person, or the test, who started it where it is"
-)]
+/// Tells the person, or the test, who started it where it is.
 fn announce(http: SocketAddr, postgres: SocketAddr) {
-    println!("partita {} is ready", env!("CARGO_PKG_VERSION"));
-    println!("  postgres  psql -h {} -p {} -U partita public", postgres.ip(), postgres.port());
-    println!("  http      http://{http}");
+    let (version, ip, port) = (env!("CARGO_PKG_VERSION"), postgres.ip(), postgres.port());
+    let text = format!(
+        "partita {version} is ready\n  postgres  psql -h {ip} -p {port} -U partita public\n  \
+         load      http://{http}/heatmap\n  http      http://{http}\n"
+    );
+    // A server goes on when nobody listens to what it says.
+    let mut out = std::io::stdout().lock();
+    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        tracing::info!("standard output is closed");
+    }
 }
 
 /// Waits for SIGTERM or SIGINT.

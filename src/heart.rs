@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use partita_datanode::Datanode;
 use partita_proto::error::Error;
 use partita_proto::id::NodeId;
 use partita_proto::member::{Heartbeat, Registration};
@@ -20,10 +21,10 @@ const BEAT_WAIT: Duration = Duration::from_secs(3);
 
 /// Beats until told to stop.
 pub(crate) async fn beat(
-    node: NodeId,
+    number: NodeId,
     me: Registration,
     meta: Arc<dyn ClusterService>,
-    service: Arc<dyn DataService>,
+    node: Arc<Datanode>,
     stop: CancellationToken,
 ) {
     let mut tick = interval(BEAT_INTERVAL);
@@ -36,10 +37,11 @@ pub(crate) async fn beat(
         }
         let sent = async {
             let heartbeat = Heartbeat {
-                node,
+                node: number,
                 identity: me.identity,
                 address: me.address.clone(),
-                replicas: service.status().await?,
+                replicas: node.status().await?,
+                loads: node.loads(),
             };
             meta.heartbeat(heartbeat).await
         };
@@ -49,7 +51,7 @@ pub(crate) async fn beat(
             (Ok(()), false) => info!("meta hears this node again"),
             // Said each time: nothing will mend it by itself.
             (Err(Error::NotFound { kind: "node", .. }), _) => error!(
-                %node,
+                node = %number,
                 "meta does not know this node's data directory: it belongs to another cluster, or meta's \
                  own data was lost; nothing is removed here"
             ),

@@ -207,7 +207,8 @@ async fn post_lines(
     Ok((rows, bytes))
 }
 
-fn urlencode(text: &str) -> String {
+/// Text as a part of a query string.
+pub(crate) fn urlencode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {

@@ -6,9 +6,12 @@ mod clock;
 mod data_dir;
 mod datanode;
 mod doors;
+mod fetch;
 mod frontend;
 mod health;
 mod heart;
+mod heatmap;
+mod hot;
 mod load;
 mod meta;
 mod peers;
@@ -47,6 +50,15 @@ enum Command {
     Admin(admin::Options),
     /// Ask whether a process serves.
     Health(health::Options),
+    /// Show where in a table's keys its load lies, over time.
+    #[command(args_override_self = true)]
+    Heatmap(heatmap::Options),
+    /// Show the partitions that bear too much, and why.
+    #[command(args_override_self = true)]
+    Hot(hot::Options),
+    /// Say why a table is hot, and what other keys would do for it.
+    #[command(args_override_self = true)]
+    Advise(hot::AdviseOptions),
     /// Run SQL: one statement, a file, or an interactive session.
     Sql(sql::Options),
     /// Load a file (line protocol, CSV or Parquet).
@@ -86,6 +98,18 @@ fn main() -> ExitCode {
         Command::Health(options) => {
             log_to_stderr("warn");
             runtime.block_on(Box::pin(health::run(options)))
+        }
+        Command::Heatmap(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(heatmap::run(options)))
+        }
+        Command::Hot(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(hot::run(options)))
+        }
+        Command::Advise(options) => {
+            log_to_stderr("warn");
+            runtime.block_on(Box::pin(hot::advise(options)))
         }
         Command::Sql(options) => {
             log_to_stderr("warn");

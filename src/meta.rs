@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::info;
 
+use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
 use crate::doors;
 use crate::peers;
@@ -90,7 +91,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         replication_factor: options.replication_factor,
         repair_after: Duration::from_secs(options.repair_after_s),
         nodes,
-        ..MetaOptions::alone(options.data_dir.join("meta"))
+        ..MetaOptions::alone(options.data_dir.join("meta"), Arc::new(SystemClock))
     };
     let meta = Meta::open(meta_options, Arc::clone(&host), directory)
         .await

@@ -101,7 +101,7 @@ impl Roles {
         let nodes = Arc::new(OneNode::default());
         let as_nodes: Arc<dyn DataNodes> = Arc::<OneNode>::clone(&nodes);
         let meta = Meta::open(
-            MetaOptions::alone(dir.join("meta")),
+            MetaOptions::alone(dir.join("meta"), Arc::new(SystemClock)),
             Arc::clone(&host),
             Arc::clone(&as_nodes),
         )
@@ -114,6 +114,7 @@ impl Roles {
                 memtables_bytes_max: options.storage.memtable_bytes(),
                 engine: EngineOptions::default(),
                 put_aside: false,
+                partition_rows_per_s: options.storage.partition_rows_per_s(),
             },
             Arc::clone(&host),
             Arc::new(SystemClock),
@@ -121,7 +122,7 @@ impl Roles {
         .await
         .context("cannot open the partitions")?;
         let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
-        if nodes.service.set(Arc::clone(&service)).is_err() {
+        if nodes.service.set(service).is_err() {
             bail!("the datanode was started twice");
         }
         for spec in meta.partitions_of(NODE) {
@@ -138,8 +139,13 @@ impl Roles {
             let (meta, stop) = (Arc::clone(&meta), stop.clone());
             async move { meta.run(stop).await }
         });
-        let heart =
-            tokio::spawn(heart::beat(NODE, me, Arc::<Meta>::clone(&meta), service, stop.clone()));
+        let heart = tokio::spawn(heart::beat(
+            NODE,
+            me,
+            Arc::<Meta>::clone(&meta),
+            Arc::clone(&datanode),
+            stop.clone(),
+        ));
         let frontend = Frontend::new(
             options.doors.frontend(NODE, dir.join("spill")),
             Arc::<Meta>::clone(&meta),

@@ -16,12 +16,26 @@ pub(crate) struct Options {
     /// MiB of log kept before memtables are flushed to reclaim it.
     #[arg(long, env = "PARTITA_LOG_MB", default_value_t = LOG_MB)]
     log_mb: u64,
+    /// Rows a second that one partition takes at most. For experiments: a partition is then as slow as
+    /// this on any machine.
+    #[arg(long, env = "PARTITA_PARTITION_RATE", value_parser = rate)]
+    partition_rate: Option<f64>,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| format!("{text} is no number of rows a second above 0"))
 }
 
 impl Options {
     /// Bytes that all memtables together may have.
     pub(crate) fn memtable_bytes(&self) -> u64 {
         self.memtable_mb << 20
+    }
+
+    /// Rows a second that one partition takes at most.
+    pub(crate) fn partition_rows_per_s(&self) -> Option<f64> {
+        self.partition_rate
     }
 
     /// Bytes of log from which on memtables are flushed.

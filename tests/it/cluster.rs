@@ -2,6 +2,8 @@
 //! there, once, and what can be done meanwhile is done.
 
 mod harness;
+mod hotspot;
+mod splits;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -173,6 +175,16 @@ async fn a_table_has_three_replicas_and_each_frontend_sees_what_the_other_writes
         let line = nodes.lines().find(|line| line.contains(&cluster.peer(&name)));
         assert!(line.is_some_and(|line| line.starts_with(&id.to_string())), "{nodes}");
     }
+    let (well, metas) = cluster.tool(&["admin", "--connect", &cluster.door(1), "-p", "metas"]);
+    assert!(well, "{metas}");
+    for name in ["meta1", "meta2", "meta3"] {
+        assert!(metas.contains(&cluster.peer(name)), "{metas}");
+    }
+    assert_eq!(one(&first, "SELECT count(*) FROM sys.metas WHERE answers").await, "3");
+    assert_eq!(
+        one(&first, "SELECT count(*) FROM sys.metas WHERE leads AND leader = meta").await,
+        "1"
+    );
     for name in ["meta1", "meta2", "meta3", "datanode1", "datanode2", "datanode3"] {
         let (well, said) = cluster.tool(&["health", "--connect", &cluster.peer(name)]);
         assert!(well, "{name}: {said}");

@@ -17,10 +17,10 @@ use crate::server::{Server, http, one};
 const KILLS: u64 = 50;
 
 /// A small generator of its own, so that a seed repeats the moments of the kills.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -27,6 +27,11 @@ const PORTS: u16 = 12_000;
 /// Two cores carry one cluster at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
+/// Waits until no other cluster runs in this process.
+pub(super) async fn turn() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().await
+}
+
 /// A process of the cluster.
 struct Member {
     arguments: Vec<String>,
@@ -52,7 +57,7 @@ pub(super) type Row = Vec<Option<String>>;
 impl Cluster {
     /// Starts one, in which what is lost is made anew after so many seconds.
     pub(super) async fn start(repair_after_s: u64) -> Self {
-        let turn = ONE_AT_A_TIME.lock().await;
+        let turn = turn().await;
         let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
         let address = |port: &u16| format!("127.0.0.1:{port}");
         let peers: Vec<_> =

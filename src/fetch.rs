@@ -1,0 +1,47 @@
+//! One question to a server over HTTP, for the tools that show something.
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+/// How long the answer may take.
+const WAIT: std::time::Duration = std::time::Duration::from_secs(30);
+/// A longer answer is not read.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// What a server answers at a path; `server` is `host:port`, with or without `http://`.
+///
+/// # Errors
+/// When it cannot be reached in time, or refuses: with its own words.
+pub(crate) async fn get(server: &str, path: &str) -> anyhow::Result<Bytes> {
+    let server = server.trim_end_matches('/');
+    let uri = match server.strip_prefix("http://") {
+        Some(_) => format!("{server}{path}"),
+        None => format!("http://{server}{path}"),
+    };
+    let client: Client<HttpConnector, Empty<Bytes>> =
+        Client::builder(TokioExecutor::new()).build_http();
+    let asked = async {
+        let response = client
+            .get(uri.parse().with_context(|| format!("{uri} is not an address"))?)
+            .await
+            .with_context(|| format!("cannot reach {server}; is the server running?"))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| anyhow::anyhow!("{server} broke off: {error}"))?.to_bytes();
+        if !status.is_success() {
+            bail!("{}", said(&body).unwrap_or_else(|| format!("{server} answered {status}")));
+        }
+        Ok(body)
+    };
+    tokio::time::timeout(WAIT, asked).await.with_context(|| format!("{server} did not answer"))?
+}
+
+/// The text of an error.
+fn said(body: &[u8]) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    Some(body.get("error")?.as_str()?.to_owned())
+}

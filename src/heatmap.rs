@@ -1,0 +1,176 @@
+//! `partita heatmap`: where in a table's keys its load lies, over time: in the terminal, or as a file.
+//!
+//! It asks a frontend for the picture over HTTP, as the page does.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use partita_heatmap::{Ansi, Heatmap, Ink, Metric, Mode, Style, Theme};
+
+use crate::fetch;
+use crate::load::urlencode;
+
+/// Width when nobody says.
+const WIDTH: usize = 100;
+
+/// Options of `partita heatmap`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The table; `database.table` if it is not in `public`.
+    table: String,
+    /// How far the picture reaches back: 90s, 15m, 1h, 14d.
+    #[arg(long, default_value = "15m", value_parser = seconds)]
+    since: u64,
+    /// What is counted: `write_rows`, `read_rows`, `write_bytes` or `busy`.
+    #[arg(long, default_value = "write_rows", value_parser = metric)]
+    metric: Metric,
+    /// Colours are a share of the brightest cell, not of what one partition can bear.
+    #[arg(long)]
+    relative: bool,
+    /// For a light ground.
+    #[arg(long)]
+    light: bool,
+    /// Columns of characters, or pixels of a file.
+    #[arg(long)]
+    width: Option<u16>,
+    /// Lines of the map, or pixels of a file.
+    #[arg(long)]
+    height: Option<u16>,
+    #[command(flatten)]
+    form: Form,
+    /// A frontend's HTTP address.
+    #[arg(long, visible_alias = "http", env = "PARTITA_HTTP", default_value = "127.0.0.1:4000")]
+    url: String,
+}
+
+/// Where the picture goes; in the terminal's colours if nothing is said.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Form {
+    /// In colours, although nobody may see them.
+    #[arg(long)]
+    ansi: bool,
+    /// In characters only.
+    #[arg(long)]
+    plain: bool,
+    /// As an SVG file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// As a PNG file.
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+    /// As the server answers it.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows the picture.
+///
+/// # Errors
+/// When the server cannot be reached or refuses, or a file cannot be written.
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+    let path = format!(
+        "/v1/heatmap.json?table={}&metric={}&since={}",
+        urlencode(&options.table),
+        options.metric.name(),
+        options.since
+    );
+    let json = fetch::get(&options.url, &path).await?;
+    if options.form.json {
+        return print(&json, true);
+    }
+    let heatmap: Heatmap =
+        serde_json::from_slice(&json).context("this server draws another kind of picture")?;
+    let mode = if options.relative { Mode::Relative } else { Mode::Absolute };
+    let theme = if options.light { Theme::Light } else { Theme::Dark };
+    let usual = Style::default();
+    let style = Style {
+        width: options.width.map_or(usual.width, u32::from),
+        map_height: options.height.map_or(usual.map_height, u32::from),
+        mode,
+        theme,
+    };
+    if let Some(file) = &options.form.svg {
+        return write(file, partita_heatmap::svg(&heatmap, style).as_bytes());
+    }
+    if let Some(file) = &options.form.png {
+        return write(file, &partita_heatmap::png(&heatmap, style)?);
+    }
+    let usual = Ansi::default();
+    let drawn = Ansi {
+        width: options.width.map_or_else(terminal_width, usize::from),
+        height: options.height.map_or(usual.height, usize::from),
+        ink: ink(&options.form),
+        mode,
+        theme,
+    };
+    print(partita_heatmap::ansi(&heatmap, drawn).as_bytes(), false)
+}
+
+fn ink(form: &Form) -> Ink {
+    let says = |name: &str, words: [&str; 2]| {
+        std::env::var(name).is_ok_and(|value| words.iter().any(|word| value.contains(word)))
+    };
+    let colours = form.ansi || (std::io::stdout().is_terminal() && !form.plain);
+    match colours {
+        false => Ink::Plain,
+        true if says("COLORTERM", ["truecolor", "24bit"]) => Ink::True,
+        true => Ink::Indexed,
+    }
+}
+
+fn terminal_width() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    said.unwrap_or(WIDTH)
+}
+
+fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(file, bytes).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn print(bytes: &[u8], line: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)?;
+    if line {
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}
+
+fn metric(name: &str) -> Result<Metric, String> {
+    Metric::named(name)
+        .ok_or_else(|| format!("one of {} is wanted", Metric::ALL.map(Metric::name).join(", ")))
+}
+
+/// `90s`, `15m`, `1h`, `14d`, or seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 's')) => (&text[..at], 1),
+        Some((at, 'm')) => (&text[..at], 60),
+        Some((at, 'h')) => (&text[..at], 3_600),
+        Some((at, 'd')) => (&text[..at], 86_400),
+        _ => (text, 1),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "a time like 90s, 15m, 1h or 14d is wanted".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        let read = |text: &str| seconds(text).ok();
+        assert_eq!(read("90"), Some(90));
+        assert_eq!(read("90s"), Some(90));
+        assert_eq!(read("15m"), Some(900));
+        assert_eq!(read("1h"), Some(3_600));
+        assert_eq!(read("14d"), Some(1_209_600));
+        for wrong in ["", "0", "h", "-1m", "1.5h", "99999999999999999999d", "5ü"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}
