@@ -35,7 +35,7 @@ mod writer;
 pub use audit::Content;
 pub use files::Files;
 pub use node::{Datanode, NodeOptions};
-pub use partita_engine::EngineOptions;
+pub use partita_engine::{After, EngineOptions, Lazy};
 pub use requests::{Known, REQUESTS_MAX, Requests};
 
 use partita_proto::error::Error;

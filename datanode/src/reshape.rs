@@ -1,10 +1,13 @@
 //! Changes of what a partition owns, as entries of its log.
 //!
 //! ```text
-//!   split at S:   flush ── child's files ── child's group in the log ── own range, epoch and S: one edit ── start child
+//!   split at S:   flush ── child's files ── child's group in the log ── own range and epoch ── start child; S: one edit
 //!   freeze at F:  flush ── own epoch and F, and that it is frozen: one edit
 //!   absorb at A:  flush ── the frozen neighbour's files ── own range, epoch and A: one edit
 //! ```
+//!
+//! Nothing is applied meanwhile, so what a split has to wait for is what its child needs to be there after a crash. The
+//! edit of its own manifest is made while entries are applied again.
 //!
 //! Invariants:
 //! - whether an order takes effect is decided by the entry and by what was applied before it, so that all replicas do the
@@ -14,14 +17,14 @@
 //! - an order that took effect is not carried out again: it is remembered, and the epoch tells;
 //! - a frozen partition has the same rows on all replicas until it is given free: nothing that is applied changes them.
 
-use partita_engine::{EngineError, Origin, PartitionConfig, Place};
+use partita_engine::{EngineError, Origin, PartitionConfig, Place, Settled, Unrecorded};
 use partita_proto::id::Epoch;
 use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Absorb, Reshape, Reshaped, Split};
 use partita_raft::{MachineError, Mark};
 use tokio::time::Instant;
 
-use crate::machine::PartitionMachine;
+use crate::machine::{PartitionMachine, failed};
 use crate::reply::Outcome;
 use crate::surroundings::Birth;
 
@@ -76,9 +79,13 @@ impl PartitionMachine {
         mark: &Mark,
         order: &Reshape,
     ) -> Result<Option<String>, MachineError> {
-        self.flush_all().await?;
+        let settled = self.settle().await?;
         let range = self.partition.config().range.clone();
-        self.resize(index, mark, order, &range).await?;
+        if let Some(mut unrecorded) = self.resize(settled, index, mark, order, &range)? {
+            self.near
+                .record(&mut unrecorded, self.partition.config().partition, &self.stop)
+                .await?;
+        }
         Ok(None)
     }
 
@@ -152,7 +159,7 @@ impl PartitionMachine {
                 split.replicas.keys().collect::<Vec<_>>()
             )));
         };
-        self.flush_all().await?;
+        let settled = self.settle().await?;
         let state = self.requests.lock().encode_for_child();
         let node = mark.members().get(&config.replica).copied();
         let replica = node.and_then(|node| split.replicas.get(&node).copied());
@@ -169,14 +176,27 @@ impl PartitionMachine {
                 ..PartitionConfig::clone(&config)
             };
             let origin = Origin { parent: split.partition, index };
-            let birth = Birth { parent: &self.partition, config, mark: child, state, origin };
+            let birth = Birth { parent: &settled, config, mark: child, state, origin };
             begins = self.near.bear(birth, &self.stop).await?;
         }
-        self.resize(index, mark, order, &left).await?;
+        if let Some(unrecorded) = self.resize(settled, index, mark, order, &left)? {
+            self.near.record_later(unrecorded, config.partition, self.stop.clone());
+        }
         if begins {
             self.near.begin(split.child);
         }
         Ok(None)
+    }
+
+    /// Puts everything that was applied into files, and lets nobody change them.
+    async fn settle(&self) -> Result<Settled, MachineError> {
+        loop {
+            self.seal();
+            match self.partition.settle().await {
+                Ok(settled) => return Ok(settled),
+                Err(error) => self.wait(error).await?,
+            }
+        }
     }
 
     /// Puts everything that was applied into files.
@@ -190,29 +210,22 @@ impl PartitionMachine {
         }
     }
 
-    /// Makes a range, the next epoch and that the order took effect durable.
-    async fn resize(
+    /// Makes a range, the next epoch and that the order took effect count, which is then to be recorded.
+    fn resize(
         &self,
+        settled: Settled,
         index: u64,
         mark: &Mark,
         order: &Reshape,
         range: &TypedRange,
-    ) -> Result<(), MachineError> {
+    ) -> Result<Option<Unrecorded>, MachineError> {
         let epoch = after(self.partition.config().epoch);
-        let place = Place {
-            index,
-            mark: mark.to_bytes(),
-            state: self.requests.lock().encode_after(order, index),
-        };
-        loop {
-            match self.partition.resize(place.clone(), range.clone(), epoch).await {
-                Ok(()) => break,
-                Err(error) => self.wait(error).await?,
-            }
-        }
-        // Nothing is applied or sealed in between: what is applied is in files.
-        self.requests.lock().took(order, index);
-        Ok(())
+        let mut requests = self.requests.lock();
+        let state = requests.encode_after(order, index);
+        let place = Place { index, mark: mark.to_bytes(), state };
+        let unrecorded = settled.resize(place, range.clone(), epoch).map_err(failed)?;
+        requests.took(order, index);
+        Ok(unrecorded)
     }
 
     async fn wait(&self, error: EngineError) -> Result<(), MachineError> {

@@ -13,12 +13,12 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::RwLock;
-use partita_engine::{EngineError, Origin, Partition, PartitionConfig, Place};
+use partita_engine::{EngineError, Origin, Partition, PartitionConfig, Place, Settled, Unrecorded};
 use partita_proto::id::{GroupId, PartitionId, ReplicaId};
 use partita_raft::{Host, MachineError, Mark};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::files::Files;
 use crate::machine::{failed, remembered};
@@ -42,7 +42,7 @@ pub(crate) struct Surroundings {
 
 /// A partition that is to be cut off.
 pub(crate) struct Birth<'a> {
-    pub(crate) parent: &'a Partition,
+    pub(crate) parent: &'a Settled,
     pub(crate) config: PartitionConfig,
     pub(crate) mark: Mark,
     pub(crate) state: bytes::Bytes,
@@ -126,6 +126,36 @@ impl Surroundings {
             () = stop.cancelled() => Err(failed(error)),
             () = tokio::time::sleep(SPACE_WAIT) => Ok(()),
         }
+    }
+
+    /// Makes durable what a partition owns now.
+    pub(crate) async fn record(
+        &self,
+        unrecorded: &mut Unrecorded,
+        partition: PartitionId,
+        stop: &CancellationToken,
+    ) -> Result<(), MachineError> {
+        while let Err(error) = unrecorded.record().await {
+            self.wait_for_space(partition, error, stop).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what a partition owns now, while it goes on.
+    pub(crate) fn record_later(
+        self: &Arc<Self>,
+        mut unrecorded: Unrecorded,
+        partition: PartitionId,
+        stop: CancellationToken,
+    ) {
+        // Without the node nobody goes on: the log brings it back.
+        let Some(node) = self.node.upgrade() else { return };
+        let near = Arc::clone(self);
+        node.tasks().spawn(async move {
+            if let Err(error) = near.record(&mut unrecorded, partition, &stop).await {
+                error!(%partition, %error, "a change of what the partition owns was not recorded");
+            }
+        });
     }
 
     /// The replica here of a partition that was frozen, and what it remembers; the error says why it is not what it must

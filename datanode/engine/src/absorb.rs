@@ -94,10 +94,13 @@ impl Partition {
         let added: Vec<FileMeta> = coming.iter().map(|file| file.meta.clone()).collect();
         let copies =
             coming.iter().map(|file| (file.from.path.clone(), file_path(&self.root, file.meta.id)));
-        if let Err(error) = self.copy(copies.collect(), &self.root).await {
-            discard(&self.store, &self.root, &added).await;
-            return Err(error);
-        }
+        let copied = match self.copy(copies.collect()).await {
+            Ok(copied) => copied,
+            Err(error) => {
+                discard(&self.store, &self.root, &added).await;
+                return Err(error);
+            }
+        };
         let width = self.version().width.max(theirs.width);
         let durable = Durable::from(place);
         let forgotten: Vec<FileId> = doomed.iter().map(|handle| handle.meta.id).collect();
@@ -110,13 +113,20 @@ impl Partition {
             width,
             origin: None,
         };
-        self.record(&mut manifest, edit, &added).await?;
+        let recorded = self.record_after(&mut manifest, edit, copied).await;
+        if let Err(EngineError::DiskFull(_)) = &recorded {
+            discard(&self.store, &self.root, &added).await;
+        }
+        recorded?;
         let replaced = clipped.iter().map(|handle| handle.meta.id);
         let gone: Vec<FileId> = replaced.chain(forgotten).collect();
         let files = clipped.into_iter().chain(self.handles(&added)).collect();
         {
             let _nobody_applies = self.applying.lock();
-            self.update(|now| now.resized(layout, &gone, files, durable, width))?;
+            self.update(|now| {
+                let position = durable.position();
+                Ok(now.resized(layout, &gone, files, position, width)?.recorded(durable))
+            })?;
         }
         drop(manifest);
         self.retire(&doomed);

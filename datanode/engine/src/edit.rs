@@ -14,6 +14,7 @@ use prost::Message;
 
 use crate::error::Result;
 use crate::file::{FileId, FileMeta, Within};
+use crate::memtable::LogPosition;
 
 /// The first bytes of every object, the last of which is the format's version.
 const MAGIC: &[u8; 4] = b"PMF\x01";
@@ -25,6 +26,12 @@ pub(crate) struct Durable {
     pub(crate) index: u64,
     pub(crate) mark: Bytes,
     pub(crate) state: Bytes,
+}
+
+impl Durable {
+    pub(crate) fn position(&self) -> LogPosition {
+        LogPosition { index: self.index, mark: self.mark.clone() }
+    }
 }
 
 /// What a partition was cut off from, and where.

@@ -49,7 +49,7 @@ impl Partition {
         let version = self.version();
         let Some(last) = version.sealed.last() else { return Ok(false) };
         let mut written = Vec::new();
-        let width = match self.write_sealed(&version, &mut written).await {
+        let width = match self.write_sealed(&version, false, &mut written).await {
             Ok(width) => width,
             Err(error) => {
                 discard(&self.store, &self.root, &written).await;
@@ -101,13 +101,16 @@ impl Partition {
         Ok(true)
     }
 
-    async fn write_sealed(
+    /// Writes the sealed memtables of a version to files, which no manifest names yet; with `lazy` they need not be
+    /// durable ([`crate::Lazy`]). Answers the width of windows, if that is known now.
+    pub(crate) async fn write_sealed(
         &self,
         version: &Version,
+        lazy: bool,
         written: &mut Vec<FileMeta>,
     ) -> Result<Option<i64>> {
         let width = width(&version.layout, &version.sealed, version.width)?;
-        let output = self.output(&version.layout, Purpose::Flush);
+        let output = Output { lazy, ..self.output(&version.layout, Purpose::Flush) };
         write_runs(&output, &version.sealed, width, written).await?;
         Ok(width)
     }

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
 use partita_proto::service::PartitionSpec;
 
 pub(crate) use crate::edit::{Durable, Edit, Origin};
 use crate::edit::{encode, parse};
 use crate::error::{EngineError, Result};
 use crate::file::{FileId, FileMeta};
+use crate::store::After;
 
 /// Edits between checkpoints: what a start reads, and what removing old objects is spread over.
 const EDITS_MAX: u64 = 64;
@@ -108,21 +109,23 @@ impl Manifest {
         root: &Path,
         config: Arc<PartitionSpec>,
     ) -> Result<Self> {
-        Self::begin(store, root, Recorded::new(config)).await
+        Self::begin(store, root, Recorded::new(config), Vec::new()).await
     }
 
-    /// The manifest of a partition that begins with a state: all of it or nothing is there afterwards.
+    /// The manifest of a partition that begins with a state: all of it or nothing is there afterwards. Objects that may
+    /// not be durable yet are before it ([`After`]).
     pub(crate) async fn begin(
         store: Arc<dyn ObjectStore>,
         root: &Path,
         recorded: Recorded,
+        after: Vec<Path>,
     ) -> Result<Self> {
         let directory = directory(root);
         if !list(&store, &directory).await?.is_empty() {
             return Err(EngineError::AlreadyExists(root.to_string()));
         }
         let mut manifest = Self { store, directory, recorded, last: 0, checkpoint: 0 };
-        manifest.write_checkpoint().await?;
+        manifest.write_checkpoint(after).await?;
         Ok(manifest)
     }
 
@@ -178,15 +181,15 @@ impl Manifest {
         self.recorded.next_id = self.recorded.next_id.max(id);
     }
 
-    /// Makes an edit durable. When this fails with [`EngineError::DiskFull`] nothing was changed; any
-    /// other failure leaves unknown whether the edit took effect.
-    pub(crate) async fn record(&mut self, edit: Edit) -> Result<()> {
+    /// Makes an edit durable, and objects before it that may not be yet ([`After`]). When this fails with
+    /// [`EngineError::DiskFull`] nothing was changed; any other failure leaves unknown whether the edit took effect.
+    pub(crate) async fn record(&mut self, edit: Edit, after: Vec<Path>) -> Result<()> {
         let path = object_path(&self.directory, self.last + 1, false);
-        write(&self.store, &path, &edit, self.recorded.next_id).await?;
+        write(&self.store, &path, &edit, self.recorded.next_id, after).await?;
         self.last += 1;
         self.recorded.apply(&edit, self.recorded.next_id);
         if self.last - self.checkpoint >= EDITS_MAX
-            && let Err(error) = self.write_checkpoint().await
+            && let Err(error) = self.write_checkpoint(Vec::new()).await
         {
             // The edits are there; the next one tries again.
             tracing::warn!(manifest = %self.directory, %error, "checkpoint failed");
@@ -194,9 +197,10 @@ impl Manifest {
         Ok(())
     }
 
-    async fn write_checkpoint(&mut self) -> Result<()> {
+    async fn write_checkpoint(&mut self, after: Vec<Path>) -> Result<()> {
         let path = object_path(&self.directory, self.last, true);
-        write(&self.store, &path, &self.recorded.as_edit(), self.recorded.next_id).await?;
+        let edit = self.recorded.as_edit();
+        write(&self.store, &path, &edit, self.recorded.next_id, after).await?;
         self.checkpoint = self.last;
         for object in list(&self.store, &self.directory).await? {
             let old =
@@ -260,8 +264,18 @@ async fn list(store: &Arc<dyn ObjectStore>, directory: &Path) -> Result<Vec<Obje
     Ok(objects)
 }
 
-async fn write(store: &Arc<dyn ObjectStore>, path: &Path, edit: &Edit, next_id: u64) -> Result<()> {
-    let put = store.put(path, encode(edit, next_id).into()).await;
+async fn write(
+    store: &Arc<dyn ObjectStore>,
+    path: &Path,
+    edit: &Edit,
+    next_id: u64,
+    after: Vec<Path>,
+) -> Result<()> {
+    let mut options = PutOptions::default();
+    if !after.is_empty() {
+        options.extensions.insert(After(after));
+    }
+    let put = store.put_opts(path, encode(edit, next_id).into(), options).await;
     put.map(drop).map_err(|error| EngineError::store(path, &error))
 }
 

@@ -61,9 +61,9 @@ pub struct Partition {
     /// Held by whoever changes memtables.
     pub(crate) applying: Mutex<()>,
     version: RwLock<Arc<Version>>,
-    pub(crate) manifest: tokio::sync::Mutex<Manifest>,
+    pub(crate) manifest: Arc<tokio::sync::Mutex<Manifest>>,
     /// Held by a flush.
-    pub(crate) flushing: tokio::sync::Mutex<()>,
+    pub(crate) flushing: Arc<tokio::sync::Mutex<()>>,
     /// Held by whoever replaces files.
     pub(crate) compacting: tokio::sync::Mutex<()>,
     /// What came in of another replica's files when its transfer ended early.
@@ -155,8 +155,8 @@ impl Partition {
             rows_scanned: Arc::default(),
             applying: Mutex::new(()),
             version: RwLock::new(Arc::new(version)),
-            manifest: tokio::sync::Mutex::new(manifest),
-            flushing: tokio::sync::Mutex::new(()),
+            manifest: Arc::new(tokio::sync::Mutex::new(manifest)),
+            flushing: Arc::default(),
             compacting: tokio::sync::Mutex::new(()),
             kept: Mutex::new(None),
             compaction_due: Mutex::new(None),
@@ -363,6 +363,7 @@ impl Partition {
             layout,
             purpose,
             bytes_target: self.options.file_bytes_target,
+            lazy: false,
         }
     }
 
@@ -374,14 +375,29 @@ impl Partition {
         edit: Edit,
         written: &[FileMeta],
     ) -> Result<()> {
-        self.check_running()?;
-        let Err(error) = manifest.record(edit).await else { return Ok(()) };
-        if matches!(error, EngineError::DiskFull(_)) {
+        let recorded = self.record_after(manifest, edit, Vec::new()).await;
+        if let Err(EngineError::DiskFull(_)) = &recorded {
             discard(&self.store, &self.root, written).await;
-        } else {
+        }
+        recorded
+    }
+
+    /// Makes an edit durable, and objects before it that may not be yet ([`crate::After`]). If that fails for another
+    /// reason than want of space, the partition stops.
+    pub(crate) async fn record_after(
+        &self,
+        manifest: &mut Manifest,
+        edit: Edit,
+        after: Vec<Path>,
+    ) -> Result<()> {
+        self.check_running()?;
+        let recorded = manifest.record(edit, after).await;
+        if let Err(error) = &recorded
+            && !matches!(error, EngineError::DiskFull(_))
+        {
             self.stop(error.to_string());
         }
-        Err(error)
+        recorded
     }
 
     pub(crate) fn handles(&self, files: &[FileMeta]) -> Vec<Arc<FileHandle>> {
@@ -414,7 +430,7 @@ impl Partition {
         }
     }
 
-    fn stop(&self, reason: String) {
+    pub(crate) fn stop(&self, reason: String) {
         let mut stopped = self.stopped.lock();
         if stopped.is_none() {
             tracing::error!(partition = %self.root, reason, "partition stopped");

@@ -25,6 +25,8 @@ pub(crate) struct Output<'a> {
     pub(crate) layout: &'a Arc<Layout>,
     pub(crate) purpose: Purpose,
     pub(crate) bytes_target: u64,
+    /// Whether files need not be durable ([`crate::Lazy`]).
+    pub(crate) lazy: bool,
 }
 
 /// What is still to be written.
@@ -62,7 +64,8 @@ impl Output<'_> {
                 let writer = FileWriter::new(schema, purpose, (id, run), window, sink)?;
                 now.write_file(&layout, writer, bytes_target)
             };
-            let (meta, later) = write_object(self.store, &file_path(self.root, id), encode).await?;
+            let (meta, later) =
+                write_object(self.store, &file_path(self.root, id), self.lazy, encode).await?;
             written.push(meta);
             rest = Some(later);
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use object_store::path::Path;
-use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutOptions};
 use tokio::sync::mpsc;
 
 use crate::error::{EngineError, Result};
+use crate::store::Lazy;
 
 /// Bytes of a part. (S3 wants at least 5 MiB of every part but the last.)
 pub(crate) const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -111,10 +112,12 @@ impl Write for Sink {
 }
 
 /// Writes an object with what `encode` puts into the sink, on a thread that may block. The object is
-/// there, whole, when this answers, and is not there when it fails.
+/// there, whole, when this answers, and is not there when it fails. With `lazy` it need not be durable
+/// ([`Lazy`]).
 pub(crate) async fn write_object<T: Send + 'static>(
     store: &Arc<dyn ObjectStore>,
     path: &Path,
+    lazy: bool,
     encode: impl FnOnce(Sink) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let (parts, mut received) = mpsc::channel(PARTS_WAITING);
@@ -136,11 +139,14 @@ pub(crate) async fn write_object<T: Send + 'static>(
         (Ok((None, value)), Some(upload)) => {
             upload.complete().await.map(|_| value).map_err(|error| EngineError::store(path, &error))
         }
-        (Ok((last, value)), None) => store
-            .put(path, last.unwrap_or_default().into())
-            .await
-            .map(|_| value)
-            .map_err(|error| EngineError::store(path, &error)),
+        (Ok((last, value)), None) => {
+            let mut options = PutOptions::default();
+            if lazy {
+                options.extensions.insert(Lazy);
+            }
+            let put = store.put_opts(path, last.unwrap_or_default().into(), options).await;
+            put.map(|_| value).map_err(|error| EngineError::store(path, &error))
+        }
         (Ok((Some(_), _)), Some(_)) => {
             Err(EngineError::Internal(format!("a part of {path} was kept back")))
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   [a ............. z)   files: 1 2 3 4
-//!   [a ...... m)          files: 1 2 3        resize: one edit of the manifest
+//!   [a ...... m)          files: 1 2 3        resize: one edit of the manifest (`settled.rs`)
 //!            [m .... z)   files:     3 4      split_off: the same bytes under a second name
 //! ```
 //!
@@ -21,15 +21,14 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use partita_proto::id::Epoch;
 use partita_proto::range::{Bound, TypedRange};
-use partita_proto::service::PartitionSpec;
 
 use crate::error::{EngineError, Result};
-use crate::file::{FileEntry, FileHandle, FileId, FileMeta, file_path, files_directory};
+use crate::file::{FileEntry, file_path};
 use crate::layout::Layout;
-use crate::manifest::{Durable, Edit, Manifest, Origin, Recorded};
+use crate::manifest::{Durable, Manifest, Origin};
 use crate::partition::{Partition, PartitionConfig};
+use crate::settled::Settled;
 
 /// Files that get their second name at the same time.
 const COPIES_MAX: usize = 8;
@@ -87,8 +86,26 @@ impl Partition {
         Some((left, TypedRange { start: at.clone(), end }))
     }
 
+    /// Gives files second names, and answers these. They are durable with what is put after them ([`crate::After`]).
+    pub(crate) async fn copy(&self, files: Vec<(Path, Path)>) -> Result<Vec<Path>> {
+        let copies = files.into_iter().map(|(from, to)| async move {
+            let copied = self.store.copy(&from, &to).await;
+            copied.map_err(|error| EngineError::store(&to, &error)).map(|()| to)
+        });
+        futures::stream::iter(copies).buffer_unordered(COPIES_MAX).try_collect().await
+    }
+
+    pub(crate) fn check_flushed(&self) -> Result<()> {
+        if self.version().is_flushed() {
+            return Ok(());
+        }
+        Err(EngineError::Internal(format!("{} has rows that are in no file", self.root)))
+    }
+}
+
+impl Settled {
     /// Makes a partition below `root`, in the same store, of what this one has in the range that `config` says: durable
-    /// when this answers, as of `place` in its own log. Everything that was applied here must be in files.
+    /// when this answers, as of `place` in its own log.
     ///
     /// # Errors
     /// [`EngineError::AlreadyExists`] when there is one, [`EngineError::InvalidInput`] when the range does not fit the
@@ -100,95 +117,19 @@ impl Partition {
         place: Place,
         origin: Origin,
     ) -> Result<()> {
-        let layout = Layout::new(Arc::new(config))?;
-        let (recorded, handles) = self.pin_files().await?;
-        self.check_flushed()?;
+        let layout = Arc::new(Layout::new(Arc::new(config))?);
+        let partition = self.partition();
         let mut files = BTreeMap::new();
         let mut copied = Vec::new();
-        for handle in &handles {
+        for handle in self.files() {
             let entry = FileEntry::new(Arc::clone(handle), &layout)?;
             if !entry.is_outside() {
                 files.insert(handle.meta.id, handle.meta.clone());
                 copied.push((handle.path.clone(), file_path(root, handle.meta.id)));
             }
         }
-        self.copy(copied, root).await?;
-        let config = Arc::clone(&layout.config);
-        let durable = Some(Durable::from(place));
-        let recorded = Recorded { config, files, durable, origin: Some(origin), ..recorded };
-        Manifest::begin(Arc::clone(&self.store), root, recorded).await.map(drop)
-    }
-
-    /// Gives files second names below a root, durably.
-    pub(crate) async fn copy(&self, files: Vec<(Path, Path)>, root: &Path) -> Result<()> {
-        if files.is_empty() {
-            return Ok(());
-        }
-        let copies = files.into_iter().map(|(from, to)| async move {
-            let copied = self.store.copy(&from, &to).await;
-            copied.map_err(|error| EngineError::store(&to, &error))
-        });
-        futures::stream::iter(copies).buffer_unordered(COPIES_MAX).try_collect::<()>().await?;
-        // Makes the names before it durable. No manifest names it, so it goes when the partition is opened next.
-        let end = files_directory(root).join("end");
-        let put = self.store.put(&end, Bytes::from_static(b"all files are here").into()).await;
-        put.map(drop).map_err(|error| EngineError::store(&end, &error))
-    }
-
-    /// Applies an entry that changes the partition's range and epoch; durable when this answers. Everything before it
-    /// must be in files. An entry that was applied is ignored.
-    ///
-    /// # Errors
-    /// [`EngineError::InvalidInput`] when the range does not fit the key, [`EngineError::DiskFull`]: nothing was
-    /// changed. Anything else: stop the partition.
-    pub async fn resize(&self, place: Place, range: TypedRange, epoch: Epoch) -> Result<()> {
-        let _no_flush = self.flushing.lock().await;
-        let mut manifest = self.manifest.lock().await;
-        self.check_running()?;
-        let version = self.version();
-        if place.index <= version.applied.index {
-            return Ok(());
-        }
-        self.check_flushed()?;
-        let config = PartitionSpec {
-            range,
-            epoch,
-            join: false,
-            ..PartitionSpec::clone(&version.layout.config)
-        };
-        let layout = Arc::new(Layout::new(Arc::new(config))?);
-        let mut removed: Vec<Arc<FileHandle>> = Vec::new();
-        for entry in version.files.values() {
-            if FileEntry::new(Arc::clone(&entry.handle), &layout)?.is_outside() {
-                removed.push(Arc::clone(&entry.handle));
-            }
-        }
-        removed.extend(version.doomed.iter().map(|doomed| Arc::clone(&doomed.handle)));
-        drop(version);
-        let ids: Vec<FileId> = removed.iter().map(|handle| handle.meta.id).collect();
-        let durable = Durable::from(place);
-        let edit = Edit {
-            removed: ids.clone(),
-            durable: Some(durable.clone()),
-            config: Some(Arc::clone(&layout.config)),
-            ..Edit::default()
-        };
-        let none: &[FileMeta] = &[];
-        self.record(&mut manifest, edit, none).await?;
-        {
-            let _nobody_applies = self.applying.lock();
-            self.update(|now| now.resized(layout, &ids, Vec::new(), durable, now.width))?;
-        }
-        drop(manifest);
-        // They are deleted when there is time.
-        self.retire(&removed);
-        Ok(())
-    }
-
-    pub(crate) fn check_flushed(&self) -> Result<()> {
-        if self.version().is_flushed() {
-            return Ok(());
-        }
-        Err(EngineError::Internal(format!("{} has rows that are in no file", self.root)))
+        let copied = partition.copy(copied).await?;
+        let recorded = self.begins(Arc::clone(&layout.config), files, place.into(), origin);
+        Manifest::begin(Arc::clone(&partition.store), root, recorded, copied).await.map(drop)
     }
 }

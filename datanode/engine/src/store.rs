@@ -4,7 +4,12 @@
 //! itself. An object is written beside its place under a temporary name, synced, renamed, and its
 //! directory synced: when a put has answered, the whole object is durable; before, none of it is
 //! there. What a crash leaves of temporary files is removed when the store is opened.
+//!
+//! Every sync waits for the disk, so steps that only count together wait once: what is put with [`Lazy`], and every
+//! copy, is durable when a put has answered that came with [`After`] and named it. Stores that do not know these marks
+//! make everything durable at once.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -29,10 +34,21 @@ use tokio::task::spawn_blocking;
 /// What the store calls itself in errors.
 const NAME: &str = "LocalStore";
 
+/// Among the extensions of a put: the object is there when the put has answered, but a power cut may take it, or a part
+/// of it, until it is named by an [`After`]. Uploads in parts do not know it.
+#[derive(Clone, Copy, Debug)]
+pub struct Lazy;
+
+/// Among the extensions of a put: these objects, which were put with [`Lazy`] or copied, are durable before this one is
+/// there.
+#[derive(Clone, Debug)]
+pub struct After(pub Vec<Path>);
+
 /// An object store in a local directory whose puts are durable when they answer.
 #[derive(Debug)]
 pub struct LocalStore {
     inner: LocalFileSystem,
+    root: PathBuf,
     next_temporary: AtomicU64,
 }
 
@@ -44,7 +60,9 @@ impl LocalStore {
     pub fn open(directory: &FsPath) -> Result<Self> {
         remove_temporary_files(directory).map_err(|error| failed(directory, error))?;
         let inner = LocalFileSystem::new_with_prefix(directory)?;
-        Ok(Self { inner, next_temporary: AtomicU64::new(0) })
+        // As the inner store has it: places are compared with it.
+        let root = fs::canonicalize(directory).map_err(|error| failed(directory, error))?;
+        Ok(Self { inner, root, next_temporary: AtomicU64::new(0) })
     }
 
     /// The place of an object, and the name that it has until it is whole. The inner store's listing
@@ -55,6 +73,10 @@ impl LocalStore {
         let mut name = place.clone().into_os_string();
         name.push(format!("#{number}"));
         Ok((place, name.into()))
+    }
+
+    fn filesystem(&self, paths: &[Path]) -> Result<Vec<PathBuf>> {
+        paths.iter().map(|path| self.inner.path_to_filesystem(path)).collect()
     }
 }
 
@@ -79,11 +101,22 @@ impl ObjectStore for LocalStore {
             });
         }
         let (place, temporary) = self.places(location)?;
+        let lazy = options.extensions.get::<Lazy>().is_some();
+        let before = match options.extensions.get::<After>() {
+            Some(After(paths)) => self.filesystem(paths)?,
+            None => Vec::new(),
+        };
+        let root = self.root.clone();
         blocking(move || {
             let staged = Staged::create(place, temporary)?;
             let mut file = &staged.file;
             payload.iter().try_for_each(|part| file.write_all(part))?;
-            staged.finish(matches!(options.mode, PutMode::Create))
+            let fresh = matches!(options.mode, PutMode::Create);
+            if lazy {
+                return staged.rename(fresh);
+            }
+            settle(&root, &before)?;
+            staged.finish(fresh)
         })
         .await?;
         Ok(PutResult { e_tag: None, version: None })
@@ -128,13 +161,13 @@ impl ObjectStore for LocalStore {
         self.inner.list_with_delimiter(prefix).await
     }
 
-    /// A second name of the same bytes, which never change under a name. It is durable once something has been put into
-    /// the same directory after it.
+    /// A second name of the same bytes, which never change under a name. It is not durable until it is named by an
+    /// [`After`].
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         let from = self.inner.path_to_filesystem(from)?;
         let (place, temporary) = self.places(to)?;
         blocking(move || {
-            create_directories(parent(&place)?)?;
+            fs::create_dir_all(parent(&place)?)?;
             let place_now =
                 if matches!(options.mode, CopyMode::Create) { &place } else { &temporary };
             match fs::hard_link(&from, place_now) {
@@ -201,25 +234,33 @@ struct Staged {
     file: File,
     place: PathBuf,
     temporary: PathBuf,
+    /// Those that hold directories which were made for it.
+    above: Vec<PathBuf>,
 }
 
 impl Staged {
     fn create(place: PathBuf, temporary: PathBuf) -> io::Result<Self> {
-        create_directories(parent(&place)?)?;
+        let mut above = Vec::new();
+        create_directories(parent(&place)?, &mut above)?;
         let file = File::create(&temporary)?;
-        Ok(Self { file, place, temporary })
+        Ok(Self { file, place, temporary, above })
     }
 
     /// Makes the file whole and durable under its own name; with `fresh` only if there is none yet.
     fn finish(&self, fresh: bool) -> io::Result<()> {
         self.file.sync_all()?;
-        if fresh {
-            // A rename would replace what is there; the temporary name goes with `self`.
-            fs::hard_link(&self.temporary, &self.place)?;
-        } else {
-            fs::rename(&self.temporary, &self.place)?;
+        self.above.iter().try_for_each(|directory| sync(directory))?;
+        self.rename(fresh)?;
+        sync(parent(&self.place)?)
+    }
+
+    /// Gives the file its own name; with `fresh` only if there is none yet.
+    fn rename(&self, fresh: bool) -> io::Result<()> {
+        // A rename would replace what is there; the temporary name goes with `self`.
+        match fresh {
+            true => fs::hard_link(&self.temporary, &self.place),
+            false => fs::rename(&self.temporary, &self.place),
         }
-        sync_directory(parent(&self.place)?)
     }
 }
 
@@ -237,22 +278,36 @@ fn parent(path: &FsPath) -> io::Result<&FsPath> {
     path.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", path.display())))
 }
 
-fn sync_directory(directory: &FsPath) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+/// Waits until a file, or the names in a directory, are on the disk.
+fn sync(place: &FsPath) -> io::Result<()> {
+    File::open(place)?.sync_all()
 }
 
-/// Creates a directory and those above it, each durable in the one that holds it.
-fn create_directories(directory: &FsPath) -> io::Result<()> {
+/// Makes files durable that were written, or got a second name, without: their bytes, and every name on the way to
+/// them below `root`.
+fn settle(root: &FsPath, files: &[PathBuf]) -> io::Result<()> {
+    let mut directories = BTreeSet::new();
+    for file in files {
+        sync(file)?;
+        let above = file.ancestors().skip(1).take_while(|directory| directory.starts_with(root));
+        directories.extend(above);
+    }
+    directories.into_iter().try_for_each(sync)
+}
+
+/// Creates a directory and those above it, and adds those in which one was created to `above`.
+fn create_directories(directory: &FsPath, above: &mut Vec<PathBuf>) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
-    let above = parent(directory)?;
-    create_directories(above)?;
+    let holder = parent(directory)?;
+    create_directories(holder, above)?;
     match fs::create_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         result => result?,
     }
-    sync_directory(above)
+    above.push(holder.to_owned());
+    Ok(())
 }
 
 /// Whether a second name for a file is what cannot be had.
@@ -381,6 +436,33 @@ mod tests {
         store.delete(&from).await.unwrap();
         assert_eq!(store.get(&to).await.unwrap().bytes().await.unwrap(), "one");
         assert_eq!(fs::read_dir(dir.path().join("b/c")).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_put_lazily_is_there_at_once_and_is_made_durable_by_the_put_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path()).unwrap();
+        let mut lazily = PutOptions::from(PutMode::Create);
+        lazily.extensions.insert(Lazy);
+        let (written, copied) = (Path::from("a/files/1"), Path::from("b/files/1"));
+        store.put_opts(&written, "one".into(), lazily.clone()).await.unwrap();
+        let refused = store.put_opts(&written, "two".into(), lazily).await;
+        assert!(matches!(refused, Err(Error::AlreadyExists { .. })));
+        store.copy(&written, &copied).await.unwrap();
+        let after = |paths: &[&Path]| {
+            let mut options = PutOptions::default();
+            options.extensions.insert(After(paths.iter().map(|&path| path.clone()).collect()));
+            options
+        };
+        let last = Path::from("b/manifest/0");
+        store.put_opts(&last, "both".into(), after(&[&written, &copied])).await.unwrap();
+        assert_eq!(names(&store).await, ["a/files/1", "b/files/1", "b/manifest/0"]);
+        // What is not there cannot be made durable, and nothing is put that relies on it.
+        let missing = Path::from("b/files/2");
+        let next = Path::from("b/manifest/1");
+        assert!(store.put_opts(&next, "x".into(), after(&[&missing])).await.is_err());
+        assert_eq!(names(&store).await.len(), 3);
+        assert_eq!(fs::read_dir(dir.path().join("b/manifest")).unwrap().count(), 1);
     }
 
     #[test]

@@ -194,13 +194,14 @@ impl Version {
         })
     }
 
-    /// The partition owns another range, and everything is in files: some have gone, some have come.
+    /// The partition owns another range as of an entry, and everything before it is in files: some have gone, some have
+    /// come. What is durable is what was.
     pub(crate) fn resized(
         &self,
         layout: Arc<Layout>,
         removed: &[FileId],
         added: Vec<Arc<FileHandle>>,
-        durable: Durable,
+        position: LogPosition,
         width: Option<i64>,
     ) -> Result<Self> {
         let kept = self.files.values().map(|entry| Arc::clone(&entry.handle));
@@ -209,14 +210,20 @@ impl Version {
             files: entries(&layout, kept.chain(added).collect())?,
             layout,
             files_changes: self.files_changes + 1,
-            applied: LogPosition { index: durable.index, mark: durable.mark.clone() },
-            sealed_index: durable.index,
-            durable: Some(durable),
+            active: Memtable::default(),
+            sealed: Vec::new(),
+            sealed_index: position.index,
+            applied: position,
             width,
             ..self.clone()
         };
         next.doomed.retain(|doomed| !removed.contains(&doomed.handle.meta.id));
         Ok(next)
+    }
+
+    /// The manifest says all that it is to say of what was applied before.
+    pub(crate) fn recorded(&self, durable: Durable) -> Self {
+        Self { durable: Some(durable), ..self.clone() }
     }
 
     /// Whether everything that was applied is in files.

@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! - a put that was answered is there after a crash, whole; one that was under way is there whole or not at all;
+//! - of what was put lazily, or copied, nothing is there after a crash unless a later put named it ([`After`]): a disk
+//!   may keep it, and the other crashes tell what happens then;
 //! - once the power is off nothing changes any more, and nothing is answered.
 
 use std::collections::BTreeSet;
@@ -19,7 +21,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
-use partita_datanode::Files;
+use partita_datanode::{After, Files, Lazy};
 use partita_proto::error::Error as ServiceError;
 use partita_proto::id::PartitionId;
 
@@ -34,12 +36,14 @@ struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct SimFiles {
     kept: Arc<InMemory>,
+    /// What a crash takes.
+    lazy: Arc<Mutex<BTreeSet<Path>>>,
     state: Arc<Mutex<State>>,
 }
 
 impl SimFiles {
     pub(crate) fn new() -> Self {
-        Self { kept: Arc::new(InMemory::new()), state: Arc::default() }
+        Self { kept: Arc::new(InMemory::new()), lazy: Arc::default(), state: Arc::default() }
     }
 
     /// Everything from now on fails.
@@ -49,7 +53,12 @@ impl SimFiles {
 
     /// What the next life finds.
     pub(crate) fn survivor(&self) -> Self {
-        Self { kept: Arc::clone(&self.kept), state: Arc::default() }
+        let lost: Vec<_> = std::mem::take(&mut *self.lazy.lock()).into_iter().map(Ok).collect();
+        let removed = self.kept.delete_stream(futures::stream::iter(lost).boxed());
+        // A store in memory answers at once; some of it may be gone already.
+        let removed = removed.map(drop).collect::<()>().now_or_never();
+        assert!(removed.is_some(), "the removal waits");
+        Self { kept: Arc::clone(&self.kept), lazy: Arc::default(), state: Arc::default() }
     }
 
     /// Whether there is no space for new files.
@@ -92,7 +101,17 @@ impl ObjectStore for SimFiles {
         }
         tokio::time::sleep(pause).await;
         self.check()?;
-        self.kept.put_opts(location, payload, options).await
+        let lazy = options.extensions.get::<Lazy>().is_some();
+        let before = options.extensions.get::<After>().cloned();
+        let put = self.kept.put_opts(location, payload, options).await?;
+        let mut lost = self.lazy.lock();
+        if lazy {
+            lost.insert(location.clone());
+        }
+        for path in before.into_iter().flat_map(|After(paths)| paths) {
+            lost.remove(&path);
+        }
+        Ok(put)
     }
 
     async fn put_multipart_opts(
@@ -129,7 +148,9 @@ impl ObjectStore for SimFiles {
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.check()?;
-        self.kept.copy_opts(from, to, options).await
+        self.kept.copy_opts(from, to, options).await?;
+        self.lazy.lock().insert(to.clone());
+        Ok(())
     }
 }
 

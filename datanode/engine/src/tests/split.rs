@@ -8,7 +8,7 @@ use partita_proto::range::Bound;
 
 use super::failure::{failing, files};
 use super::*;
-use crate::{Origin, Place};
+use crate::{Origin, Place, Settled};
 
 const NAMES: [&str; 3] = ["host", "ts", "a"];
 
@@ -33,9 +33,22 @@ pub(super) async fn split(
         ..PartitionConfig::clone(&config)
     };
     let origin = Origin { parent: config.partition, index };
-    fixture.partition.split_off(root, child, place(index), origin).await?;
-    let range = TypedRange { start, end: at.clone() };
-    fixture.partition.resize(place(index), range, epoch).await
+    let settled = fixture.partition.settle().await?;
+    settled.split_off(root, child, place(index), origin).await?;
+    resize(settled, TypedRange { start, end: at.clone() }, index, epoch).await
+}
+
+/// Gives a partition a range, durably.
+async fn resize(
+    settled: Settled,
+    range: TypedRange,
+    index: u64,
+    epoch: Epoch,
+) -> Result<(), EngineError> {
+    match settled.resize(place(index), range, epoch)? {
+        Some(mut unrecorded) => unrecorded.record().await,
+        None => Ok(()),
+    }
 }
 
 /// Gives a fixture's partition what its right neighbour has; all rows of both are in files.
@@ -341,7 +354,8 @@ async fn a_crash_at_any_step_of_a_split_leaves_one_partition_or_two() {
                 let again = split(&fixture, &child_root(), &cut, 4).await;
                 assert!(matches!(again, Err(EngineError::AlreadyExists(_))), "{again:?}");
                 let range = TypedRange { start: Bound::default(), end: cut.clone() };
-                fixture.partition.resize(place(4), range, Epoch(2)).await.unwrap();
+                let settled = fixture.partition.settle().await.unwrap();
+                resize(settled, range, 4, Epoch(2)).await.unwrap();
             }
         }
         assert_eq!(read(&fixture.partition).await, rows("h", 0..17));

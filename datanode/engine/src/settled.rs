@@ -1,0 +1,225 @@
+//! A partition at rest: everything that was applied is in files, and nothing else changes them meanwhile. What the
+//! partition owns is changed from here.
+//!
+//! ```text
+//!   settle: sealed memtables -> files ── split_off: a child of them ── resize: range, epoch ── record: one edit
+//!           nobody flushes, nobody edits the manifest ──────────────────────────────────────────────▶
+//!                                                                      readers and writers go on from here
+//! ```
+//!
+//! A disk is waited for as seldom as can be: the files are durable with the first manifest that names them, and a new
+//! range counts before the partition's own manifest has it. That is no other than rows in a memtable: until it is
+//! recorded, the log brings it back after a crash.
+//!
+//! Invariants:
+//! - the durable mark passes the entry that brought the range with the edit that records it, not before;
+//! - if that edit is never made, nothing else is recorded any more either: the manifest knows no row that lies behind
+//!   one which it does not know.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use object_store::path::Path;
+use partita_proto::id::Epoch;
+use partita_proto::range::TypedRange;
+use partita_proto::service::PartitionSpec;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::edit::{Durable, Edit, Origin};
+use crate::error::{EngineError, Result};
+use crate::file::{FileEntry, FileHandle, FileId, FileMeta};
+use crate::layout::Layout;
+use crate::manifest::{Manifest, Recorded};
+use crate::partition::Partition;
+use crate::rewrite::discard;
+use crate::split::Place;
+use crate::version::Version;
+
+/// A partition at rest. When it is dropped as it is, its memtables are as they were, and what it wrote is removed when
+/// the partition is opened next.
+pub struct Settled {
+    partition: Arc<Partition>,
+    /// What is at rest.
+    version: Arc<Version>,
+    /// What the manifest does not name yet.
+    added: Vec<Arc<FileHandle>>,
+    width: Option<i64>,
+    manifest: OwnedMutexGuard<Manifest>,
+    _no_flush: OwnedMutexGuard<()>,
+}
+
+/// A range that counts and is still to be recorded: until then nothing else is, and a partition of which this is dropped
+/// before has stopped.
+pub struct Unrecorded {
+    partition: Arc<Partition>,
+    edit: Edit,
+    durable: Durable,
+    /// Files that may not be durable yet.
+    after: Vec<Path>,
+    removed: Vec<Arc<FileHandle>>,
+    manifest: OwnedMutexGuard<Manifest>,
+    _no_flush: OwnedMutexGuard<()>,
+    recorded: bool,
+}
+
+impl Partition {
+    /// Puts everything that was applied into files, which need not be durable yet, and keeps it so. Everything is sealed,
+    /// and nothing is applied until this is dropped or resized.
+    ///
+    /// # Errors
+    /// [`EngineError::DiskFull`]: nothing was changed. Anything else: stop the partition.
+    pub async fn settle(self: &Arc<Self>) -> Result<Settled> {
+        let no_flush = Arc::clone(&self.flushing).lock_owned().await;
+        self.check_running()?;
+        let sealed = self.version();
+        let mut written = Vec::new();
+        let width = match self.write_sealed(&sealed, true, &mut written).await {
+            Ok(width) => width.or(sealed.width),
+            Err(error) => {
+                discard(&self.store, &self.root, &written).await;
+                return Err(error);
+            }
+        };
+        let manifest = Arc::clone(&self.manifest).lock_owned().await;
+        self.check_running()?;
+        // Files may have been merged meanwhile; nothing else may have happened.
+        let version = self.version();
+        let upto = version.sealed.last().map(|last| last.position.index);
+        let upto = upto.or(version.durable.as_ref().map(|durable| durable.index));
+        let at_rest = version.active.runs.is_empty()
+            && upto.unwrap_or_default() == version.applied.index
+            && (version.installs, version.seals) == (sealed.installs, sealed.seals);
+        if !at_rest {
+            discard(&self.store, &self.root, &written).await;
+            return Err(EngineError::Internal(format!(
+                "{} has rows that are in no file",
+                self.root
+            )));
+        }
+        Ok(Settled {
+            partition: Arc::clone(self),
+            version,
+            added: self.handles(&written),
+            width,
+            manifest,
+            _no_flush: no_flush,
+        })
+    }
+}
+
+impl Settled {
+    pub(crate) fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// All files with rows of the partition: a truncation has hidden the others.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
+        self.version.files.values().map(|entry| &entry.handle).chain(&self.added)
+    }
+
+    /// With what a partition begins that is made of some of the files.
+    pub(crate) fn begins(
+        &self,
+        config: Arc<PartitionSpec>,
+        files: BTreeMap<FileId, FileMeta>,
+        durable: Durable,
+        origin: Origin,
+    ) -> Recorded {
+        let (durable, origin) = (Some(durable), Some(origin));
+        let recorded = self.manifest.recorded().clone();
+        Recorded { config, files, durable, origin, width: self.width, ..recorded }
+    }
+
+    /// Applies an entry that changes the partition's range and epoch: it counts when this answers, and is durable when
+    /// it has been recorded. `None`: the entry was applied before.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidInput`] when the range does not fit the key: nothing was changed.
+    pub fn resize(
+        self,
+        place: Place,
+        range: TypedRange,
+        epoch: Epoch,
+    ) -> Result<Option<Unrecorded>> {
+        let Self { partition, version, added, width, manifest, _no_flush } = self;
+        partition.check_running()?;
+        if place.index <= version.applied.index {
+            return Ok(None);
+        }
+        let config = PartitionSpec {
+            range,
+            epoch,
+            join: false,
+            ..PartitionSpec::clone(&version.layout.config)
+        };
+        let layout = Arc::new(Layout::new(Arc::new(config))?);
+        let mut removed: Vec<Arc<FileHandle>> = Vec::new();
+        for entry in version.files.values() {
+            if FileEntry::new(Arc::clone(&entry.handle), &layout)?.is_outside() {
+                removed.push(Arc::clone(&entry.handle));
+            }
+        }
+        removed.extend(version.doomed.iter().map(|doomed| Arc::clone(&doomed.handle)));
+        let gone: Vec<FileId> = removed.iter().map(|handle| handle.meta.id).collect();
+        let mut kept = Vec::with_capacity(added.len());
+        for handle in added {
+            match FileEntry::new(Arc::clone(&handle), &layout)?.is_outside() {
+                // The manifest never gets to know them.
+                true => removed.push(handle),
+                false => kept.push(handle),
+            }
+        }
+        let durable = Durable::from(place);
+        let edit = Edit {
+            added: kept.iter().map(|handle| handle.meta.clone()).collect(),
+            removed: gone.clone(),
+            durable: Some(durable.clone()),
+            config: Some(Arc::clone(&layout.config)),
+            width,
+            origin: None,
+        };
+        let after = kept.iter().map(|handle| handle.path.clone()).collect();
+        {
+            let _nobody_applies = partition.applying.lock();
+            let position = durable.position();
+            partition.update(|now| now.resized(layout, &gone, kept, position, width))?;
+        }
+        Ok(Some(Unrecorded {
+            partition,
+            edit,
+            durable,
+            after,
+            removed,
+            manifest,
+            _no_flush,
+            recorded: false,
+        }))
+    }
+}
+
+impl Unrecorded {
+    /// Makes the range durable, and everything before it.
+    ///
+    /// # Errors
+    /// [`EngineError::DiskFull`]: try again when there is space. Anything else: the partition has stopped.
+    pub async fn record(&mut self) -> Result<()> {
+        if self.recorded {
+            return Ok(());
+        }
+        let Self { partition, edit, durable, after, manifest, .. } = self;
+        partition.record_after(manifest, edit.clone(), after.clone()).await?;
+        partition.update(|now| Ok(now.recorded(durable.clone())))?;
+        self.recorded = true;
+        // They are deleted when there is time.
+        self.partition.retire(&self.removed);
+        Ok(())
+    }
+}
+
+impl Drop for Unrecorded {
+    fn drop(&mut self) {
+        if !self.recorded {
+            self.partition.stop("a change of what it owns was not recorded".to_owned());
+        }
+    }
+}
