@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;
+use crate::replica::FIRST_EPOCH;
 use crate::reply::Outcome;
 use crate::requests::{Known, Requests};
 use crate::rows::Rows;
@@ -250,6 +251,12 @@ impl Machine for PartitionMachine {
             }
         }
         durable.clone()
+    }
+
+    /// It was made for what the partition owns now, and the log's beginning is about what it owned then.
+    fn begins_with_files(&self) -> bool {
+        let config = self.partition.config();
+        config.join && config.epoch > FIRST_EPOCH && self.partition.applied() == 0
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {

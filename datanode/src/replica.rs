@@ -44,7 +44,7 @@ use crate::writer::{QUEUE_MAX, Waiting, Writer};
 /// How long a request waits for a group that has no leader yet, as right after a start.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
 /// The epoch that partitions are created with.
-const FIRST_EPOCH: Epoch = Epoch(1);
+pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often it looks.
 const LEADER_POLL: Duration = Duration::from_millis(2);
 

@@ -453,7 +453,11 @@ pub(crate) fn raft_error(error: RaftError) -> Error {
         RaftError::DiskFull(why) => Error::DiskFull(why),
         RaftError::InvalidInput(why) => Error::InvalidInput(why),
         RaftError::Corrupted(why) => Error::Corrupted(why),
-        RaftError::Stopped { .. } | RaftError::Io { .. } | RaftError::Incompatible(_) => {
+        // This member ends, or has failed: the others can tell whether they have it.
+        RaftError::Stopped { .. } => {
+            Error::Timeout(format!("meta: {error}; the change may or may not take effect"))
+        }
+        RaftError::Io { .. } | RaftError::Incompatible(_) => {
             Error::Internal(format!("meta: {error}"))
         }
     }

@@ -42,6 +42,12 @@ pub trait Machine: Send + Sync + 'static {
     /// after a start. It must never lie beyond what is durable, and never go back.
     fn durable_mark(&self) -> Option<Mark>;
 
+    /// Whether it is empty and can make nothing of the group's first entries: it waits for another replica's state, and
+    /// for the log behind that.
+    fn begins_with_files(&self) -> bool {
+        false
+    }
+
     /// Applies committed entries, in order; called by one task per group. Answers with one reply per command
     /// (entries without payload have none).
     ///

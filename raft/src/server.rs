@@ -199,6 +199,14 @@ async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftErr
         Body::Append(append) => {
             group.pace().stir().await;
             let previous = append.previous;
+            // A leader that has the log from its beginning gives that up when it is told to bring this replica up.
+            if previous.is_none()
+                && !append.entries.is_empty()
+                && group.machine().begins_with_files()
+            {
+                let text = format!("this replica of group {} begins with files", group.id());
+                return Err(RaftError::Unavailable(text));
+            }
             let answer = raft.append_entries(wire::append_in(append)?).await;
             Ok(wire::appended_out(answer.map_err(|error| stopped(&error))?, previous))
         }

@@ -39,6 +39,9 @@ pub(crate) struct Recorder {
     pub(crate) installed: AtomicU64,
     /// Bytes of them that came in.
     pub(crate) taken: AtomicU64,
+    /// Whether it makes nothing of the log's beginning while it is empty, and how often it was asked.
+    pub(crate) begins_with_files: AtomicBool,
+    pub(crate) asked: AtomicU64,
     /// Flushes after every apply, and accepts entries with gaps.
     lenient: bool,
 }
@@ -54,6 +57,8 @@ impl Recorder {
             calls: AtomicU64::new(0),
             installed: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            begins_with_files: AtomicBool::new(false),
+            asked: AtomicU64::new(0),
             lenient,
         })
     }
@@ -110,6 +115,11 @@ impl Recorder {
 impl Machine for Recorder {
     fn durable_mark(&self) -> Option<Mark> {
         self.files.lock().mark.clone()
+    }
+
+    fn begins_with_files(&self) -> bool {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.begins_with_files.load(Ordering::Relaxed) && self.applied().is_none()
     }
 
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {

@@ -130,6 +130,36 @@ async fn a_transfer_that_breaks_goes_on_from_what_arrived() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_begins_with_files_waits_until_the_leader_has_given_up_the_logs_beginning() {
+    let mut cluster = Cluster::new(4, 34).await;
+    cluster.create(GROUP, &[0, 1, 2]).await;
+    for number in 0..10 {
+        cluster.propose(GROUP, &row(number)).await;
+    }
+    let machine = Recorder::new();
+    machine.begins_with_files.store(true, Ordering::Relaxed);
+    cluster.start(3, GROUP, Arc::clone(&machine), Start::Join).await;
+    let new = cluster.nodes[3].id;
+    let leader = cluster.leader(GROUP).await;
+    cluster.nodes[leader].group(GROUP).add_learner(replica(GROUP, new), new).await.unwrap();
+    let asked = || machine.asked.load(Ordering::Relaxed);
+    cluster.until(|| asked() > 2, || "nobody sends it the log".to_owned()).await;
+    assert_eq!(machine.applied(), None, "it makes nothing of the log's beginning");
+    // Whoever leads by now has to have less of it.
+    for at in 0..3 {
+        cluster.nodes[at].machine(GROUP).flush();
+        cluster.nodes[at].group(GROUP).give_up_log().await.unwrap();
+    }
+    cluster.converge(GROUP, &[0, 1, 2, 3]).await;
+    assert!(machine.rows() == (0..10).map(row).collect::<Vec<_>>());
+    assert_eq!(machine.installed.load(Ordering::Relaxed), 1);
+    cluster.propose(GROUP, &row(10)).await;
+    cluster.converge(GROUP, &[0, 1, 2, 3]).await;
+    assert_eq!(machine.rows().len(), 11);
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_between_installing_files_and_giving_up_the_log_for_them_is_survived() {
     let mut cluster = Cluster::of_three(GROUP, 33).await;
     cluster.propose(GROUP, &row(0)).await;

@@ -105,9 +105,11 @@ impl ObjectStore for SimFiles {
         let before = options.extensions.get::<After>().cloned();
         let put = self.kept.put_opts(location, payload, options).await?;
         let mut lost = self.lazy.lock();
-        if lazy {
-            lost.insert(location.clone());
-        }
+        // A name may have been another object's before.
+        match lazy {
+            true => lost.insert(location.clone()),
+            false => lost.remove(location),
+        };
         for path in before.into_iter().flat_map(|After(paths)| paths) {
             lost.remove(&path);
         }
