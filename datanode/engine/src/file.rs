@@ -79,6 +79,8 @@ struct Life {
     path: Path,
     /// Set when the manifest no longer names it.
     obsolete: AtomicBool,
+    /// Set when the partition is closed: whoever closed it may remove its files.
+    closed: AtomicBool,
     garbage: Garbage,
 }
 
@@ -87,8 +89,9 @@ impl FileHandle {
         static HANDLES: AtomicU64 = AtomicU64::new(0);
         let path = file_path(root, meta.id);
         let number = HANDLES.fetch_add(1, Ordering::Relaxed);
-        let (obsolete, garbage) = (AtomicBool::new(false), Arc::clone(garbage));
-        let life = Arc::new(Life { path: path.clone(), obsolete, garbage });
+        let (obsolete, closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let life = Life { path: path.clone(), obsolete, closed, garbage: Arc::clone(garbage) };
+        let life = Arc::new(life);
         Self { meta, path, number, life }
     }
 
@@ -101,6 +104,16 @@ impl FileHandle {
     /// The manifest no longer names it: it goes when the last reader has gone.
     pub(crate) fn retire(&self) {
         self.life.obsolete.store(true, Ordering::Release);
+    }
+
+    /// The partition is closed: it is no wonder from now on if the file is not there.
+    pub(crate) fn close(&self) {
+        self.life.closed.store(true, Ordering::Release);
+    }
+
+    /// Whether it may be gone, although somebody reads it, because the partition was closed.
+    pub(crate) fn may_be_gone(&self) -> bool {
+        self.life.closed.load(Ordering::Acquire) || self.life.obsolete.load(Ordering::Acquire)
     }
 }
 

@@ -95,9 +95,13 @@ async fn read(store: &Arc<dyn ObjectStore>, file: &FileHandle, range: Range<u64>
     Ok(bytes)
 }
 
-/// A file that is gone, or shorter than it was, is corrupted data; anything else is the store's.
+/// A file that is gone, or shorter than it was, is corrupted data, unless the partition was removed under its reader;
+/// anything else is the store's.
 pub(crate) fn read_error(file: &FileHandle, error: &object_store::Error) -> EngineError {
     match error {
+        object_store::Error::NotFound { .. } if file.may_be_gone() => EngineError::Stopped(
+            format!("the replica was removed while file {} was read", file.path),
+        ),
         object_store::Error::NotFound { .. } => {
             EngineError::Corrupted(format!("file {} is missing", file.path))
         }

@@ -335,11 +335,12 @@ impl Partition {
     }
 
     /// Ends all writing: when this returns, no flush and no compaction is under way and none begins any
-    /// more, so that the files can be removed. Scans go on.
+    /// more, so that the files can be removed. Scans go on as long as the files are there.
     pub async fn close(&self) {
         let _no_flush = self.flushing.lock().await;
         let _no_compaction = self.compacting.lock().await;
         let _no_edit = self.manifest.lock().await;
+        self.version().files.values().for_each(|entry| entry.handle.close());
         self.stopped.lock().get_or_insert_with(|| "it was closed".to_owned());
     }
 

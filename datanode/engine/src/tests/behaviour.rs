@@ -405,6 +405,19 @@ async fn a_closed_partition_writes_nothing_any_more() {
 }
 
 #[tokio::test]
+async fn whoever_reads_a_partition_that_is_removed_does_not_take_its_files_for_damaged() {
+    let mut fixture = Fixture::series(append()).await;
+    fixture.put(&ALL[..3], &[row("a", 1, 1)]);
+    fixture.flush().await.unwrap();
+    let remove = || std::fs::remove_dir_all(fixture.directory.path().join("partitions/7/files"));
+    let read = || collect(&fixture.partition, fixture.scan(&ALL, &[]));
+    fixture.partition.close().await;
+    remove().unwrap();
+    let refused = read().await.map(|found| found.rows);
+    assert!(matches!(refused, Err(partita_proto::Error::Unavailable(_))), "{refused:?}");
+}
+
+#[tokio::test]
 async fn the_newest_rows_are_found_without_reading_the_others() {
     let mut fixture = Fixture::series(last_non_null()).await;
     for host in ["a", "b", "c"] {
