@@ -29,7 +29,7 @@ impl Db {
     fn new() -> Self {
         Self::with(FrontendOptions {
             query_parallelism: 2,
-            write_timeout: std::time::Duration::from_secs(2),
+            write_timeout: std::time::Duration::from_secs(30),
             ..FrontendOptions::default()
         })
     }

@@ -128,7 +128,7 @@ def executemany_and_pipelines_write_every_row():
         took = time.monotonic() - began
         assert cursor.rowcount == 5000, cursor.rowcount
         assert c.execute(f"SELECT count(*), sum(n) FROM {table}").fetchone() == (5000, sum(range(5000)))
-        assert took < 30, f"executemany of 5000 rows took {took:.1f} s"
+        assert took < 120, f"executemany of 5000 rows took {took:.1f} s"
         with c.pipeline() as pipeline:
             answers = [c.execute(f"SELECT n FROM {table} WHERE n = %s", (i,)) for i in range(50)]
             c.execute(f"INSERT INTO {table} VALUES ('x', %s, 1, -1)", (start,))
@@ -233,21 +233,34 @@ def named_cursors_fetch_in_parts():
 @test
 def a_running_statement_is_cancelled():
     with connect() as c:
-        timer = threading.Timer(0.5, c.cancel)
-        timer.start()
+        def cancelled(work):
+            """Cancels again and again: what comes before the statement runs does nothing to it."""
+            over = threading.Event()
+            def cancel():
+                while not over.wait(0.5):
+                    c.cancel()
+            canceller = threading.Thread(target=cancel)
+            canceller.start()
+            raises(psycopg.errors.QueryCanceled, work)
+            over.set()
+            canceller.join()
+            # One that is still on its way may end what comes next.
+            for _ in range(10):
+                try:
+                    assert c.execute("SELECT 1").fetchone() == (1,)
+                    return
+                except psycopg.errors.QueryCanceled:
+                    pass
+            assert c.execute("SELECT 1").fetchone() == (1,)
         began = time.monotonic()
         query = "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 1000000) b WHERE a.value + b.value = 0"
-        raises(psycopg.errors.QueryCanceled, lambda: c.execute(query))
-        assert time.monotonic() - began < 20
-        timer.join()
-        assert c.execute("SELECT 1").fetchone() == (1,)
+        cancelled(lambda: c.execute(query))
+        assert time.monotonic() - began < 60
         # Also while rows are on their way.
-        threading.Timer(0.5, c.cancel).start()
         def stream():
             for _ in c.cursor().stream("SELECT value FROM generate_series(1, 1000000000)"):
                 pass
-        raises(psycopg.errors.QueryCanceled, stream)
-        assert c.execute("SELECT 1").fetchone() == (1,)
+        cancelled(stream)
         c.execute("SET statement_timeout = '300ms'")
         raises(psycopg.errors.QueryCanceled, lambda: c.execute(query))
 

@@ -9,12 +9,14 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::server::{Server, http, one};
 
 /// Kills in one run.
 const KILLS: u64 = 50;
+/// Rows that are acknowledged before each, at least and on the whole.
+const ROWS_EACH: u64 = 21;
 
 /// A small generator of its own, so that a seed repeats the moments of the kills.
 pub(crate) struct Random(pub(crate) u64);
@@ -33,6 +35,13 @@ struct Acked {
     keyed: Mutex<BTreeSet<i64>>,
     appended: Mutex<BTreeSet<i64>>,
     lines: Mutex<BTreeSet<i64>>,
+}
+
+impl Acked {
+    fn rows(&self) -> usize {
+        let of = |rows: &Mutex<BTreeSet<i64>>| rows.lock().unwrap().len();
+        of(&self.keyed) + of(&self.appended) + of(&self.lines)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,6 +80,13 @@ async fn no_acknowledged_row_is_lost_or_doubled_when_the_server_is_killed_again_
             Arc::clone(&next),
             Arc::clone(&stop),
         ));
+        // Some rows in each round, however slow the machine is.
+        let goal = usize::try_from(ROWS_EACH * (round + 1)).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while acked.rows() < goal {
+            assert!(Instant::now() < deadline, "no rows are taken:\n{}", running.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         tokio::time::sleep(Duration::from_millis(20 + random.below(400))).await;
         running.kill();
         stop.store(1, Ordering::SeqCst);
@@ -84,9 +100,7 @@ async fn no_acknowledged_row_is_lost_or_doubled_when_the_server_is_killed_again_
         verify(&again, &acked, round).await;
         server = Some(again);
     }
-    let total = acked.keyed.lock().unwrap().len()
-        + acked.appended.lock().unwrap().len()
-        + acked.lines.lock().unwrap().len();
+    let total = acked.rows();
     eprintln!("{KILLS} kills, {total} acknowledged rows, all there once");
     assert!(total > 1_000, "the load was too small to mean anything: {total} rows");
     assert!(server.take().unwrap().stop(), "the last server did not stop cleanly");

@@ -3,7 +3,7 @@
 use partita_proto::reshape::{Absorb, Freeze, Reshape};
 
 use super::replicas::{Cluster, others, rows_to};
-use super::split::{rows_from, under_writes, until_everywhere};
+use super::split::{rows_from, stale_route, under_writes, until_everywhere};
 use super::table::{Table, bound};
 use super::*;
 
@@ -107,7 +107,6 @@ async fn a_frozen_partition_is_not_read_or_written_until_it_is_given_free() {
     let order = table.freeze(&cluster, PARTITION).await;
     let again = table.freeze(&cluster, PARTITION).await;
     assert_eq!(order, again, "the same order is answered as before");
-    let leader = cluster.leader_of(PARTITION, &table).await;
     let child = async |epoch| {
         let ask = async |_, node: Arc<Datanode>| match rows_of(&node, (CHILD, epoch)).await {
             Err(error @ Error::NotLeader { .. }) => Err(error),
@@ -129,8 +128,10 @@ async fn a_frozen_partition_is_not_read_or_written_until_it_is_given_free() {
     // Whoever gives a merge up makes sure first that it cannot come about any more.
     let fence = Freeze { partition: PARTITION, epoch: order.epoch, on: false };
     Table::order_anywhere(&cluster, &Reshape::Freeze(fence)).await;
-    let late = cluster.node(leader).reshape(Reshape::Absorb(order)).await;
-    assert!(matches!(late, Err(Error::StaleRoute { current: Epoch(3), .. })), "{late:?}");
+    let late = Reshape::Absorb(order);
+    let ask = async |_, node: Arc<Datanode>| stale_route(node.reshape(late.clone()).await);
+    let refused = cluster.anywhere("a refusal", ask).await;
+    assert!(matches!(refused, Error::StaleRoute { current: Epoch(3), .. }), "{refused:?}");
     let free = Freeze { partition: CHILD, epoch: Epoch(3), on: false };
     Table::order_anywhere(&cluster, &Reshape::Freeze(free)).await;
     table.set_epoch(PARTITION, Epoch(3));

@@ -16,6 +16,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Rows of one write that is to fill the log: of these some dozens are half of its budget.
 pub(super) const MANY_ROWS: i64 = 1500;
 
+/// Elections are a matter of time: clusters take turns, so that each has the machine.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// A node that can be ended and started again.
 pub(super) struct Member {
     pub(super) dir: tempfile::TempDir,
@@ -26,6 +29,7 @@ pub(super) struct Member {
 pub(super) struct Cluster {
     network: Arc<MemoryNetwork>,
     members: Vec<Member>,
+    _turn: tokio::sync::MutexGuard<'static, ()>,
 }
 
 /// Replicas have the numbers of their nodes.
@@ -44,7 +48,9 @@ pub(super) fn row(number: i64) -> (i64, i64) {
 
 impl Cluster {
     pub(super) async fn new(nodes: u64, seed: u64) -> Self {
-        let mut cluster = Self { network: MemoryNetwork::new(seed), members: Vec::new() };
+        let turn = TURN.lock().await;
+        let network = MemoryNetwork::new(seed);
+        let mut cluster = Self { network, members: Vec::new(), _turn: turn };
         for id in 1..=nodes {
             let dir = tempfile::tempdir().unwrap();
             cluster.members.push(Member { dir, id: NodeId(id), running: None });
@@ -191,8 +197,33 @@ impl Cluster {
     /// Makes a node's replica lead, and waits until it serves.
     pub(super) async fn lead(&self, to: u64) {
         let ask = async |_, node: Arc<Datanode>| node.transfer_leader(PARTITION, NodeId(to)).await;
-        self.anywhere("a change of the leader", ask).await;
-        assert_eq!(self.leader().await, to);
+        let deadline = Instant::now() + PATIENCE;
+        // On a busy machine another may be elected right after.
+        while self.leader().await != to {
+            assert!(Instant::now() < deadline, "node {to} never leads");
+            self.anywhere("a change of the leader", ask).await;
+        }
+    }
+
+    /// All rows, as a node reads them that is made the leader.
+    pub(super) async fn rows_at(&self, id: u64) -> Vec<(i64, i64)> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.lead(id).await;
+            match rows(self.node(id)).await {
+                Ok(rows) => return rows,
+                Err(error) => assert!(error.is_retryable() && Instant::now() < deadline, "{error}"),
+            }
+        }
+    }
+
+    /// Has a node write its part of the partition to files.
+    pub(super) async fn flush(&self, id: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        // The group may be busy with an election.
+        while let Err(error) = self.node(id).flush_partition(PARTITION).await {
+            assert!(error.is_retryable() && Instant::now() < deadline, "{error}");
+        }
     }
 
     pub(super) async fn until(&self, what: &str, done: impl AsyncFn() -> bool) {
@@ -216,6 +247,12 @@ impl Cluster {
         self.until("not all replicas have applied everything", applied).await;
     }
 
+    /// Waits until a node has no beginning of the log: it got files instead, and what it says of its log may come later.
+    pub(super) async fn until_purged(&self, id: u64) {
+        let purged = async || self.group(id).status().purged > Some(5);
+        self.until("it got the log, not files", purged).await;
+    }
+
     /// Writes and flushes until none of these nodes has the beginning of the log any more; answers with
     /// the number of rows, of writes from 1 on.
     pub(super) async fn outgrow_the_log(&self, nodes: &[u64]) -> i64 {
@@ -228,7 +265,7 @@ impl Cluster {
                 self.write(writes.cast_unsigned(), &rows).await;
             }
             for id in nodes {
-                self.node(*id).flush_partition(PARTITION).await.unwrap();
+                self.flush(*id).await;
             }
             assert!(writes < 1000, "the log is never given up");
         }
@@ -256,24 +293,33 @@ pub(super) fn rows_to(end: i64) -> Vec<(i64, i64)> {
 async fn rows_written_at_a_leader_are_read_at_the_next_one() {
     let mut cluster = Cluster::of_three(3, 1, false).await;
     cluster.write(1, &rows_to(10)).await;
-    let first = cluster.leader().await;
     cluster.converge(&[1, 2, 3]).await;
-    for id in others(first) {
-        // Whoever asks a follower learns whom to ask.
-        let refused = write(cluster.node(id), 9, &[(99, 99)]).await.unwrap_err();
+    // Whoever asks a follower learns whom to ask: right after an election, a moment later.
+    let told = async |id: u64, first: u64| {
         let leader = Some(NodeId(first));
-        assert_eq!(refused, Error::NotLeader { partition: PARTITION, leader });
-        assert_eq!(rows(cluster.node(id)).await.unwrap_err(), refused);
-        let refused = cluster.node(id).reconfigure(PARTITION, replicas(&[1, 2])).await;
-        assert_eq!(refused, Err(Error::NotLeader { partition: PARTITION, leader }));
+        let refusal = Error::NotLeader { partition: PARTITION, leader };
+        let node = cluster.node(id);
+        // If it leads meanwhile, this changes nothing.
+        let again = write(node, 1, &rows_to(10)).await;
+        let changed = node.reconfigure(PARTITION, replicas(&[1, 2, 3])).await;
         let status = cluster.status(id).await;
-        assert_eq!((status.leader, status.leader_node, status.voters.len()), (false, leader, 3));
-    }
+        again == Err(refusal.clone())
+            && rows(node).await == Err(refusal.clone())
+            && changed == Err(refusal)
+            && (status.leader, status.leader_node, status.voters.len()) == (false, leader, 3)
+    };
+    let all_told = async || {
+        let first = cluster.leader().await;
+        let [one, other] = [others(first)[0], others(first)[1]];
+        told(one, first).await && told(other, first).await
+    };
+    cluster.until("followers do not tell who leads", all_told).await;
     for id in 1..=3 {
-        cluster.node(id).flush_partition(PARTITION).await.unwrap();
+        cluster.flush(id).await;
         let status = cluster.status(id).await;
         assert!(status.files > 0 && status.flushed > 0, "every replica has its own files");
     }
+    let first = cluster.leader().await;
     cluster.write(2, &[row(10), row(11)]).await;
     cluster.kill(first).await;
     let second = cluster.leader().await;
@@ -282,8 +328,7 @@ async fn rows_written_at_a_leader_are_read_at_the_next_one() {
     cluster.write(3, &[row(12)]).await;
     cluster.start(first).await;
     cluster.converge(&[1, 2, 3]).await;
-    cluster.lead(first).await;
-    assert_eq!(rows(cluster.node(first)).await.unwrap(), rows_to(13));
+    assert_eq!(cluster.rows_at(first).await, rows_to(13));
     cluster.stop().await;
 }
 
@@ -299,10 +344,9 @@ async fn a_replica_that_was_away_gets_files_and_then_leads_with_rows_and_request
     let last = cluster.write(20_000, &[row(end)]).await;
     cluster.start(away).await;
     cluster.converge(&[1, 2, 3]).await;
-    assert!(cluster.group(away).status().purged > Some(5), "it got files, not the log");
+    cluster.until_purged(away).await;
     let expected: Vec<_> = std::iter::once((-1, -1)).chain(rows_to(end + 1)).collect();
-    cluster.lead(away).await;
-    assert_eq!(rows(cluster.node(away)).await.unwrap(), expected);
+    assert_eq!(cluster.rows_at(away).await, expected);
     // What it never saw as a write, it knows as a request: of files, and of the log.
     let (resent, again) =
         (cluster.write(1, &rows_to(MANY_ROWS)).await, cluster.write(20_000, &[row(end)]).await);
@@ -314,8 +358,7 @@ async fn a_replica_that_was_away_gets_files_and_then_leads_with_rows_and_request
     cluster.start(away).await;
     cluster.write(1, &rows_to(MANY_ROWS)).await;
     cluster.converge(&[1, 2, 3]).await;
-    cluster.lead(away).await;
-    assert_eq!(rows(cluster.node(away)).await.unwrap(), expected);
+    assert_eq!(cluster.rows_at(away).await, expected);
     cluster.stop().await;
 }
 
@@ -351,11 +394,10 @@ async fn a_fourth_replica_takes_the_place_of_the_leader_under_writes() {
     };
     let (wanted, ()) = tokio::join!(change, keep_writing(&cluster, end, &stop, &written));
     let written = written.load(Ordering::Acquire).cast_signed();
-    assert!(cluster.group(4).status().purged > Some(5), "it got files first");
+    cluster.until_purged(4).await;
     cluster.converge(&wanted).await;
     for id in wanted {
-        cluster.lead(id).await;
-        assert_eq!(rows(cluster.node(id)).await.unwrap(), rows_to(written), "on node {id}");
+        assert_eq!(cluster.rows_at(id).await, rows_to(written), "on node {id}");
     }
     cluster.stop().await;
 }
@@ -405,8 +447,7 @@ async fn a_replica_that_joined_and_has_got_nothing_yet_may_be_restarted() {
     cluster.start(2).await;
     cluster.open(2, &[1, 2], false, true).await.unwrap();
     cluster.reconfigure(&[1, 2]).await;
-    cluster.lead(2).await;
-    assert_eq!(rows(cluster.node(2)).await.unwrap(), rows_to(5));
+    assert_eq!(cluster.rows_at(2).await, rows_to(5));
     cluster.stop().await;
 }
 
@@ -455,25 +496,37 @@ async fn a_replica_that_finds_its_files_damaged_leaves_reading_to_the_others() {
     let leader = cluster.leader().await;
     cluster.converge(&[1, 2, 3]).await;
     for id in 1..=3 {
-        cluster.node(id).flush_partition(PARTITION).await.unwrap();
+        cluster.flush(id).await;
     }
     let dir = cluster.member(leader).dir.path().join("partitions");
     assert!(damage(&dir, "parquet") > 0);
     // What is damaged is said, not served; then another one serves.
-    let mut found = rows(cluster.node(leader)).await;
     cluster
         .until("the leader never gave way", async || {
-            matches!(
-                rows(cluster.node(leader)).await,
-                Err(Error::Unavailable(_) | Error::NotLeader { .. })
-            )
+            let found = rows(cluster.node(leader)).await;
+            let failed = cluster.status(leader).await.failure.is_some();
+            match found {
+                // It has the rows in memory still.
+                Ok(rows) => assert_eq!(rows, all),
+                Err(Error::Corrupted(_)) => {}
+                Err(error) if failed => {
+                    let gave_way = matches!(error, Error::Unavailable(_) | Error::NotLeader { .. });
+                    assert!(gave_way, "{error}");
+                    return true;
+                }
+                // On a busy machine another was elected, but only who reads finds damage.
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    cluster
+                        .anywhere("a change of the leader", async |_, node: Arc<Datanode>| {
+                            node.transfer_leader(PARTITION, NodeId(leader)).await
+                        })
+                        .await;
+                }
+            }
+            false
         })
         .await;
-    if found.is_ok() {
-        // It had the rows in memory still when it was asked first.
-        found = Err(Error::Corrupted(String::new()));
-    }
-    assert!(matches!(found, Err(Error::Corrupted(_))), "{found:?}");
     assert_eq!(cluster.rows().await, all);
     assert_ne!(cluster.leader().await, leader);
     assert!(cluster.status(leader).await.failure.is_some());
@@ -486,7 +539,7 @@ async fn a_replica_that_is_damaged_at_the_start_is_put_aside_and_made_anew() {
     cluster.write(1, &rows_to(50)).await;
     cluster.leader().await;
     cluster.converge(&[1, 2, 3]).await;
-    cluster.node(2).flush_partition(PARTITION).await.unwrap();
+    cluster.flush(2).await;
     cluster.kill(2).await;
     let dir = cluster.member(2).dir.path().join("partitions");
     assert!(damage(&dir.join(PARTITION.to_string()).join("manifest"), "checkpoint") > 0);
@@ -508,7 +561,6 @@ async fn a_replica_that_is_damaged_at_the_start_is_put_aside_and_made_anew() {
     cluster.node(2).open_partition(spec).await.unwrap();
     let ask = async |_, node: Arc<Datanode>| node.reconfigure(PARTITION, members.clone()).await;
     cluster.anywhere("a change of members", ask).await;
-    cluster.lead(2).await;
-    assert_eq!(rows(cluster.node(2)).await.unwrap(), rows_to(50));
+    assert_eq!(cluster.rows_at(2).await, rows_to(50));
     cluster.stop().await;
 }

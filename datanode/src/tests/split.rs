@@ -1,6 +1,7 @@
 //! Partitions that are cut in two, on three nodes.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use partita_proto::range::Bound;
@@ -48,36 +49,69 @@ pub(super) async fn until_everywhere(
     cluster.until("not all replicas have all rows", equal).await;
 }
 
+/// The refusal of what came by an old route; whoever does not lead is not who to ask.
+pub(super) fn stale_route<T: fmt::Debug>(answer: Result<T, Error>) -> Result<Error, Error> {
+    match answer {
+        Err(error @ Error::StaleRoute { .. }) => Ok(error),
+        Err(error) => Err(error),
+        Ok(done) => panic!("an old route was taken: {done:?}"),
+    }
+}
+
+/// A partition that was cut at 40, with rows up to 100.
+struct Halved {
+    cluster: Cluster,
+    table: Table,
+    order: Split,
+    done: Reshaped,
+}
+
+/// Cuts a partition: whoever leads it leads the child, without an election. If an election came in between, because the
+/// machine is busy, that shows in the terms, and another one is cut.
+async fn inherited() -> Halved {
+    for attempt in 0..10 {
+        let cluster = Cluster::of_three(3, 210 + attempt, false).await;
+        let table = Table::new(&[1, 2, 3]);
+        table.write(&cluster, 1, &rows_to(100)).await;
+        let leader = cluster.leader().await;
+        let before = cluster.status(leader).await;
+        let order = table.order(PARTITION, 40, CHILD.0);
+        let done = table.split(&cluster, PARTITION, 40, CHILD.0).await;
+        assert!(done.index > 0);
+        until_born(&cluster, CHILD, &[leader]).await;
+        let (parent, child) =
+            (cluster.status(leader).await, cluster.status_of(leader, CHILD).await.unwrap());
+        assert_eq!(parent.epoch, child.epoch);
+        assert_eq!(child.replica, replica(CHILD, leader));
+        // The same one said the same before and after: what it wrote, its child must have begun with.
+        let same = before.leader && parent.leader && before.term == parent.term;
+        if same && child.leader {
+            assert_eq!(child.term, parent.term, "{child:?}");
+            return Halved { cluster, table, order, done };
+        }
+        println!("attempt {attempt}: {before:?}, then {parent:?} and {child:?}");
+        cluster.stop().await;
+    }
+    panic!("a child was never led by its parent's leader");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_halves_are_read_and_written_at_once_and_old_routes_are_refused() {
-    let mut cluster = Cluster::of_three(3, 21, false).await;
-    let table = Table::new(&[1, 2, 3]);
-    table.write(&cluster, 1, &rows_to(100)).await;
-    let leader = cluster.leader().await;
-    let before = cluster.status(leader).await.term;
-    let order = table.order(PARTITION, 40, CHILD.0);
-    let done = table.split(&cluster, PARTITION, 40, CHILD.0).await;
-    assert!(done.index > 0);
-    // Whoever leads the parent leads the child, without an election.
-    until_born(&cluster, CHILD, &[leader]).await;
-    let (parent, child) =
-        (cluster.status(leader).await, cluster.status_of(leader, CHILD).await.unwrap());
-    assert!(child.leader, "{child:?}");
-    // The term of the split, whatever a busy machine made the parent elect since.
-    assert!((before..=parent.term).contains(&child.term), "{parent:?} {child:?}");
-    assert_eq!(parent.epoch, child.epoch);
-    assert_eq!(child.replica, replica(CHILD, leader));
+    let Halved { mut cluster, table, order, done } = inherited().await;
     // Who has an old route is told.
-    let node = Arc::clone(cluster.node(leader));
     let stale = Error::StaleRoute { partition: PARTITION, requested: Epoch(1), current: Epoch(2) };
-    assert_eq!(write(&node, 2, &[row(1)]).await, Err(stale.clone()));
-    assert_eq!(rows(&node).await, Err(stale));
-    assert_eq!(rows_of(&node, (PARTITION, Epoch(2))).await.unwrap(), rows_to(40));
+    let ask = async |_, node: Arc<Datanode>| stale_route(write(&node, 2, &[row(1)]).await);
+    assert_eq!(cluster.anywhere("a refusal", ask).await, stale);
+    let ask = async |_, node: Arc<Datanode>| stale_route(rows(&node).await);
+    assert_eq!(cluster.anywhere("a refusal", ask).await, stale);
+    let ask = async |_, node: Arc<Datanode>| rows_of(&node, (PARTITION, Epoch(2))).await;
+    assert_eq!(cluster.anywhere("a scan", ask).await, rows_to(40));
     table.write(&cluster, 3, &rows_from(100, 120)).await;
     table.write(&cluster, 4, &rows_from(-20, 0)).await;
     assert_eq!(table.rows(&cluster).await, rows_from(-20, 120));
     // The same order again is answered as before, and changes nothing.
-    assert_eq!(reshape(&cluster, leader, &order).await.unwrap(), done);
+    let again = cluster.anywhere("an order", async |id, _| reshape(&cluster, id, &order).await);
+    assert_eq!(again.await.index, done.index);
     until_everywhere(&cluster, &table, CHILD, 80).await;
     until_everywhere(&cluster, &table, PARTITION, 60).await;
     // Any replica can take either over, also after a restart of all.
@@ -249,7 +283,7 @@ async fn a_replica_that_gets_the_parents_files_from_after_the_cut_is_made_anew_f
             table.write(&cluster, sequence, &many).await;
         }
         for id in others(away) {
-            cluster.node(id).flush_partition(PARTITION).await.unwrap();
+            cluster.flush(id).await;
         }
     }
     cluster.start(away).await;
@@ -282,19 +316,20 @@ async fn a_write_that_is_sent_again_after_a_split_takes_effect_once_in_each_half
     let cluster = Cluster::of_three(3, 25, true).await;
     let table = Table::new(&[1, 2, 3]);
     table.write(&cluster, 1, &rows_to(50)).await;
-    let leader = cluster.leader().await;
-    let first = write(cluster.node(leader), 1, &rows_to(50)).await.unwrap();
+    let first = cluster.write(1, &rows_to(50)).await;
     let done = table.split(&cluster, PARTITION, 30, CHILD.0).await;
     assert!(first < done.index);
     // Its answer was lost; by the new map it is two requests with one identity.
     table.write(&cluster, 1, &rows_to(50)).await;
     assert_eq!(table.rows(&cluster).await, rows_to(50));
     let child = (CHILD, Epoch(2));
-    let node = cluster.node(leader);
-    assert_eq!(write_to(node, child, 1, &rows_from(30, 50)).await, Ok(first));
+    let again = rows_from(30, 50);
+    let ask = async |_, node: Arc<Datanode>| write_to(&node, child, 1, &again).await;
+    assert_eq!(cluster.anywhere("a write", ask).await, first);
     // One that came too late for the parent has no effect there, and takes effect where it belongs.
-    let late = write(node, 2, &rows_from(25, 35)).await;
-    assert!(matches!(late, Err(Error::StaleRoute { .. })), "{late:?}");
+    let late = rows_from(25, 35);
+    let ask = async |_, node: Arc<Datanode>| stale_route(write(&node, 2, &late).await);
+    cluster.anywhere("a refusal", ask).await;
     table.write(&cluster, 2, &rows_from(25, 35)).await;
     table.write(&cluster, 2, &rows_from(25, 35)).await;
     let mut expected = [rows_to(50), rows_from(25, 35)].concat();
@@ -310,27 +345,42 @@ async fn orders_that_do_not_fit_what_the_partition_is_are_refused_and_change_not
     let cluster = Cluster::of_three(4, 26, false).await;
     let table = Table::new(&[1, 2, 3]);
     table.write(&cluster, 1, &rows_to(50)).await;
-    let leader = cluster.leader().await;
     let order = table.order(PARTITION, 30, CHILD.0);
-    let elsewhere = reshape(&cluster, others(leader)[0], &order).await;
-    assert!(matches!(elsewhere, Err(Error::NotLeader { .. })), "{elsewhere:?}");
     let other_epoch = Split { epoch: Epoch(5), ..order.clone() };
-    let refused = reshape(&cluster, leader, &other_epoch).await;
-    assert!(matches!(refused, Err(Error::StaleRoute { current: Epoch(1), .. })), "{refused:?}");
+    let refused_elsewhere = async || {
+        let elsewhere = others(cluster.leader().await)[0];
+        matches!(reshape(&cluster, elsewhere, &other_epoch).await, Err(Error::NotLeader { .. }))
+    };
+    cluster.until("a follower takes orders", refused_elsewhere).await;
+    let ask = async |id, _| stale_route(reshape(&cluster, id, &other_epoch).await);
+    let refused = cluster.anywhere("a refusal", ask).await;
+    assert!(matches!(refused, Error::StaleRoute { current: Epoch(1), .. }), "{refused:?}");
     let fewer = (1..=2).map(|id| (NodeId(id), replica(CHILD, id))).collect();
     for unfit in [
         Split { replicas: fewer, ..order.clone() },
         Split { at: Bound::default(), ..order.clone() },
         Split { at: bound(0), replicas: BTreeMap::new(), ..order.clone() },
     ] {
-        let refused = reshape(&cluster, leader, &unfit).await;
-        assert!(matches!(refused, Err(Error::InvalidInput(_))), "{refused:?}");
+        let ask = async |id, _| match reshape(&cluster, id, &unfit).await {
+            Err(Error::InvalidInput(_)) => Ok(()),
+            Err(error) => Err(error),
+            Ok(done) => panic!("{unfit:?} was done: {done:?}"),
+        };
+        cluster.anywhere("a refusal", ask).await;
     }
     // While a replica is being added, nothing is cut.
     cluster.open(4, &[1, 2, 3, 4], false, true).await.unwrap();
-    cluster.group(leader).add_learner(ReplicaId(4), NodeId(4)).await.unwrap();
-    let refused = reshape(&cluster, leader, &order).await;
-    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    let add = async |id, _| {
+        let added = cluster.group(id).add_learner(ReplicaId(4), NodeId(4)).await;
+        added.map_err(|error| crate::raft_error(PARTITION, error))
+    };
+    cluster.anywhere("a learner", add).await;
+    let ask = async |id, _| match reshape(&cluster, id, &order).await {
+        Err(Error::Unavailable(why)) if why.contains("change their members") => Ok(()),
+        Err(error) => Err(error),
+        Ok(done) => panic!("it was cut: {done:?}"),
+    };
+    cluster.anywhere("a refusal", ask).await;
     assert_eq!(cluster.rows().await, rows_to(50));
     cluster.reconfigure(&[1, 2, 3]).await;
     table.split(&cluster, PARTITION, 30, CHILD.0).await;
@@ -376,7 +426,8 @@ async fn parent_and_child_are_dropped_each_by_itself() {
     until_born(&cluster, CHILD, &[1]).await;
     cluster.node(1).drop_partition(PARTITION, ReplicaId(1)).await.unwrap();
     let child = (CHILD, Epoch(2));
-    assert_eq!(rows_of(cluster.node(1), child).await.unwrap(), rows_from(30, 50));
+    let rows = cluster.anywhere("a scan", async |_, node| rows_of(&node, child).await).await;
+    assert_eq!(rows, rows_from(30, 50));
     cluster.kill(1).await;
     cluster.start(1).await;
     let rows = cluster.anywhere("a scan", async |_, node| rows_of(&node, child).await).await;
@@ -393,6 +444,7 @@ async fn the_middle_of_a_partition_makes_halves_of_about_one_size() {
     let leader = cluster.leader().await;
     assert_eq!(cluster.node(leader).middle_key(PARTITION).await.unwrap(), None);
     table.write(&cluster, 1, &rows_to(1000)).await;
+    let leader = cluster.leader().await;
     let middle = cluster.node(leader).middle_key(PARTITION).await.unwrap().unwrap();
     let partita_proto::value::Value::Int(at) = middle.key[0] else { panic!("{middle}") };
     assert!((400..600).contains(&at), "{at}");

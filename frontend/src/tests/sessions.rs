@@ -88,8 +88,11 @@ async fn a_running_statement_is_cancelled() {
     let db = numbers().await;
     let session = Arc::clone(&db.session);
     let running = tokio::spawn(async move { session.execute(ENDLESS).await.map(|_| ()) });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    db.session.cancel();
+    // A cancel that comes before the statement runs does nothing to it.
+    while !running.is_finished() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        db.session.cancel();
+    }
     let error = running.await.unwrap().unwrap_err();
     assert_eq!(error.sqlstate, "57014");
     // The session goes on, and a cancel of nothing does nothing to what comes next.

@@ -1,26 +1,31 @@
 //! Three metas in one process: who leads, what the others know, and what becomes of the cluster's nodes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use partita_proto::id::{PartitionId, ReplicaId};
-use partita_proto::member::Registration;
-use partita_proto::service::{AdminOrder, ClusterService, DataNodes, MetaService, RequestId};
+use partita_proto::member::{Members, Registration};
+use partita_proto::service::{
+    AdminOrder, Changed, ClusterService, DataNodes, MetaService, RequestId,
+};
 use partita_raft::transport::memory::MemoryNetwork;
 use partita_raft::{Host, HostOptions};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::changes::hurry;
+use super::changes::{PATIENCE, hurry};
 use super::nodes::{FakeNodes, Held, Kind};
 use super::*;
 use crate::node::{Meta, MetaOptions};
 use crate::scheduler::Patience;
 
-/// How long a test waits for what must come: elections take up to 2.4 s, on machines that are not busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// After so long a node counts as lost, for tests that want it: machines may stand still for some seconds.
+pub(super) const LOST_AFTER: Duration = Duration::from_secs(8);
 /// How often nodes say how they are.
 const BEAT: Duration = Duration::from_millis(50);
 
@@ -43,6 +48,8 @@ pub(super) struct Trio {
     beats: JoinHandle<()>,
     repair_after: Duration,
     patience: Patience,
+    /// Changes that were asked for.
+    asked: AtomicU64,
     _turn: tokio::sync::MutexGuard<'static, ()>,
 }
 
@@ -51,8 +58,7 @@ static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// As patient as the cluster needs it.
 fn patience() -> Patience {
-    let reshape = Duration::from_secs(120);
-    Patience { lease: Duration::from_secs(3), undurable_max: 8, reshape, ..hurry() }
+    Patience { lease: Duration::from_secs(6), undurable_max: 8, reshape: 2 * PATIENCE, ..hurry() }
 }
 
 impl Trio {
@@ -75,16 +81,16 @@ impl Trio {
             beats,
             repair_after,
             patience: patience(),
+            asked: AtomicU64::new(0),
             _turn: turn,
         };
         for at in 0..3 {
             trio.open(at).await;
         }
-        let leader = trio.leader().await;
         for node in trio.nodes.all() {
             let (identity, address) = (node.0, format!("node{node}"));
             let wish = Registration { identity, node: None, address };
-            assert_eq!(trio.meta(leader).register(wish).await, Ok(node));
+            assert_eq!(trio.register(wish).await, Ok(node));
         }
         trio
     }
@@ -182,10 +188,98 @@ impl Trio {
 
     /// The member that leads, once every node was heard by it.
     pub(super) async fn leader_that_hears(&self) -> usize {
-        let leader = self.leader().await;
-        let meta = self.meta(leader);
-        self.until("the nodes are heard", || meta.core.presence.reports().reports.len() >= 3).await;
-        leader
+        self.leader_that_hears_of(3).await
+    }
+
+    /// The member that leads, once so many nodes were heard by it.
+    pub(super) async fn leader_that_hears_of(&self, nodes: usize) -> usize {
+        let hears = |at: &usize| self.meta(*at).core.presence.reports().reports.len() >= nodes;
+        let found = || self.leading().into_iter().find(|at| hears(at));
+        let leader = Mutex::new(None);
+        self.until("the nodes are heard", || {
+            *leader.lock() = found();
+            leader.lock().is_some()
+        })
+        .await;
+        leader.into_inner().unwrap()
+    }
+
+    /// What whoever leads knows.
+    pub(super) async fn known(&self) -> State {
+        self.state(self.leader().await)
+    }
+
+    /// Whether something holds of what those know who say that they lead.
+    pub(super) fn holds(&self, holds: impl Fn(&State) -> bool) -> bool {
+        self.leading().into_iter().any(|at| holds(&self.state(at)))
+    }
+
+    /// Asks whoever leads, as clients do: again, of whoever leads then, while that may help.
+    pub(super) async fn ask<T>(
+        &self,
+        ask: impl AsyncFn(Arc<Meta>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader_that_hears().await;
+            match ask(Arc::clone(self.meta(leader))).await {
+                Err(error) if error.is_retryable() && Instant::now() < deadline => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// A change under an identity: made once, however often it is asked for.
+    pub(super) async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {
+        self.ask(async |meta| meta.change_once(id, ddl.clone()).await).await
+    }
+
+    pub(super) async fn change(&self, ddl: Ddl) -> Result<bool, Error> {
+        let sequence = self.asked.fetch_add(1, Ordering::Relaxed);
+        let id = RequestId { client: 1_000, sequence };
+        self.change_once(id, ddl).await.map(|answer| answer.changed)
+    }
+
+    pub(super) async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        self.ask(async |meta| meta.administer(order.clone()).await).await
+    }
+
+    async fn register(&self, wish: Registration) -> Result<NodeId, Error> {
+        let leader = || async {
+            let leader = self.leader().await;
+            self.meta(leader).register(wish.clone()).await
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match leader().await {
+                Err(error) if error.is_retryable() && Instant::now() < deadline => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Begins something at whoever leads, and waits until orders of a kind have followed from it; who leads, and the
+    /// answer to come.
+    pub(super) async fn begin<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        ask: impl Fn(Arc<Meta>) -> BoxFuture<'static, Result<T, Error>>,
+    ) -> (usize, JoinHandle<Result<T, Error>>) {
+        let told = self.nodes.count(kind);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader_that_hears().await;
+            let asked = tokio::spawn(ask(Arc::clone(self.meta(leader))));
+            let ordered = || self.nodes.count(kind) > told;
+            self.until("it is ordered", || ordered() || asked.is_finished()).await;
+            if ordered() {
+                return (leader, asked);
+            }
+            // An election came in between.
+            let refused = asked.await.unwrap();
+            let again = refused.as_ref().is_err_and(Error::is_retryable);
+            assert!(again && Instant::now() < deadline, "{:?}", refused.err());
+        }
     }
 
     pub(super) async fn until(&self, what: &str, holds: impl Fn() -> bool) {
@@ -202,11 +296,14 @@ impl Trio {
     pub(super) async fn agree(&self) {
         let running = self.running();
         let leader = self.leader().await;
+        let of = |at: usize| Arc::clone(&self.meta(at).catalog().borrow());
+        // What is known is published a moment later.
         self.until("all know the same", || {
-            running.iter().all(|at| self.state(*at) == self.state(leader))
+            let (state, version) = (self.state(leader), of(leader).version);
+            let same = |at: &usize| self.state(*at) == state && of(*at).version == version;
+            version == state.version() && running.iter().all(same)
         })
         .await;
-        let of = |at: usize| Arc::clone(&self.meta(at).catalog().borrow());
         for at in running {
             assert_same(&of(at), &of(leader));
         }
@@ -253,27 +350,27 @@ fn places(state: &State, name: &str) -> (PartitionId, BTreeMap<ReplicaId, NodeId
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_leader_ends_another_leads_and_changes_go_on() {
     let mut trio = Trio::start(3).await;
-    let first = trio.leader_that_hears().await;
-    trio.until("it alone leads", || trio.leading() == [first]).await;
-    assert_eq!(trio.meta(first).change(create(new_table("t"))).await, Ok(true));
+    trio.until("one alone leads", || trio.leading().len() == 1).await;
+    assert_eq!(trio.change(create(new_table("t"))).await, Ok(true));
     assert!(trio.nodes.all().iter().all(|node| trio.nodes.one(node.0).held.lock().len() == 3));
     trio.agree().await;
+    let first = trio.leader_that_hears().await;
     trio.kill(first).await;
     let second = trio.leader_that_hears().await;
     assert_ne!(first, second);
-    trio.until("it alone leads", || trio.leading() == [second]).await;
+    trio.until("one alone leads", || trio.leading().len() == 1).await;
     assert!(trio.sees(second, "t"));
-    assert_eq!(trio.meta(second).change(create(new_table("u"))).await, Ok(true));
-    assert_eq!(trio.meta(second).change(alter("t", add(vec![field("x")]))).await, Ok(true));
+    assert_eq!(trio.change(create(new_table("u"))).await, Ok(true));
+    assert_eq!(trio.change(alter("t", add(vec![field("x")]))).await, Ok(true));
     trio.open(first).await;
     trio.agree().await;
     assert!(trio.sees(first, "u"));
     // Asked to stop, the second makes way too, and says so.
+    let second = trio.leader().await;
     let leads = trio.meta(second).leads();
     trio.stop(second).await;
     assert!(!*leads.borrow());
-    let third = trio.leader_that_hears().await;
-    assert_eq!(trio.meta(third).change(drop_table("u")).await, Ok(true));
+    assert_eq!(trio.change(drop_table("u")).await, Ok(true));
     trio.open(second).await;
     trio.agree().await;
     assert!(!trio.sees(second, "u") && trio.sees(second, "t"));
@@ -290,44 +387,60 @@ async fn one_that_is_cut_off_says_that_it_leads_no_more() {
     let refused = trio.meta(first).change(create(new_table("t"))).await;
     assert!(refused.as_ref().is_err_and(Error::is_retryable), "{refused:?}");
     trio.network.heal();
-    let second = trio.leader_that_hears().await;
-    assert_eq!(trio.meta(second).change(create(new_table("t"))).await, Ok(true));
+    assert_eq!(trio.change(create(new_table("t"))).await, Ok(true));
     trio.agree().await;
     trio.end().await;
+}
+
+/// Whether a member that does not lead says of everything it is asked that another does, and hears no node.
+async fn says_who_leads(trio: &Trio, at: usize, leader: usize) -> bool {
+    fn told<T: std::fmt::Debug>(answer: Result<T, Error>) -> Option<NodeId> {
+        match answer {
+            Err(Error::NotLeader { partition: PartitionId(0), leader }) => leader,
+            // It leads meanwhile.
+            Ok(_) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+    let meta = trio.meta(at);
+    let heard = || {
+        let reports = meta.core.presence.reports().reports;
+        reports.into_iter().map(|(node, report)| (node, report.at)).collect::<Vec<_>>()
+    };
+    let before = heard();
+    let heartbeat = trio.nodes.heartbeats().remove(0);
+    let wish = Registration { identity: 99, node: None, address: "a".to_owned() };
+    let drain = AdminOrder::Drain { node: NodeId(1), on: false };
+    let answers = [
+        told(meta.heartbeat(heartbeat).await),
+        told(meta.register(wish).await),
+        told(meta.change(create(new_table("t"))).await),
+        told(meta.administer(drain).await),
+    ];
+    answers.iter().all(|told| *told == Some(NodeId(leader as u64 + 1))) && heard() == before
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_that_do_not_lead_say_who_does() {
     let trio = Trio::start(3).await;
-    let leader = trio.leader_that_hears().await;
-    let told = |result: Result<(), Error>| match result {
-        Err(Error::NotLeader { partition: PartitionId(0), leader }) => leader,
-        other => panic!("{other:?}"),
-    };
-    let expected = Some(NodeId(leader as u64 + 1));
-    for at in trio.running().into_iter().filter(|at| *at != leader) {
-        let meta = trio.meta(at);
-        let heartbeat = trio.nodes.heartbeats().remove(0);
-        trio.until("it knows who leads", || meta.core.group.status().leader.is_some()).await;
-        assert_eq!(told(meta.heartbeat(heartbeat).await), expected);
-        let wish = Registration { identity: 99, node: None, address: "a".to_owned() };
-        assert_eq!(told(meta.register(wish).await.map(drop)), expected);
-        assert_eq!(told(meta.change(create(new_table("t"))).await.map(drop)), expected);
-        let drain = AdminOrder::Drain { node: NodeId(1), on: true };
-        assert_eq!(told(meta.administer(drain).await), expected);
-        assert!(meta.core.presence.reports().reports.is_empty());
-    }
-    // Whoever leads (an election may come in between) does not hear strangers.
+    // After an election they know a moment later.
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let beat = trio.nodes.heartbeats().remove(0);
-        let stranger = partita_proto::member::Heartbeat { identity: 99, ..beat };
-        match trio.meta(trio.leader().await).heartbeat(stranger).await {
-            Err(Error::NotFound { kind: "node", .. }) => break,
-            Err(Error::NotLeader { .. }) if Instant::now() < deadline => {}
-            other => panic!("{other:?}"),
+        let leader = trio.leader_that_hears().await;
+        let mut all = true;
+        for at in trio.running().into_iter().filter(|at| *at != leader) {
+            all &= says_who_leads(&trio, at, leader).await;
         }
+        if all {
+            break;
+        }
+        assert!(Instant::now() < deadline, "they do not say who leads");
     }
+    // Whoever leads does not hear strangers.
+    let beat = trio.nodes.heartbeats().remove(0);
+    let stranger = partita_proto::member::Heartbeat { identity: 99, ..beat };
+    let refused = trio.ask(async |meta| meta.heartbeat(stranger.clone()).await).await;
+    assert!(matches!(refused, Err(Error::NotFound { kind: "node", .. })), "{refused:?}");
     trio.end().await;
 }
 
@@ -343,18 +456,18 @@ async fn a_member_that_was_away_for_longer_than_the_log_reaches_back_gets_the_ca
     let mut trio = Trio::start(3).await;
     let leader = trio.leader_that_hears().await;
     let away = (leader + 1) % 3;
-    trio.meta(leader).change(create(whole("old"))).await.unwrap();
+    trio.change(create(whole("old"))).await.unwrap();
     trio.agree().await;
     let applied = trio.meta(away).core.group.status().applied;
     trio.kill(away).await;
     for number in 0..40 {
         let name = format!("t{number}");
-        trio.meta(leader).change(bulky(&name)).await.unwrap();
+        trio.change(bulky(&name)).await.unwrap();
         if number % 4 > 0 {
-            trio.meta(leader).change(drop_table(&name)).await.unwrap();
+            trio.change(drop_table(&name)).await.unwrap();
         }
     }
-    trio.meta(leader).change(drop_table("old")).await.unwrap();
+    trio.change(drop_table("old")).await.unwrap();
     // Also the one that does not lead gives up what it has made durable.
     for at in trio.running() {
         let purged = || trio.meta(at).core.group.status().purged;
@@ -371,7 +484,7 @@ async fn a_member_that_was_away_for_longer_than_the_log_reaches_back_gets_the_ca
     trio.kill(leader).await;
     let second = trio.leader_that_hears().await;
     assert_eq!(trio.state(second), state);
-    assert_eq!(trio.meta(second).change(create(whole("new"))).await, Ok(true));
+    assert_eq!(trio.change(create(whole("new"))).await, Ok(true));
     let other = 3 - leader - away;
     trio.kill(away).await;
     trio.kill(other).await;
@@ -379,7 +492,7 @@ async fn a_member_that_was_away_for_longer_than_the_log_reaches_back_gets_the_ca
     trio.open(leader).await;
     let third = trio.leader_that_hears().await;
     assert!(trio.sees(third, "new"));
-    assert_eq!(trio.meta(third).change(create(whole("newer"))).await, Ok(true));
+    assert_eq!(trio.change(create(whole("newer"))).await, Ok(true));
     trio.open(other).await;
     trio.agree().await;
     trio.end().await;
@@ -388,70 +501,65 @@ async fn a_member_that_was_away_for_longer_than_the_log_reaches_back_gets_the_ca
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_keep_their_numbers_when_all_of_meta_ends() {
     let mut trio = Trio::start(3).await;
-    let leader = trio.leader().await;
     let wish =
         |address: &str| Registration { identity: 50, node: None, address: address.to_owned() };
-    assert_eq!(trio.meta(leader).register(wish("a:1")).await, Ok(NodeId(4)));
+    assert_eq!(trio.register(wish("a:1")).await, Ok(NodeId(4)));
     for at in 0..3 {
         trio.kill(at).await;
     }
     for at in 0..3 {
         trio.open(at).await;
     }
-    let leader = trio.leader().await;
-    let meta = trio.meta(leader);
-    assert_eq!(meta.register(wish("b:2")).await, Ok(NodeId(4)));
+    assert_eq!(trio.register(wish("b:2")).await, Ok(NodeId(4)));
     let other = Registration { identity: 51, ..wish("c:3") };
-    assert_eq!(meta.register(other).await, Ok(NodeId(5)));
+    assert_eq!(trio.register(other).await, Ok(NodeId(5)));
     trio.agree().await;
-    let members = trio.meta(leader).members();
-    trio.until("it is told", || {
-        members.borrow().get(&NodeId(4)).is_some_and(|member| member.address == "b:2")
-    })
-    .await;
+    let told = |holds: &dyn Fn(&Members) -> bool| {
+        trio.leading().into_iter().any(|at| holds(&trio.meta(at).members().borrow()))
+    };
+    let moved =
+        |members: &Members| members.get(&NodeId(4)).is_some_and(|member| member.address == "b:2");
+    trio.until("it is told", || told(&moved)).await;
     // The nodes that speak are live, those that do not are not for long.
-    trio.until("nodes are live or not", || {
-        let members = members.borrow();
-        (1..=3).all(|node| members[&NodeId(node)].live) && !members[&NodeId(4)].live
-    })
-    .await;
+    let live = |members: &Members, node| members.get(&NodeId(node)).is_some_and(|one| one.live);
+    let silent = |members: &Members| {
+        (1..=3).all(|node| live(members, node))
+            && members.contains_key(&NodeId(4))
+            && !live(members, 4)
+    };
+    trio.until("nodes are live or not", || told(&silent)).await;
     trio.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_whose_answer_was_lost_is_made_once() {
     let mut trio = Trio::start(3).await;
-    let first = trio.leader_that_hears().await;
     let id = |sequence| RequestId { client: 5, sequence };
-    let lost = trio.meta(first).change_once(id(1), create(whole("t"))).await.unwrap();
-    trio.meta(first).change_once(id(2), truncate("t")).await.unwrap();
+    let lost = trio.change_once(id(1), create(whole("t"))).await.unwrap();
+    trio.change_once(id(2), truncate("t")).await.unwrap();
     // The third is under way when the leader ends.
     trio.nodes.fail(Kind::Truncate, usize::MAX, Error::Unavailable("away".to_owned()));
-    let told = trio.nodes.count(Kind::Truncate);
-    let meta = Arc::clone(trio.meta(first));
-    let third = tokio::spawn(async move { meta.change_once(id(3), truncate("t")).await });
-    trio.until("it is ordered", || trio.nodes.count(Kind::Truncate) > told).await;
+    let ask = |meta: Arc<Meta>| async move { meta.change_once(id(3), truncate("t")).await }.boxed();
+    let (first, third) = trio.begin(Kind::Truncate, ask).await;
     trio.kill(first).await;
     third.abort();
     drop(third.await);
     trio.nodes.heal();
-    let second = trio.leader_that_hears().await;
-    let meta = Arc::clone(trio.meta(second));
     // The one that is not over first: others of the table wait for it.
-    assert!(meta.change_once(id(3), truncate("t")).await.unwrap().changed);
-    let version = trio.state(second).version();
-    let again = meta.change_once(id(1), create(whole("t"))).await.unwrap();
+    assert!(trio.change_once(id(3), truncate("t")).await.unwrap().changed);
+    let version = trio.known().await.version();
+    let again = trio.change_once(id(1), create(whole("t"))).await.unwrap();
     assert!(again.changed && again.version >= lost.version);
-    assert!(meta.change_once(id(2), truncate("t")).await.unwrap().changed);
-    assert_eq!(trio.state(second).version(), version, "nothing was changed again");
+    assert!(trio.change_once(id(2), truncate("t")).await.unwrap().changed);
+    assert_eq!(trio.known().await.version(), version, "nothing was changed again");
     let held = trio.nodes.held();
     assert_eq!(held.len(), 1);
     let truncations: Vec<_> =
         trio.nodes.all().iter().map(|node| truncations(&trio.nodes, node.0)).collect();
     // Its leader got them: each of both once, however often it was told.
     assert_eq!(truncations.iter().max(), Some(&2), "{truncations:?}");
-    assert!(meta.change_once(id(4), truncate("t")).await.unwrap().changed);
-    assert!(trio.state(second).version() > version);
+    assert!(trio.change_once(id(4), truncate("t")).await.unwrap().changed);
+    assert!(trio.known().await.version() > version);
     trio.end().await;
 }
 
@@ -461,42 +569,43 @@ fn truncations(nodes: &FakeNodes, node: u64) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_replicas_of_a_node_that_is_lost_are_made_anew_elsewhere() {
-    let trio = Trio::start_with(4, Duration::from_secs(4)).await;
-    let leader = trio.leader_that_hears().await;
-    let meta = trio.meta(leader);
-    trio.until("four are live", || meta.core.presence.reports().reports.len() == 4).await;
-    meta.change(create(whole("t"))).await.unwrap();
-    let (partition, before) = places(&trio.state(leader), "t");
+    let trio = Trio::start_with(4, LOST_AFTER).await;
+    trio.leader_that_hears_of(4).await;
+    trio.change(create(whole("t"))).await.unwrap();
+    let (partition, before) = places(&trio.known().await, "t");
     let lost = *before.values().next().unwrap();
     let free = (1..=4).map(NodeId).find(|node| !before.values().any(|at| at == node)).unwrap();
     trio.nodes.one(lost.0).silence(true);
-    trio.until("the free node has it", || {
-        let (_, replicas) = places(&trio.state(leader), "t");
+    let replaced = |state: &State| {
+        let (_, replicas) = places(state, "t");
         let has = |node| replicas.values().any(|at| *at == node);
-        has(free) && !has(lost) && trio.nodes.one(free.0).holds(partition)
+        has(free) && !has(lost)
+    };
+    trio.until("the free node has it", || {
+        trio.holds(replaced) && trio.nodes.one(free.0).holds(partition)
     })
     .await;
     assert!(trio.nodes.one(free.0).held.lock()[&partition].spec.join, "it joins a group that runs");
+    trio.agree().await;
     let route = {
-        let catalog = meta.catalog();
+        let catalog = trio.meta(trio.leader().await).catalog();
         let table = Arc::clone(catalog.borrow().table("public", "t").unwrap());
         table.partitions.routes()[0].replicas.clone()
     };
-    assert_eq!(route, places(&trio.state(leader), "t").1);
+    assert_eq!(route, places(&trio.known().await, "t").1);
     // It comes back with what is nobody's now, and does not get it again.
     assert!(trio.nodes.one(lost.0).holds(partition));
     trio.nodes.one(lost.0).silence(false);
     trio.until("it is removed", || !trio.nodes.one(lost.0).holds(partition)).await;
-    assert_eq!(places(&trio.state(leader), "t").1, route);
+    assert_eq!(places(&trio.known().await, "t").1, route);
     trio.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_nobodys_is_removed() {
     let trio = Trio::start(3).await;
-    let leader = trio.leader_that_hears().await;
-    trio.meta(leader).change(create(whole("t"))).await.unwrap();
-    let (partition, _) = places(&trio.state(leader), "t");
+    trio.change(create(whole("t"))).await.unwrap();
+    let (partition, _) = places(&trio.known().await, "t");
     let known = trio.nodes.one(2).held.lock()[&partition].clone();
     // Of a partition that never was; and of one that is, but another replica than is recorded.
     let mut stranger = Held::clone(&known);
@@ -516,32 +625,31 @@ async fn a_replica_that_is_nobodys_is_removed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_drained_is_empty_in_the_end() {
     let mut trio = Trio::start(4).await;
-    let leader = trio.leader_that_hears().await;
-    trio.until("four are live", || trio.meta(leader).core.presence.reports().reports.len() == 4)
-        .await;
+    trio.leader_that_hears_of(4).await;
     for name in ["a", "b", "c"] {
-        trio.meta(leader).change(create(new_table(name))).await.unwrap();
+        trio.change(create(new_table(name))).await.unwrap();
     }
     assert!(!trio.nodes.one(1).held.lock().is_empty());
     let drain = |on| AdminOrder::Drain { node: NodeId(1), on };
-    trio.meta(leader).administer(drain(true)).await.unwrap();
+    trio.administer(drain(true)).await.unwrap();
     // In the middle of it, another takes over.
+    let leader = trio.leader().await;
     trio.kill(leader).await;
-    let second = trio.leader_that_hears().await;
+    trio.leader_that_hears().await;
     trio.until("node 1 is empty", || trio.nodes.one(1).held.lock().is_empty()).await;
     let spread = |state: &State| {
         let nodes = state.partitions().map(|one| one.replicas.values().copied().collect());
         nodes.collect::<Vec<BTreeSet<NodeId>>>()
     };
-    for nodes in spread(&trio.state(second)) {
+    for nodes in spread(&trio.known().await) {
         assert_eq!(nodes, BTreeSet::from([NodeId(2), NodeId(3), NodeId(4)]));
     }
-    trio.meta(second).change(create(new_table("d"))).await.unwrap();
+    trio.change(create(new_table("d"))).await.unwrap();
     assert!(trio.nodes.one(1).held.lock().is_empty(), "nothing new is put there");
     let nowhere = AdminOrder::Drain { node: NodeId(9), on: true };
-    let refused = trio.meta(second).administer(nowhere).await;
+    let refused = trio.administer(nowhere).await;
     assert!(matches!(refused, Err(Error::NotFound { kind: "node", .. })), "{refused:?}");
-    trio.meta(second).administer(drain(false)).await.unwrap();
+    trio.administer(drain(false)).await.unwrap();
     trio.until("node 1 gets its share", || trio.nodes.one(1).held.lock().len() > 4).await;
     trio.end().await;
 }
@@ -549,29 +657,24 @@ async fn a_node_that_is_drained_is_empty_in_the_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_moves_a_replica_and_a_leader() {
     let trio = Trio::start(4).await;
-    let leader = trio.leader_that_hears().await;
-    let meta = trio.meta(leader);
-    trio.until("four are live", || meta.core.presence.reports().reports.len() == 4).await;
-    meta.change(create(whole("t"))).await.unwrap();
-    let (partition, before) = places(&trio.state(leader), "t");
+    trio.leader_that_hears_of(4).await;
+    trio.change(create(whole("t"))).await.unwrap();
+    let (partition, before) = places(&trio.known().await, "t");
     let from = *before.values().next().unwrap();
     let to = (1..=4).map(NodeId).find(|node| !before.values().any(|at| at == node)).unwrap();
     let move_it = |from, to| AdminOrder::MoveReplica { partition, from, to };
     for (from, to) in [(to, NodeId(9)), (from, from)] {
-        let refused = meta.administer(move_it(from, to)).await;
+        let refused = trio.administer(move_it(from, to)).await;
         assert!(matches!(refused, Err(Error::InvalidInput(_))), "{refused:?}");
     }
-    meta.administer(move_it(from, to)).await.unwrap();
-    trio.until("it is there", || {
-        let (_, replicas) = places(&trio.state(leader), "t");
-        replicas.values().any(|node| *node == to)
-    })
-    .await;
+    trio.administer(move_it(from, to)).await.unwrap();
+    let is_there = |state: &State| places(state, "t").1.values().any(|node| *node == to);
+    trio.until("it is there", || trio.holds(is_there)).await;
     trio.until("it is gone", || !trio.nodes.one(from.0).holds(partition)).await;
     let transfer = |to| AdminOrder::TransferLeader { partition, to };
-    meta.administer(transfer(to)).await.unwrap();
+    trio.administer(transfer(to)).await.unwrap();
     assert!(trio.nodes.leads(to.0, partition));
-    let refused = meta.administer(transfer(from)).await;
+    let refused = trio.administer(transfer(from)).await;
     assert!(matches!(refused, Err(Error::InvalidInput(_))), "{refused:?}");
     trio.end().await;
 }
@@ -579,22 +682,18 @@ async fn an_operator_moves_a_replica_and_a_leader() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_follow_the_factor_of_their_table() {
     let trio = Trio::start(3).await;
-    let leader = trio.leader_that_hears().await;
-    let meta = trio.meta(leader);
-    meta.change(create(whole("t"))).await.unwrap();
-    let (partition, _) = places(&trio.state(leader), "t");
+    trio.change(create(whole("t"))).await.unwrap();
+    let (partition, _) = places(&trio.known().await, "t");
     let factor = |factor| {
         let options = TableOptions { replication_factor: Some(factor), ..TableOptions::default() };
         alter("t", TableChange::SetOptions(options))
     };
     let holding = || (1..=3).filter(|node| trio.nodes.one(*node).holds(partition)).count();
     for count in [1, 3, 2] {
-        meta.change(factor(count)).await.unwrap();
-        trio.until("as many as wanted", || {
-            let (_, replicas) = places(&trio.state(leader), "t");
-            replicas.len() == count as usize && holding() == count as usize
-        })
-        .await;
+        trio.change(factor(count)).await.unwrap();
+        let recorded = |state: &State| places(state, "t").1.len() == count as usize;
+        trio.until("as many as wanted", || trio.holds(recorded) && holding() == count as usize)
+            .await;
     }
     trio.end().await;
 }

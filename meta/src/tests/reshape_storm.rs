@@ -44,10 +44,11 @@ async fn storm(seed: u64) -> (usize, usize) {
         change: Duration::from_millis(600),
         ..hurry()
     };
-    let mut site = Site::start_patient(patience).await;
+    let mut site = Site::start().await;
     for name in ["t", "u"] {
         site.change(replicated(name)).await.unwrap();
     }
+    site = site.restart_patient(patience).await;
     let mut columns = 0;
     let mut waiting = Vec::new();
     for _ in 0..60 {
@@ -98,7 +99,7 @@ async fn storm(seed: u64) -> (usize, usize) {
         // What the last meta was asked is answered; what those before it were asked need not be.
         drop(tokio::time::timeout(Duration::from_secs(5), order).await);
     }
-    for _ in 0..12_000 {
+    for _ in 0..24_000 {
         if site.disagreement().is_none() {
             site.server.state().check().unwrap();
             let count = |wanted: fn(&Reshape) -> bool| {

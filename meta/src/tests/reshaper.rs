@@ -14,7 +14,7 @@ use crate::scheduler::Patience;
 
 /// As in a hurry, and soon out of patience.
 fn impatient() -> Patience {
-    Patience { reshape: Duration::from_millis(300), ..hurry() }
+    Patience { reshape: Duration::from_secs(1), ..hurry() }
 }
 
 #[tokio::test]

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use partita_proto::history::{ReshapeKind, ReshapeOutcome};
 use partita_proto::id::PartitionId;
 use partita_proto::service::{AdminOrder, ClusterService, MetaService};
 use tokio::task::JoinHandle;
 
-use super::changes::{Server, hurry, until};
+use super::changes::{PATIENCE, Server, hurry, until};
 use super::nodes::FakeNodes;
 use super::*;
 use crate::catalog::PartitionRecord;
@@ -38,7 +38,13 @@ impl Site {
 
     /// Ends meta in the middle of everything, and starts it again.
     pub(super) async fn restart(self) -> Self {
-        let Self { dir, nodes, server, patience, beats } = self;
+        let patience = self.patience.clone();
+        self.restart_patient(patience).await
+    }
+
+    /// As [`Site::restart`], with another patience from then on.
+    pub(super) async fn restart_patient(self, patience: Patience) -> Self {
+        let Self { dir, nodes, server, patience: _, beats } = self;
         beats.abort();
         drop(beats.await);
         server.kill().await;
@@ -52,7 +58,8 @@ impl Site {
 
     /// Orders it until it is done: with little patience, a busy machine may take more than one attempt.
     pub(super) async fn insist(&self, order: AdminOrder, done: impl Fn(&Self) -> bool) {
-        for _ in 0..100 {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
             let answer = self.administer(order.clone()).await;
             if done(self) {
                 return;

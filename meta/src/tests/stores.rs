@@ -43,7 +43,7 @@ fn once_each(mut changes: Vec<Change>) -> Vec<Change> {
 
 /// sled gives up its lock when its last thread is gone, a moment after it was closed.
 pub(super) fn open(dir: &std::path::Path) -> SledStore {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         match SledStore::open(dir) {
             Ok(store) => return store,
             Err(MetaError::Io { .. }) => {
@@ -118,7 +118,7 @@ fn flipped(value: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn raw(dir: &std::path::Path) -> sled::Db {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if let Ok(db) = sled::open(dir) {
             return db;
         }

@@ -6,15 +6,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::groups::options;
 use super::recorder::Recorder;
 use crate::log::simulated::SimulatedDisk;
 use crate::transport::memory::MemoryNetwork;
-use crate::{Applied, Group, GroupId, Host, HostOptions, NodeId, RaftError, ReplicaId, Start};
+use crate::{Group, GroupId, Host, HostOptions, NodeId, RaftError, ReplicaId, Start};
 
 /// How long a test waits for what must come. Elections take up to 2.4 s, and machines that run tests are slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Elections are a matter of time: clusters take turns, so that each has the machine.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other cluster runs in this process.
+pub(super) async fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().await
+}
 
 /// One node.
 pub(super) struct Node {
@@ -38,6 +47,7 @@ impl Node {
 pub(super) struct Cluster {
     pub(super) network: Arc<MemoryNetwork>,
     pub(super) nodes: Vec<Node>,
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// The replica of a group on a node: a number that tells both.
@@ -62,8 +72,9 @@ async fn open(network: &Arc<MemoryNetwork>, id: NodeId, disk: &SimulatedDisk) ->
 
 impl Cluster {
     pub(super) async fn new(nodes: u64, seed: u64) -> Self {
+        let turn = turn().await;
         let network = MemoryNetwork::new(seed);
-        let mut cluster = Self { network, nodes: Vec::new() };
+        let mut cluster = Self { network, nodes: Vec::new(), _turn: turn };
         for id in (1..=nodes).map(NodeId) {
             let disk = SimulatedDisk::default();
             let host = open(&cluster.network, id, &disk).await;
@@ -154,16 +165,73 @@ impl Cluster {
         }
     }
 
-    /// Proposes to whoever leads, until it is done.
-    pub(super) async fn propose(&self, group: GroupId, row: &Bytes) -> Applied {
+    /// Has whoever leads do something, and after an election in between whoever leads then, until it is done.
+    pub(super) async fn at_leader<T>(
+        &self,
+        group: GroupId,
+        ask: impl AsyncFn(Arc<Group>) -> Result<T, RaftError>,
+    ) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let leader = self.leader(group).await;
-            match self.nodes[leader].group(group).propose(row.clone()).await {
-                Ok(applied) => return applied,
+            match ask(self.nodes[leader].group(group)).await {
+                Ok(done) => return done,
                 Err(error) => assert!(error.is_retryable(), "{error}"),
             }
+            assert!(Instant::now() < deadline, "never done: {:?}", self.statuses(group));
+        }
+    }
+
+    /// Proposes to whoever leads, until it is done.
+    pub(super) async fn propose(&self, group: GroupId, row: &Bytes) {
+        self.propose_among(group, row, &(0..self.nodes.len()).collect::<Vec<_>>()).await;
+    }
+
+    /// Proposes to whoever of these nodes leads, until it is done. A row that is proposed once gets in once: as clients'
+    /// requests do, which bear an identity, it is looked for before it is proposed again.
+    pub(super) async fn propose_among(&self, group: GroupId, row: &Bytes, nodes: &[usize]) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut unknown = false;
+        loop {
+            let leader = self.leader_among(group, nodes).await;
+            // It can serve reads: it has applied all that was ever taken.
+            if unknown && self.nodes[leader].machine(group).contains(row) {
+                return;
+            }
+            match self.nodes[leader].group(group).propose(row.clone()).await {
+                Ok(_) => return,
+                Err(error) => {
+                    assert!(error.is_retryable(), "{error}");
+                    unknown |= matches!(error, RaftError::OutcomeUnknown(_));
+                }
+            }
             assert!(Instant::now() < deadline, "never taken: {:?}", self.statuses(group));
+        }
+    }
+
+    /// Makes a node's replica lead, and waits until it serves.
+    pub(super) async fn hand_over(&self, group: GroupId, to: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        let wanted = replica(group, self.nodes[to].id);
+        loop {
+            let leader = self.leader(group).await;
+            if leader == to {
+                return;
+            }
+            if let Err(error) = self.nodes[leader].group(group).transfer_leadership(wanted).await {
+                assert!(error.is_retryable(), "{error}");
+            }
+            assert!(Instant::now() < deadline, "it never leads: {:?}", self.statuses(group));
+        }
+    }
+
+    /// Makes a node's machine durable, and tells the group.
+    pub(super) async fn flush(&self, group: GroupId, node: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        self.nodes[node].machine(group).flush();
+        // It may be busy with an election.
+        while let Err(error) = self.nodes[node].group(group).flushed().await {
+            assert!(error.is_retryable() && Instant::now() < deadline, "{error}");
         }
     }
 

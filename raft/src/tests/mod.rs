@@ -1,5 +1,6 @@
 //! Tests of groups: what was acknowledged is there, whatever happens in between.
 
+mod calm;
 mod chaos;
 mod cluster;
 mod groups;

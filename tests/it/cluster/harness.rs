@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// How long a test waits for what must come, on machines that do other things besides.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked.
 const POLL: Duration = Duration::from_millis(50);
 /// The first of the ports that are given out, and how many there are.
@@ -193,8 +193,14 @@ impl Cluster {
         self.names().iter().map(|name| self.log(name)).collect()
     }
 
-    /// The member of meta's group that leads, by what they logged.
-    pub(super) fn leading_meta(&self) -> Option<String> {
+    /// The member of meta's group that leads, once one does.
+    pub(super) async fn leading_meta(&self) -> String {
+        self.until("a meta leads", async || self.find_leading_meta().is_some()).await;
+        self.find_leading_meta().expect("it led just now")
+    }
+
+    /// By what they logged.
+    fn find_leading_meta(&self) -> Option<String> {
         let count = |name: &str, what: &str| {
             let log = std::fs::read_to_string(self.file(name, "log")).unwrap_or_default();
             log.matches(what).count()
@@ -202,8 +208,10 @@ impl Cluster {
         let mut metas = self.names().into_iter().filter(|name| name.starts_with("meta"));
         metas.find(|name| {
             let began = count(name, "this process leads meta");
+            let ended = count(name, "another process leads meta now")
+                + count(name, "confirms that this process leads it");
             let running = self.members[name].child.is_some();
-            running && began > count(name, "another process leads meta now")
+            running && began > ended
         })
     }
 
@@ -312,8 +320,37 @@ impl Cluster {
             "SELECT partition, node FROM sys.replicas WHERE \"table\" = '{table}' \
              AND role IN ('leader', 'follower') ORDER BY partition, node"
         );
-        let found = rows(client, &sql).await.unwrap_or_default();
+        let found = self.query(client, &sql).await;
         found.iter().map(|row| (number(row, 0), number(row, 1))).collect()
+    }
+
+    /// What a query returns that may have to be tried again, on machines on which leaders are lost now and then.
+    pub(super) async fn query(&self, client: &Client, sql: &str) -> Vec<Row> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match rows(client, sql).await {
+                Ok(found) => return found,
+                Err(error) => {
+                    let text = error.as_db_error().map_or(error.to_string(), ToString::to_string);
+                    let late = Instant::now() > deadline;
+                    assert!(!late && !client.is_closed(), "{sql}: {text}\n{}", self.logs());
+                }
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until one of the binary's tools ends well; what it printed.
+    pub(super) async fn until_well(&self, arguments: &[&str]) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (well, said) = self.tool(arguments);
+            if well {
+                return said;
+            }
+            assert!(Instant::now() < deadline, "{arguments:?}: {said}\n{}", self.logs());
+            tokio::time::sleep(POLL).await;
+        }
     }
 }
 

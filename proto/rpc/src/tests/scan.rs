@@ -18,8 +18,8 @@ use tonic::service::Routes;
 
 use super::status::every_error;
 use super::{
-    Alive, FakeNode, NODE, Served, client, columns, eventually, rows, scan_request, served,
-    write_request,
+    Alive, FakeNode, NODE, PATIENCE, Served, client, columns, eventually, rows, scan_request,
+    served, write_request,
 };
 use crate::DataServer;
 use crate::channel::channel;
@@ -160,7 +160,7 @@ async fn a_stream_that_is_not_read_does_not_run_ahead_and_holds_up_nobody() {
     let mut other = client.scan(scan_request()).await.unwrap();
     assert_eq!(numbers(other.streams.remove(0)).await, [0, 1, 2]);
     client.write(write_request(rows(0..1, 1))).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     drop(kept);
     eventually("all streams ended", || alive.load(Ordering::SeqCst) == 0).await;
 }
@@ -190,8 +190,10 @@ async fn a_dropped_scan_stops_the_work() {
 
     // While the scan is opened.
     node.hangs.store(true, Ordering::SeqCst);
-    let late = tokio::time::timeout(Duration::from_millis(300), client.scan(scan_request())).await;
-    assert!(late.is_err());
+    tokio::select! {
+        _ = client.scan(scan_request()) => panic!("it was opened"),
+        () = eventually("the scan arrived", || node.waiting.load(Ordering::SeqCst) == 1) => {}
+    }
     eventually("the scan was dropped", || node.waiting.load(Ordering::SeqCst) == 0).await;
 }
 
@@ -223,7 +225,7 @@ async fn serve_parked(node: &Arc<FakeNode>, parked: &Arc<Parked>) -> Served {
 #[tokio::test]
 async fn streams_that_nobody_fetches_are_dropped_after_a_while() {
     let node = Arc::new(FakeNode::default());
-    let parked = Parked::new(Duration::from_millis(200));
+    let parked = Parked::new(Duration::from_secs(3));
     let served = serve_parked(&node, &parked).await;
     let mut client = Generated::new(channel(&served.address));
     let (alive, made) = (Arc::default(), Arc::default());

@@ -6,6 +6,8 @@ use super::*;
 
 const A: GroupId = GroupId(1);
 const IDLE: GroupId = GroupId(2);
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn small() -> LogOptions {
     LogOptions { budget_bytes: 4 * u64::from(SEGMENT), ..options() }
@@ -73,7 +75,7 @@ async fn a_group_that_does_not_flush_is_named_and_then_writes_are_refused() {
     log.purge(A, entry(1, index - 2, "").position).await.unwrap();
     append(&log, A, vec![entry(1, index, "more")]).await.unwrap();
     // The callbacks run before the segments are given up.
-    tokio::time::timeout(Duration::from_secs(5), async {
+    tokio::time::timeout(PATIENCE, async {
         while log.admit().is_err() || !pressure.borrow().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -107,7 +109,7 @@ async fn a_full_disk_is_found_before_anything_is_accepted_and_the_log_goes_on_wh
         index += 1;
     }
     disk.set_space(None);
-    tokio::time::timeout(Duration::from_secs(10), async {
+    tokio::time::timeout(PATIENCE, async {
         while log.admit().is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
