@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use partita_proto::id::{PartitionId, ReplicaId};
+use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{AdminOrder, ClusterService, DataNodes, MetaService, RequestId};
 use partita_raft::transport::memory::MemoryNetwork;
@@ -83,7 +84,8 @@ impl Trio {
         let leader = trio.leader().await;
         for node in trio.nodes.all() {
             let (identity, address) = (node.0, format!("node{node}"));
-            let wish = Registration { identity, node: None, address };
+            let labels = Labels::default();
+            let wish = Registration { identity, node: None, address, labels };
             assert_eq!(trio.meta(leader).register(wish).await, Ok(node));
         }
         trio
@@ -175,7 +177,7 @@ impl Trio {
     }
 
     /// The member that leads, once there is one.
-    async fn leader(&self) -> usize {
+    pub(super) async fn leader(&self) -> usize {
         self.until("somebody leads", || !self.leading().is_empty()).await;
         self.leading()[0]
     }
@@ -310,7 +312,8 @@ async fn those_that_do_not_lead_say_who_does() {
         let heartbeat = trio.nodes.heartbeats().remove(0);
         trio.until("it knows who leads", || meta.core.group.status().leader.is_some()).await;
         assert_eq!(told(meta.heartbeat(heartbeat).await), expected);
-        let wish = Registration { identity: 99, node: None, address: "a".to_owned() };
+        let (address, labels) = ("a".to_owned(), Labels::default());
+        let wish = Registration { identity: 99, node: None, address, labels };
         assert_eq!(told(meta.register(wish).await.map(drop)), expected);
         assert_eq!(told(meta.change(create(new_table("t"))).await.map(drop)), expected);
         let drain = AdminOrder::Drain { node: NodeId(1), on: true };
@@ -389,8 +392,10 @@ async fn a_member_that_was_away_for_longer_than_the_log_reaches_back_gets_the_ca
 async fn nodes_keep_their_numbers_when_all_of_meta_ends() {
     let mut trio = Trio::start(3).await;
     let leader = trio.leader().await;
-    let wish =
-        |address: &str| Registration { identity: 50, node: None, address: address.to_owned() };
+    let wish = |address: &str| {
+        let (address, labels) = (address.to_owned(), Labels::default());
+        Registration { identity: 50, node: None, address, labels }
+    };
     assert_eq!(trio.meta(leader).register(wish("a:1")).await, Ok(NodeId(4)));
     for at in 0..3 {
         trio.kill(at).await;
