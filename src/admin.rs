@@ -41,6 +41,12 @@ enum Command {
         /// The node.
         node: u64,
     },
+    /// Takes a drained or dead node that has no replica any more out of the cluster, for good: its number is not given
+    /// again, and its data directory cannot join again.
+    RemoveNode {
+        /// The node.
+        node: u64,
+    },
     /// Moves the replica of a partition from one node to another.
     Move {
         /// The partition.
@@ -73,6 +79,7 @@ impl Command {
             }
             Self::Drain { node } => format!("ADMIN drain_node({node})"),
             Self::Undrain { node } => format!("ADMIN undrain_node({node})"),
+            Self::RemoveNode { node } => format!("ADMIN remove_node({node})"),
             Self::Move { partition, from, to } => {
                 format!("ADMIN move_replica({partition}, {from}, {to})")
             }

@@ -2,7 +2,8 @@
 //!
 //! Start: listen, get a number from meta (once), open the log and what is on disk, serve, beat. Where
 //! the other nodes are is kept, so that a node which has its number needs no meta to start.
-//! Stop: hand leadership over, flush, end.
+//! Stop: hand leadership over, flush, end. A node that was removed from the cluster learns that when meta hears it, and
+//! stops in the same way: what is on its disk stays there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use anyhow::Context;
 use partita_datanode::{Datanode, EngineOptions, NodeOptions};
 use partita_proto::error::Error;
 use partita_proto::id::NodeId;
+use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataService, MetaService};
 use partita_raft::transport::grpc::{Grpc, Service};
@@ -51,6 +53,15 @@ pub(crate) struct Options {
     /// The number that this node is to have; by default the next one that is free.
     #[arg(long, env = "PARTITA_NODE")]
     node: Option<u64>,
+    /// Where it is, NAME=VALUE, as often as needed; replicas are spread over the values of `zone`. Others at the next
+    /// start take the place of these.
+    #[arg(
+        long = "label",
+        env = "PARTITA_LABELS",
+        value_delimiter = ',',
+        value_name = "NAME=VALUE"
+    )]
+    labels: Vec<String>,
     #[command(flatten)]
     storage: storage::Options,
 }
@@ -61,6 +72,7 @@ pub(crate) struct Options {
 /// When it cannot start, or could not stop cleanly.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let dir = &options.data_dir;
+    let labels: Labels = options.labels.join(",").parse().context("--label")?;
     data_dir::prepare(dir, Role::Datanode)?;
     let identity = data_dir::identity(dir)?;
     let listener = options.listen.listen().await?;
@@ -69,7 +81,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let meta = MetaClient::connect(options.meta.clone(), stop.clone());
     let wanted = options.node.map(NodeId);
-    let mut me = Registration { identity, node: wanted, address };
+    let mut me = Registration { identity, node: wanted, address, labels };
     let node = tokio::select! {
         node = number(dir, &me, meta.as_ref()) => node?,
         signal = doors::signalled() => return signal,
@@ -103,7 +115,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     // The peers are served until the groups have stopped: leadership is handed over through them.
     let (served, silent) = (CancellationToken::new(), CancellationToken::new());
     let serving = peers::start(listener, routes, served.clone()).await;
-    let heart = tokio::spawn(heart::beat(
+    let mut heart = tokio::spawn(heart::beat(
         node,
         me,
         Arc::clone(&meta) as _,
@@ -111,7 +123,13 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         silent.clone(),
     ));
     peers::announce(&format!("datanode {node} is ready on {listening}"));
-    doors::signalled().await?;
+    let refused = tokio::select! {
+        signal = doors::signalled() => {
+            signal?;
+            None
+        }
+        ended = &mut heart => Some(ended),
+    };
     info!("stopping: handing leadership over, flushing memtables");
     if tokio::time::timeout(HAND_OVER_WAIT, datanode.hand_over()).await.is_err() {
         warn!("not all leadership was handed over");
@@ -119,15 +137,21 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     silent.cancel();
     let stopped = datanode.shutdown().await.context("stopping the datanode");
     served.cancel();
-    for task in [heart, serving] {
-        if let Err(error) = task.await {
-            tracing::error!(%error, "a task failed");
-        }
+    let beaten = match refused {
+        Some(ended) => ended,
+        None => heart.await,
+    };
+    let beaten = match beaten {
+        Ok(beaten) => beaten.context("meta does not take this node any more"),
+        Err(error) => Err(error).context("the heartbeat failed"),
+    };
+    if let Err(error) = serving.await {
+        tracing::error!(%error, "a task failed");
     }
     let log = host.shutdown().await.context("closing the log");
     stop.cancel();
     info!("stopped");
-    stopped.and(log)
+    stopped.and(log).and(beaten)
 }
 
 /// This node's number: the one it has, or a new one from meta, for which it waits.

@@ -1,6 +1,7 @@
 //! A node's heartbeat: once a second it tells meta that it lives and how its replicas are.
 //!
-//! A beat that does not get through is not sent again: the next one says more.
+//! A beat that does not get through is not sent again: the next one says more. A node that was removed from the cluster
+//! is told so, and beats no more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +21,22 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 const BEAT_WAIT: Duration = Duration::from_secs(3);
 
 /// Beats until told to stop.
+///
+/// # Errors
+/// What meta says to a node that it will never hear again: it was removed.
 pub(crate) async fn beat(
     number: NodeId,
     me: Registration,
     meta: Arc<dyn ClusterService>,
     node: Arc<Datanode>,
     stop: CancellationToken,
-) {
+) -> Result<(), Error> {
     let mut tick = interval(BEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = true;
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return Ok(()),
             _ = tick.tick() => {}
         }
         let sent = async {
@@ -42,11 +46,15 @@ pub(crate) async fn beat(
                 address: me.address.clone(),
                 replicas: node.status().await?,
                 loads: node.loads(),
+                labels: me.labels.clone(),
             };
             meta.heartbeat(heartbeat).await
         };
         let sent = timeout(BEAT_WAIT, sent).await;
         let sent = sent.unwrap_or_else(|_| Err(Error::Timeout("meta did not answer".to_owned())));
+        if let Err(Error::InvalidInput(_)) = &sent {
+            return sent;
+        }
         match (&sent, heard) {
             (Ok(()), false) => info!("meta hears this node again"),
             // Said each time: nothing will mend it by itself.

@@ -14,6 +14,7 @@ use partita_frontend::Frontend;
 use partita_meta::{Meta, MetaOptions};
 use partita_proto::error::Error;
 use partita_proto::id::NodeId;
+use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataNodes, DataService};
 use partita_raft::{Host, HostOptions};
@@ -132,20 +133,22 @@ impl Roles {
                 .await
                 .with_context(|| format!("cannot open partition {partition}"))?;
         }
-        let me = Registration { identity, node: Some(NODE), address: String::new() };
+        let (address, labels) = (String::new(), Labels::default());
+        let me = Registration { identity, node: Some(NODE), address, labels };
         meta.register(me.clone()).await.context("cannot register the node")?;
         let stop = CancellationToken::new();
         let scheduler = tokio::spawn({
             let (meta, stop) = (Arc::clone(&meta), stop.clone());
             async move { meta.run(stop).await }
         });
-        let heart = tokio::spawn(heart::beat(
-            NODE,
-            me,
-            Arc::<Meta>::clone(&meta),
-            Arc::clone(&datanode),
-            stop.clone(),
-        ));
+        let beating =
+            heart::beat(NODE, me, Arc::<Meta>::clone(&meta), Arc::clone(&datanode), stop.clone());
+        let heart = tokio::spawn(async move {
+            // Meta does not remove the node of its own process.
+            if let Err(error) = beating.await {
+                tracing::error!(%error, "meta does not take this node any more");
+            }
+        });
         let frontend = Frontend::new(
             options.doors.frontend(NODE, dir.join("spill")),
             Arc::<Meta>::clone(&meta),

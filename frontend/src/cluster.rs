@@ -26,6 +26,7 @@ pub(crate) const NODES: &[(&str, Kind)] = &[
     ("leaders", Kind::Count),
     ("bytes", Kind::Count),
     ("missing_replicas", Kind::Count),
+    ("labels", Kind::Text),
 ];
 
 /// The columns of `sys.metas`.
@@ -69,6 +70,7 @@ pub(crate) fn nodes(members: &Members) -> Result<RecordBatch, SqlError> {
             member.leaders.into(),
             member.bytes.into(),
             member.missing.into(),
+            member.labels.to_string().into(),
         ]
     };
     batch(&schema(NODES), members.iter().map(row).collect())

@@ -1,4 +1,5 @@
-//! What operators order: nodes to be emptied, replicas and leaders to be moved, partitions to be split and merged.
+//! What operators order: nodes to be emptied and removed, replicas and leaders to be moved, partitions to be split and
+//! merged.
 //!
 //! Invariant: an order that cannot be carried out is refused before it is recorded, with a reason that its owner can
 //! act on.
@@ -26,6 +27,7 @@ impl Core {
             AdminOrder::Drain { node, on } => {
                 self.propose(&Command::Drain { node, on }).await.map(drop)
             }
+            AdminOrder::RemoveNode { node } => self.remove_node(node).await,
             AdminOrder::MoveReplica { partition, from, to } => {
                 self.move_replica(partition, from, to).await
             }
@@ -51,6 +53,29 @@ impl Core {
                 self.reshape_and_wait(&Command::Merge { left, right, reason }).await.map(drop)
             }
         }
+    }
+
+    /// Removes a node for good. One that lives has to be drained before, so that nothing is put there meanwhile and
+    /// nobody removes another one by mistake.
+    async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
+        let command = Command::RemoveNode { node };
+        {
+            let state = self.machine.state();
+            if decide(&state, &command)?.edits.is_empty() {
+                return Ok(());
+            }
+            let draining = state.node(node).is_some_and(|known| known.draining);
+            if !draining && self.presence.reports().is_live(node) {
+                return Err(Error::InvalidInput(format!(
+                    "node {node} was heard of a moment ago and is not being drained; stop it, or ADMIN \
+                     drain_node({node}) first, and then remove it"
+                )));
+            }
+        }
+        self.propose(&command).await?;
+        self.presence.forget(node);
+        self.publish_members();
+        Ok(())
     }
 
     pub(crate) fn partition(&self, partition: PartitionId) -> Result<Arc<PartitionRecord>, Error> {

@@ -23,7 +23,8 @@
 //! - the partitions of a table tile its key space, in order, and each has one table;
 //! - a replica's number belongs to one partition and one node for ever, and two replicas of a
 //!   partition are never on one node;
-//! - a node's number belongs to one identity;
+//! - a node's number belongs to one identity, also after the node was removed, and nothing that is in use lies on a
+//!   node that was removed;
 //! - only tables that are ready or being altered are published.
 
 mod check;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
@@ -156,6 +158,8 @@ pub(crate) struct NodeRecord {
     pub(crate) address: String,
     /// Everything is to leave it.
     pub(crate) draining: bool,
+    /// What its owner says of where it is.
+    pub(crate) labels: Labels,
 }
 
 /// A change that came with an identity, and what followed from it.
@@ -193,6 +197,9 @@ pub(crate) enum Edit {
     Partition(Arc<PartitionRecord>),
     PartitionGone(PartitionId),
     Node(Arc<NodeRecord>),
+    NodeGone(NodeId),
+    /// A node that was removed, and the identity that it had.
+    Removed(NodeId, u64),
     /// In the place of what was remembered there before.
     Remember(u64, Arc<Remembered>),
 }
@@ -205,6 +212,8 @@ pub(crate) struct State {
     tables: BTreeMap<TableId, Arc<TableRecord>>,
     partitions: BTreeMap<PartitionId, Arc<PartitionRecord>>,
     nodes: BTreeMap<NodeId, Arc<NodeRecord>>,
+    /// The identities of nodes that were removed: neither they nor their numbers come back.
+    removed: BTreeMap<NodeId, u64>,
     remembered: BTreeMap<u64, Arc<Remembered>>,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
@@ -235,6 +244,7 @@ impl State {
             tables: BTreeMap::new(),
             partitions: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            removed: BTreeMap::new(),
             remembered: BTreeMap::new(),
             database_names: BTreeMap::new(),
             table_names: BTreeMap::new(),
@@ -289,6 +299,8 @@ impl State {
                     self.partitions.remove(id);
                 }
                 Edit::Node(record) => drop(self.nodes.insert(record.id, Arc::clone(record))),
+                Edit::NodeGone(id) => drop(self.nodes.remove(id)),
+                Edit::Removed(id, identity) => drop(self.removed.insert(*id, *identity)),
                 Edit::Remember(place, remembered) => {
                     let before = self.remembered.insert(*place, Arc::clone(remembered));
                     if let Some(before) = before {
@@ -406,6 +418,21 @@ impl State {
         self.nodes.values().find(|node| node.identity == identity)
     }
 
+    /// Nodes that were removed, and the identities that they had.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.removed.iter().map(|(node, identity)| (*node, *identity))
+    }
+
+    /// Whether a node was there and was removed.
+    pub(crate) fn is_removed(&self, node: NodeId) -> bool {
+        self.removed.contains_key(&node)
+    }
+
+    /// The node that was removed and had this identity.
+    pub(crate) fn removed_of(&self, identity: u64) -> Option<NodeId> {
+        self.removed().find(|(_, known)| *known == identity).map(|(node, _)| node)
+    }
+
     /// What followed from a change that came before.
     pub(crate) fn remembered(&self, id: RequestId) -> Option<&Arc<Remembered>> {
         self.remembered.get(self.remembered_at.get(&id)?)
@@ -418,6 +445,7 @@ impl State {
         edits.extend(self.tables.values().cloned().map(Edit::Table));
         edits.extend(self.partitions.values().cloned().map(Edit::Partition));
         edits.extend(self.nodes.values().cloned().map(Edit::Node));
+        edits.extend(self.removed().map(|(node, identity)| Edit::Removed(node, identity)));
         let remembered = self.remembered.iter();
         edits.extend(remembered.map(|(place, what)| Edit::Remember(*place, Arc::clone(what))));
         edits

@@ -18,7 +18,7 @@ use crate::transition::{Command, Progress, Reply};
 
 #[derive(Clone, PartialEq, Message)]
 struct CommandForm {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     kind: Option<CommandKind>,
 }
 
@@ -45,6 +45,8 @@ enum CommandKind {
     Merge(MergeForm),
     #[prost(message, tag = "10")]
     Advance(AdvanceForm),
+    #[prost(message, tag = "11")]
+    RemoveNode(pb::RemoveNode),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -248,6 +250,7 @@ impl Command {
             Self::Abort { table, step } => CommandKind::Abort(StepForm::new(*table, *step)),
             Self::Register(registration) => CommandKind::Register(registration.to_wire()),
             Self::Drain { node, on } => CommandKind::Drain(pb::Drain { node: node.0, on: *on }),
+            Self::RemoveNode { node } => CommandKind::RemoveNode(pb::RemoveNode { node: node.0 }),
             Self::Move { partition, add, remove } => CommandKind::Move(MoveForm {
                 partition: partition.0,
                 add: add.iter().map(|node| node.0).collect(),
@@ -297,6 +300,7 @@ impl Command {
             Some(CommandKind::Abort(at)) => Self::Abort { table: at.table(), step: at.step() },
             Some(CommandKind::Register(form)) => Self::Register(Registration::from_wire(form)?),
             Some(CommandKind::Drain(form)) => Self::Drain { node: NodeId(form.node), on: form.on },
+            Some(CommandKind::RemoveNode(form)) => Self::RemoveNode { node: NodeId(form.node) },
             Some(CommandKind::Move(form)) => Self::Move {
                 partition: PartitionId(form.partition),
                 add: form.add.into_iter().map(NodeId).collect(),

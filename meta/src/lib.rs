@@ -49,6 +49,7 @@ mod store;
 mod tests;
 mod transfer;
 mod transition;
+mod zones;
 
 pub use error::MetaError;
 pub use memory_store::MemoryStore;

@@ -16,6 +16,7 @@ use partita_proto::service::{PartitionSpec, RequestId};
 
 use crate::catalog::{PartitionRecord, Phase, State, TableRecord, Target, Work};
 use crate::reshaping::Splitting;
+use crate::zones::{Zones, zone_of};
 
 /// The client that meta's own requests come from. Frontends draw theirs at random from 64 bits.
 const META_CLIENT: u64 = 0;
@@ -66,6 +67,8 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
                 let own = to_replicas(partition, |_, _| Action::Drop);
                 own.into_iter().chain(partition.splitting().into_iter().flat_map(unborn))
             })
+            // A node that was removed has lost what it had.
+            .filter(|order| !state.is_removed(order.node))
             .collect()
         }
         Phase::Altering(Work::Schema(next)) => {
@@ -177,10 +180,11 @@ fn told_schema(schema: &Arc<TableSchema>, ttl: Option<Duration>) -> Arc<TableSch
     Arc::new(told)
 }
 
-/// How many partitions each node has, of those that can take more.
+/// How many partitions each node has, of those that can take more, and in which zones they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     partitions: BTreeMap<NodeId, usize>,
+    zones: Zones,
 }
 
 impl View {
@@ -197,11 +201,12 @@ impl View {
                 }
             }
         }
-        Self { partitions }
+        let zones = Zones::new(state.nodes().map(|node| (node.id, zone_of(&node.labels))));
+        Self { partitions, zones }
     }
 
-    /// Nodes for as many new partitions, each with so many replicas: those with the fewest. With fewer
-    /// nodes than replicas, every node gets one, as long as these are a majority of what is wanted.
+    /// Nodes for as many new partitions, each with so many replicas: in as many zones as there are, and
+    /// of those nodes the ones with the fewest. With fewer nodes than replicas, every node gets one, as long as these are a majority of what is wanted.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when there are too few nodes.
@@ -225,11 +230,15 @@ impl View {
 
     /// The nodes for the next partition.
     fn choose(&mut self, replicas: usize) -> Vec<NodeId> {
-        let mut by_count: Vec<_> = self.partitions.iter().map(|(node, n)| (*n, *node)).collect();
-        by_count.sort_unstable();
-        let chosen: Vec<_> = by_count.into_iter().take(replicas).map(|(_, node)| node).collect();
-        for node in &chosen {
-            *self.partitions.entry(*node).or_default() += 1;
+        let mut chosen = Vec::with_capacity(replicas);
+        while chosen.len() < replicas {
+            let free = self.partitions.iter().filter(|(node, _)| !chosen.contains(*node));
+            let best = free
+                .min_by_key(|(node, count)| (self.zones.company(**node, &chosen), **count, **node));
+            let Some((node, _)) = best else { break };
+            let node = *node;
+            *self.partitions.entry(node).or_default() += 1;
+            chosen.push(node);
         }
         chosen
     }

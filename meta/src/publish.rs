@@ -84,8 +84,12 @@ impl Touched {
                 Edit::TableGone(id) => drop(touched.tables.insert(*id)),
                 Edit::Partition(record) => drop(touched.tables.insert(record.table)),
                 // A partition goes with its table or leaves a table that is edited too.
-                Edit::PartitionGone(_) | Edit::Counters(_) | Edit::Node(_) | Edit::Remember(..) => {
-                }
+                Edit::PartitionGone(_)
+                | Edit::Counters(_)
+                | Edit::Node(_)
+                | Edit::NodeGone(_)
+                | Edit::Removed(..)
+                | Edit::Remember(..) => {}
             }
         }
         touched

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use partita_proto::error::Error;
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
+use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
 use partita_proto::range::TypedRange;
 use partita_proto::schema::TableSchema;
@@ -34,6 +35,8 @@ const DATABASE: u8 = b'd';
 const PARTITION: u8 = b'p';
 const TABLE: u8 = b't';
 const NODE: u8 = b'n';
+/// Nodes that were removed.
+const REMOVED: u8 = b'x';
 const REMEMBERED: u8 = b'r';
 
 #[derive(Clone, PartialEq, Message)]
@@ -145,6 +148,17 @@ struct NodeForm {
     address: String,
     #[prost(bool, tag = "4")]
     draining: bool,
+    /// Absent: none.
+    #[prost(message, optional, tag = "5")]
+    labels: Option<pb::Labels>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct RemovedForm {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(fixed64, tag = "2")]
+    identity: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -179,6 +193,11 @@ fn change(edit: &Edit) -> Change {
         Edit::TableGone(id) => Change { key: key32(TABLE, id.0), value: None },
         Edit::PartitionGone(id) => Change { key: key64(PARTITION, id.0), value: None },
         Edit::Node(record) => put(key64(NODE, record.id.0), node_form(record).encode_to_vec()),
+        Edit::NodeGone(id) => Change { key: key64(NODE, id.0), value: None },
+        Edit::Removed(id, identity) => {
+            let form = RemovedForm { id: id.0, identity: *identity };
+            put(key64(REMOVED, id.0), form.encode_to_vec())
+        }
         Edit::Remember(place, record) => {
             put(key64(REMEMBERED, *place), remembered_form(*place, record).encode_to_vec())
         }
@@ -225,7 +244,11 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
         Some(&DATABASE) => Edit::Database(Arc::new(database(parse(value)?)?)),
         Some(&TABLE) => Edit::Table(Arc::new(table(parse(value)?)?)),
         Some(&PARTITION) => Edit::Partition(Arc::new(partition(parse(value)?)?)),
-        Some(&NODE) => Edit::Node(Arc::new(node(parse(value)?))),
+        Some(&NODE) => Edit::Node(Arc::new(node(parse(value)?)?)),
+        Some(&REMOVED) => {
+            let form: RemovedForm = parse(value)?;
+            Edit::Removed(NodeId(form.id), form.identity)
+        }
         Some(&REMEMBERED) => remembered(parse(value)?),
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
@@ -354,16 +377,18 @@ fn node_form(record: &NodeRecord) -> NodeForm {
         identity: record.identity,
         address: record.address.clone(),
         draining: record.draining,
+        labels: record.labels.to_field(),
     }
 }
 
-fn node(form: NodeForm) -> NodeRecord {
-    NodeRecord {
+fn node(form: NodeForm) -> Result<NodeRecord, Error> {
+    Ok(NodeRecord {
         id: NodeId(form.id),
         identity: form.identity,
         address: form.address,
         draining: form.draining,
-    }
+        labels: Labels::from_field(form.labels)?,
+    })
 }
 
 fn remembered_form(place: u64, record: &Remembered) -> RememberedForm {

@@ -108,11 +108,14 @@ impl ClusterService for Meta {
         let moved = {
             let state = self.core.machine.state();
             let known = state.node(heartbeat.node);
-            let moved = known.is_some_and(|known| known.address != heartbeat.address);
+            let moved = known.is_some_and(|known| {
+                known.address != heartbeat.address || known.labels != heartbeat.labels
+            });
             let registration = moved.then(|| Registration {
                 identity: heartbeat.identity,
                 node: Some(heartbeat.node),
                 address: heartbeat.address.clone(),
+                labels: heartbeat.labels.clone(),
             });
             let (node, loads) = (heartbeat.node, std::mem::take(&mut heartbeat.loads));
             self.core.presence.heard(&state, heartbeat)?;

@@ -4,6 +4,7 @@ mod changes;
 mod ddl;
 mod group;
 mod groups;
+mod leaving;
 mod members;
 mod model;
 mod nodes;

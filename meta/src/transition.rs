@@ -22,7 +22,8 @@ use partita_proto::schema::TableSchema;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::database::{alter_database, create_database, drop_database};
-use self::node::{drain, end_move, register, start_move};
+pub(crate) use self::node::was_removed;
+use self::node::{drain, end_move, register, remove, start_move};
 use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
@@ -64,6 +65,11 @@ pub(crate) enum Command {
         node: NodeId,
         /// To leave.
         on: bool,
+    },
+    /// A node that holds nothing goes for good.
+    RemoveNode {
+        /// The node.
+        node: NodeId,
     },
     /// A partition's replicas are to change, instead of any change before.
     Move {
@@ -179,6 +185,7 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         Command::Abort { table, step } => Ok(abort(state, *table, *step)),
         Command::Register(registration) => register(state, registration),
         Command::Drain { node, on } => drain(state, *node, *on),
+        Command::RemoveNode { node } => remove(state, *node),
         Command::Move { partition, add, remove } => start_move(state, *partition, add, remove),
         Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
         Command::Split { partition, at, reason } => start_split(state, *partition, at, reason),

@@ -5,7 +5,7 @@
 //!   schema ─┬─ key codec ── range ──┐
 //!           └─ placement ── rule ───┴─ route (partition map) ── catalog
 //!   value ──── domain (what a predicate leaves of a column) ── prunes routes and files
-//!   member (the nodes that meta knows), load (how busy everything is)
+//!   member (the nodes that meta knows), label, load (how busy everything is)
 //!   service (traits) ── wire (prost forms) ── error
 //! ```
 //!
@@ -25,6 +25,7 @@ pub mod hash;
 pub mod history;
 pub mod id;
 pub mod key;
+pub mod label;
 mod literal;
 pub mod load;
 pub mod member;

@@ -2,12 +2,14 @@
 //! are heard of. And meta's own members, as they say themselves.
 //!
 //! A node's number is given once, to one data directory, and never to another: what its directory
-//! lost cannot come back under its number. The directory is known by a random identity.
+//! lost cannot come back under its number, nor can a node that was removed. The directory is known by
+//! a random identity.
 
 use std::collections::BTreeMap;
 
 use crate::beat::LoadBeat;
 use crate::id::NodeId;
+use crate::label::Labels;
 use crate::service::ReplicaStatus;
 
 /// All nodes, by number.
@@ -30,6 +32,8 @@ pub struct Member {
     pub bytes: u64,
     /// Replicas that it should have and did not name.
     pub missing: u64,
+    /// What its owner says of where it is.
+    pub labels: Labels,
 }
 
 /// How a member of meta's own group is, as it says itself.
@@ -56,7 +60,7 @@ pub struct MetaMember {
     pub standing: Option<MetaStanding>,
 }
 
-/// What a node asks for before its first start, and after it moved.
+/// What a node asks for before its first start, and after it moved or got other labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Its data directory's random number.
@@ -65,6 +69,8 @@ pub struct Registration {
     pub node: Option<NodeId>,
     /// Where its service listens, `host:port`.
     pub address: String,
+    /// What its owner says of where it is.
+    pub labels: Labels,
 }
 
 /// What a node says of itself, about once a second.
@@ -80,4 +86,6 @@ pub struct Heartbeat {
     pub replicas: Vec<ReplicaStatus>,
     /// The load of those that lead.
     pub loads: Vec<LoadBeat>,
+    /// What its owner says of where it is.
+    pub labels: Labels,
 }

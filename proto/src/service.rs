@@ -430,6 +430,11 @@ pub enum AdminOrder {
         /// The one that goes.
         right: PartitionId,
     },
+    /// Takes a node that has nothing any more out of the cluster, for good.
+    RemoveNode {
+        /// The node.
+        node: NodeId,
+    },
 }
 
 /// The catalog's keeper.
@@ -486,12 +491,16 @@ pub trait ClusterService: MetaService {
     /// identity is the same change, and gets the same answer.
     async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error>;
 
-    /// Makes a node known, or known at another address. The same identity gets the same number.
+    /// Makes a node known, or known at another address or with other labels. The same identity gets the same number.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for one that was removed: it has to begin with a new data directory.
     async fn register(&self, registration: Registration) -> Result<NodeId, Error>;
 
     /// Takes what a node says of itself.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a node that is not registered under this identity.
+    /// [`Error::NotFound`] for a node that is not registered under this identity; [`Error::InvalidInput`] for one that
+    /// was removed: it has to begin with a new data directory.
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error>;
 }

@@ -3,6 +3,7 @@
 
 mod harness;
 mod hotspot;
+mod nodes;
 mod splits;
 
 use std::collections::BTreeSet;

@@ -36,7 +36,8 @@ impl Fake {
             }
             AdminOrder::Drain { .. }
             | AdminOrder::MoveReplica { .. }
-            | AdminOrder::TransferLeader { .. } => Ok(()),
+            | AdminOrder::TransferLeader { .. }
+            | AdminOrder::RemoveNode { .. } => Ok(()),
         }
     }
 

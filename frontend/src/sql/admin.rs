@@ -11,11 +11,12 @@ use super::tokens::Tokens;
 use crate::error::SqlError;
 
 /// All functions and what they take.
-const FUNCTIONS: [(&str, &str); 8] = [
+const FUNCTIONS: [(&str, &str); 9] = [
     ("flush_table", "('table')"),
     ("compact_table", "('table')"),
     ("drain_node", "(node)"),
     ("undrain_node", "(node)"),
+    ("remove_node", "(node)"),
     ("move_replica", "(partition, from_node, to_node)"),
     ("transfer_leader", "(partition, to_node)"),
     ("split_partition", "(partition)"),
@@ -53,6 +54,7 @@ fn admin(function: &str, arguments: &[OptionValue]) -> Result<Option<Admin>, Sql
         }
         ("drain_node", _, Some([node])) => AdminOrder::Drain { node: NodeId(*node), on: true },
         ("undrain_node", _, Some([node])) => AdminOrder::Drain { node: NodeId(*node), on: false },
+        ("remove_node", _, Some([node])) => AdminOrder::RemoveNode { node: NodeId(*node) },
         ("move_replica", _, Some([partition, from, to])) => AdminOrder::MoveReplica {
             partition: PartitionId(*partition),
             from: NodeId(*from),

@@ -36,12 +36,7 @@ impl State {
             }
             check_replicas(partition)?;
         }
-        let mut identities = BTreeSet::new();
-        for node in self.nodes.values() {
-            if node.id >= next.node || !identities.insert(node.identity) {
-                return Err(format!("node {} was given twice", node.id));
-            }
-        }
+        self.check_nodes()?;
         if self.remembered_at.len() != self.remembered.len() {
             return Err("a change is remembered twice".to_owned());
         }
@@ -59,6 +54,25 @@ impl State {
             return Err("a partition belongs to no table".to_owned());
         }
         self.check_reshaping()
+    }
+
+    fn check_nodes(&self) -> Result<(), String> {
+        let mut identities = BTreeSet::new();
+        let known = self.nodes.values().map(|node| (node.id, node.identity));
+        for (node, identity) in known.chain(self.removed()) {
+            if node >= self.counters.node || !identities.insert(identity) {
+                return Err(format!("node {node} was given twice"));
+            }
+        }
+        for (node, _) in self.removed() {
+            if self.nodes.contains_key(&node) {
+                return Err(format!("node {node} was removed and is there"));
+            }
+            if let Some(partition) = self.held_by(node).next() {
+                return Err(format!("node {node} was removed and has partition {}", partition.id));
+            }
+        }
+        Ok(())
     }
 
     fn check_table(&self, table: &TableRecord) -> Result<(), String> {

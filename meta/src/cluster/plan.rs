@@ -2,7 +2,8 @@
 //!
 //! In this order: what nodes have that is not theirs is removed; replicas that are lost are made anew
 //! elsewhere, and those of draining nodes; partitions with too few or too many replicas get what they
-//! should have; then, and only when nothing of that is left, replicas and leaders are spread evenly.
+//! should have; then, and only when nothing of that is left, replicas that share a zone for no need are
+//! moved apart, and replicas and leaders are spread evenly.
 //!
 //! Invariants:
 //! - a partition's replicas are changed by one step at a time, and a step never takes away more than
@@ -11,24 +12,23 @@
 //! - two replicas of a partition are never put on one node;
 //! - a partition that is being split or merged keeps its replicas and its leader; when one of them is lost, the split
 //!   or merge is given up first;
+//! - zones decide where a replica goes, never whether: with too few of them, replicas share one;
 //! - a plan that was carried out leaves nothing to balance: what it moves makes the difference
-//!   smaller, never turns it round.
+//!   smaller, never turns it round, and never brings replicas of a partition into one zone (see `balance.rs`).
 
+mod balance;
+
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 
+use crate::zones::Zones;
+
 /// Changes of replicas that are under way at once, in all.
 const MOVES_MAX: usize = 8;
-/// Those that only balance.
-const BALANCING_MAX: usize = 2;
 /// Changes of leaders at once.
 const TRANSFERS_MAX: usize = 16;
-/// A move is worth its while when the difference is that much larger than what moves; above 1, so that
-/// it gets smaller and nothing moves to and fro.
-const GAIN_MIN: f64 = 1.25;
-/// Below this, bytes are no reason to move anything.
-const BYTES_THAT_MATTER: u64 = 64 << 20;
 
 /// A node as the plan sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) struct NodeView {
     /// Not heard of for so long that it is given up.
     pub(crate) lost: bool,
     pub(crate) draining: bool,
+    /// The zone that its labels name.
+    pub(crate) zone: Option<String>,
     /// What it says it has of each partition.
     pub(crate) has: BTreeMap<PartitionId, ReplicaId>,
     /// Whether it said anything.
@@ -93,6 +95,8 @@ pub(crate) enum Why {
     TooFew,
     /// There are more than there should be.
     TooMany,
+    /// It shares a zone with another one, and need not.
+    Zone,
     /// A node has more than others.
     Balance,
 }
@@ -156,6 +160,7 @@ struct Planner<'a> {
     view: &'a View,
     /// Replicas and bytes of each node that may take more.
     load: BTreeMap<NodeId, (u64, u64)>,
+    zones: Zones,
     under_way: usize,
 }
 
@@ -171,7 +176,8 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        let mut planner = Self { view, load, under_way: 0 };
+        let zones = view.nodes.iter().map(|(node, seen)| (*node, seen.zone.as_deref()));
+        let mut planner = Self { view, load, zones: Zones::new(zones), under_way: 0 };
         // One whose group cannot decide may wait for ever; others need not wait for it.
         let moving = |one: &&PartitionView| one.target.is_some() && planner.can_decide(one);
         planner.under_way = view.partitions.iter().filter(moving).count();
@@ -282,12 +288,15 @@ impl<'a> Planner<'a> {
             self.must_go(partition, *replica, *node) != Some(Why::Lost)
         });
         let mut nodes: BTreeSet<NodeId> = partition.replicas.values().copied().collect();
+        // Where those are that stay, and those that come.
+        let mut stay = nodes_without(partition, &bad);
         let (mut add, mut remove) = (Vec::new(), Vec::new());
         let have = partition.replicas.len();
         for _ in have..partition.wanted {
-            let Some(node) = self.emptiest(&nodes) else { break };
+            let Some(node) = self.best_place(&nodes, &stay) else { break };
             self.put(node, partition.bytes);
             nodes.insert(node);
+            stay.push(node);
             add.push(node);
         }
         let spare = have.saturating_sub(partition.wanted);
@@ -300,8 +309,8 @@ impl<'a> Planner<'a> {
                 break;
             }
             let missing = partition.missing.contains(replica);
-            let Some(node) = self.emptiest(&nodes).or_else(|| self.again(partition, *at, missing))
-            else {
+            let elsewhere = self.best_place(&nodes, &stay);
+            let Some(node) = elsewhere.or_else(|| self.again(partition, *at, missing)) else {
                 // One that is there and does not work is in the way of another on the same node.
                 if missing && have - bad.len() > partition.wanted / 2 {
                     remove.push(*replica);
@@ -313,22 +322,9 @@ impl<'a> Planner<'a> {
             add.push(node);
             remove.push(*replica);
         }
-        if remove.len() < spare {
-            let mut good: Vec<_> = partition
-                .replicas
-                .iter()
-                .filter(|(replica, _)| !remove.contains(replica))
-                .map(|(replica, node)| {
-                    // One that its node does not have (yet) is worth less than any other.
-                    let has = |node: &NodeView| node.has.get(&partition.id) == Some(replica);
-                    let held = self.view.nodes.get(node).is_some_and(has);
-                    let leads = partition.leader == Some(*node);
-                    (held, leads, std::cmp::Reverse(self.load.get(node).copied()), *replica)
-                })
-                .collect();
-            good.sort_unstable();
-            let worst = good.iter().take(spare - remove.len());
-            remove.extend(worst.map(|(_, _, _, replica)| *replica));
+        while remove.len() < spare {
+            let Some(replica) = self.most_dispensable(partition, &remove) else { break };
+            remove.push(replica);
         }
         let changes = !add.is_empty() || !remove.is_empty() || partition.target.is_some();
         changes.then_some(Step::Move { partition: partition.id, add, remove, why })
@@ -347,74 +343,40 @@ impl<'a> Planner<'a> {
         *total += bytes;
     }
 
-    /// The node with the least that has no replica yet.
-    fn emptiest(&self, taken: &BTreeSet<NodeId>) -> Option<NodeId> {
+    /// The node for one more replica: of those that have none yet, one with the fewest others in its zone, and of these
+    /// the one with the least.
+    fn best_place(&self, taken: &BTreeSet<NodeId>, others: &[NodeId]) -> Option<NodeId> {
         let free = self.load.iter().filter(|(node, _)| !taken.contains(node));
-        free.min_by_key(|(node, (replicas, bytes))| (*replicas, *bytes, **node))
-            .map(|(node, _)| *node)
+        let cost = |(node, (replicas, bytes)): &(&NodeId, &(u64, u64))| {
+            (self.zones.company(**node, others), *replicas, *bytes, **node)
+        };
+        free.min_by_key(cost).map(|(node, _)| *node)
     }
 
-    /// How full a node is, in mean nodes: by replicas, and by bytes where there are many.
-    fn fullness(&self, node: NodeId) -> f64 {
-        let (replicas, bytes) = self.load.get(&node).copied().unwrap_or_default();
-        self.weight(replicas, bytes)
+    /// Which of the replicas that do not go already would be missed least.
+    fn most_dispensable(
+        &self,
+        partition: &PartitionView,
+        going: &[ReplicaId],
+    ) -> Option<ReplicaId> {
+        let stays = || partition.replicas.iter().filter(|(replica, _)| !going.contains(replica));
+        let nodes: Vec<NodeId> = stays().map(|(_, node)| *node).collect();
+        let worth = |(replica, node): &(&ReplicaId, &NodeId)| {
+            // One that its node does not have (yet) is worth less than any other.
+            let has = |node: &NodeView| node.has.get(&partition.id) == Some(*replica);
+            let held = self.view.nodes.get(*node).is_some_and(has);
+            let company = Reverse(self.zones.company(**node, &nodes));
+            let leads = partition.leader == Some(**node);
+            (held, company, leads, Reverse(self.load.get(*node).copied()), **replica)
+        };
+        stays().min_by_key(worth).map(|(replica, _)| *replica)
     }
+}
 
-    #[expect(clippy::cast_precision_loss, reason = "a comparison of sizes")]
-    fn weight(&self, replicas: u64, bytes: u64) -> f64 {
-        let nodes = self.load.len() as f64;
-        let total: u64 = self.load.values().map(|(replicas, _)| *replicas).sum();
-        let total_bytes: u64 = self.load.values().map(|(_, bytes)| *bytes).sum();
-        let by_count = replicas as f64 * nodes / (total.max(1) as f64);
-        if total_bytes < BYTES_THAT_MATTER * self.load.len() as u64 {
-            return by_count;
-        }
-        by_count + bytes as f64 * nodes / total_bytes as f64
-    }
-
-    /// Moves from the fullest node to the emptiest, while that makes the difference smaller.
-    fn balance_replicas(&mut self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let mut moved = BTreeSet::new();
-        while steps.len() < BALANCING_MAX {
-            let Some(step) = self.best_move(&moved) else { break };
-            if let Step::Move { partition, .. } = &step {
-                moved.insert(*partition);
-            }
-            steps.push(step);
-        }
-        steps
-    }
-
-    fn best_move(&mut self, moved: &BTreeSet<PartitionId>) -> Option<Step> {
-        let by_fullness = |a: &NodeId, b: &NodeId| self.fullness(*a).total_cmp(&self.fullness(*b));
-        let nodes: Vec<NodeId> = self.load.keys().copied().collect();
-        let from = nodes.iter().copied().max_by(|a, b| by_fullness(a, b))?;
-        let to = nodes.iter().copied().min_by(|a, b| by_fullness(a, b))?;
-        let gap = self.fullness(from) - self.fullness(to);
-        let mut best: Option<(f64, &PartitionView, ReplicaId)> = None;
-        for partition in self.view.partitions.iter().filter(|one| one.is_free()) {
-            let free = !moved.contains(&partition.id)
-                && !partition.replicas.values().any(|node| *node == to);
-            let here = partition.replicas.iter().find(|(_, node)| **node == from);
-            let Some((replica, _)) = here.filter(|_| free) else { continue };
-            let weight = self.weight(1, partition.bytes);
-            // What is left of the difference afterwards.
-            let left = (gap - 2.0 * weight).abs();
-            let better = best.is_none_or(|(best, ..)| left < best);
-            if gap > GAIN_MIN * weight && better {
-                best = Some((left, partition, *replica));
-            }
-        }
-        let (_, partition, replica) = best?;
-        if let Some((replicas, bytes)) = self.load.get_mut(&from) {
-            *replicas -= 1;
-            *bytes = bytes.saturating_sub(partition.bytes);
-        }
-        self.put(to, partition.bytes);
-        let (add, remove) = (vec![to], vec![replica]);
-        Some(Step::Move { partition: partition.id, add, remove, why: Why::Balance })
-    }
+/// The nodes of a partition's replicas but these.
+fn nodes_without(partition: &PartitionView, but: &[(ReplicaId, NodeId)]) -> Vec<NodeId> {
+    let here = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
+    here.filter(|one| !but.contains(one)).map(|(_, node)| node).collect()
 }
 
 /// Leaders away from nodes that are being drained, and spread evenly.

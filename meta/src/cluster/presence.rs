@@ -15,6 +15,7 @@ use partita_proto::service::ReplicaStatus;
 use tokio::time::Instant;
 
 use crate::catalog::State;
+use crate::transition::was_removed;
 
 /// What one node said last.
 #[derive(Clone, Debug)]
@@ -62,16 +63,25 @@ impl Presence {
     /// Takes what a node says.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when the node is not registered under its identity.
+    /// [`Error::NotFound`] when the node is not registered under its identity, [`Error::InvalidInput`] when it was
+    /// removed.
     pub(crate) fn heard(&self, state: &State, heartbeat: Heartbeat) -> Result<(), Error> {
         let known = state.node(heartbeat.node);
         if known.is_none_or(|known| known.identity != heartbeat.identity) {
+            if let Some(removed) = state.removed_of(heartbeat.identity) {
+                return Err(was_removed(removed));
+            }
             return Err(Error::NotFound { kind: "node", name: heartbeat.node.to_string() });
         }
         let replicas = Arc::new(heartbeat.replicas);
         let report = Report { at: Instant::now(), replicas };
         self.inner.lock().reports.insert(heartbeat.node, report);
         Ok(())
+    }
+
+    /// A node was removed: what it said last is of no interest.
+    pub(crate) fn forget(&self, node: NodeId) {
+        self.inner.lock().reports.remove(&node);
     }
 
     /// What is known now.
@@ -127,6 +137,7 @@ impl Reports {
                 leaders: all.iter().filter(|status| status.leader).count() as u64,
                 bytes: all.iter().map(|status| status.file_bytes).sum(),
                 missing: if said.is_some() { missing.len() as u64 } else { 0 },
+                labels: node.labels.clone(),
             };
             (node.id, member)
         };

@@ -19,11 +19,12 @@ use super::merge::{bearer, may_go};
 use super::plan::{NodeView, PartitionView, Step, View, plan};
 use super::presence::Reports;
 use super::{Mover, Reshaper};
-use crate::catalog::{PartitionRecord, State};
+use crate::catalog::{NodeRecord, PartitionRecord, State};
 use crate::load::Driver;
 use crate::node::Core;
 use crate::plan::Action;
 use crate::transition::{Command, Progress};
+use crate::zones::zone_of;
 
 /// How long a node that lives may be without a replica that it should have, at most: nothing will bring
 /// it back.
@@ -161,18 +162,20 @@ impl Supervisor {
 
     fn view(&self, state: &State, reports: &Reports) -> View {
         let repair_after = self.core.options.repair_after;
-        let node = |id: NodeId, draining| {
+        let node = |record: &NodeRecord| {
+            let id = record.id;
             let said = reports.replicas(id);
             let has = said.unwrap_or_default().iter();
             NodeView {
                 live: reports.is_live(id),
                 lost: reports.silent_for(id) >= repair_after,
-                draining,
+                draining: record.draining,
+                zone: zone_of(&record.labels).map(str::to_owned),
                 has: has.map(|status| (status.partition, status.replica)).collect(),
                 reported: said.is_some(),
             }
         };
-        let nodes = state.nodes().map(|record| (record.id, node(record.id, record.draining)));
+        let nodes = state.nodes().map(|record| (record.id, node(record)));
         let mut seen = Seen::new(reports);
         let (load, now_ms) = (self.core.load.lock(), self.core.now_ms());
         let partitions = state.partitions().map(|record| {

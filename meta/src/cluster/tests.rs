@@ -1,5 +1,7 @@
 //! Plans, checked against what operators would expect.
 
+mod zones;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};

@@ -65,9 +65,14 @@ pub(crate) fn partition(
     }
 }
 
-/// A node, if it is heard of.
-pub(crate) fn node(record: &NodeRecord, up: bool) -> NodeFacts {
-    NodeFacts { up, draining: record.draining, ..NodeFacts::default() }
+/// A node, whether it is heard of, and its zone.
+pub(crate) fn node(record: &NodeRecord, up: bool, zone: Option<u32>) -> NodeFacts {
+    NodeFacts { up, draining: record.draining, zone, ..NodeFacts::default() }
+}
+
+/// A node that was removed.
+pub(crate) fn removed_node() -> NodeFacts {
+    NodeFacts { up: false, ..NodeFacts::default() }
 }
 
 /// Numbers of nodes are given one by one and stay small.

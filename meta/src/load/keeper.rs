@@ -24,6 +24,7 @@ use super::history::{History, Now};
 use super::pictures::Pictures;
 use super::rings::Rings;
 use crate::catalog::{State, TableRecord};
+use crate::zones::{Zones, zone_of};
 
 /// Partitions whose samples are kept: those with the most operations. About 150 KB each at most.
 const RINGS_MAX: usize = 256;
@@ -162,9 +163,13 @@ impl Keeper {
 
     /// Learns the catalog and which nodes are heard of.
     pub(crate) fn learn(&mut self, state: &State, is_live: impl Fn(NodeId) -> bool, now_ms: u64) {
+        let zones = Zones::new(state.nodes().map(|node| (node.id, zone_of(&node.labels))));
         for node in state.nodes() {
-            let facts = facts::node(node, is_live(node.id));
+            let facts = facts::node(node, is_live(node.id), zones.number(node.id));
             self.scheduler.set_node(facts::node_id(node.id), facts);
+        }
+        for (node, _) in state.removed() {
+            self.scheduler.set_node(facts::node_id(node), facts::removed_node());
         }
         if state.version() == self.version {
             return;

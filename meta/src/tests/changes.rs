@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataNodes, MetaService};
 use partita_raft::{Host, HostOptions};
@@ -97,7 +98,8 @@ impl Server {
     async fn register(&self, nodes: &FakeNodes) {
         for node in nodes.all() {
             let address = format!("node{node}");
-            let wish = Registration { identity: node.0, node: Some(node), address };
+            let (identity, node, labels) = (node.0, Some(node), Labels::default());
+            let wish = Registration { identity, node, address, labels };
             drop(self.meta.register(wish).await);
         }
     }

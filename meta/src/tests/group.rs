@@ -8,6 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use partita_proto::id::{PartitionId, ReplicaId};
+use partita_proto::label::Labels;
 use partita_proto::member::{Members, Registration};
 use partita_proto::service::{
     AdminOrder, Changed, ClusterService, DataNodes, MetaService, RequestId,
@@ -89,7 +90,8 @@ impl Trio {
         }
         for node in trio.nodes.all() {
             let (identity, address) = (node.0, format!("node{node}"));
-            let wish = Registration { identity, node: None, address };
+            let labels = Labels::default();
+            let wish = Registration { identity, node: None, address, labels };
             assert_eq!(trio.register(wish).await, Ok(node));
         }
         trio
@@ -181,7 +183,7 @@ impl Trio {
     }
 
     /// The member that leads, once there is one.
-    async fn leader(&self) -> usize {
+    pub(super) async fn leader(&self) -> usize {
         self.until("somebody leads", || !self.leading().is_empty()).await;
         self.leading()[0]
     }
@@ -409,7 +411,8 @@ async fn says_who_leads(trio: &Trio, at: usize, leader: usize) -> bool {
     };
     let before = heard();
     let heartbeat = trio.nodes.heartbeats().remove(0);
-    let wish = Registration { identity: 99, node: None, address: "a".to_owned() };
+    let (address, labels) = ("a".to_owned(), Labels::default());
+    let wish = Registration { identity: 99, node: None, address, labels };
     let drain = AdminOrder::Drain { node: NodeId(1), on: false };
     let answers = [
         told(meta.heartbeat(heartbeat).await),
@@ -501,8 +504,10 @@ async fn a_member_that_was_away_for_longer_than_the_log_reaches_back_gets_the_ca
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_keep_their_numbers_when_all_of_meta_ends() {
     let mut trio = Trio::start(3).await;
-    let wish =
-        |address: &str| Registration { identity: 50, node: None, address: address.to_owned() };
+    let wish = |address: &str| {
+        let (address, labels) = (address.to_owned(), Labels::default());
+        Registration { identity: 50, node: None, address, labels }
+    };
     assert_eq!(trio.register(wish("a:1")).await, Ok(NodeId(4)));
     for at in 0..3 {
         trio.kill(at).await;

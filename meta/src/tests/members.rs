@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use partita_proto::id::{PartitionId, ReplicaId};
+use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::RequestId;
 
@@ -19,7 +20,8 @@ fn register(
     address: &str,
 ) -> Result<u64, Error> {
     let address = address.to_owned();
-    let wish = Registration { identity, node: node.map(NodeId), address };
+    let labels = Labels::default();
+    let wish = Registration { identity, node: node.map(NodeId), address, labels };
     world.command(&Command::Register(wish))?;
     Ok(world.state.node_of(identity).unwrap().id.0)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use partita_proto::history::Reason;
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
+use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::range::TypedRange;
 use partita_proto::service::RequestId;
@@ -29,9 +30,11 @@ enum Event {
     Abort(Index),
     /// A late answer.
     Stale(Index, u64),
-    /// A directory, the number that it wants, and where it is.
-    Register(u64, Option<u64>, String),
+    /// A directory, the number that it wants, where it is, and its zone.
+    Register(u64, Option<u64>, String, Option<String>),
     Drain(u64, bool),
+    /// A node is to go for good.
+    Remove(u64),
     /// A partition, nodes that get a replica, and of those it has the ones that go.
     Move(Index, Vec<u64>, Vec<Index>),
     /// A group has the replicas that it was to have.
@@ -151,8 +154,14 @@ fn event() -> impl Strategy<Value = Event> {
         5 => any::<Index>().prop_map(Event::Finish),
         1 => any::<Index>().prop_map(Event::Abort),
         1 => (any::<Index>(), 0_u64..50).prop_map(|(table, step)| Event::Stale(table, step)),
-        1 => (0..6_u64, prop::option::of(0..8_u64), select(vec!["a:1", "b:1"]))
-            .prop_map(|(identity, node, at)| Event::Register(identity, node, at.to_owned())),
+        3 => (
+            0..10_u64,
+            prop::option::of(0..8_u64),
+            select(vec!["a:1", "b:1", ""]),
+            prop::option::of(select(vec!["a".to_owned(), "b".to_owned()])),
+        )
+            .prop_map(|(identity, node, at, zone)| Event::Register(identity, node, at.to_owned(), zone)),
+        2 => (0..8_u64).prop_map(Event::Remove),
         1 => (0..8_u64, any::<bool>()).prop_map(|(node, on)| Event::Drain(node, on)),
         3 => (
             any::<Index>(),
@@ -182,6 +191,8 @@ struct History {
     replicas: BTreeMap<ReplicaId, (PartitionId, NodeId)>,
     /// Which directory has a node's number.
     nodes: BTreeMap<NodeId, u64>,
+    /// Nodes that were removed.
+    removed: BTreeSet<NodeId>,
     /// The highest epoch of each partition.
     epochs: BTreeMap<PartitionId, Epoch>,
     /// What each partition owned at each epoch; an owner of other keys has another epoch.
@@ -236,7 +247,14 @@ impl History {
         for node in world.state.nodes() {
             assert_eq!(*self.nodes.entry(node.id).or_insert(node.identity), node.identity);
         }
-        assert!(self.nodes.keys().all(|node| world.state.node(*node).is_some()));
+        for (node, identity) in &self.nodes {
+            let there = world.state.node(*node).is_some();
+            assert_ne!(there, world.state.is_removed(*node), "node {node}");
+            assert!(!self.removed.contains(node) || !there, "node {node} came back");
+            let has = there || world.state.removed_of(*identity) == Some(*node);
+            assert!(has, "who node {node} was is forgotten");
+        }
+        self.removed.extend(world.state.removed().map(|(node, _)| node));
     }
 }
 
@@ -256,11 +274,16 @@ fn command(world: &World, event: &Event) -> Option<Command> {
             (!tables.is_empty())
                 .then(|| Command::Finish { table: *index.get(&tables), step: Step(*step) })
         }
-        Event::Register(identity, node, address) => Some(Command::Register(Registration {
-            identity: *identity,
-            node: node.map(NodeId),
-            address: address.clone(),
-        })),
+        Event::Register(identity, node, address, zone) => {
+            let labels = zone.iter().map(|zone| ("zone".to_owned(), zone.clone()));
+            Some(Command::Register(Registration {
+                identity: *identity,
+                node: node.map(NodeId),
+                address: address.clone(),
+                labels: Labels::new(labels).unwrap(),
+            }))
+        }
+        Event::Remove(node) => Some(Command::RemoveNode { node: NodeId(*node) }),
         Event::Drain(node, on) => Some(Command::Drain { node: NodeId(*node), on: *on }),
         Event::Move(..) | Event::Moved(_) | Event::StaleMoved(..) => move_command(world, event),
         Event::Split(..) | Event::Merge(..) | Event::Advance(..) | Event::StaleAdvance(..) => {
@@ -367,7 +390,7 @@ proptest! {
     fn no_bytes_make_decoding_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _command = Command::decode(bytes.clone().into()).is_ok();
         let _reply = crate::command::decode_reply(bytes.clone().into()).is_ok();
-        for kind in [&b"c"[..], b"d\0\0\0\x01", b"t\0\0\0\x01", b"p\0\0\0\0\0\0\0\x01", b"n\0\0\0\0\0\0\0\x01", b"r\0\0\0\0\0\0\0\x01"] {
+        for kind in [&b"c"[..], b"d\0\0\0\x01", b"t\0\0\0\x01", b"p\0\0\0\0\0\0\0\x01", b"n\0\0\0\0\0\0\0\x01", b"x\0\0\0\0\0\0\0\x01", b"r\0\0\0\0\0\0\0\x01"] {
             let _state = record::state(vec![(kind.to_vec(), bytes.clone())]).is_ok();
         }
     }
@@ -401,7 +424,8 @@ fn entries_and_records_keep_their_form() {
     let id = Some(known);
     let places = vec![vec![NodeId(1), NodeId(2)], vec![NodeId(3)]];
     let once = Command::Change { ddl: drop_table("t"), places, id };
-    let wish = Registration { identity: 77, node: Some(NodeId(4)), address: "a:1".to_owned() };
+    let (address, labels) = ("a:1".to_owned(), Labels::default());
+    let wish = Registration { identity: 77, node: Some(NodeId(4)), address, labels };
     let (partition, step) = (PartitionId(7), Step(300));
     let (to, from) = (vec![NodeId(4), NodeId(5)], vec![ReplicaId(3), ReplicaId(9)]);
     forms.extend([

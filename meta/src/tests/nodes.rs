@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::label::Labels;
 use partita_proto::member::Heartbeat;
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
@@ -71,6 +72,7 @@ pub(super) struct FakeNode {
     /// Applies nothing of what groups decide.
     lagging: AtomicBool,
     pub(super) held: Mutex<BTreeMap<PartitionId, Held>>,
+    pub(super) labels: Mutex<Labels>,
     pub(super) told: Mutex<Vec<(Kind, PartitionId)>>,
     /// Orders that came while one of another kind was under way for the partition.
     pub(super) mixed: Mutex<Vec<PartitionId>>,
@@ -394,6 +396,7 @@ impl FakeNodes {
             address: format!("node{}", node.id),
             replicas: node.replicas(),
             loads: Vec::new(),
+            labels: node.labels.lock().clone(),
         };
         speaking.map(heartbeat).collect()
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use partita_proto::history::{Cause, Reason};
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
+use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::partitioning::Partitioning;
 use partita_proto::range::TypedRange;
@@ -20,7 +21,9 @@ fn three() -> (World, Vec<PartitionId>) {
     let mut world = World::new();
     for identity in 1..=5 {
         let address = "a".to_owned();
-        world.command(&Command::Register(Registration { identity, node: None, address })).unwrap();
+        let labels = Labels::default();
+        let wish = Registration { identity, node: None, address, labels };
+        world.command(&Command::Register(wish)).unwrap();
     }
     let places = vec![(1..=3).map(NodeId).collect(); 3];
     let ddl = create(new_table("t"));

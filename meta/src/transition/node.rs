@@ -3,6 +3,9 @@
 //! A partition's replicas change in two entries: one says what they are to be, the other that they
 //! are. Between the two the group may have either; after an entry that says something else instead,
 //! it may have any of them, and is told the last.
+//!
+//! A node that is removed leaves its number and its identity behind: neither is ever taken again. Whether it lives is
+//! no matter of the log; whoever asks for the removal looks at that before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,13 +30,17 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
                 wish.node.unwrap_or_default()
             )));
         }
-        if known.address == wish.address {
+        if known.address == wish.address && known.labels == wish.labels {
             return Ok(Outcome::without_edits(Reply::Unchanged));
         }
-        let address = wish.address.clone();
+        let (address, labels) = (wish.address.clone(), wish.labels.clone());
         let mut draft = Draft::new(state);
-        draft.edits.push(Edit::Node(Arc::new(NodeRecord { address, ..NodeRecord::clone(known) })));
+        let record = NodeRecord { address, labels, ..NodeRecord::clone(known) };
+        draft.edits.push(Edit::Node(Arc::new(record)));
         return Ok(draft.done());
+    }
+    if let Some(removed) = state.removed_of(wish.identity) {
+        return Err(was_removed(removed));
     }
     let next = state.counters().node;
     let id = wish.node.unwrap_or(next);
@@ -49,6 +56,11 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
             other.address
         )));
     }
+    if state.is_removed(id) {
+        return Err(Error::InvalidInput(format!(
+            "node {id} was removed, and its number is not given again; leave the number to meta or choose another"
+        )));
+    }
     let mut draft = Draft::new(state);
     draft.counters.node = next.max(NodeId(id.0 + 1));
     draft.edits.push(Edit::Node(Arc::new(NodeRecord {
@@ -56,8 +68,65 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
         identity: wish.identity,
         address: wish.address.clone(),
         draining: false,
+        labels: wish.labels.clone(),
     })));
     Ok(draft.done())
+}
+
+/// What a node is told that was removed.
+pub(crate) fn was_removed(node: NodeId) -> Error {
+    Error::InvalidInput(format!(
+        "this data directory belongs to node {node}, which was removed from the cluster; to join it again, start with a \
+         new data directory (nothing in this one was changed)"
+    ))
+}
+
+/// Forgets a node, but not that it was there.
+pub(super) fn remove(state: &State, node: NodeId) -> Result<Outcome, Error> {
+    if state.is_removed(node) {
+        return Ok(Outcome::without_edits(Reply::Unchanged));
+    }
+    let known =
+        state.node(node).ok_or_else(|| Error::NotFound { kind: "node", name: node.to_string() })?;
+    if known.address.is_empty() {
+        return Err(Error::InvalidInput(format!(
+            "node {node} is the process that keeps the catalog, and cannot be removed"
+        )));
+    }
+    let held: Vec<_> = state.held_by(node).map(|partition| partition.id).collect();
+    if let Some(first) = held.first() {
+        let count = held.len();
+        let todo = if known.draining {
+            "it is being drained: wait until sys.replicas shows none of them there (each needs another node to go to)"
+                .to_owned()
+        } else {
+            format!("drain it first: ADMIN drain_node({node}) moves them to other nodes")
+        };
+        return Err(Error::InvalidInput(format!(
+            "node {node} still has {count} {} by the catalog (partition {first}{}); {todo}",
+            if count == 1 { "replica" } else { "replicas" },
+            if count == 1 { "" } else { " and others" },
+        )));
+    }
+    let mut draft = Draft::new(state);
+    draft.edits.push(Edit::NodeGone(node));
+    draft.edits.push(Edit::Removed(node, known.identity));
+    Ok(draft.done())
+}
+
+impl State {
+    /// Partitions that have, or are to have, a replica on a node. Those of tables that are being dropped do not count:
+    /// nobody needs what is there, and a node that is gone for good would keep the table for ever.
+    pub(crate) fn held_by(&self, node: NodeId) -> impl Iterator<Item = &Arc<PartitionRecord>> {
+        let stays = |one: &&Arc<PartitionRecord>| {
+            self.table(one.table).is_some_and(|table| table.is_named())
+        };
+        self.partitions().filter(stays).filter(move |partition| {
+            let unborn =
+                partition.splitting().into_iter().flat_map(|split| split.replicas.values());
+            partition.all_replicas().values().chain(unborn).any(|at| *at == node)
+        })
+    }
 }
 
 pub(super) fn drain(state: &State, node: NodeId, on: bool) -> Result<Outcome, Error> {

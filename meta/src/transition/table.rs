@@ -86,6 +86,11 @@ impl Draft<'_> {
                 ranges.len()
             )));
         }
+        // They were chosen a moment ago.
+        let mut nodes = places.iter().flatten();
+        if let Some(removed) = nodes.find(|node| self.state.is_removed(**node)) {
+            return Err(Error::Unavailable(format!("node {removed} was removed meanwhile")));
+        }
         let mut partitions = Vec::with_capacity(ranges.len());
         for (range, nodes) in ranges.into_iter().zip(places) {
             let partition = PartitionRecord {

@@ -94,11 +94,13 @@ pub struct NodeFacts {
     pub draining: bool,
     /// What it can bear, in cores (or whatever unit all nodes share).
     pub capacity: f64,
+    /// Nodes of one zone may fail together. `None`: a zone of its own.
+    pub zone: Option<u32>,
 }
 
 impl Default for NodeFacts {
     fn default() -> Self {
-        Self { up: true, draining: false, capacity: 1.0 }
+        Self { up: true, draining: false, capacity: 1.0, zone: None }
     }
 }
 

@@ -3,8 +3,40 @@
 use super::{Wire, all, missing, pb};
 use crate::error::Error;
 use crate::id::{NodeId, PartitionId};
+use crate::label::Labels;
 use crate::member::{Heartbeat, Member, Members, MetaStanding, Registration};
 use crate::service::AdminOrder;
+
+impl Wire for Labels {
+    type Message = pb::Labels;
+
+    fn to_wire(&self) -> pb::Labels {
+        let label = |(name, value): (&str, &str)| pb::Label {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        pb::Labels { labels: self.iter().map(label).collect() }
+    }
+
+    fn from_wire(message: pb::Labels) -> Result<Self, Error> {
+        Self::new(message.labels.into_iter().map(|label| (label.name, label.value)))
+    }
+}
+
+impl Labels {
+    /// The field of a message that has them; what has none looks as it did before there were any.
+    pub fn to_field(&self) -> Option<pb::Labels> {
+        (!self.is_empty()).then(|| self.to_wire())
+    }
+
+    /// The labels of a field; none where it is absent.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] as for [`Labels::new`].
+    pub fn from_field(field: Option<pb::Labels>) -> Result<Self, Error> {
+        Ok(field.map(Self::from_wire).transpose()?.unwrap_or_default())
+    }
+}
 
 impl Wire for Members {
     type Message = pb::Members;
@@ -19,6 +51,7 @@ impl Wire for Members {
             leaders: member.leaders,
             bytes: member.bytes,
             missing: member.missing,
+            labels: member.labels.to_field(),
         };
         pb::Members { members: self.iter().map(member).collect() }
     }
@@ -35,6 +68,7 @@ impl Wire for Members {
                 leaders: message.leaders,
                 bytes: message.bytes,
                 missing: message.missing,
+                labels: Labels::from_field(message.labels)?,
             };
             if members.insert(node, member).is_some() {
                 return Err(Error::Corrupted(format!("node {node} is listed twice")));
@@ -90,6 +124,7 @@ impl Wire for AdminOrder {
             Self::MergePartitions { left, right } => {
                 Kind::MergePartitions(pb::MergePartitions { left: left.0, right: right.0 })
             }
+            Self::RemoveNode { node } => Kind::RemoveNode(pb::RemoveNode { node: node.0 }),
         };
         pb::AdminOrder { kind: Some(kind) }
     }
@@ -115,6 +150,7 @@ impl Wire for AdminOrder {
                 left: PartitionId(order.left),
                 right: PartitionId(order.right),
             },
+            Kind::RemoveNode(order) => Self::RemoveNode { node: NodeId(order.node) },
         })
     }
 }
@@ -127,6 +163,7 @@ impl Wire for Registration {
             identity: self.identity,
             node: self.node.map(|node| node.0),
             address: self.address.clone(),
+            labels: self.labels.to_field(),
         }
     }
 
@@ -135,6 +172,7 @@ impl Wire for Registration {
             identity: message.identity,
             node: message.node.map(NodeId),
             address: message.address,
+            labels: Labels::from_field(message.labels)?,
         })
     }
 }
@@ -149,6 +187,7 @@ impl Wire for Heartbeat {
             address: self.address.clone(),
             replicas: self.replicas.iter().map(Wire::to_wire).collect(),
             loads: self.loads.iter().map(Wire::to_wire).collect(),
+            labels: self.labels.to_field(),
         }
     }
 
@@ -159,6 +198,7 @@ impl Wire for Heartbeat {
             address: message.address,
             replicas: all(message.replicas)?,
             loads: all(message.loads)?,
+            labels: Labels::from_field(message.labels)?,
         })
     }
 }

@@ -57,6 +57,11 @@ pub(super) type Row = Vec<Option<String>>;
 impl Cluster {
     /// Starts one, in which what is lost is made anew after so many seconds.
     pub(super) async fn start(repair_after_s: u64) -> Self {
+        Self::start_in(repair_after_s, &["", "", ""]).await
+    }
+
+    /// Starts one whose datanodes have these labels, one after another from node 1 on.
+    pub(super) async fn start_in(repair_after_s: u64, labels: &[&str]) -> Self {
         let turn = turn().await;
         let ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
         let address = |port: &u16| format!("127.0.0.1:{port}");
@@ -81,8 +86,8 @@ impl Cluster {
             cluster.peers.insert(name, *port);
         }
         // One after another: the first to be known is node 1.
-        for id in 1..=3_u64 {
-            cluster.add_datanode(id).await;
+        for (id, labels) in (1..).zip(labels) {
+            cluster.add_datanode_in(id, labels).await;
         }
         for id in 1..=2 {
             let (postgres, spill) = (free_port(), cluster.dir.path().join(format!("spill{id}")));
@@ -93,16 +98,20 @@ impl Cluster {
             cluster.add(&format!("frontend{id}"), "frontend", &options);
             cluster.doors.push(postgres);
         }
-        cluster.until_live(3).await;
+        cluster.until_live(labels.len()).await;
         cluster
     }
 
     /// Adds a datanode, which is to get this number, and waits until it has it.
     pub(super) async fn add_datanode(&mut self, id: u64) {
+        self.add_datanode_in(id, "").await;
+    }
+
+    async fn add_datanode_in(&mut self, id: u64, labels: &str) {
         let (name, port) = (format!("datanode{id}"), free_port());
         let (listen, metas) = (format!("127.0.0.1:{port}"), self.metas.clone());
         let options = ["--listen", &listen, "--meta", &metas];
-        let small = ["--memtable-mb", "8", "--log-mb", "64"];
+        let small = ["--memtable-mb", "8", "--log-mb", "64", "--label", labels];
         self.add(&name, "datanode", &[&options[..], &small[..]].concat());
         self.peers.insert(name.clone(), port);
         self.until_ready(&name).await;
@@ -118,7 +127,8 @@ impl Cluster {
         self.start_again(name);
     }
 
-    fn data(&self, name: &str) -> PathBuf {
+    /// Where a member has its data.
+    pub(super) fn data(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -151,6 +161,21 @@ impl Cluster {
         child.wait().expect("a child can be waited for");
         // The next start says again that it is ready.
         std::fs::remove_file(self.file(name, "out")).ok();
+    }
+
+    /// Waits until a member has ended by itself; whether it ended well, and what it logged last.
+    pub(super) async fn until_ended(&mut self, name: &str) -> (bool, String) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let child = self.members.get_mut(name).unwrap().child.as_mut().expect(name);
+            if let Some(status) = child.try_wait().expect("a child can be waited for") {
+                self.members.get_mut(name).unwrap().child = None;
+                std::fs::remove_file(self.file(name, "out")).ok();
+                return (status.success(), self.log(name));
+            }
+            assert!(Instant::now() < deadline, "{name} goes on:\n{}", self.log(name));
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     /// Makes a member stand still, or go on.

@@ -12,6 +12,7 @@ use partita_meta::{MemoryStore, Meta, MetaOptions};
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, ReplicaId};
+use partita_proto::label::Labels;
 use partita_proto::member::{Heartbeat, Registration};
 use partita_proto::service::{ClusterService, DataNodes, DataService};
 use partita_raft::{Host, HostOptions, RaftError, SimulatedDisk};
@@ -215,8 +216,8 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
 
 /// Registers, then tells meta once a second how it is.
 async fn beat(cluster: Arc<Cluster>, id: NodeId, node: Arc<Datanode>, stop: CancellationToken) {
-    let me =
-        Registration { identity: id.0 * 1000 + 7, node: Some(id), address: format!("node-{id}:1") };
+    let (address, labels) = (format!("node-{id}:1"), Labels::default());
+    let me = Registration { identity: id.0 * 1000 + 7, node: Some(id), address, labels };
     let mut registered = false;
     let mut asked = METAS.map(NodeId).cycle();
     let mut leader = NodeId(*METAS.start());
@@ -238,6 +239,7 @@ async fn beat(cluster: Arc<Cluster>, id: NodeId, node: Arc<Datanode>, stop: Canc
                 address: me.address,
                 replicas,
                 loads: mine.loads(),
+                labels: me.labels,
             };
             meta.heartbeat(heartbeat).await
         });

@@ -276,9 +276,12 @@ fn admin_takes_partitions_and_nodes_by_number() {
     assert_eq!(admin, Admin::Order(AdminOrder::MoveReplica { partition, from, to }));
     let Statement::Admin(admin) = one("ADMIN undrain_node(2)").unwrap() else { panic!() };
     assert_eq!(admin, Admin::Order(AdminOrder::Drain { node: NodeId(2), on: false }));
+    let Statement::Admin(admin) = one("ADMIN remove_node(2)").unwrap() else { panic!() };
+    assert_eq!(admin, Admin::Order(AdminOrder::RemoveNode { node: NodeId(2) }));
     for (wrong, why) in [
         ("ADMIN drain_node('two')", "the arguments of drain_node are drain_node(node)"),
         ("ADMIN drain_node(1, 2)", "drain_node(node)"),
+        ("ADMIN remove_node()", "remove_node(node)"),
         ("ADMIN move_replica(7)", "move_replica(partition, from_node, to_node)"),
         ("ADMIN flush_table(t, u)", "flush_table('table')"),
         ("ADMIN explode()", "ADMIN explode is not supported"),

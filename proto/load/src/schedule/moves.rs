@@ -1,7 +1,8 @@
 //! The round that relieves busy nodes: leaders leave first, and replicas only where that cannot help.
 //!
 //! Invariants: as in `rounds.rs`; within a round a node's load includes what the round has decided already; a tail keeps
-//! its leader while its node bears less than [`TAIL_STAYS_BELOW`] means.
+//! its leader while its node bears less than [`TAIL_STAYS_BELOW`] means; a replica that moves does not come closer, by
+//! zone, to the others of its partition.
 
 use super::heat::Heat;
 use super::places::{BUSY, LIVE, NO_NODE, NONE, NodeState, micro};
@@ -176,8 +177,9 @@ impl Scheduler {
                 .iter()
                 .map(|slot| {
                     let part = self.places.part(*slot);
-                    let fresh =
-                        coolest.iter().copied().filter(|node| !part.voters().contains(node));
+                    let fresh = coolest.iter().copied().filter(|node| {
+                        !part.voters().contains(node) && self.places.stays_apart(part, *at, *node)
+                    });
                     let targets = if taken.contains(slot) {
                         Vec::new()
                     } else {

@@ -207,6 +207,17 @@ impl Places {
         &mut self.nodes[usize::from(at)]
     }
 
+    /// Whether a replica that went from one node to another would share its zone with no more of its partition's other
+    /// replicas than it does now.
+    pub(super) fn stays_apart(&self, part: &Part, from: u16, to: u16) -> bool {
+        let company = |at: u16| {
+            let zone = self.node(at).facts.zone;
+            let beside = |voter: &&u16| **voter != from && self.node(**voter).facts.zone == zone;
+            zone.map_or(0, |_| part.voters().iter().filter(beside).count())
+        };
+        company(to) <= company(from)
+    }
+
     pub(super) fn node_id(&self, at: u16) -> Option<NodeId> {
         self.nodes.get(usize::from(at)).map(|node| node.id)
     }
@@ -431,5 +442,29 @@ fn add(nodes: &mut [NodeState], part: &Part, lead: i64, follow: i64) {
     }
     for voter in part.voters().iter().filter(|voter| **voter != part.leader) {
         nodes[usize::from(*voter)].load += follow;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_goes_nowhere_where_it_shares_a_zone_with_more_than_before() {
+        let mut places = Places::default();
+        // Nodes 0 to 5; the last has no zone.
+        for (node, zone) in (0..).zip([Some(1), Some(1), Some(2), Some(2), Some(3), None]) {
+            let at = places.know_node(NodeId(node)).unwrap();
+            places.node_mut(at).facts.zone = zone;
+        }
+        places.set_table(TableId(1), TableFacts::default());
+        let voters = [0, 2, 5].map(NodeId).to_vec();
+        let facts = PartitionFacts { id: PartitionId(1), voters, ..PartitionFacts::default() };
+        let slot = places.insert(TableId(1), NONE, &facts);
+        let may = |from, to| places.stays_apart(places.part(slot), from, to);
+        // Within its zone, to one that has none, but not to that of another.
+        assert!(may(0, 1) && may(0, 4) && !may(0, 3));
+        assert!(may(2, 3) && !may(2, 1));
+        assert!(may(5, 4) && !may(5, 1) && !may(5, 3));
     }
 }

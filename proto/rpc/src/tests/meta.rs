@@ -12,6 +12,7 @@ use partita_proto::Error;
 use partita_proto::beat::LoadBeat;
 use partita_proto::catalog::{Catalog, Database};
 use partita_proto::id::{DatabaseId, NodeId, PartitionId, TableId};
+use partita_proto::label::Labels;
 use partita_proto::load::{HeatmapRequest, Instant as At, LoadReport, LoadRequest, PartitionLoad};
 use partita_proto::member::{Heartbeat, Member, Members, MetaMember, MetaStanding, Registration};
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
@@ -235,11 +236,17 @@ fn heartbeat() -> Heartbeat {
         address: "host:1".to_owned(),
         replicas: vec![replica_status()],
         loads: vec![LoadBeat { partition: PartitionId(9), term: 3, ..LoadBeat::default() }],
+        labels: labels(),
     }
 }
 
+fn labels() -> Labels {
+    "rack=r1,zone=a".parse().unwrap()
+}
+
 fn registration() -> Registration {
-    Registration { identity: u64::MAX, node: Some(NODE), address: "host:1".to_owned() }
+    let address = "host:1".to_owned();
+    Registration { identity: u64::MAX, node: Some(NODE), address, labels: labels() }
 }
 
 #[tokio::test]
@@ -251,6 +258,7 @@ async fn every_call_arrives_as_it_was_made() {
         AdminOrder::Drain { node: NODE, on: true },
         AdminOrder::MoveReplica { partition: PartitionId(1), from: NODE, to: NodeId(3) },
         AdminOrder::TransferLeader { partition: PartitionId(1), to: NODE },
+        AdminOrder::RemoveNode { node: NODE },
     ];
     for order in orders.clone() {
         client.administer(order).await.unwrap();

@@ -9,6 +9,7 @@ use super::*;
 use crate::beat::{Latency, LoadBeat};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
+use crate::label::Labels;
 use crate::member::{Heartbeat, Member, Members, Registration};
 use crate::route::Route;
 use crate::schema::ColumnType;
@@ -67,9 +68,15 @@ fn status() -> impl Strategy<Value = ReplicaStatus> {
     )
 }
 
+fn labels() -> impl Strategy<Value = Labels> {
+    let pair = ("[a-z]{1,3}", "[A-Za-z0-9_./-]{1,63}");
+    proptest::collection::btree_map(pair.0, pair.1, 0..4)
+        .prop_map(|labels| Labels::new(labels).unwrap())
+}
+
 fn member() -> impl Strategy<Value = Member> {
-    (name(), any::<[bool; 2]>(), any::<[u64; 4]>()).prop_map(
-        |(address, [live, draining], [replicas, leaders, bytes, missing])| Member {
+    (name(), any::<[bool; 2]>(), any::<[u64; 4]>(), labels()).prop_map(
+        |(address, [live, draining], [replicas, leaders, bytes, missing], labels)| Member {
             address,
             live,
             draining,
@@ -77,6 +84,7 @@ fn member() -> impl Strategy<Value = Member> {
             leaders,
             bytes,
             missing,
+            labels,
         },
     )
 }
@@ -87,21 +95,21 @@ fn members() -> impl Strategy<Value = Members> {
 
 fn registration() -> impl Strategy<Value = Registration> {
     let node = option::of(any::<u64>().prop_map(NodeId));
-    (any::<u64>(), node, name()).prop_map(|(identity, node, address)| Registration {
-        identity,
-        node,
-        address,
+    (any::<u64>(), node, name(), labels()).prop_map(|(identity, node, address, labels)| {
+        Registration { identity, node, address, labels }
     })
 }
 
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {
-    (any::<u64>(), any::<u64>(), name(), vec(status(), 0..3), vec(load_beat(), 0..3)).prop_map(
-        |(node, identity, address, replicas, loads)| Heartbeat {
+    let id = any::<[u64; 2]>();
+    (id, name(), vec(status(), 0..3), vec(load_beat(), 0..3), labels()).prop_map(
+        |([node, identity], address, replicas, loads, labels)| Heartbeat {
             node: NodeId(node),
             identity,
             address,
             replicas,
             loads,
+            labels,
         },
     )
 }
@@ -179,6 +187,7 @@ fn admin_order() -> impl Strategy<Value = AdminOrder> {
             .prop_map(|(partition, at)| AdminOrder::SplitPartition { partition, at }),
         (partition(), partition())
             .prop_map(|(left, right)| AdminOrder::MergePartitions { left, right }),
+        node().prop_map(|node| AdminOrder::RemoveNode { node }),
     ]
 }
 

@@ -1,0 +1,162 @@
+//! What is moved although nothing is lost: replicas that share a zone for no need, and those of nodes that have more
+//! than others.
+//!
+//! Invariants:
+//! - a move apart leaves fewer pairs of a partition's replicas in one zone; a move that balances leaves no more of them,
+//!   and makes the sum of the squares of what nodes have smaller. So the two never undo each other, and it ends;
+//! - a partition whose group could not agree on a move is left alone.
+
+use std::collections::BTreeSet;
+
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+
+use super::{PartitionView, Planner, Step, Why, nodes_without};
+
+/// Moves that are made at once when nothing is lost: they can wait, and cost what queries could use.
+const BALANCING_MAX: usize = 2;
+/// A move is worth its while when the difference is that much larger than what moves; above 1, so that
+/// it gets smaller and nothing moves to and fro.
+const GAIN_MIN: f64 = 1.25;
+/// Below this, bytes are no reason to move anything.
+const BYTES_THAT_MATTER: u64 = 64 << 20;
+
+/// What a replica counts for, in mean nodes. Moves do not change it.
+struct Scale {
+    replica: f64,
+    /// Zero where there are few.
+    byte: f64,
+}
+
+impl Scale {
+    fn weight(&self, replicas: u64, bytes: u64) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a comparison of sizes")]
+        let (replicas, bytes) = (replicas as f64, bytes as f64);
+        replicas * self.replica + bytes * self.byte
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// Moves apart what shares a zone, and then from the fullest nodes to the emptiest, while that makes the difference
+    /// smaller.
+    pub(super) fn balance_replicas(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut moved = BTreeSet::new();
+        let scale = self.scale();
+        while steps.len() < BALANCING_MAX {
+            let next = self.move_apart(&moved).or_else(|| self.best_move(&scale, &moved));
+            let Some((partition, replica, from, to, why)) = next else { break };
+            if let Some((replicas, bytes)) = self.load.get_mut(&from) {
+                *replicas -= 1;
+                *bytes = bytes.saturating_sub(partition.bytes);
+            }
+            self.put(to, partition.bytes);
+            moved.insert(partition.id);
+            let (add, remove) = (vec![to], vec![replica]);
+            steps.push(Step::Move { partition: partition.id, add, remove, why });
+        }
+        steps
+    }
+
+    /// Partitions that may be moved, but for those that are moved already.
+    fn movable(&self, moved: &BTreeSet<PartitionId>) -> impl Iterator<Item = &'a PartitionView> {
+        let partitions = self.view.partitions.iter();
+        partitions.filter(|one| one.is_free() && !moved.contains(&one.id) && self.can_decide(one))
+    }
+
+    /// The first replica that has less company elsewhere.
+    fn move_apart(&self, moved: &BTreeSet<PartitionId>) -> Option<Move<'a>> {
+        self.movable(moved).find_map(|partition| {
+            let nodes: Vec<NodeId> = partition.replicas.values().copied().collect();
+            // The one with the most; of several rather a follower, and one of a full node.
+            let crowded = partition.replicas.iter().filter_map(|(replica, node)| {
+                let load = self.load.get(node)?;
+                let leads = partition.leader == Some(*node);
+                Some((self.zones.company(*node, &nodes), !leads, *load, *replica, *node))
+            });
+            let (company, _, _, replica, from) = crowded.max()?;
+            if company == 0 {
+                return None;
+            }
+            let others = nodes_without(partition, &[(replica, from)]);
+            let to = self.best_place(&nodes.into_iter().collect(), &others)?;
+            let apart = self.zones.company(to, &others) < company;
+            apart.then_some((partition, replica, from, to, Why::Zone))
+        })
+    }
+
+    /// The best move from the fullest node that can give something to the emptiest that can take it.
+    fn best_move(&self, scale: &Scale, moved: &BTreeSet<PartitionId>) -> Option<Move<'a>> {
+        let full = |(node, (replicas, bytes)): (&NodeId, &(u64, u64))| {
+            (scale.weight(*replicas, *bytes), *node)
+        };
+        let mut nodes: Vec<(f64, NodeId)> = self.load.iter().map(full).collect();
+        nodes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let least = GAIN_MIN * scale.weight(1, 0);
+        let (emptiest, _) = *nodes.first()?;
+        for (fullness, from) in nodes.iter().rev().copied() {
+            if fullness - emptiest <= least {
+                break;
+            }
+            let here: Vec<_> = self
+                .movable(moved)
+                .filter_map(|partition| {
+                    let mut replicas = partition.replicas.iter();
+                    let (replica, _) = replicas.find(|(_, node)| **node == from)?;
+                    Some((partition, *replica))
+                })
+                .collect();
+            let to = nodes.iter().copied().take_while(|(other, _)| fullness - other > least);
+            for (other, to) in to {
+                let best = self.best_between(scale, &here, (from, to), fullness - other);
+                if let Some((partition, replica)) = best {
+                    return Some((partition, replica, from, to, Why::Balance));
+                }
+            }
+        }
+        None
+    }
+
+    /// The replica that leaves the least of the difference between two nodes when it moves.
+    fn best_between(
+        &self,
+        scale: &Scale,
+        here: &[(&'a PartitionView, ReplicaId)],
+        (from, to): (NodeId, NodeId),
+        gap: f64,
+    ) -> Option<(&'a PartitionView, ReplicaId)> {
+        let mut best: Option<(f64, &PartitionView, ReplicaId)> = None;
+        for (partition, replica) in here.iter().copied() {
+            if partition.replicas.values().any(|node| *node == to) {
+                continue;
+            }
+            let weight = scale.weight(1, partition.bytes);
+            // What is left of the difference afterwards.
+            let left = (gap - 2.0 * weight).abs();
+            let better = best.is_none_or(|(best, ..)| left < best);
+            if gap > GAIN_MIN * weight && better && self.stays_apart(partition, (replica, from), to)
+            {
+                best = Some((left, partition, replica));
+            }
+        }
+        best.map(|(_, partition, replica)| (partition, replica))
+    }
+
+    /// Whether a replica has no more company on another node than where it is.
+    fn stays_apart(&self, partition: &PartitionView, one: (ReplicaId, NodeId), to: NodeId) -> bool {
+        let others = nodes_without(partition, &[one]);
+        self.zones.company(to, &others) <= self.zones.company(one.1, &others)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a comparison of sizes")]
+    fn scale(&self) -> Scale {
+        let nodes = self.load.len() as f64;
+        let total: u64 = self.load.values().map(|(replicas, _)| *replicas).sum();
+        let bytes: u64 = self.load.values().map(|(_, bytes)| *bytes).sum();
+        let matters = bytes >= BYTES_THAT_MATTER * self.load.len() as u64 && bytes > 0;
+        let byte = if matters { nodes / bytes as f64 } else { 0.0 };
+        Scale { replica: nodes / total.max(1) as f64, byte }
+    }
+}
+
+/// A replica of a partition, where it is and where it is to be instead, and why.
+type Move<'a> = (&'a PartitionView, ReplicaId, NodeId, NodeId, Why);
