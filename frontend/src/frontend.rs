@@ -18,7 +18,6 @@ use tokio::sync::watch;
 
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
-use crate::functions;
 use crate::load::Loads;
 use crate::metrics::FrontendMetrics;
 use crate::newest::NewestRows;
@@ -245,7 +244,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_default_features()
         .with_physical_optimizer_rules(rules)
         .build();
-    for function in functions::shared() {
+    for function in partita_worker::functions::shared() {
         // Registering over a function of DataFusion's (`version`) replaces it.
         let _replaced =
             datafusion::execution::FunctionRegistry::register_udf(&mut state, Arc::new(function));
