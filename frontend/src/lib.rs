@@ -13,6 +13,7 @@
 
 #![recursion_limit = "256"]
 
+mod at_data;
 pub mod catalog;
 pub mod functions;
 pub mod metrics;
