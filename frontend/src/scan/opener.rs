@@ -80,6 +80,7 @@ impl Opener {
 
     /// Scans what a route leads to, and if that is an old route, what is there now.
     async fn scan(&self, route: &Route) -> Result<Vec<ScanReply>, SqlError> {
+        // Of what is asked next: a fragment may compute for longer than a request may take.
         let mut deadline = Instant::now() + self.router.timeout();
         let mut beginnings = 1;
         let mut replies = Vec::new();
@@ -89,11 +90,13 @@ impl Opener {
             match self.scan_route(&route, deadline).await? {
                 Ok(reply) if self.spec.at_data.is_none() => replies.push(reply),
                 Ok(reply) => match begun(reply).await {
-                    Ok(reply) => replies.push(reply),
+                    Ok(reply) => {
+                        deadline = Instant::now() + self.router.timeout();
+                        replies.push(reply);
+                    }
                     Err(error) if error.is_retryable() && beginnings < BEGINNINGS_MAX => {
                         self.router.metrics().scan_retries.add(1);
                         beginnings += 1;
-                        // It may have computed for longer than a request may take.
                         deadline = Instant::now() + self.router.timeout();
                         routes.push(route);
                     }

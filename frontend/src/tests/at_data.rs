@@ -79,12 +79,13 @@ impl Db {
         let mut here = self.answer(sql).await;
         self.mode("always").await;
         let mut there = self.answer(sql).await;
-        if !sql.contains("ORDER BY 1") {
+        if !sql.contains("k, h, ts LIMIT") {
             for lines in [&mut here, &mut there].into_iter().flatten() {
                 lines.sort();
             }
         }
-        let said = |error: SqlError| (error.sqlstate, error.message);
+        // Which of several wrong rows is met first is anybody's guess.
+        let said = |error: SqlError| error.sqlstate;
         assert_eq!(there.map_err(said), here.map_err(said), "{sql}\n{}", self.explain(sql).await);
     }
 }

@@ -77,11 +77,17 @@ async fn planned(sql: &str) -> Arc<dyn ExecutionPlan> {
     context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
 }
 
+/// The lowest aggregate of a plan.
+fn lowest_aggregate(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let below = plan.children().into_iter().find_map(lowest_aggregate);
+    below.or_else(|| (plan.name() == "AggregateExec").then(|| Arc::clone(plan)))
+}
+
 /// The part of them that works on one stream at a time.
 async fn chain(sql: &str) -> Arc<dyn ExecutionPlan> {
     let plan = planned(sql).await;
-    if plan.name() == "AggregateExec" {
-        return Arc::clone(plan.children()[0]);
+    if let Some(aggregate) = lowest_aggregate(&plan) {
+        return aggregate;
     }
     if let Some(sort) = plan.downcast_ref::<SortExec>() {
         return Arc::new(
