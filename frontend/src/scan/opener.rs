@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::{Part, ScanSpec};
 use crate::at_data::AtData;
-use crate::error::SqlError;
+use crate::error::{OUT_OF_MEMORY, SqlError};
 use crate::router::Router;
 
 /// The pause before a partition is asked again.
@@ -33,6 +33,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// How often a partition's fragment is begun before its failure is the statement's.
 const BEGINNINGS_MAX: u32 = 4;
+
+/// Where a fragment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the partition's leader, if that can do it.
+    AtData,
+    /// In the frontend, over a plain scan.
+    Here,
+}
 
 /// Opens partitions.
 pub(super) struct Opener {
@@ -83,20 +92,24 @@ impl Opener {
         // Of what is asked next: a fragment may compute for longer than a request may take.
         let mut deadline = Instant::now() + self.router.timeout();
         let mut beginnings = 1;
+        let mut place = Place::AtData;
         let mut replies = Vec::new();
         let mut routes = vec![route.clone()];
         while let Some(route) = routes.pop() {
             let version = self.router.catalog().version;
-            match self.scan_route(&route, deadline).await? {
+            match self.scan_route(&route, place, deadline).await? {
                 Ok(reply) if self.spec.at_data.is_none() => replies.push(reply),
                 Ok(reply) => match begun(reply).await {
                     Ok(reply) => {
                         deadline = Instant::now() + self.router.timeout();
                         replies.push(reply);
                     }
-                    Err(error) if error.is_retryable() && beginnings < BEGINNINGS_MAX => {
+                    Err(error) if may_begin_again(&error) && beginnings < BEGINNINGS_MAX => {
                         self.router.metrics().scan_retries.add(1);
                         beginnings += 1;
+                        if matches!(error, Error::Query { .. }) {
+                            place = Place::Here;
+                        }
                         deadline = Instant::now() + self.router.timeout();
                         routes.push(route);
                     }
@@ -144,6 +157,7 @@ impl Opener {
     async fn scan_route(
         &self,
         route: &Route,
+        place: Place,
         deadline: Instant,
     ) -> Result<Result<ScanReply, Error>, SqlError> {
         let leaders = self.router.leaders();
@@ -151,7 +165,7 @@ impl Opener {
         let mut pause = PAUSE;
         let mut hops = 0;
         loop {
-            let error = match self.scan_once(node, route, deadline).await {
+            let error = match self.scan_once(node, route, place, deadline).await {
                 Ok(reply) => {
                     leaders.answered(route.partition, node);
                     return Ok(Ok(reply));
@@ -196,6 +210,7 @@ impl Opener {
         &self,
         node: Option<NodeId>,
         route: &Route,
+        place: Place,
         deadline: Instant,
     ) -> Result<ScanReply, Error> {
         let node = node.ok_or_else(|| {
@@ -213,7 +228,7 @@ impl Opener {
         };
         let answer = async {
             match &self.spec.at_data {
-                Some(at_data) => self.run(node, service.as_ref(), at_data, request).await,
+                Some(at_data) => self.run(node, service.as_ref(), place, at_data, request).await,
                 None => service.scan(request).await,
             }
         };
@@ -229,11 +244,13 @@ impl Opener {
         &self,
         node: NodeId,
         service: &dyn DataService,
+        place: Place,
         at_data: &AtData,
         scan: ScanRequest,
     ) -> Result<ScanReply, Error> {
         let fragment = at_data.bytes.clone();
         let answer = match self.router.nodes().fragments(node) {
+            _ if place == Place::Here => Err(Error::Unsupported("too little memory".to_owned())),
             Ok(fragments) => fragments.run(FragmentRequest { scan: scan.clone(), fragment }).await,
             Err(error) => Err(error),
         };
@@ -254,6 +271,13 @@ async fn begun(reply: ScanReply) -> Result<ScanReply, Error> {
         Ok(whole)
     });
     Ok(ScanReply { streams: try_join_all(begun).await?, ..reply })
+}
+
+/// Whether a fragment that failed before its first rows may do better: elsewhere, later, or here when
+/// the node has too little memory for it.
+fn may_begin_again(error: &Error) -> bool {
+    matches!(error, Error::Query { sqlstate, .. } if sqlstate == OUT_OF_MEMORY)
+        || error.is_retryable()
 }
 
 /// An error of a partition's rows, with where it was.

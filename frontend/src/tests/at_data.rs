@@ -430,6 +430,23 @@ async fn nodes_of_another_version_give_rows_and_the_rest_is_done_here() {
 }
 
 #[tokio::test]
+async fn what_a_node_has_too_little_memory_for_is_done_here() {
+    let db = events().await;
+    let right = expected(&db, GROUPED).await;
+    let full = Error::Query {
+        sqlstate: "53200".to_owned(),
+        message: "the query needs more memory than it may have".to_owned(),
+        hint: None,
+    };
+    db.fake.late_fragment_errors.lock().extend([full.clone(), full]);
+    let before = db.fake.fragments.load(Ordering::Relaxed);
+    assert_eq!(sorted(&db, GROUPED).await, right);
+    assert!(db.fake.late_fragment_errors.lock().is_empty());
+    // Two of the four partitions; their second beginning is not asked of a node.
+    assert_eq!(db.fake.fragments.load(Ordering::Relaxed) - before, 4);
+}
+
+#[tokio::test]
 async fn writes_that_read_find_their_rows_at_the_data() {
     let db = events().await;
     db.mode("always").await;
