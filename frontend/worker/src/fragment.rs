@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -37,6 +38,9 @@ use crate::run::service_error;
 /// The longest fragment. One is as long as the query that it is a part of; only lists of values make
 /// that much.
 const BYTES_MAX: usize = 256 << 10;
+/// How deep operators and expressions are nested at most, each in the other. What is deeper is not
+/// written by people, and coming down to it takes a stack that no thread has.
+const DEPTH_MAX: usize = 32;
 /// The most rows that an operator puts into one batch.
 const BATCH_ROWS_MAX: u64 = 64 << 10;
 
@@ -120,7 +124,7 @@ impl Fragment {
             );
             return Err(Error::Unsupported(what));
         }
-        // Prost goes 100 levels deep and no deeper, so that everything behind it is as shallow.
+        // Prost itself goes 100 messages deep and no deeper.
         let node = PhysicalPlanNode::decode(envelope.plan).map_err(malformed)?;
         let batch_rows = envelope.batch_rows.clamp(1, BATCH_ROWS_MAX);
         let mut config = SessionConfig::new()
@@ -189,11 +193,22 @@ fn refused(what: String) -> DataFusionError {
 struct Codec {
     streams: usize,
     leaf: Mutex<Option<Arc<LeafExec>>>,
+    depth: AtomicUsize,
 }
 
 impl Codec {
     fn new(streams: usize) -> Self {
-        Self { streams, leaf: Mutex::new(None) }
+        Self { streams, leaf: Mutex::new(None), depth: AtomicUsize::new(0) }
+    }
+
+    /// Does something one level deeper.
+    fn deeper<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.depth.fetch_add(1, Ordering::Relaxed) >= DEPTH_MAX {
+            return Err(refused("so much nested in each other".to_owned()));
+        }
+        let done = what();
+        self.depth.fetch_sub(1, Ordering::Relaxed);
+        done
     }
 }
 
@@ -264,7 +279,7 @@ impl PhysicalProtoConverterExtension for Codec {
         context: &PhysicalPlanDecodeContext<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         check_operator(node)?;
-        node.try_into_physical_plan_with_context(context, self)
+        self.deeper(|| node.try_into_physical_plan_with_context(context, self))
     }
 
     fn execution_plan_to_proto(
@@ -272,8 +287,9 @@ impl PhysicalProtoConverterExtension for Codec {
         plan: &Arc<dyn ExecutionPlan>,
         codec: &dyn PhysicalExtensionCodec,
     ) -> Result<PhysicalPlanNode> {
-        let mut node =
-            PhysicalPlanNode::try_from_physical_plan_with_converter(Arc::clone(plan), codec, self)?;
+        let mut node = self.deeper(|| {
+            PhysicalPlanNode::try_from_physical_plan_with_converter(Arc::clone(plan), codec, self)
+        })?;
         without_dynamic_filters(&mut node);
         Ok(node)
     }
@@ -285,7 +301,7 @@ impl PhysicalProtoConverterExtension for Codec {
         context: &PhysicalPlanDecodeContext<'_>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         check_expression(node)?;
-        parse_physical_expr_with_converter(node, schema, context, self)
+        self.deeper(|| parse_physical_expr_with_converter(node, schema, context, self))
     }
 
     fn physical_expr_to_proto(
@@ -293,7 +309,7 @@ impl PhysicalProtoConverterExtension for Codec {
         expr: &Arc<dyn PhysicalExpr>,
         codec: &dyn PhysicalExtensionCodec,
     ) -> Result<PhysicalExprNode> {
-        serialize_physical_expr_with_converter(expr, codec, self)
+        self.deeper(|| serialize_physical_expr_with_converter(expr, codec, self))
     }
 }
 

@@ -85,7 +85,10 @@ fn lowest_aggregate(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPl
 
 /// The part of them that works on one stream at a time.
 async fn chain(sql: &str) -> Arc<dyn ExecutionPlan> {
-    let plan = planned(sql).await;
+    let mut plan = planned(sql).await;
+    if plan.name() == "ProjectionExec" && plan.children()[0].name() == "GlobalLimitExec" {
+        plan = Arc::clone(plan.children()[0]);
+    }
     if let Some(aggregate) = lowest_aggregate(&plan) {
         return aggregate;
     }

@@ -90,7 +90,9 @@ async fn each_stream_has_its_own_partial_results() {
     let first = ["a|2|1", "b|1|2", "c|1|5"].map(str::to_owned).to_vec();
     assert_eq!(found, [Ok(first), Ok(vec!["a|1|10".to_owned()])]);
     let found = run("SELECT n FROM t ORDER BY n DESC NULLS LAST LIMIT 1", streams()).await;
-    assert_eq!(found, [Ok(vec!["5".to_owned()]), Ok(vec!["10".to_owned()])]);
+    // The streams tell each other what is not among the first of all any more.
+    assert_eq!(found[1], Ok(vec!["10".to_owned()]));
+    assert!([Ok(vec!["5".to_owned()]), Ok(Vec::new())].contains(&found[0]), "{found:?}");
     let found = run("SELECT host FROM t WHERE v > 1.8 LIMIT 3", streams()).await;
     assert_eq!(found, [Ok(vec!["a".to_owned(), "c".to_owned()]), Ok(vec!["a".to_owned()])]);
     assert_eq!(run("SELECT count(*) FROM t", Vec::new()).await, []);
