@@ -16,8 +16,9 @@ use partita_proto::error::Error;
 use partita_proto::id::NodeId;
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
-use partita_proto::service::{ClusterService, DataNodes, DataService};
+use partita_proto::service::{ClusterService, DataNodes, DataService, FragmentService};
 use partita_raft::{Host, HostOptions};
+use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -47,12 +48,20 @@ pub(crate) struct Options {
 #[derive(Default)]
 struct OneNode {
     service: std::sync::OnceLock<Arc<dyn DataService>>,
+    worker: std::sync::OnceLock<Arc<Worker>>,
 }
 
 impl DataNodes for OneNode {
     fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
         match self.service.get() {
             Some(service) if node == NODE => Ok(Arc::clone(service)),
+            _ => Err(Error::Unavailable(format!("node {node} is not running"))),
+        }
+    }
+
+    fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {
+        match self.worker.get() {
+            Some(worker) if node == NODE => Ok(Arc::<Worker>::clone(worker)),
             _ => Err(Error::Unavailable(format!("node {node} is not running"))),
         }
     }
@@ -123,7 +132,8 @@ impl Roles {
         .await
         .context("cannot open the partitions")?;
         let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
-        if nodes.service.set(service).is_err() {
+        let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES)?;
+        if nodes.service.set(service).is_err() || nodes.worker.set(worker).is_err() {
             bail!("the datanode was started twice");
         }
         for spec in meta.partitions_of(NODE) {

@@ -25,8 +25,8 @@ use crate::system;
 use crate::table::PartitionedTable;
 use crate::virtual_table::VirtualTable;
 
-/// The name of the one catalog.
-pub const CATALOG: &str = "partita";
+pub use crate::error::CATALOG;
+
 /// What the frontend and the nodes know of themselves.
 pub const SYSTEM: &str = "sys";
 /// What SQL's standard says there is.

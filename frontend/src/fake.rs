@@ -28,9 +28,11 @@ use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::{MergeMode, Semantic, TableSchema};
 use partita_proto::service::{
-    AdminOrder, DataNodes, DataService, Ddl, MetaService, NewTable, PartitionSpec, ReplicaStatus,
-    RequestId, ScanReply, ScanRequest, ScanStats, TableChange, WriteKind, WriteReply, WriteRequest,
+    AdminOrder, DataNodes, DataService, Ddl, FragmentRequest, FragmentService, MetaService,
+    NewTable, PartitionSpec, ReplicaStatus, RequestId, ScanReply, ScanRequest, ScanStats,
+    TableChange, WriteKind, WriteReply, WriteRequest,
 };
+use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::sync::watch;
 
 use crate::error::SqlError;
@@ -64,6 +66,12 @@ pub struct Fake {
     pub late_write_errors: Mutex<VecDeque<Error>>,
     /// What the next scans fail with.
     pub scan_errors: Mutex<VecDeque<Error>>,
+    /// What the next fragments fail with, before they do anything.
+    pub fragment_errors: Mutex<VecDeque<Error>>,
+    /// What the next fragments fail with in the last of their streams, in place of rows.
+    pub late_fragment_errors: Mutex<VecDeque<Error>>,
+    /// How many fragments ran at nodes.
+    pub fragments: AtomicU64,
     /// The identities of all writes that came, in order.
     pub requests: Mutex<Vec<(PartitionId, RequestId, usize)>>,
     /// The operator's orders that came, in order.
@@ -103,6 +111,9 @@ impl Fake {
             write_errors: Mutex::new(VecDeque::new()),
             late_write_errors: Mutex::new(VecDeque::new()),
             scan_errors: Mutex::new(VecDeque::new()),
+            fragment_errors: Mutex::default(),
+            late_fragment_errors: Mutex::default(),
+            fragments: AtomicU64::new(0),
             requests: Mutex::new(Vec::new()),
             orders: Mutex::new(Vec::new()),
             load: Mutex::new(LoadReport::default()),
@@ -570,8 +581,40 @@ impl DataNodes for FakeNodes {
         Ok(Arc::new(FakeNode(Arc::clone(&self.0), node)))
     }
 
+    fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {
+        let worker = Worker::new(self.node(node)?, MEMORY_BYTES)?;
+        Ok(Arc::new(FakeWorker(Arc::clone(&self.0), worker)))
+    }
+
+    fn remote(&self) -> bool {
+        true
+    }
+
     fn all(&self) -> Vec<NodeId> {
         (1..=self.0.nodes).map(NodeId).collect()
+    }
+}
+
+/// Runs fragments as nodes do, and fails as it is told.
+struct FakeWorker(Arc<Fake>, Arc<Worker>);
+
+#[async_trait]
+impl FragmentService for FakeWorker {
+    async fn run(&self, request: FragmentRequest) -> Result<ScanReply, Error> {
+        if let Some(error) = self.0.fragment_errors.lock().pop_front() {
+            return Err(error);
+        }
+        self.0.fragments.fetch_add(1, Ordering::Relaxed);
+        let mut reply = self.1.run(request).await?;
+        if let Some(error) = self.0.late_fragment_errors.lock().pop_front() {
+            // The other streams are as they would be.
+            let failed = Box::pin(futures::stream::iter([Err(error)]));
+            match reply.streams.last_mut() {
+                Some(last) => *last = failed,
+                None => reply.streams.push(failed),
+            }
+        }
+        Ok(reply)
     }
 }
 

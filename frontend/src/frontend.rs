@@ -16,9 +16,9 @@ use partita_proto::id::NodeId;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use tokio::sync::watch;
 
+use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
-use crate::functions;
 use crate::load::Loads;
 use crate::metrics::FrontendMetrics;
 use crate::newest::NewestRows;
@@ -234,18 +234,20 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_target_partitions(options.query_parallelism.max(1))
         // A scan has as many outputs as are worth having.
         .with_round_robin_repartition(false)
+        .with_option_extension(AtDataOptions::default())
         .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
         .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
     // First, while scans stand right below what needs their rows.
     let mut rules = PhysicalOptimizer::new().rules;
     rules.insert(0, Arc::new(NewestRows));
+    rules.insert(1, Arc::new(RunAtData::new(Arc::clone(&runtime))));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
         .with_physical_optimizer_rules(rules)
         .build();
-    for function in functions::shared() {
+    for function in partita_worker::functions::shared() {
         // Registering over a function of DataFusion's (`version`) replaces it.
         let _replaced =
             datafusion::execution::FunctionRegistry::register_udf(&mut state, Arc::new(function));

@@ -13,8 +13,8 @@
 
 #![recursion_limit = "256"]
 
+mod at_data;
 pub mod catalog;
-pub mod error;
 pub mod functions;
 pub mod metrics;
 mod newest;
@@ -44,10 +44,11 @@ mod system;
 mod table;
 mod virtual_table;
 
-pub use error::SqlError;
 pub use frontend::{Frontend, FrontendOptions};
 pub use metrics::FrontendMetrics;
 pub use output::{CopyIn, CopyOut, Notice, Output, RowStream, Severity};
+pub use partita_worker::error;
+pub use partita_worker::error::SqlError;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
 pub use sql::Statement;

@@ -11,59 +11,62 @@
 //! - a partition that moved or was split before it was opened is found again; one that fails after
 //!   the first row fails the statement;
 //! - with a limit, no output gives more rows than it.
+//!
+//! What a rule found that can be done to the rows where they are (`at_data.rs`) is done there: the leaf
+//! is then an `AtDataExec`, which gives what that makes of each stream.
+
+mod opener;
+mod shape;
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::datatypes::{FieldRef, SchemaRef};
-use arrow::record_batch::RecordBatch;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
+use datafusion::physical_plan::statistics::StatisticsContext;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, StatisticsArgs,
 };
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
-use partita_proto::Error;
 use partita_proto::catalog::Table;
 use partita_proto::domain::Domains;
-use partita_proto::id::{NodeId, TableId};
-use partita_proto::range::KeyRange;
+use partita_proto::id::TableId;
 use partita_proto::route::Route;
-use partita_proto::service::{RowStream, ScanReply, ScanRequest, ScanStats};
+use partita_proto::service::{RowStream, ScanStats};
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
 
+use self::opener::Opener;
+use self::shape::{Shape, limited};
+use crate::at_data::AtData;
 use crate::error::SqlError;
 use crate::newest::Within;
 use crate::router::Router;
 
 /// Partitions that one output opens ahead of the one it reads.
 const OPEN_AHEAD: usize = 4;
+/// The same where little comes of each, after some time.
+const OPEN_AHEAD_AT_DATA: usize = 16;
 /// A guess, for how many rows a scan gives that needs one of each series.
 const ROWS_PER_SERIES: usize = 256;
-/// The pause before a partition is asked again.
-const PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
-/// The longest pause.
-const PAUSE_MAX: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// What a scan wants of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct ScanSpec {
     pub(crate) table: Arc<Table>,
-    /// The columns it gives, by SQL name.
+    /// The columns it reads, by SQL name.
     pub(crate) schema: SchemaRef,
     /// The columns it asks for, by storage name: the same, or one that is not given but counts rows.
     pub(crate) columns: SchemaRef,
@@ -79,6 +82,18 @@ pub(crate) struct ScanSpec {
     pub(crate) rows: Option<usize>,
     /// Whether the newest row of each series is all that is needed.
     pub(crate) newest_only: bool,
+    /// What is done to the rows where they are; `None`: they are given as they are.
+    pub(crate) at_data: Option<AtData>,
+}
+
+impl ScanSpec {
+    /// The columns of the rows that it gives.
+    fn schema(&self) -> SchemaRef {
+        match &self.at_data {
+            Some(at_data) => at_data.chain.schema(),
+            None => Arc::clone(&self.schema),
+        }
+    }
 }
 
 /// A scan of some of a table's partitions.
@@ -194,7 +209,7 @@ impl PartitionScanExec {
             })
             .collect();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&spec.schema)),
+            EquivalenceProperties::new(spec.schema()),
             Partitioning::UnknownPartitioning(spec.outputs.max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
@@ -216,6 +231,7 @@ impl PartitionScanExec {
         if schema.options.append_mode
             || schema.key.last() != Some(&time.id)
             || self.spec.limit.is_some()
+            || self.spec.at_data.is_some()
         {
             return None;
         }
@@ -233,6 +249,30 @@ impl PartitionScanExec {
             ..self.spec.clone()
         };
         Some((Self::new(spec, Arc::clone(&self.router)), columns))
+    }
+
+    /// The scan of what is made of its rows where they are.
+    pub(crate) fn with_at_data(&self, at_data: AtData) -> Self {
+        let spec = ScanSpec { at_data: Some(at_data), ..self.spec.clone() };
+        Self::new(spec, Arc::clone(&self.router))
+    }
+
+    pub(crate) fn spec(&self) -> &ScanSpec {
+        &self.spec
+    }
+
+    /// Whether it reads one key.
+    pub(crate) fn is_lookup(&self) -> bool {
+        let mut key = self.spec.table.schema.key_columns().peekable();
+        let bound = |storage_name: &str| {
+            self.spec.domains.get(storage_name).is_some_and(|domain| domain.as_points(1).is_some())
+        };
+        key.peek().is_some() && key.all(|column| bound(&column.storage_name))
+    }
+
+    /// Whether its rows come from other processes.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.router.nodes().remote()
     }
 
     /// What the scan cost so far.
@@ -321,6 +361,9 @@ impl DisplayAs for PartitionScanExec {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match kind {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                if let Some(at_data) = &self.spec.at_data {
+                    write!(f, "AtDataExec: {at_data} <- ")?;
+                }
                 write!(f, "PartitionScanExec: {}", self.describe())
             }
             DisplayFormatType::TreeRender => {
@@ -335,7 +378,7 @@ impl DisplayAs for PartitionScanExec {
 
 impl ExecutionPlan for PartitionScanExec {
     fn name(&self) -> &'static str {
-        "PartitionScanExec"
+        if self.spec.at_data.is_some() { "AtDataExec" } else { "PartitionScanExec" }
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -371,6 +414,9 @@ impl ExecutionPlan for PartitionScanExec {
         _: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
+        if let Some(at_data) = &self.spec.at_data {
+            return StatisticsContext::new().compute(at_data.chain.as_ref(), args);
+        }
         let mut statistics = Statistics::new_unknown(&self.spec.schema);
         if let Some(rows) = self.spec.rows {
             let rows = rows.min(self.spec.limit.unwrap_or(usize::MAX));
@@ -381,11 +427,12 @@ impl ExecutionPlan for PartitionScanExec {
     }
 
     fn fetch(&self) -> Option<usize> {
-        self.spec.limit
+        // What is made of so many rows is another number of them.
+        if self.spec.at_data.is_some() { None } else { self.spec.limit }
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
-        if self.spec.newest_only {
+        if self.spec.newest_only || self.spec.at_data.is_some() {
             return None;
         }
         let spec = ScanSpec { limit, ..self.spec.clone() };
@@ -403,23 +450,24 @@ impl ExecutionPlan for PartitionScanExec {
             .filter(|(slot, _)| slot % outputs == output)
             .map(|(_, slot)| slot)
             .collect();
-        let converter = Converter::new(&self.spec);
+        let shape = Shape::of(&self.spec);
+        let ahead = if self.spec.at_data.is_some() { OPEN_AHEAD_AT_DATA } else { OPEN_AHEAD };
         let baseline = BaselineMetrics::new(&self.metrics, output);
         let rows = futures::stream::iter(slots)
             .map(move |(part, stream)| {
                 let opener = Arc::clone(&opener);
                 async move { opener.stream(&part, stream).await }
             })
-            .buffered(OPEN_AHEAD)
+            .buffered(ahead)
             .try_flatten()
             .map(move |batch| {
                 let timer = baseline.elapsed_compute().timer();
-                let batch = converter.convert(batch?)?;
+                let batch = shape.give(&batch?)?;
                 timer.done();
                 Ok(batch.record_output(&baseline))
             });
-        let rows = limited(rows, self.spec.limit);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.spec.schema), rows)))
+        let rows = limited(rows, self.fetch());
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.spec.schema(), rows)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -441,236 +489,5 @@ impl ExecutionPlan for PartitionScanExec {
             all.push(Arc::clone(metric));
         }
         Some(all)
-    }
-}
-
-/// Ends a stream after so many rows.
-fn limited(
-    rows: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
-    limit: Option<usize>,
-) -> futures::stream::BoxStream<'static, Result<RecordBatch>> {
-    let Some(limit) = limit else { return rows.boxed() };
-    rows.scan(limit, |left, batch| {
-        let item = match batch {
-            _ if *left == 0 => None,
-            Ok(batch) => {
-                let rows = batch.num_rows().min(*left);
-                *left -= rows;
-                Some(Ok(if rows < batch.num_rows() { batch.slice(0, rows) } else { batch }))
-            }
-            Err(error) => Some(Err(error)),
-        };
-        futures::future::ready(item)
-    })
-    .boxed()
-}
-
-/// From rows by storage name to rows by SQL name.
-struct Converter {
-    schema: SchemaRef,
-    columns: SchemaRef,
-}
-
-impl Converter {
-    fn new(spec: &ScanSpec) -> Self {
-        Self { schema: Arc::clone(&spec.schema), columns: Arc::clone(&spec.columns) }
-    }
-
-    fn convert(&self, batch: RecordBatch) -> Result<RecordBatch, SqlError> {
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
-        for (position, field) in self.schema.fields().iter().enumerate() {
-            let wanted = self.columns.field(position);
-            let array = match batch.schema_ref().index_of(wanted.name()) {
-                Ok(at) => Arc::clone(batch.column(at)),
-                Err(_) => {
-                    return Err(SqlError::internal(format!(
-                        "the scan did not return column \"{}\"",
-                        field.name()
-                    )));
-                }
-            };
-            if !field.is_nullable() && array.null_count() > 0 {
-                return Err(SqlError::new(
-                    "XX001",
-                    format!(
-                        "column \"{}\" is NOT NULL but a stored row has no value",
-                        field.name()
-                    ),
-                ));
-            }
-            columns.push(array);
-        }
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
-    }
-}
-
-/// Opens partitions.
-struct Opener {
-    spec: ScanSpec,
-    router: Arc<Router>,
-}
-
-impl Opener {
-    /// One stream of a partition; an empty one if the partition did not need so many.
-    async fn stream(
-        &self,
-        part: &Arc<Part>,
-        stream: usize,
-    ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
-        let opened = self.open(part).await?;
-        // What is more than was asked for is dealt to the first ones again.
-        let mine: Vec<RowStream> = {
-            let mut streams = opened.lock();
-            let count = self.spec.streams;
-            (stream..streams.len()).step_by(count).filter_map(|at| streams[at].take()).collect()
-        };
-        let table = Arc::clone(&self.spec.table);
-        let partition = part.route.partition;
-        Ok(futures::stream::iter(mine).flatten().map_err(move |error| {
-            let error = SqlError::from(error);
-            let place = format!("table \"{}\", partition {partition}", table.name);
-            let detail = error.detail.as_ref().map_or(place.clone(), |d| format!("{place}: {d}"));
-            DataFusionError::from(error.with_detail(detail))
-        }))
-    }
-
-    async fn open<'a>(
-        &self,
-        part: &'a Arc<Part>,
-    ) -> Result<&'a Mutex<Vec<Option<RowStream>>>, SqlError> {
-        part.opened
-            .get_or_try_init(|| async {
-                let replies = self.scan(&part.route).await?;
-                let mut streams = Vec::new();
-                for reply in replies {
-                    part.stats.lock().push(reply.stats);
-                    streams.extend(reply.streams.into_iter().map(Some));
-                }
-                Ok(Mutex::new(streams))
-            })
-            .await
-    }
-
-    /// Scans what a route leads to, and if that is an old route, what is there now.
-    async fn scan(&self, route: &Route) -> Result<Vec<ScanReply>, SqlError> {
-        let deadline = Instant::now() + self.router.timeout();
-        let mut replies = Vec::new();
-        let mut routes = vec![route.clone()];
-        while let Some(route) = routes.pop() {
-            let version = self.router.catalog().version;
-            match self.scan_route(&route, deadline).await? {
-                Ok(reply) => replies.push(reply),
-                Err(stale) => {
-                    self.router.metrics().scan_retries.add(1);
-                    self.router.newer_catalog(version, deadline).await;
-                    if Instant::now() >= deadline {
-                        return Err(stale.into());
-                    }
-                    routes.extend(self.newest_routes(&route.keys, stale)?);
-                }
-            }
-        }
-        Ok(replies)
-    }
-
-    /// The routes that now lead to a range of keys.
-    fn newest_routes(&self, keys: &KeyRange, stale: Error) -> Result<Vec<Route>, SqlError> {
-        let table = self
-            .router
-            .newest(&self.spec.table)
-            .ok_or_else(|| SqlError::undefined_table(&self.spec.table.name))?;
-        if table.schema.version != self.spec.table.schema.version {
-            // The columns asked for may not be there any more: the statement is planned again.
-            return Err(stale.into());
-        }
-        let map = &table.partitions;
-        let routes: Vec<Route> = map
-            .prune(std::slice::from_ref(keys))
-            .into_iter()
-            .map(|position| map.routes()[position].clone())
-            .collect();
-        // A partition that now owns more than the range would bring rows that another one of this
-        // plan brings too.
-        let within = |route: &Route| route.keys.intersect(keys) == route.keys;
-        if routes.iter().all(within) { Ok(routes) } else { Err(stale.into()) }
-    }
-
-    /// Scans one route's partition, again and again until its leader answers, or the route turns
-    /// out to be an old one (the inner error), or time is up.
-    async fn scan_route(
-        &self,
-        route: &Route,
-        deadline: Instant,
-    ) -> Result<Result<ScanReply, Error>, SqlError> {
-        let leaders = self.router.leaders();
-        let mut node = leaders.first(route);
-        let mut pause = PAUSE;
-        let mut hops = 0;
-        loop {
-            let error = match self.scan_once(node, route, deadline).await {
-                Ok(reply) => {
-                    leaders.answered(route.partition, node);
-                    return Ok(Ok(reply));
-                }
-                Err(
-                    error @ (Error::StaleRoute { .. }
-                    | Error::StaleSchema { .. }
-                    | Error::NotFound { kind: "partition", .. }),
-                ) => return Ok(Err(error)),
-                Err(error) => error,
-            };
-            if !error.is_retryable() || Instant::now() + pause >= deadline {
-                let detail =
-                    format!("table \"{}\", partition {}", self.spec.table.name, route.partition);
-                let error = self.router.explained(&self.spec.table, route, error);
-                return Err(SqlError::from(error).with_detail(detail));
-            }
-            self.router.metrics().scan_retries.add(1);
-            leaders.failed(route.partition, node);
-            if let Error::NotLeader { leader: Some(leader), .. } = &error
-                && Some(*leader) != node
-                && hops < 3
-            {
-                hops += 1;
-                node = Some(*leader);
-                continue;
-            }
-            hops = 0;
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
-            node = self.next_node(route, node, &error);
-        }
-    }
-
-    fn next_node(&self, route: &Route, asked: Option<NodeId>, error: &Error) -> Option<NodeId> {
-        let newest = self.router.newest(&self.spec.table);
-        let found = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
-        self.router.leaders().next(found.unwrap_or(route), asked, error)
-    }
-
-    async fn scan_once(
-        &self,
-        node: Option<NodeId>,
-        route: &Route,
-        deadline: Instant,
-    ) -> Result<ScanReply, Error> {
-        let node = node.ok_or_else(|| {
-            Error::Unavailable(format!("no node is known to hold partition {}", route.partition))
-        })?;
-        let service = self.router.nodes().node(node)?;
-        let request = ScanRequest {
-            partition: route.partition,
-            epoch: route.epoch,
-            columns: Arc::clone(&self.spec.columns),
-            domains: self.spec.domains.clone(),
-            limit: self.spec.limit,
-            parallelism: self.spec.streams,
-            newest_only: self.spec.newest_only,
-        };
-        match tokio::time::timeout_at(deadline, service.scan(request)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(Error::Timeout("no answer from the partition's leader".to_owned())),
-        }
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
 use crate::functions::POSTGRES_VERSION;
 
@@ -22,6 +23,8 @@ enum Takes {
     Duration,
     /// One of these, whatever its case.
     OneOf(&'static [&'static str]),
+    /// One of these, each of which means something else.
+    Choice(&'static [&'static str]),
     /// Nothing: it only tells.
     Nothing,
 }
@@ -46,6 +49,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("max_identifier_length", Takes::Nothing, "128"),
     ("read_consistency", Takes::OneOf(&["linearizable", "strong"]), "linearizable"),
     ("row_security", Takes::Anything, "on"),
+    ("run_at_data", Takes::Choice(at_data::MODES), at_data::ON),
     ("search_path", Takes::Anything, "public"),
     ("server_encoding", Takes::Nothing, "UTF8"),
     ("server_version", Takes::Nothing, POSTGRES_VERSION),
@@ -197,6 +201,10 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
             // The first is what the others are called too.
             Some(_) => Ok(values[0].to_owned()),
             None => Err(invalid(format!("this version takes {}", values[0]))),
+        },
+        Takes::Choice(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
+            Some(value) => Ok((*value).to_owned()),
+            None => Err(invalid(format!("one of {}", values.join(", ")))),
         },
     }
 }

@@ -155,6 +155,7 @@ impl PartitionedTable {
             limit,
             outputs: outputs.min(touched.len() * streams).max(1),
             newest_only: false,
+            at_data: None,
             streams,
             touched,
         })

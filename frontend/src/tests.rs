@@ -1,5 +1,6 @@
 //! The frontend over services in memory.
 
+mod at_data;
 mod defining;
 mod load;
 mod newest;

@@ -74,6 +74,16 @@ pub enum Error {
     /// Stored bytes failed their checksum; they were not served.
     #[error("corrupted data: {0}")]
     Corrupted(String),
+    /// A part of a query failed on the rows that it was given, as it would have anywhere.
+    #[error("{message}")]
+    Query {
+        /// The SQLSTATE.
+        sqlstate: String,
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// A failure that the caller can do nothing about.
     #[error("internal error: {0}")]
     Internal(String),
@@ -95,7 +105,7 @@ impl Error {
     }
 
     /// The SQLSTATE that PostgreSQL's clients know it by.
-    pub fn sqlstate(&self) -> &'static str {
+    pub fn sqlstate(&self) -> &str {
         match self {
             Self::InvalidInput(_) => "22023",
             Self::NotFound { kind, .. } => match *kind {
@@ -117,6 +127,7 @@ impl Error {
             Self::Unavailable(_) => "57P03",
             Self::Timeout(_) | Self::Cancelled => "57014",
             Self::Corrupted(_) => "XX001",
+            Self::Query { sqlstate, .. } => sqlstate,
             Self::Internal(_) => "XX000",
         }
     }

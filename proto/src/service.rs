@@ -95,6 +95,16 @@ pub struct ScanRequest {
     pub newest_only: bool,
 }
 
+/// A part of a query that is to run where a partition's rows are.
+#[derive(Clone, Debug)]
+pub struct FragmentRequest {
+    /// The rows that it runs over.
+    pub scan: ScanRequest,
+    /// What it does with them, in a form that only those who make and run it know; of one version of
+    /// the program.
+    pub fragment: Bytes,
+}
+
 /// A stream of rows.
 pub type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Error>> + Send>>;
 
@@ -261,8 +271,34 @@ pub trait DataService: Send + Sync {
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error>;
 }
 
+/// Runs parts of queries over the rows of a node.
+#[async_trait]
+pub trait FragmentService: Send + Sync {
+    /// Scans, and answers with what the fragment makes of each of the scan's streams. Dropping the
+    /// streams stops the work.
+    ///
+    /// # Errors
+    /// Those of [`DataService::scan`]; [`Error::Unsupported`] when the fragment is of another version
+    /// or uses what is not known here, and the scan alone may still be had; in the streams
+    /// [`Error::Query`] when it fails on the rows.
+    async fn run(&self, request: FragmentRequest) -> Result<ScanReply, Error>;
+}
+
 /// Finds a node's service.
 pub trait DataNodes: Send + Sync {
+    /// What runs parts of queries over a node's rows.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where there is no such thing, otherwise as [`DataNodes::node`].
+    fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {
+        Err(Error::Unsupported(format!("running a part of a query at node {node}")))
+    }
+
+    /// Whether rows come from other processes.
+    fn remote(&self) -> bool {
+        false
+    }
+
     /// The service of a node.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A cluster of real processes that is broken in the ways clusters break: what was acknowledged is
 //! there, once, and what can be done meanwhile is done.
 
+mod at_data;
 mod harness;
 mod hotspot;
 mod nodes;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use datafusion::common::config::ConfigOptions;
 use partita_proto::catalog::DEFAULT_DATABASE;
 
+use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
 use crate::output::{Notice, Output};
 use crate::session::Session;
@@ -34,6 +35,9 @@ impl Session {
             self.set_timezone(value.as_deref())?;
         }
         self.settings.lock().set(&set.name, value.as_deref(), set.local)?;
+        if set.name == at_data::SETTING {
+            self.follow_run_at_data()?;
+        }
         let notices = if set.local && !self.in_transaction() {
             vec![Notice::warning("SET LOCAL can only be used in transaction blocks")]
         } else {
@@ -66,6 +70,12 @@ impl Session {
             )
         })?;
         self.configure("datafusion.execution.time_zone", zone)
+    }
+
+    /// Makes plans as the setting says.
+    fn follow_run_at_data(&self) -> Result<(), SqlError> {
+        let mode = self.settings.lock().get(at_data::SETTING)?;
+        self.configure(at_data::OPTION, &mode)
     }
 
     fn set_planner(&self, name: &str, value: Option<&str>) -> Result<(), SqlError> {
@@ -107,6 +117,7 @@ impl Session {
     pub(super) fn reset_all(&self) -> Result<Output, SqlError> {
         self.settings.lock().reset();
         self.set_timezone(None)?;
+        self.follow_run_at_data()?;
         self.set_database(DEFAULT_DATABASE)?;
         Ok(Output::done("RESET"))
     }
@@ -117,6 +128,9 @@ impl Session {
         if changed.iter().any(|name| name == "timezone") {
             let zone = self.settings.lock().get("timezone")?;
             self.set_timezone(Some(&zone))?;
+        }
+        if changed.iter().any(|name| name == at_data::SETTING) {
+            self.follow_run_at_data()?;
         }
         Ok(())
     }

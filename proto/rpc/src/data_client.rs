@@ -14,8 +14,8 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{
-    DataService, PartitionSpec, ReplicaStatus, RequestId, RowStream, ScanReply, ScanRequest,
-    ScanStats, WriteReply, WriteRequest,
+    DataService, FragmentRequest, FragmentService, PartitionSpec, ReplicaStatus, RequestId,
+    RowStream, ScanReply, ScanRequest, ScanStats, WriteReply, WriteRequest,
 };
 use partita_proto::wire::pb::data_client::DataClient as Generated;
 use partita_proto::wire::{Wire, pb};
@@ -89,6 +89,21 @@ impl DataClient {
         Source::Asked(AbortOnDropHandle::new(tokio::spawn(asked)))
     }
 
+    /// What the frames of an answer bear.
+    async fn reply(&self, mut frames: Streaming<pb::ScanFrame>) -> Result<ScanReply, Error> {
+        let header = self.header(&mut frames).await?;
+        let stats = Arc::new(ScanStats::default());
+        let others = (1..header.streams).map(|stream| self.fetch(header.scan, stream));
+        let streams = std::iter::once(Source::Open(Box::new(frames)))
+            .take(header.streams as usize)
+            .chain(others)
+            .map(|source| -> RowStream {
+                Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
+            })
+            .collect();
+        Ok(ScanReply { streams, sorted: header.sorted, stats })
+    }
+
     async fn header(&self, frames: &mut Streaming<pb::ScanFrame>) -> Result<pb::ScanHeader, Error> {
         let first = frames.message().await.map_err(|status| from_status(&self.peer, status))?;
         match first.and_then(|frame| frame.header) {
@@ -98,6 +113,14 @@ impl DataClient {
             }
             None => Err(Error::Corrupted(format!("{} sent a scan without header", self.peer))),
         }
+    }
+}
+
+#[async_trait]
+impl FragmentService for DataClient {
+    async fn run(&self, request: FragmentRequest) -> Result<ScanReply, Error> {
+        let frames = self.scans.clone().run(self.request(request.to_wire()?)).await;
+        self.reply(self.answer(frames)?).await
     }
 }
 
@@ -120,18 +143,7 @@ impl DataService for DataClient {
 
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
         let frames = self.scans.clone().scan(self.request(request.to_wire()?)).await;
-        let mut frames = self.answer(frames)?;
-        let header = self.header(&mut frames).await?;
-        let stats = Arc::new(ScanStats::default());
-        let others = (1..header.streams).map(|stream| self.fetch(header.scan, stream));
-        let streams = std::iter::once(Source::Open(Box::new(frames)))
-            .take(header.streams as usize)
-            .chain(others)
-            .map(|source| -> RowStream {
-                Rows::new(source, Arc::clone(&stats), Arc::clone(&self.peer)).boxed()
-            })
-            .collect();
-        Ok(ScanReply { streams, sorted: header.sorted, stats })
+        self.reply(self.answer(frames)?).await
     }
 
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {

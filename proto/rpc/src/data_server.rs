@@ -10,7 +10,10 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::reshape::Reshape;
 use partita_proto::schema::TableSchema;
-use partita_proto::service::{DataService, PartitionSpec, RequestId, ScanRequest, WriteRequest};
+use partita_proto::service::{
+    DataService, FragmentRequest, FragmentService, PartitionSpec, RequestId, ScanReply,
+    ScanRequest, WriteRequest,
+};
 use partita_proto::wire::pb::data_server::{Data, DataServer as Generated};
 use partita_proto::wire::{Wire, pb};
 use tonic::{Request, Response, Status};
@@ -27,6 +30,8 @@ const IDLE: Duration = Duration::from_secs(30);
 pub struct DataServer {
     node: NodeId,
     service: Arc<dyn DataService>,
+    /// None: parts of queries are not run here.
+    fragments: Option<Arc<dyn FragmentService>>,
     parked: Arc<Parked>,
 }
 
@@ -34,15 +39,26 @@ impl DataServer {
     /// The tonic service of a node, for [`serve`](crate::serve). It refuses what is for another node.
     #[must_use]
     pub fn server(node: NodeId, service: Arc<dyn DataService>) -> Generated<Self> {
-        Self::with_parked(node, service, Parked::new(IDLE))
+        Self::with_parked(node, service, None, Parked::new(IDLE))
+    }
+
+    /// The same, of a node that runs parts of queries too.
+    #[must_use]
+    pub fn with_fragments(
+        node: NodeId,
+        service: Arc<dyn DataService>,
+        fragments: Arc<dyn FragmentService>,
+    ) -> Generated<Self> {
+        Self::with_parked(node, service, Some(fragments), Parked::new(IDLE))
     }
 
     pub(crate) fn with_parked(
         node: NodeId,
         service: Arc<dyn DataService>,
+        fragments: Option<Arc<dyn FragmentService>>,
         parked: Arc<Parked>,
     ) -> Generated<Self> {
-        Generated::new(Self { node, service, parked })
+        Generated::new(Self { node, service, fragments, parked })
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
@@ -63,6 +79,18 @@ impl DataServer {
     }
 }
 
+impl DataServer {
+    /// The frames that answer a request for rows.
+    fn frames(&self, reply: ScanReply) -> Answer<FrameStream> {
+        let count = u32::try_from(reply.streams.len()).unwrap_or(u32::MAX);
+        let mut streams = reply.streams.into_iter();
+        let first = streams.next();
+        let waiting = self.parked.park(streams.collect(), &reply.stats).map_err(to_status)?;
+        let header = pb::ScanHeader { scan: waiting.scan(), streams: count, sorted: reply.sorted };
+        Ok(Response::new(Frames::first(header, waiting, first, reply.stats).boxed()))
+    }
+}
+
 type FrameStream = BoxStream<'static, Result<pb::ScanFrame, Status>>;
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -79,6 +107,7 @@ fn required<T: Wire>(field: Option<T::Message>, what: &str) -> Result<T, Status>
 #[async_trait]
 impl Data for DataServer {
     type ScanStream = FrameStream;
+    type RunStream = FrameStream;
     type FetchStream = FrameStream;
 
     async fn write(&self, request: Request<pb::WriteRequest>) -> Answer<pb::WriteReply> {
@@ -89,13 +118,16 @@ impl Data for DataServer {
 
     async fn scan(&self, request: Request<pb::ScanRequest>) -> Answer<FrameStream> {
         let request = ScanRequest::from_wire(self.open(request)?).map_err(to_status)?;
-        let reply = self.service.scan(request).await.map_err(to_status)?;
-        let count = u32::try_from(reply.streams.len()).unwrap_or(u32::MAX);
-        let mut streams = reply.streams.into_iter();
-        let first = streams.next();
-        let waiting = self.parked.park(streams.collect(), &reply.stats).map_err(to_status)?;
-        let header = pb::ScanHeader { scan: waiting.scan(), streams: count, sorted: reply.sorted };
-        Ok(Response::new(Frames::first(header, waiting, first, reply.stats).boxed()))
+        self.frames(self.service.scan(request).await.map_err(to_status)?)
+    }
+
+    async fn run(&self, request: Request<pb::FragmentRequest>) -> Answer<FrameStream> {
+        let request = FragmentRequest::from_wire(self.open(request)?).map_err(to_status)?;
+        let Some(fragments) = &self.fragments else {
+            let what = format!("running a part of a query at node {}", self.node);
+            return Err(to_status(Error::Unsupported(what)));
+        };
+        self.frames(fragments.run(request).await.map_err(to_status)?)
     }
 
     async fn fetch(&self, request: Request<pb::FetchRequest>) -> Answer<FrameStream> {

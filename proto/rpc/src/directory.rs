@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::id::NodeId;
 use partita_proto::member::Members;
-use partita_proto::service::{DataNodes, DataService};
+use partita_proto::service::{DataNodes, DataService, FragmentService};
 use tokio::sync::watch;
 
 use crate::data_client::DataClient;
@@ -56,6 +56,16 @@ impl DataNodes for Directory {
         let mut clients = self.clients.lock();
         clients.keep(&self.members.borrow());
         clients.client(node).map(|client| client as Arc<dyn DataService>)
+    }
+
+    fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {
+        let mut clients = self.clients.lock();
+        clients.keep(&self.members.borrow());
+        clients.client(node).map(|client| client as Arc<dyn FragmentService>)
+    }
+
+    fn remote(&self) -> bool {
+        true
     }
 
     /// The nodes that were heard of lately.

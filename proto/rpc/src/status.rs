@@ -39,7 +39,7 @@ impl fmt::Display for Peer {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn to_status(error: Error) -> Status {
     let code = match &error {
-        Error::InvalidInput(_) => Code::InvalidArgument,
+        Error::InvalidInput(_) | Error::Query { .. } => Code::InvalidArgument,
         Error::NotFound { .. } => Code::NotFound,
         Error::AlreadyExists { .. } => Code::AlreadyExists,
         Error::Unsupported(_) => Code::Unimplemented,
@@ -110,6 +110,7 @@ fn shorten_texts(message: &mut pb::Error) {
             | Kind::Internal(text),
         ) => text,
         Some(Kind::NotFound(named) | Kind::AlreadyExists(named)) => &mut named.name,
+        Some(Kind::Query(query)) => &mut query.message,
         Some(
             Kind::StaleRoute(_) | Kind::StaleSchema(_) | Kind::NotLeader(_) | Kind::Cancelled(_),
         )

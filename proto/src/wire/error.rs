@@ -56,6 +56,11 @@ impl Wire for Error {
             Self::Timeout(message) => Kind::Timeout(message.clone()),
             Self::Cancelled => Kind::Cancelled(true),
             Self::Corrupted(message) => Kind::Corrupted(message.clone()),
+            Self::Query { sqlstate, message, hint } => Kind::Query(pb::Query {
+                sqlstate: sqlstate.clone(),
+                message: message.clone(),
+                hint: hint.clone(),
+            }),
             Self::Internal(message) => Kind::Internal(message.clone()),
         };
         pb::Error { kind: Some(kind) }
@@ -88,6 +93,9 @@ impl Wire for Error {
             Kind::Timeout(message) => Self::Timeout(message),
             Kind::Cancelled(_) => Self::Cancelled,
             Kind::Corrupted(message) => Self::Corrupted(message),
+            Kind::Query(query) => {
+                Self::Query { sqlstate: query.sqlstate, message: query.message, hint: query.hint }
+            }
             Kind::Internal(message) => Self::Internal(message),
         })
     }

@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use crate::schema::ColumnType;
 use crate::service::{
-    ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind, WriteReply, WriteRequest,
+    FragmentRequest, ReplicaStatus, RequestId, ScanRequest, ScanStats, WriteKind, WriteReply,
+    WriteRequest,
 };
 
 /// Into how many streams a request may ask to split a scan. More than any machine has threads for.
@@ -127,6 +128,26 @@ impl ScanRequest {
             parallelism: message.parallelism as usize,
             newest_only: message.newest_only,
         })
+    }
+}
+
+impl FragmentRequest {
+    /// The message of a request.
+    ///
+    /// # Errors
+    /// As [`ScanRequest::to_wire`].
+    pub fn to_wire(&self) -> Result<pb::FragmentRequest, Error> {
+        let scan = Some(self.scan.to_wire()?);
+        Ok(pb::FragmentRequest { scan, fragment: self.fragment.clone() })
+    }
+
+    /// The request of a message.
+    ///
+    /// # Errors
+    /// As [`ScanRequest::from_wire`].
+    pub fn from_wire(message: pb::FragmentRequest) -> Result<Self, Error> {
+        let scan = message.scan.ok_or_else(|| missing("scan"))?;
+        Ok(Self { scan: ScanRequest::from_wire(scan)?, fragment: message.fragment })
     }
 }
 

@@ -9,9 +9,14 @@ use arrow::array::AsArray;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Int64Type, Schema};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use partita_proto::Error;
-use partita_proto::service::{DataService, RowStream, ScanReply, ScanStats};
+use partita_proto::id::PartitionId;
+use partita_proto::service::{
+    DataService, FragmentRequest, FragmentService, RowStream, ScanReply, ScanStats,
+};
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::data_client::DataClient as Generated;
 use tonic::service::Routes;
@@ -113,6 +118,53 @@ async fn an_error_within_a_stream_arrives_after_the_rows_before_it() {
             assert!(stream.next().await.is_none());
         }
     }
+}
+
+/// Scans, and tells what fragment was to run over the rows.
+struct Fragments(Arc<FakeNode>);
+
+#[async_trait]
+impl FragmentService for Fragments {
+    async fn run(&self, request: FragmentRequest) -> Result<ScanReply, Error> {
+        self.0.note(format!("{:?}", request.fragment)).await?;
+        self.0.scan(request.scan).await
+    }
+}
+
+#[tokio::test]
+async fn a_fragment_is_run_by_those_who_can_and_its_rows_come_as_those_of_a_scan() {
+    let request =
+        || FragmentRequest { scan: scan_request(), fragment: Bytes::from_static(b"\x00fragment") };
+    let node = Arc::new(FakeNode::default());
+    let plain = node.serve().await;
+    let error = client(&plain).run(request()).await.err();
+    assert!(matches!(error, Some(Error::Unsupported(_))), "{error:?}");
+    assert!(node.asked.lock().is_empty());
+
+    let fragments = Arc::new(Fragments(Arc::clone(&node)));
+    let service = DataServer::with_fragments(NODE, Arc::clone(&node) as _, fragments);
+    let served = served(Routes::new(service)).await;
+    let failed = Error::Query {
+        sqlstate: "22012".to_owned(),
+        message: "division by zero".to_owned(),
+        hint: None,
+    };
+    let streams = vec![
+        stream_of(vec![Ok(rows(0..3, 1))]),
+        stream_of(vec![Ok(rows(3..4, 1)), Err(failed.clone())]),
+    ];
+    node.scans.lock().push_back(reply(streams));
+    let mut answer = client(&served).run(request()).await.unwrap();
+    let asked = [format!("{:?}", request().fragment), format!("{:?}", scan_request())];
+    assert_eq!(*node.asked.lock(), asked);
+    let mut second = answer.streams.remove(1);
+    assert_eq!(numbers(answer.streams.remove(0)).await, [0, 1, 2]);
+    assert_eq!(second.next().await.unwrap().unwrap().num_rows(), 1);
+    assert_eq!(second.next().await.unwrap().unwrap_err(), failed);
+
+    *node.fails.lock() = Some(Error::NotLeader { partition: PartitionId(5), leader: None });
+    let error = client(&served).run(request()).await.err();
+    assert!(matches!(error, Some(Error::NotLeader { .. })), "{error:?}");
 }
 
 #[test]
@@ -219,7 +271,7 @@ async fn many_dropped_scans_leave_the_connection_to_others() {
 
 async fn serve_parked(node: &Arc<FakeNode>, parked: &Arc<Parked>) -> Served {
     let service = Arc::clone(node) as Arc<dyn DataService>;
-    served(Routes::new(DataServer::with_parked(NODE, service, Arc::clone(parked)))).await
+    served(Routes::new(DataServer::with_parked(NODE, service, None, Arc::clone(parked)))).await
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ pub(super) fn every_error() -> Vec<Error> {
         Error::Timeout(text()),
         Error::Cancelled,
         Error::Corrupted(text()),
+        Error::Query { sqlstate: "22012".to_owned(), message: text(), hint: None },
+        Error::Query { sqlstate: "53200".to_owned(), message: text(), hint: Some(text()) },
         Error::Internal(text()),
     ]
 }

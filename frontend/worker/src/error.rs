@@ -16,6 +16,9 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use partita_proto::Error;
 
+/// What DataFusion calls the catalog that holds all databases.
+pub const CATALOG: &str = "partita";
+
 /// Syntax error.
 pub const SYNTAX_ERROR: &str = "42601";
 /// A feature that does not exist here.
@@ -191,6 +194,9 @@ impl From<Error> for SqlError {
                 format!("relation \"{name}\" already exists")
             }
             Error::Cancelled => return Self::canceled(),
+            Error::Query { hint, .. } => {
+                return Self { hint: hint.clone(), ..Self::new(sqlstate, error.to_string()) };
+            }
             _ => error.to_string(),
         };
         Self { retryable, ..Self::new(sqlstate, message) }
@@ -368,7 +374,7 @@ fn from_plan(message: String) -> SqlError {
     if let Some(name) = between(&message, "table '", "' not found") {
         // "partita.public.t": what the user wrote is the last part, or the last two.
         let mut parts: Vec<_> = name.split('.').collect();
-        if parts.first() == Some(&crate::catalog::CATALOG) {
+        if parts.first() == Some(&CATALOG) {
             parts.remove(0);
         }
         if parts.len() == 2 && parts[0] == partita_proto::catalog::DEFAULT_DATABASE {

@@ -1,0 +1,76 @@
+//! Rows on their way from the nodes into the plan.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use futures::{Stream, StreamExt};
+use partita_worker::Renamed;
+
+use super::ScanSpec;
+use crate::error::SqlError;
+
+/// Ends a stream after so many rows.
+pub(super) fn limited(
+    rows: impl Stream<Item = Result<RecordBatch>> + Send + 'static,
+    limit: Option<usize>,
+) -> futures::stream::BoxStream<'static, Result<RecordBatch>> {
+    let Some(limit) = limit else { return rows.boxed() };
+    rows.scan(limit, |left, batch| {
+        let item = match batch {
+            _ if *left == 0 => None,
+            Ok(batch) => {
+                let rows = batch.num_rows().min(*left);
+                *left -= rows;
+                Some(Ok(if rows < batch.num_rows() { batch.slice(0, rows) } else { batch }))
+            }
+            Err(error) => Some(Err(error)),
+        };
+        futures::future::ready(item)
+    })
+    .boxed()
+}
+
+/// From rows as nodes give them to rows as the plan has them.
+pub(super) enum Shape {
+    /// Rows of the table, which have other names there.
+    Scanned(Renamed),
+    /// What was made of them: the same columns, but texts, say, in another layout.
+    Made(SchemaRef),
+}
+
+impl Shape {
+    pub(super) fn of(spec: &ScanSpec) -> Self {
+        match &spec.at_data {
+            Some(_) => Self::Made(spec.schema()),
+            None => Self::Scanned(Renamed::new(spec.schema(), Arc::clone(&spec.columns))),
+        }
+    }
+
+    pub(super) fn give(&self, batch: &RecordBatch) -> Result<RecordBatch, SqlError> {
+        let schema = match self {
+            Self::Scanned(renamed) => return renamed.rows(batch),
+            Self::Made(schema) => schema,
+        };
+        if batch.num_columns() != schema.fields().len() {
+            return Err(SqlError::internal(format!(
+                "a part of a query gave {} columns instead of {}",
+                batch.num_columns(),
+                schema.fields().len()
+            )));
+        }
+        let columns = batch.columns().iter().zip(schema.fields());
+        let columns = columns
+            .map(|(column, field)| match field.data_type() {
+                same if same == column.data_type() => Ok(Arc::clone(column)),
+                other => cast(column, other),
+            })
+            .collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    }
+}

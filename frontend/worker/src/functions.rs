@@ -1,0 +1,232 @@
+//! SQL functions that DataFusion does not have, or answers differently.
+//!
+//! - `hash64(a, b, ..)`: the hash that places rows, so that a key column can be made of it;
+//! - `xxh3(text or bytes)`: the plain 64-bit hash of the bytes;
+//! - `version()`: what clients ask when they connect.
+//!
+//! A part of a query that runs at a node finds them there under the same names.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, BinaryViewArray, UInt64Array};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::{ScalarValue, cast::as_binary_view_array, exec_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::{
+    AggregateUDF, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The version of PostgreSQL whose clients know what to expect here.
+pub const POSTGRES_VERSION: &str = "16.6";
+
+/// What `version()` says; clients parse the number behind "PostgreSQL".
+pub fn version_text() -> String {
+    format!("PostgreSQL {POSTGRES_VERSION} (Partita {})", env!("CARGO_PKG_VERSION"))
+}
+
+/// The functions that are the same in every session.
+pub fn shared() -> Vec<ScalarUDF> {
+    vec![
+        ScalarUDF::from(Hash64::new()),
+        ScalarUDF::from(Xxh3::new()),
+        constant("version", &[], &version_text()),
+    ]
+}
+
+/// The functions that every node has: DataFusion's, and [`shared`] over them.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    pub(crate) scalar: HashMap<String, Arc<ScalarUDF>>,
+    pub(crate) aggregate: HashMap<String, Arc<AggregateUDF>>,
+}
+
+/// The one there is.
+pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+    let own = shared().into_iter().map(Arc::new);
+    let mut scalar = HashMap::new();
+    for function in SessionStateDefaults::default_scalar_functions().into_iter().chain(own) {
+        for name in
+            std::iter::once(function.name()).chain(function.aliases().iter().map(|n| n.as_str()))
+        {
+            scalar.insert(name.to_owned(), Arc::clone(&function));
+        }
+    }
+    let mut aggregate = HashMap::new();
+    for function in SessionStateDefaults::default_aggregate_functions() {
+        for name in
+            std::iter::once(function.name()).chain(function.aliases().iter().map(|n| n.as_str()))
+        {
+            aggregate.insert(name.to_owned(), Arc::clone(&function));
+        }
+    }
+    Registry { scalar, aggregate }
+});
+
+/// A function without arguments and with one answer, under a name and others.
+pub fn constant(name: &str, aliases: &[&str], value: &str) -> ScalarUDF {
+    ScalarUDF::from(Constant {
+        name: name.to_owned(),
+        aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+        value: value.to_owned(),
+        signature: Signature::nullary(Volatility::Stable),
+    })
+}
+
+/// A function without arguments and with one answer.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Constant {
+    name: String,
+    aliases: Vec<String>,
+    value: String,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Constant {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8View)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(ScalarValue::Utf8View(Some(self.value.clone()))))
+    }
+}
+
+/// `hash64(a, ..)`.
+#[derive(Debug)]
+struct Hash64 {
+    signature: Signature,
+}
+
+impl Hash64 {
+    fn new() -> Self {
+        Self { signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+}
+
+impl PartialEq for Hash64 {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Hash64 {}
+
+impl Hash for Hash64 {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Hash64 {
+    fn name(&self) -> &'static str {
+        "hash64"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::UInt64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if args.args.is_empty() {
+            return exec_err!("hash64 needs at least one argument");
+        }
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let columns: Vec<ArrayRef> =
+            args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
+        let hashes = partita_proto::hash::hash64(&columns)
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        if constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::UInt64(hashes.first().copied())));
+        }
+        Ok(ColumnarValue::Array(Arc::new(UInt64Array::from(hashes))))
+    }
+}
+
+/// `xxh3(text or bytes)`.
+#[derive(Debug)]
+struct Xxh3 {
+    signature: Signature,
+}
+
+impl Xxh3 {
+    fn new() -> Self {
+        Self { signature: Signature::any(1, Volatility::Immutable) }
+    }
+}
+
+impl PartialEq for Xxh3 {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Xxh3 {}
+
+impl Hash for Xxh3 {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Xxh3 {
+    fn name(&self) -> &'static str {
+        "xxh3"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [
+                DataType::Utf8
+                | DataType::LargeUtf8
+                | DataType::Utf8View
+                | DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
+                | DataType::Null,
+            ] => Ok(DataType::UInt64),
+            _ => exec_err!("xxh3 takes a text or bytes; hash64 takes anything"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [array] = arrays.as_slice() else {
+            return exec_err!("xxh3 takes one argument");
+        };
+        let bytes = cast(array, &DataType::BinaryView)?;
+        let bytes: &BinaryViewArray = as_binary_view_array(&bytes)?;
+        let hashes: UInt64Array = bytes.iter().map(|value| value.map(xxh3_64)).collect();
+        if matches!(args.args.as_slice(), [ColumnarValue::Scalar(_)]) {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&hashes, 0)?));
+        }
+        debug_assert_eq!(hashes.len(), bytes.len());
+        Ok(ColumnarValue::Array(Arc::new(hashes)))
+    }
+}

@@ -1,0 +1,37 @@
+//! Parts of queries that run where the rows are.
+//!
+//! ```text
+//!   frontend: operators over a scan ── encode ── bytes ──┐
+//!                                                        │ FragmentRequest { scan, bytes }
+//!   a partition's leader: Worker ── decode ── scan ── operators over each of its streams ── rows
+//! ```
+//!
+//! A **fragment** is a chain of operators over the scan of one partition, of which each works on one
+//! stream at a time: filters, projections, partial aggregates, the first rows in an order, limits.
+//! What has to see all streams (final aggregates, merges, joins) is for the one who asked.
+//!
+//! Invariants:
+//! - only those operators are run, over one scan, with functions that are known here: never a file,
+//!   never anything that changes from call to call;
+//! - what is decoded is bounded in size and depth, and bytes that are no fragment are an error;
+//! - both ends are of one version: names and encodings of DataFusion's operators are nobody's promise;
+//! - an error is what it would have been at the frontend.
+//!
+//! Also here is what both ends need alike: SQL functions and the error of the SQL surface.
+
+#![recursion_limit = "256"]
+
+pub mod error;
+mod fragment;
+pub mod functions;
+mod leaf;
+mod run;
+mod service;
+
+pub use error::SqlError;
+pub use fragment::{Fragment, encode};
+pub use leaf::{LeafExec, Renamed};
+pub use service::{MEMORY_BYTES, Worker};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! Running a fragment over the streams of a scan.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use futures::StreamExt;
+use partita_proto::Error;
+use partita_proto::service::{RowStream, ScanReply};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::error::SqlError;
+use crate::fragment::Fragment;
+
+/// Batches that are ready before they are asked for.
+const BATCHES_AHEAD: usize = 2;
+
+impl Fragment {
+    /// What the fragment makes of each stream of a scan that was asked for these columns. It computes
+    /// in tasks of its own, with the memory of `runtime`; dropping the streams ends them.
+    ///
+    /// # Errors
+    /// When it cannot begin; what fails later is in the streams.
+    pub fn run(
+        self,
+        reply: ScanReply,
+        columns: &SchemaRef,
+        runtime: Arc<RuntimeEnv>,
+    ) -> Result<ScanReply, Error> {
+        self.check(columns)?;
+        let Self { plan, leaf, config } = self;
+        let count = plan.properties().output_partitioning().partition_count();
+        let streams = dealt(reply.streams, count);
+        let used = streams.len();
+        leaf.give(streams, columns);
+        let context = Arc::new(TaskContext::new(
+            None,
+            String::new(),
+            config,
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            HashMap::new(),
+            runtime,
+        ));
+        let streams = (0..used)
+            .map(|stream| {
+                let rows = plan.execute(stream, Arc::clone(&context)).map_err(service_error)?;
+                Ok(driven(rows))
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(ScanReply { streams, sorted: false, stats: reply.stats })
+    }
+}
+
+/// At most so many streams: what is more is read behind the first ones.
+fn dealt(streams: Vec<RowStream>, count: usize) -> Vec<RowStream> {
+    let count = count.max(1);
+    let mut dealt: Vec<Vec<RowStream>> = Vec::new();
+    for (number, stream) in streams.into_iter().enumerate() {
+        match dealt.get_mut(number % count) {
+            Some(before) => before.push(stream),
+            None => dealt.push(vec![stream]),
+        }
+    }
+    let joined = |streams| -> RowStream { Box::pin(futures::stream::iter(streams).flatten()) };
+    dealt.into_iter().map(joined).collect()
+}
+
+/// Reads a stream in a task of its own, a few batches ahead. Dropping what is returned aborts it.
+fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
+    let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        while let Some(batch) = rows.next().await {
+            let failed = batch.is_err();
+            // Nobody waits for the rest.
+            if sender.send(batch.map_err(service_error)).await.is_err() || failed {
+                break;
+            }
+        }
+        // What was counted is final when the end is seen.
+        drop(rows);
+        drop(sender);
+    });
+    let rows = futures::stream::unfold((receiver, task), |(mut receiver, mut task)| async move {
+        if let Some(batch) = receiver.recv().await {
+            return Some((batch, (receiver, task)));
+        }
+        match task.join_next().await {
+            Some(Err(error)) if error.is_panic() => {
+                let error = Error::Internal("the task of a part of a query panicked".to_owned());
+                Some((Err(error), (receiver, task)))
+            }
+            _ => None,
+        }
+    });
+    Box::pin(rows.fuse())
+}
+
+/// What goes back to the frontend: errors of the scan as they are, all others as clients see them.
+pub(crate) fn service_error(error: DataFusionError) -> Error {
+    let root = error.find_root();
+    if let DataFusionError::External(inner) = root
+        && let Some(own) = inner.downcast_ref::<Error>()
+    {
+        return own.clone();
+    }
+    let exhausted = matches!(root, DataFusionError::ResourcesExhausted(_));
+    let error = SqlError::from(error);
+    let hint = if exhausted {
+        let hint = "select fewer rows or columns, or SET run_at_data = off to use the frontend's \
+                    memory instead of the node's";
+        Some(hint.to_owned())
+    } else {
+        error.hint
+    };
+    Error::Query { sqlstate: error.sqlstate, message: error.message, hint }
+}
