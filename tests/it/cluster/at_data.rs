@@ -81,7 +81,7 @@ async fn what_runs_at_the_data_has_the_answers_of_plain_scans_through_splits_and
     }
 
     // A leader dies while queries run: each is right, or says what it lost; never half an answer.
-    let name = format!("datanode{}", leading_node(&client, "t").await);
+    let name = format!("datanode{}", leading_node(&cluster, &client, "t").await);
     let running = tokio::spawn(async move {
         let (mut answers, mut failures) = (Vec::new(), Vec::new());
         for round in 0..60 {
