@@ -82,6 +82,9 @@ pub(crate) struct View {
     pub(crate) partitions: Vec<PartitionView>,
     /// Replicas of partitions that are being born: nodes may have them before anybody says so.
     pub(crate) unborn: BTreeSet<(PartitionId, ReplicaId, NodeId)>,
+    /// A live node does not have a replica yet that it should have. It may be one that is cut off from another there,
+    /// which has not come so far: if that one left now, the new one would never be.
+    pub(crate) awaited: bool,
 }
 
 /// Why a partition's replicas are changed.
@@ -119,7 +122,7 @@ pub(crate) fn plan(view: &View) -> Vec<Step> {
     let mut planner = Planner::new(view);
     let mut steps = strangers(view);
     let moves = planner.repairs();
-    let balanced = moves.is_empty() && planner.under_way == 0;
+    let balanced = moves.is_empty() && planner.under_way == 0 && !view.awaited;
     steps.extend(moves);
     if balanced {
         steps.extend(planner.balance_replicas());

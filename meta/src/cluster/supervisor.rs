@@ -176,13 +176,13 @@ impl Supervisor {
             }
         };
         let nodes = state.nodes().map(|record| (record.id, node(record)));
+        let long = |since: &Instant| reports.now - *since >= repair_after.min(MISSING_AFTER);
         let mut seen = Seen::new(reports);
         let (load, now_ms) = (self.core.load.lock(), self.core.now_ms());
         let partitions = state.partitions().map(|record| {
             let (leader, bytes) = seen.take(record.id);
             let missing = record.replicas.keys().copied().filter(|replica| {
-                let since = self.missing.get(&(record.id, *replica));
-                since.is_some_and(|since| reports.now - *since >= repair_after.min(MISSING_AFTER))
+                self.missing.get(&(record.id, *replica)).is_some_and(|since| long(since))
             });
             let table = state.table(record.table);
             // What replicas say of it may be from before.
@@ -206,7 +206,12 @@ impl Supervisor {
         let unborn = state.unborn().flat_map(|split| {
             split.replicas.iter().map(|(replica, node)| (split.child, *replica, *node))
         });
-        View { nodes: nodes.collect(), partitions: partitions.collect(), unborn: unborn.collect() }
+        View {
+            nodes: nodes.collect(),
+            partitions: partitions.collect(),
+            unborn: unborn.collect(),
+            awaited: self.missing.values().any(|since| !long(since)),
+        }
     }
 
     fn transfer(&mut self, partition: PartitionId, from: NodeId, to: NodeId) {

@@ -287,6 +287,17 @@ fn a_new_node_gets_its_share_and_then_nothing_moves() {
 }
 
 #[test]
+fn nothing_is_balanced_while_a_replica_is_awaited_but_what_is_lost_is_made_anew() {
+    let mut view = view(4, &[&[1, 2, 3], &[1, 2, 3], &[1, 2, 3], &[1, 2, 3]]);
+    assert!(!moves(&plan(&view)).is_empty(), "the fourth node gets its share");
+    view.awaited = true;
+    assert_eq!(moves(&plan(&view)), []);
+    lose(&mut view, 3);
+    assert!(moves(&plan(&view)).iter().all(|(.., why)| *why == Why::Lost));
+    assert!(!moves(&plan(&view)).is_empty());
+}
+
+#[test]
 fn bytes_count_where_there_are_many() {
     // As many replicas everywhere, but node 1 has all the large ones.
     let mut view = view(2, &[&[1], &[1], &[2], &[2]]);
