@@ -182,7 +182,7 @@ impl Supervisor {
         let partitions = state.partitions().map(|record| {
             let (leader, bytes) = seen.take(record.id);
             let missing = record.replicas.keys().copied().filter(|replica| {
-                self.missing.get(&(record.id, *replica)).is_some_and(|since| long(since))
+                self.missing.get(&(record.id, *replica)).is_some_and(&long)
             });
             let table = state.table(record.table);
             // What replicas say of it may be from before.
