@@ -181,9 +181,11 @@ impl Supervisor {
         let (load, now_ms) = (self.core.load.lock(), self.core.now_ms());
         let partitions = state.partitions().map(|record| {
             let (leader, bytes) = seen.take(record.id);
-            let missing = record.replicas.keys().copied().filter(|replica| {
-                self.missing.get(&(record.id, *replica)).is_some_and(&long)
-            });
+            let missing = record
+                .replicas
+                .keys()
+                .copied()
+                .filter(|replica| self.missing.get(&(record.id, *replica)).is_some_and(&long));
             let table = state.table(record.table);
             // What replicas say of it may be from before.
             let recent = self.transferred.get(&record.id);
