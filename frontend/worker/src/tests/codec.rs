@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, LazyLock};
 
+use arrow::datatypes::{DataType, Field};
 use bytes::Bytes;
 use datafusion::common::config::ConfigOptions;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, NotExpr, lit};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion_proto::bytes::physical_plan_to_bytes;
 use datafusion_proto::protobuf::physical_plan_node::PhysicalPlanType;
@@ -22,6 +24,7 @@ use prost::Message;
 
 use super::{chain, encoded, planned, schema};
 use crate::fragment::{Envelope, Fragment, version};
+use crate::functions::constant;
 use crate::leaf::LeafExec;
 
 /// An envelope of this version around operators.
@@ -60,15 +63,14 @@ async fn what_changes_from_call_to_call_or_is_unknown_is_not_sent() {
         assert!(error.contains("may not have function"), "{sql}: {error}");
     }
     // A function of the session under the name of one that all nodes have.
-    let context = datafusion::prelude::SessionContext::new();
-    context.register_table("t", Arc::new(super::Leaf)).unwrap();
-    context.register_udf(crate::functions::constant("upper", &[], "no"));
-    let plan = context.sql("SELECT upper() FROM t").await.unwrap();
-    let plan = plan.create_physical_plan().await.unwrap();
-    if plan.name() == "ProjectionExec" {
-        let error = crate::encode(&plan, &ConfigOptions::new()).unwrap_err().to_string();
-        assert!(error.contains("may not have"), "{error}");
-    }
+    let own = Arc::new(constant("upper", &[], "no"));
+    let text = Arc::new(Field::new("upper", DataType::Utf8View, true));
+    let call = ScalarFunctionExpr::new("upper", own, Vec::new(), text, Arc::default());
+    let leaf: Arc<dyn ExecutionPlan> = Arc::new(LeafExec::new(schema(""), 1));
+    let columns = [(Arc::new(call) as Arc<dyn PhysicalExpr>, "upper".to_owned())];
+    let plan: Arc<dyn ExecutionPlan> = Arc::new(ProjectionExec::try_new(columns, leaf).unwrap());
+    let error = crate::encode(&plan, &ConfigOptions::new()).unwrap_err().to_string();
+    assert!(error.contains("may not have function upper()"), "{error}");
 }
 
 #[tokio::test]
