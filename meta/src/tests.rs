@@ -16,6 +16,7 @@ mod reshaper;
 mod restart;
 mod site;
 mod stores;
+mod trio;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
