@@ -1,5 +1,6 @@
 //! A whole node in one process: log, groups, engine, service.
 
+mod cluster;
 mod crash;
 mod late;
 mod merge;

@@ -17,6 +17,7 @@ mod reshaper;
 mod restart;
 mod site;
 mod stores;
+mod trio;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use partita_proto::reshape::{Absorb, Freeze, Reshape};
 
-use super::replicas::{Cluster, others, rows_to};
+use super::cluster::{Cluster, others, rows_to};
 use super::split::{rows_from, stale_route, under_writes, until_everywhere};
 use super::table::{Table, bound};
 use super::*;

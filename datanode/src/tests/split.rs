@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped, Split};
 
-use super::replicas::{Cluster, MANY_ROWS, others, row, rows_to};
+use super::cluster::{Cluster, MANY_ROWS, others, row, rows_to};
 use super::table::{Table, bound, replica};
 use super::*;
 
@@ -400,7 +400,7 @@ async fn a_replica_that_joins_a_partition_that_was_cut_gets_files() {
         let engine = cluster.node(leader).replica(PARTITION).unwrap();
         PartitionSpec::clone(&engine.partition().config())
     };
-    let members = replicas::replicas(&[1, 2, 3, 4]);
+    let members = cluster::replicas(&[1, 2, 3, 4]);
     let (replica, join) = (ReplicaId(4), true);
     let spec = PartitionSpec { replica, members: members.clone(), join, ..spec };
     cluster.node(4).open_partition(spec).await.unwrap();

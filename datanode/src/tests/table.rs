@@ -8,7 +8,7 @@ use partita_proto::range::Bound;
 use partita_proto::reshape::{Absorb, Freeze, Reshape, Reshaped, Split};
 use partita_proto::value::Value;
 
-use super::replicas::{Cluster, PATIENCE};
+use super::cluster::{Cluster, PATIENCE};
 use super::*;
 
 /// One partition: it owns ids from `start` on, up to where the next one starts.
@@ -214,15 +214,21 @@ impl Table {
 
     /// All rows of all partitions; nothing is said of what is written meanwhile.
     pub(super) async fn rows(&self, cluster: &Cluster) -> Vec<(i64, i64)> {
-        let deadline = std::time::Instant::now() + PATIENCE;
         'again: loop {
-            let mut all = Vec::new();
-            for route in self.routes() {
-                match Self::rows_of_route(cluster, &route).await {
-                    Ok(rows) => all.extend(rows),
-                    Err(error) => {
-                        assert!(std::time::Instant::now() < deadline, "never read: {error}");
-                        continue 'again;
+            let (mut all, routes) = (Vec::new(), self.routes());
+            for route in &routes {
+                let deadline = std::time::Instant::now() + PATIENCE;
+                loop {
+                    match Self::rows_of_route(cluster, route).await {
+                        Ok(rows) => {
+                            all.extend(rows);
+                            break;
+                        }
+                        // What was read of other partitions is as good as before, unless the map is another.
+                        Err(_) if self.routes() != routes => continue 'again,
+                        Err(error) => {
+                            assert!(std::time::Instant::now() < deadline, "never read: {error}");
+                        }
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! The door over services in memory, as a client sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
@@ -230,19 +231,22 @@ async fn a_statement_is_cancelled_by_its_key() {
     let door = Door::open(8).await;
     let client = door.connect().await;
     let token = client.cancel_token();
+    let over = AtomicBool::new(false);
     // A cancel that comes before the statement runs does nothing to it.
     let cancel = async {
-        loop {
+        while !over.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(200)).await;
             token.cancel_query(NoTls).await.unwrap();
         }
     };
     let long = "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 1000000) b \
                 WHERE a.value + b.value = 0";
-    let result = tokio::select! {
-        result = client.simple_query(long) => result,
-        () = cancel => unreachable!(),
+    let run = async {
+        let result = client.simple_query(long).await;
+        over.store(true, Ordering::SeqCst);
+        result
     };
+    let (result, ()) = tokio::join!(run, cancel);
     assert_eq!(state(&result.unwrap_err()), "57014");
     // One that is still on its way may end what comes next.
     let deadline = Instant::now() + PATIENCE;

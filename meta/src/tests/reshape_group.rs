@@ -4,9 +4,9 @@ use futures::FutureExt;
 use partita_proto::id::PartitionId;
 use partita_proto::service::MetaService;
 
-use super::group::{LOST_AFTER, Trio};
 use super::nodes::Kind;
 use super::site::{away, merge, split};
+use super::trio::{LOST_AFTER, Trio};
 use super::*;
 use crate::cluster::bearer;
 use crate::node::Meta;

@@ -1,0 +1,333 @@
+//! Three metas in one process and the nodes that they look after, for tests: members are cut off, killed and started
+//! again, and whoever leads is asked as clients ask.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use partita_proto::id::ReplicaId;
+use partita_proto::label::Labels;
+use partita_proto::member::Registration;
+use partita_proto::service::{
+    AdminOrder, Changed, ClusterService, DataNodes, MetaService, RequestId,
+};
+use partita_raft::transport::memory::MemoryNetwork;
+use partita_raft::{Host, HostOptions};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::changes::{PATIENCE, hurry};
+use super::nodes::{FakeNodes, Kind};
+use super::*;
+use crate::node::{Meta, MetaOptions};
+use crate::scheduler::Patience;
+
+/// After so long a node counts as lost, for tests that want it: machines may stand still for some seconds.
+pub(super) const LOST_AFTER: Duration = Duration::from_secs(8);
+/// How often nodes say how they are.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// A member that runs.
+struct Member {
+    host: Arc<Host>,
+    meta: Arc<Meta>,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// Three members, some nodes, and the way between them.
+pub(super) struct Trio {
+    dir: TempDir,
+    pub(super) network: Arc<MemoryNetwork>,
+    pub(super) nodes: Arc<FakeNodes>,
+    members: Vec<Option<Member>>,
+    /// The metas that nodes speak to.
+    heard_by: Arc<Mutex<Vec<Arc<Meta>>>>,
+    beats: JoinHandle<()>,
+    repair_after: Duration,
+    patience: Patience,
+    /// Changes that were asked for.
+    asked: AtomicU64,
+    _turn: tokio::sync::MutexGuard<'static, ()>,
+}
+
+/// Elections are a matter of time: the groups of these tests take turns, so that each has the machine.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// As patient as the cluster needs it.
+fn patience() -> Patience {
+    Patience { lease: Duration::from_secs(6), undurable_max: 8, reshape: 2 * PATIENCE, ..hurry() }
+}
+
+impl Trio {
+    /// Starts three members; as many nodes make themselves known.
+    pub(super) async fn start(nodes: u64) -> Self {
+        Self::start_with(nodes, Duration::from_secs(600)).await
+    }
+
+    pub(super) async fn start_with(nodes: u64, repair_after: Duration) -> Self {
+        let turn = TURN.lock().await;
+        let heard_by = Arc::new(Mutex::new(Vec::new()));
+        let nodes = FakeNodes::new(nodes);
+        let beats = tokio::spawn(beat(Arc::clone(&nodes), Arc::clone(&heard_by)));
+        let mut trio = Self {
+            dir: tempfile::tempdir().unwrap(),
+            network: MemoryNetwork::new(1),
+            nodes,
+            members: vec![None, None, None],
+            heard_by,
+            beats,
+            repair_after,
+            patience: patience(),
+            asked: AtomicU64::new(0),
+            _turn: turn,
+        };
+        for at in 0..3 {
+            trio.open(at).await;
+        }
+        for node in trio.nodes.all() {
+            let (identity, address) = (node.0, format!("node{node}"));
+            let labels = Labels::default();
+            let wish = Registration { identity, node: None, address, labels };
+            assert_eq!(trio.register(wish).await, Ok(node));
+        }
+        trio
+    }
+
+    /// Starts a member that does not run.
+    pub(super) async fn open(&mut self, at: usize) {
+        let id = NodeId(at as u64 + 1);
+        let dir = self.dir.path().join(format!("meta{id}"));
+        let options = HostOptions {
+            segment_bytes: 256 << 10,
+            // From the half of it on, the log is given up.
+            log_budget_bytes: 2 << 20,
+            ..HostOptions::new(dir.join("log"), id)
+        };
+        let host = Host::open_linked(options, self.network.transport(id)).await.unwrap();
+        self.network.attach(&host);
+        let options = MetaOptions {
+            members: (1..=3).map(|id| (ReplicaId(id), NodeId(id))).collect(),
+            replication_factor: 3,
+            repair_after: self.repair_after,
+            ..MetaOptions::alone(dir.join("meta"), Arc::new(TestClock))
+        };
+        let meta = self.open_meta(options, &host).await;
+        let stop = CancellationToken::new();
+        let (running, stopped) = (Arc::clone(&meta), stop.clone());
+        let task = tokio::spawn(async move { running.run(stopped).await });
+        self.heard_by.lock().push(Arc::clone(&meta));
+        self.members[at] = Some(Member { host, meta, stop, task });
+    }
+
+    async fn open_meta(&self, options: MetaOptions, host: &Arc<Host>) -> Arc<Meta> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (host, nodes) = (Arc::clone(host), Arc::clone(&self.nodes) as _);
+            let opened = Meta::open_patient(options.clone(), host, nodes, self.patience.clone());
+            match opened.await {
+                Ok(meta) => return meta,
+                // A sync that was under way at the kill still has the files of the one before.
+                Err(error) => assert!(
+                    error.to_string().contains("lock") && Instant::now() < deadline,
+                    "{error}"
+                ),
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub(super) fn meta(&self, at: usize) -> &Arc<Meta> {
+        &self.members[at].as_ref().unwrap().meta
+    }
+
+    pub(super) fn state(&self, at: usize) -> State {
+        self.meta(at).core.machine.state().clone()
+    }
+
+    pub(super) fn sees(&self, at: usize, name: &str) -> bool {
+        self.meta(at).catalog().borrow().table("public", name).is_some()
+    }
+
+    /// Ends a member as far as that can be done within a process: nothing is synced or handed over.
+    pub(super) async fn kill(&mut self, at: usize) {
+        let member = self.members[at].take().unwrap();
+        self.heard_by.lock().retain(|meta| !Arc::ptr_eq(meta, &member.meta));
+        member.task.abort();
+        drop(member.task.await);
+        member.host.shutdown().await.unwrap();
+    }
+
+    /// Asks a member to stop.
+    pub(super) async fn stop(&mut self, at: usize) {
+        let member = self.members[at].take().unwrap();
+        self.heard_by.lock().retain(|meta| !Arc::ptr_eq(meta, &member.meta));
+        member.stop.cancel();
+        member.task.await.unwrap();
+        member.meta.shutdown().await.unwrap();
+        member.host.shutdown().await.unwrap();
+    }
+
+    pub(super) fn running(&self) -> Vec<usize> {
+        (0..3).filter(|at| self.members[*at].is_some()).collect()
+    }
+
+    /// The members that say they lead.
+    pub(super) fn leading(&self) -> Vec<usize> {
+        let mut running = self.running();
+        running.retain(|at| *self.meta(*at).leads().borrow());
+        running
+    }
+
+    /// The member that leads, once there is one.
+    pub(super) async fn leader(&self) -> usize {
+        self.until("somebody leads", || !self.leading().is_empty()).await;
+        self.leading()[0]
+    }
+
+    /// The member that leads, once every node was heard by it.
+    pub(super) async fn leader_that_hears(&self) -> usize {
+        self.leader_that_hears_of(3).await
+    }
+
+    /// The member that leads, once so many nodes were heard by it.
+    pub(super) async fn leader_that_hears_of(&self, nodes: usize) -> usize {
+        let hears = |at: &usize| self.meta(*at).core.presence.reports().reports.len() >= nodes;
+        let found = || self.leading().into_iter().find(|at| hears(at));
+        let leader = Mutex::new(None);
+        self.until("the nodes are heard", || {
+            *leader.lock() = found();
+            leader.lock().is_some()
+        })
+        .await;
+        leader.into_inner().unwrap()
+    }
+
+    /// What whoever leads knows.
+    pub(super) async fn known(&self) -> State {
+        self.state(self.leader().await)
+    }
+
+    /// Whether something holds of what those know who say that they lead.
+    pub(super) fn holds(&self, holds: impl Fn(&State) -> bool) -> bool {
+        self.leading().into_iter().any(|at| holds(&self.state(at)))
+    }
+
+    /// Asks whoever leads, as clients do: again, of whoever leads then, while that may help.
+    pub(super) async fn ask<T>(
+        &self,
+        ask: impl AsyncFn(Arc<Meta>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader_that_hears().await;
+            match ask(Arc::clone(self.meta(leader))).await {
+                Err(error) if error.is_retryable() && Instant::now() < deadline => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// A change under an identity: made once, however often it is asked for.
+    pub(super) async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {
+        self.ask(async |meta| meta.change_once(id, ddl.clone()).await).await
+    }
+
+    pub(super) async fn change(&self, ddl: Ddl) -> Result<bool, Error> {
+        let sequence = self.asked.fetch_add(1, Ordering::Relaxed);
+        let id = RequestId { client: 1_000, sequence };
+        self.change_once(id, ddl).await.map(|answer| answer.changed)
+    }
+
+    pub(super) async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
+        self.ask(async |meta| meta.administer(order.clone()).await).await
+    }
+
+    pub(super) async fn register(&self, wish: Registration) -> Result<NodeId, Error> {
+        let leader = || async {
+            let leader = self.leader().await;
+            self.meta(leader).register(wish.clone()).await
+        };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match leader().await {
+                Err(error) if error.is_retryable() && Instant::now() < deadline => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Begins something at whoever leads, and waits until orders of a kind have followed from it; who leads, and the
+    /// answer to come.
+    pub(super) async fn begin<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        ask: impl Fn(Arc<Meta>) -> BoxFuture<'static, Result<T, Error>>,
+    ) -> (usize, JoinHandle<Result<T, Error>>) {
+        let told = self.nodes.count(kind);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader_that_hears().await;
+            let asked = tokio::spawn(ask(Arc::clone(self.meta(leader))));
+            let ordered = || self.nodes.count(kind) > told;
+            self.until("it is ordered", || ordered() || asked.is_finished()).await;
+            if ordered() {
+                return (leader, asked);
+            }
+            // An election came in between.
+            let refused = asked.await.unwrap();
+            let again = refused.as_ref().is_err_and(Error::is_retryable);
+            assert!(again && Instant::now() < deadline, "{:?}", refused.err());
+        }
+    }
+
+    pub(super) async fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            let states = self.running().into_iter().map(|at| self.meta(at).core.group.status());
+            let states: Vec<_> = states.collect();
+            assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}: {states:#?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until all members that run know the same.
+    pub(super) async fn agree(&self) {
+        let running = self.running();
+        let leader = self.leader().await;
+        let of = |at: usize| Arc::clone(&self.meta(at).catalog().borrow());
+        // What is known is published a moment later.
+        self.until("all know the same", || {
+            let (state, version) = (self.state(leader), of(leader).version);
+            let same = |at: &usize| self.state(*at) == state && of(*at).version == version;
+            version == state.version() && running.iter().all(same)
+        })
+        .await;
+        for at in running {
+            assert_same(&of(at), &of(leader));
+        }
+    }
+
+    pub(super) async fn end(mut self) {
+        self.beats.abort();
+        for at in self.running() {
+            self.stop(at).await;
+        }
+    }
+}
+
+/// Nodes say how they are, to whoever listens.
+async fn beat(nodes: Arc<FakeNodes>, metas: Arc<Mutex<Vec<Arc<Meta>>>>) {
+    loop {
+        for heartbeat in nodes.heartbeats() {
+            let metas = metas.lock().clone();
+            for meta in metas {
+                // Only the one that leads hears it.
+                drop(meta.heartbeat(heartbeat.clone()).await);
+            }
+        }
+        tokio::time::sleep(BEAT).await;
+    }
+}
