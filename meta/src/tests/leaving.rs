@@ -7,8 +7,8 @@ use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{AdminOrder, ClusterService, MetaService};
 
-use super::group::Trio;
 use super::model::hex;
+use super::trio::Trio;
 use super::*;
 use crate::catalog::Edit;
 use crate::{plan, record};
