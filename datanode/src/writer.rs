@@ -29,8 +29,11 @@ use crate::reply::Outcome;
 
 /// Writes that may wait for one partition.
 pub(crate) const QUEUE_MAX: usize = 4_096;
-/// Rows bytes after which a proposal is sent without waiting for more.
+/// Bytes of rows that one proposal joins at most, where the group's log takes that much.
 const PROPOSAL_BYTES_MAX: usize = 4 << 20;
+/// Bytes that a write takes in a command beside its rows, at least; and each of its earlier requests.
+const WRITE_BYTES: usize = 64;
+const REQUEST_BYTES: usize = 32;
 /// Writes that one proposal joins at most.
 const PROPOSAL_WRITES_MAX: usize = 4_096;
 /// Large proposals of one partition in flight.
@@ -68,6 +71,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// Runs until stopped; then answers what still waits.
     pub(crate) async fn run(mut self) {
+        // Half of what the log takes is left to the encoding: names of columns, padding.
+        let bytes_max = PROPOSAL_BYTES_MAX.min(self.group.command_bytes_max() / 2);
         let mut in_flight = FuturesUnordered::new();
         let mut bytes_in_flight = 0;
         let mut waiting: Vec<Waiting> = Vec::new();
@@ -91,7 +96,7 @@ impl Writer {
                         break;
                     }
                     self.pass(&mut waiting, full.take());
-                    for (bytes, writes) in join(std::mem::take(&mut waiting)) {
+                    for (bytes, writes) in join(std::mem::take(&mut waiting), bytes_max) {
                         bytes_in_flight += bytes;
                         let (group, load) = (Arc::clone(&self.group), Arc::clone(&self.load));
                         let proposed = propose(self.partition, group, load, writes);
@@ -142,14 +147,14 @@ fn may_propose(proposals: usize, bytes: usize) -> bool {
     proposals < if large { PROPOSALS_IN_FLIGHT } else { SMALL_PROPOSALS_IN_FLIGHT }
 }
 
-/// Sorts waiting writes into proposals: same columns, same epoch, bounded bytes (told with each);
-/// order is kept.
-fn join(waiting: Vec<Waiting>) -> Vec<(usize, Vec<Waiting>)> {
+/// Sorts waiting writes into proposals: same columns, same epoch, not more than `bytes_max` where they are
+/// several (told with each); order is kept.
+fn join(waiting: Vec<Waiting>, bytes_max: usize) -> Vec<(usize, Vec<Waiting>)> {
     let mut proposals: Vec<(usize, Vec<Waiting>)> = Vec::new();
     for write in waiting {
-        let bytes = batch_bytes(&write.rows);
+        let bytes = batch_bytes(&write.rows) + WRITE_BYTES + REQUEST_BYTES * write.earlier.len();
         let fits = proposals.iter_mut().find(|(size, writes)| {
-            size + bytes <= PROPOSAL_BYTES_MAX
+            size + bytes <= bytes_max
                 && writes[0].epoch == write.epoch
                 && writes[0].rows.schema_ref() == write.rows.schema_ref()
         });
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn writes_of_the_same_columns_share_a_proposal() {
         let writes = vec![waiting("a", 1, &[1]), waiting("b", 2, &[2]), waiting("a", 3, &[3, 4])];
-        let joined = join(writes);
+        let joined = join(writes, PROPOSAL_BYTES_MAX);
         let shape: Vec<Vec<u64>> = joined
             .iter()
             .map(|(_, writes)| writes.iter().map(|write| write.id.sequence).collect())
@@ -269,6 +274,23 @@ mod tests {
         assert_eq!(write.parts.iter().map(|part| part.rows).collect::<Vec<_>>(), [1, 2]);
         let rows: usize = ipc::decode(write.rows).unwrap().iter().map(RecordBatch::num_rows).sum();
         assert_eq!(rows, 3);
+    }
+
+    #[test]
+    fn writes_that_are_too_much_for_one_command_of_the_log_are_proposed_one_after_the_other() {
+        let values: Vec<i64> = (0..100).collect();
+        let mut writes: Vec<_> = (0..20).map(|at| waiting("a", at, &values)).collect();
+        let id = RequestId { client: 2, sequence: 0 };
+        writes[7].earlier = vec![id; 400];
+        let limit = 16_000;
+        let joined = join(writes, limit / 2);
+        let order = joined.iter().flat_map(|(_, writes)| writes).map(|write| write.id.sequence);
+        assert_eq!(order.collect::<Vec<_>>().len(), 20);
+        assert!(joined.len() < 10, "{}", joined.len());
+        for (_, writes) in &joined {
+            let bytes = encode(writes).unwrap().encode().len();
+            assert!(bytes <= limit, "{bytes} of {} writes", writes.len());
+        }
     }
 
     #[test]

@@ -82,9 +82,9 @@ pub(crate) struct View {
     pub(crate) partitions: Vec<PartitionView>,
     /// Replicas of partitions that are being born: nodes may have them before anybody says so.
     pub(crate) unborn: BTreeSet<(PartitionId, ReplicaId, NodeId)>,
-    /// A live node does not have a replica yet that it should have. It may be one that is cut off from another there,
-    /// which has not come so far: if that one left now, the new one would never be.
-    pub(crate) awaited: bool,
+    /// Live nodes that do not have a replica yet that they should have. It may be one that is cut off from another
+    /// there, which has not come so far: if that one left now, the new one would never be.
+    pub(crate) awaited: BTreeSet<NodeId>,
 }
 
 /// Why a partition's replicas are changed.
@@ -122,7 +122,7 @@ pub(crate) fn plan(view: &View) -> Vec<Step> {
     let mut planner = Planner::new(view);
     let mut steps = strangers(view);
     let moves = planner.repairs();
-    let balanced = moves.is_empty() && planner.under_way == 0 && !view.awaited;
+    let balanced = moves.is_empty() && planner.under_way == 0 && view.awaited.is_empty();
     steps.extend(moves);
     if balanced {
         steps.extend(planner.balance_replicas());
@@ -203,7 +203,7 @@ impl<'a> Planner<'a> {
             return Some(Why::Lost);
         }
         let draining = self.view.nodes.get(&node).is_some_and(|node| node.draining);
-        draining.then_some(Why::Draining)
+        (draining && !self.view.awaited.contains(&node)).then_some(Why::Draining)
     }
 
     fn repairs(&mut self) -> Vec<Step> {

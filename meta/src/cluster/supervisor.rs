@@ -28,7 +28,7 @@ use crate::zones::zone_of;
 
 /// How long a node that lives may be without a replica that it should have, at most: nothing will bring
 /// it back.
-const MISSING_AFTER: Duration = Duration::from_secs(30);
+const MISSING_AFTER: Duration = Duration::from_secs(10);
 /// How long a partition's leader is left alone after it was moved.
 const TRANSFER_PAUSE: Duration = Duration::from_secs(10);
 /// How long the removal of a replica is waited for before it is ordered again.
@@ -208,11 +208,15 @@ impl Supervisor {
         let unborn = state.unborn().flat_map(|split| {
             split.replicas.iter().map(|(replica, node)| (split.child, *replica, *node))
         });
+        let awaited = self.missing.iter().filter(|(_, since)| !long(since));
+        let awaited = awaited.filter_map(|((partition, replica), _)| {
+            state.partition(*partition)?.replicas.get(replica).copied()
+        });
         View {
             nodes: nodes.collect(),
             partitions: partitions.collect(),
             unborn: unborn.collect(),
-            awaited: self.missing.values().any(|since| !long(since)),
+            awaited: awaited.collect(),
         }
     }
 

@@ -274,6 +274,25 @@ fn a_draining_node_loses_its_replicas_and_its_leaders() {
 }
 
 #[test]
+fn a_draining_node_keeps_its_replicas_while_one_is_awaited_there() {
+    let mut view = view(5, &[&[1, 2, 3], &[1, 2, 4], &[2, 3, 4]]);
+    for node in [1, 3] {
+        view.nodes.get_mut(&NodeId(node)).unwrap().draining = true;
+    }
+    view.awaited = BTreeSet::from([NodeId(1)]);
+    let moved = moves(&plan(&view));
+    assert!(!moved.is_empty(), "node 3 goes on");
+    assert!(moved.iter().all(|(_, _, gone, _)| gone.iter().all(|one| one % 100 == 3)), "{moved:?}");
+    view.awaited.clear();
+    settle(&mut view);
+    assert!(
+        view.partitions
+            .iter()
+            .all(|one| one.replicas.values().all(|at| at.0 % 2 == 0 || at.0 == 5))
+    );
+}
+
+#[test]
 fn a_new_node_gets_its_share_and_then_nothing_moves() {
     let mut view = view(4, &[&[1, 2, 3][..]; 12]);
     settle(&mut view);
@@ -290,7 +309,7 @@ fn a_new_node_gets_its_share_and_then_nothing_moves() {
 fn nothing_is_balanced_while_a_replica_is_awaited_but_what_is_lost_is_made_anew() {
     let mut view = view(4, &[&[1, 2, 3], &[1, 2, 3], &[1, 2, 3], &[1, 2, 3]]);
     assert!(!moves(&plan(&view)).is_empty(), "the fourth node gets its share");
-    view.awaited = true;
+    view.awaited = BTreeSet::from([NodeId(2)]);
     assert_eq!(moves(&plan(&view)), []);
     lose(&mut view, 3);
     assert!(moves(&plan(&view)).iter().all(|(.., why)| *why == Why::Lost));

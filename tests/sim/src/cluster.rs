@@ -102,4 +102,35 @@ impl Cluster {
         });
         leads.map(|(node, _)| node)
     }
+
+    /// Whether every partition, also those that the catalog does not tell of yet, has all its replicas that are not on
+    /// this node, and they work.
+    pub(crate) fn can_spare(&self, node: NodeId) -> bool {
+        let nodes = self.data.lock();
+        let hosts: BTreeMap<NodeId, Arc<Host>> = nodes
+            .values()
+            .filter_map(|node| Some((node.id, Arc::clone(&node.up.as_ref()?.host))))
+            .collect();
+        let all_up = nodes.keys().all(|known| *known == node || hosts.contains_key(known));
+        drop(nodes);
+        let tables = self.tables();
+        let routes: BTreeMap<PartitionId, _> = tables
+            .iter()
+            .flat_map(|table| table.partitions.routes())
+            .map(|route| (route.partition, &route.replicas))
+            .collect();
+        let works = |partition: PartitionId, at: &NodeId| {
+            let group = hosts.get(at).and_then(|host| host.group(partition.into()));
+            group.is_some_and(|group| group.status().stopped.is_none())
+        };
+        let born = |host: &Host| {
+            let mut groups = host.known_groups().into_iter().map(|(group, _)| group);
+            groups.all(|group| routes.contains_key(&PartitionId(group.0)))
+        };
+        all_up
+            && hosts.values().all(|host| born(host))
+            && routes.iter().all(|(partition, replicas)| {
+                replicas.values().all(|at| *at == node || works(*partition, at))
+            })
+    }
 }

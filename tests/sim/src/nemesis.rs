@@ -310,7 +310,18 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
 }
 
 /// A disk is gone, and another node takes its place.
+///
+/// It happens when every other replica is in its place: a disk that is lost while another copy is still to be made is
+/// one loss more than a cluster promises to stand.
 async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
+    let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+    while !cluster.can_spare(node) {
+        if tokio::time::Instant::now() > patience {
+            cluster.history.note(format_args!("node {node} cannot be spared"));
+            return;
+        }
+        tokio::time::sleep(random.millis(20, 200)).await;
+    }
     if !nodes::crash_data(cluster, node, random.clone()).await {
         return;
     }
