@@ -11,12 +11,14 @@ use partita_frontend::{Frontend, FrontendOptions};
 use partita_http::HttpOptions;
 use partita_postgres::PostgresOptions;
 use partita_proto::id::NodeId;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Memory for queries before they spill, in MiB.
 const QUERY_MEMORY_MB: usize = 512;
+/// Connections that the system keeps for a door until they are taken from it.
+const BACKLOG: u32 = 1024;
 /// How long requests in flight may take to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -59,7 +61,7 @@ impl Options {
     ///
     /// # Errors
     /// When an address is taken, or open to strangers without `--insecure`.
-    pub(crate) async fn listen(&self) -> anyhow::Result<Doors> {
+    pub(crate) fn take(&self) -> anyhow::Result<Doors> {
         for address in [self.http, self.postgres] {
             if !address.ip().is_loopback() && !self.insecure {
                 bail!(
@@ -69,33 +71,37 @@ impl Options {
             }
         }
         Ok(Doors {
-            http: listen(self.http, "--http").await?,
-            postgres: listen(self.postgres, "--postgres").await?,
+            http: take(self.http).with_context(|| taken(self.http, "--http"))?,
+            postgres: take(self.postgres).with_context(|| taken(self.postgres, "--postgres"))?,
         })
     }
 }
 
-/// Doors that nobody answers yet.
+/// Doors that are shut: who comes is refused, rather than kept waiting for nobody knows how long.
 pub(crate) struct Doors {
-    http: TcpListener,
-    postgres: TcpListener,
+    http: TcpSocket,
+    postgres: TcpSocket,
 }
 
 impl Doors {
     /// Answers from now on, and says so on standard output.
     ///
     /// # Errors
-    /// When the addresses cannot be told.
+    /// When another process listens there by now, or the addresses cannot be told.
     pub(crate) fn open(self, frontend: &Arc<Frontend>) -> anyhow::Result<OpenDoors> {
-        announce(self.http.local_addr()?, self.postgres.local_addr()?);
+        let (http, postgres) = (self.http.local_addr()?, self.postgres.local_addr()?);
+        let http_door = self.http.listen(BACKLOG).with_context(|| taken(http, "--http"))?;
+        let postgres_door =
+            self.postgres.listen(BACKLOG).with_context(|| taken(postgres, "--postgres"))?;
+        announce(http_door.local_addr()?, postgres_door.local_addr()?);
         let stop = CancellationToken::new();
         let (http_stop, postgres_stop) = (stop.clone(), stop.clone());
         let (http, postgres) = (Arc::clone(frontend), Arc::clone(frontend));
         let serving = tokio::spawn(async move {
             let (http, postgres) = tokio::join!(
-                partita_http::serve(self.http, http, HttpOptions::default(), http_stop),
+                partita_http::serve(http_door, http, HttpOptions::default(), http_stop),
                 partita_postgres::serve(
-                    self.postgres,
+                    postgres_door,
                     postgres,
                     PostgresOptions::default(),
                     postgres_stop
@@ -135,14 +141,27 @@ impl OpenDoors {
     }
 }
 
-/// Takes an address.
+/// Takes an address and listens there.
 ///
 /// # Errors
 /// When it is taken; the error names the option that says where else to listen.
 pub(crate) async fn listen(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}; is another server running there? choose another address with {option}")
-    })
+    TcpListener::bind(address).await.with_context(|| taken(address, option))
+}
+
+/// Takes an address, but does not listen there yet.
+fn take(address: SocketAddr) -> std::io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // As for every listener: a server that is started again need not wait for connections of before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+fn taken(address: SocketAddr, option: &str) -> String {
+    format!(
+        "cannot listen on {address}; is another server running there? choose another address with {option}"
+    )
 }
 
 /// Tells the person, or the test, who started it where it is.

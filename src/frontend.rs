@@ -2,15 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use partita_frontend::Frontend;
 use partita_proto::id::NodeId;
 use partita_proto::service::{DataNodes, MetaService};
 use partita_rpc::{Directory, MetaClient};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::doors;
+
+/// How often it is said that meta is waited for.
+const COMPLAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Options of `partita frontend`.
 #[derive(clap::Args)]
@@ -30,11 +34,13 @@ pub(crate) struct Options {
 /// # Errors
 /// When it cannot start.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let doors = options.doors.listen().await?;
+    let doors = options.doors.take()?;
     let stop = CancellationToken::new();
+    let addresses = options.meta.join(", ");
     let meta = MetaClient::connect(options.meta, stop.clone());
     tokio::select! {
         () = meta.ready() => {}
+        () = complain(&addresses) => {}
         signal = doors::signalled() => return signal,
     }
     let spill = options.spill_dir.unwrap_or_else(|| {
@@ -50,4 +56,12 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     stop.cancel();
     info!("stopped");
     closed
+}
+
+/// Says again and again, for ever, what is waited for.
+async fn complain(addresses: &str) {
+    loop {
+        tokio::time::sleep(COMPLAIN_AFTER).await;
+        warn!("nobody can connect yet: none of meta's members answers at {addresses}");
+    }
 }

@@ -77,7 +77,7 @@ impl DataNodes for OneNode {
 /// When it cannot start, or could not stop cleanly.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     data_dir::prepare(&options.data_dir, Role::Standalone)?;
-    let doors = options.doors.listen().await?;
+    let doors = options.doors.take()?;
     let roles = Roles::start(&options).await?;
     let doors = doors.open(&roles.frontend)?;
     doors::signalled().await?;

@@ -9,7 +9,10 @@
 //! What to do next is decided by [`choose`], a pure function of what the group says of itself. So an
 //! order that ended early, wherever, goes on when it is given again, to whoever leads then.
 //!
-//! Invariant: nobody becomes a voter who lags far behind: a group must not come to wait for him.
+//! Invariants:
+//! - nobody becomes a voter who lags far behind: a group must not come to wait for him;
+//! - no change begins that leaves the decision to voters of whom most lag far behind, or are not there at all: it could
+//!   be neither ended nor taken back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,6 +47,8 @@ enum Step {
         replica: ReplicaId,
         at: Option<u64>,
     },
+    /// Too few of those that are to vote are there to decide anything.
+    Away(BTreeSet<ReplicaId>),
     SetVoters(BTreeSet<ReplicaId>),
     RemoveLearners(BTreeSet<ReplicaId>),
     HandOver(ReplicaId),
@@ -64,9 +69,17 @@ fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
     }
     let voters: BTreeSet<ReplicaId> =
         view.members.iter().filter(|m| m.voter).map(|m| m.replica).collect();
+    // One that has begun can only be ended.
+    let set = |voters: BTreeSet<ReplicaId>| {
+        let there = |replica: &&ReplicaId| {
+            **replica == view.me || member(**replica).is_some_and(|member| near(member.matched))
+        };
+        let enough = 2 * voters.iter().filter(there).count() > voters.len();
+        if enough || view.changing { Step::SetVoters(voters) } else { Step::Away(voters) }
+    };
     if !replicas.contains(&view.me) {
         if view.changing || !replicas.is_subset(&voters) {
-            return Step::SetVoters(&voters | &replicas);
+            return set(&voters | &replicas);
         }
         let candidates = view.members.iter().filter(|member| replicas.contains(&member.replica));
         let best =
@@ -74,7 +87,7 @@ fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
         return best.map_or(Step::Done, |best| Step::HandOver(best.replica));
     }
     if view.changing || voters != replicas {
-        return Step::SetVoters(replicas);
+        return set(replicas);
     }
     let surplus: BTreeSet<ReplicaId> =
         view.members.iter().map(|m| m.replica).filter(|id| !replicas.contains(id)).collect();
@@ -120,6 +133,11 @@ pub(crate) async fn reconfigure(
                 let at = at.map_or_else(|| "nothing".to_owned(), |at| at.to_string());
                 return Err(Error::Unavailable(format!(
                     "replica {replica} of partition {partition} catches up: at {at} of {last}"
+                )));
+            }
+            Step::Away(voters) => {
+                return Err(Error::Unavailable(format!(
+                    "too few of the replicas {voters:?} of partition {partition} are there to decide anything"
                 )));
             }
             Step::SetVoters(voters) => {
@@ -194,6 +212,15 @@ mod tests {
         let members = [member(1, true, None), member(2, true, None), member(3, true, Some(5_000))];
         assert_eq!(next(&members, &[1, 3]), Step::SetVoters(set(&[1, 3])));
         assert_eq!(next(&members, &[1, 2, 3]), Step::Done);
+    }
+
+    #[test]
+    fn a_group_is_not_left_to_voters_that_are_away() {
+        let members = [member(1, true, None), member(2, true, None), member(3, true, Some(4_990))];
+        assert_eq!(next(&members, &[1, 2]), Step::Away(set(&[1, 2])));
+        let wanted = BTreeSet::from([(ReplicaId(1), NodeId(1)), (ReplicaId(2), NodeId(2))]);
+        let begun = View { me: ReplicaId(1), members: &members, changing: true, last: 5_000 };
+        assert_eq!(choose(&begun, &wanted), Step::SetVoters(set(&[1, 2])));
     }
 
     #[test]

@@ -329,8 +329,23 @@ impl<'a> Planner<'a> {
             let Some(replica) = self.most_dispensable(partition, &remove) else { break };
             remove.push(replica);
         }
+        if add.is_empty() && !remove.is_empty() && !self.could_decide_without(partition, &remove) {
+            return None;
+        }
         let changes = !add.is_empty() || !remove.is_empty() || partition.target.is_some();
         changes.then_some(Step::Move { partition: partition.id, add, remove, why })
+    }
+
+    /// Whether enough of a partition's other replicas are seen in their places for them to agree on anything. One that
+    /// is to be born may never be; a group that came to need it would be lost.
+    fn could_decide_without(&self, partition: &PartitionView, gone: &[ReplicaId]) -> bool {
+        let stay = || partition.replicas.iter().filter(|(replica, _)| !gone.contains(replica));
+        let works = |(replica, node): &(&ReplicaId, &NodeId)| {
+            let there = self.view.nodes.get(node).filter(|node| node.live);
+            there.is_some_and(|node| node.has.get(&partition.id) == Some(*replica))
+                && !partition.missing.contains(replica)
+        };
+        2 * stay().filter(works).count() > stay().count()
     }
 
     /// The node that lost a replica, if it can take another instead: it has nothing of it left.

@@ -274,6 +274,20 @@ fn a_draining_node_loses_its_replicas_and_its_leaders() {
 }
 
 #[test]
+fn a_group_is_not_made_smaller_while_those_that_stay_could_not_decide() {
+    // A split's copies, just made: two are wanted, and node 3 has not got its own, or it may never have.
+    let mut view = view(3, &[&[1, 2, 3]]);
+    view.partitions[0].wanted = 2;
+    let mut seen = view.clone();
+    for node in [1, 3] {
+        view.nodes.get_mut(&NodeId(node)).unwrap().has.clear();
+    }
+    assert_eq!(moves(&plan(&view)), [], "nobody knows who works");
+    seen.nodes.get_mut(&NodeId(3)).unwrap().has.clear();
+    assert_eq!(moves(&plan(&seen)), [(1, vec![], vec![103], Why::TooMany)]);
+}
+
+#[test]
 fn a_draining_node_keeps_its_replicas_while_one_is_awaited_there() {
     let mut view = view(5, &[&[1, 2, 3], &[1, 2, 4], &[2, 3, 4]]);
     for node in [1, 3] {
