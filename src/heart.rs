@@ -47,6 +47,7 @@ pub(crate) async fn beat(
                 replicas: node.status().await?,
                 loads: node.loads(),
                 labels: me.labels.clone(),
+                cpu_ms: cpu_ms(),
             };
             meta.heartbeat(heartbeat).await
         };
@@ -68,4 +69,11 @@ pub(crate) async fn beat(
         }
         heard = sent.is_ok();
     }
+}
+
+/// CPU time of this process until now.
+fn cpu_ms() -> Option<u64> {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (u64::try_from(used.tv_sec).ok()?, u64::try_from(used.tv_nsec).ok()?);
+    Some(seconds * 1_000 + nanos / 1_000_000)
 }

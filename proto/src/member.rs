@@ -88,4 +88,6 @@ pub struct Heartbeat {
     pub loads: Vec<LoadBeat>,
     /// What its owner says of where it is.
     pub labels: Labels,
+    /// CPU time that its process has used since it began, in milliseconds, where that is known.
+    pub cpu_ms: Option<u64>,
 }

@@ -17,11 +17,18 @@ use tokio::time::Instant;
 use crate::catalog::State;
 use crate::transition::was_removed;
 
+/// The shortest time over which CPU time says something.
+const CPU_OVER_MIN: Duration = Duration::from_millis(100);
+
 /// What one node said last.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) at: Instant,
     pub(crate) replicas: Arc<Vec<ReplicaStatus>>,
+    /// Its process's CPU time by then, in milliseconds.
+    cpu_ms: Option<u64>,
+    /// Cores that it has used since it was heard of before.
+    pub(crate) cpu_cores: Option<f64>,
 }
 
 /// What all nodes said last.
@@ -45,6 +52,15 @@ pub(crate) struct Reports {
     pub(crate) since: Instant,
     pub(crate) lease: Duration,
     pub(crate) reports: BTreeMap<NodeId, Report>,
+}
+
+impl Report {
+    /// Cores in use since this was said. A process that began again has used less than before: it is not known then.
+    fn cores_until(&self, now: Instant, cpu_ms: u64) -> Option<f64> {
+        let used = cpu_ms.checked_sub(self.cpu_ms?)?;
+        let passed = now.saturating_duration_since(self.at);
+        (passed >= CPU_OVER_MIN).then(|| used as f64 / 1_000.0 / passed.as_secs_f64())
+    }
 }
 
 impl Presence {
@@ -73,9 +89,12 @@ impl Presence {
             }
             return Err(Error::NotFound { kind: "node", name: heartbeat.node.to_string() });
         }
+        let (at, cpu_ms) = (Instant::now(), heartbeat.cpu_ms);
+        let mut inner = self.inner.lock();
+        let before = inner.reports.get(&heartbeat.node);
+        let cpu_cores = before.and_then(|before| before.cores_until(at, cpu_ms?));
         let replicas = Arc::new(heartbeat.replicas);
-        let report = Report { at: Instant::now(), replicas };
-        self.inner.lock().reports.insert(heartbeat.node, report);
+        inner.reports.insert(heartbeat.node, Report { at, replicas, cpu_ms, cpu_cores });
         Ok(())
     }
 
@@ -106,6 +125,11 @@ impl Reports {
     /// Whether a node was heard of lately.
     pub(crate) fn is_live(&self, node: NodeId) -> bool {
         self.silent_for(node) < self.lease
+    }
+
+    /// Cores that a live node uses, if that is known.
+    pub(crate) fn cpu_cores(&self, node: NodeId) -> Option<f64> {
+        self.reports.get(&node).filter(|_| self.is_live(node))?.cpu_cores
     }
 
     /// What a node said of its replicas, if it said anything.
@@ -142,5 +166,22 @@ impl Reports {
             (node.id, member)
         };
         state.nodes().map(|node| member(node)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_cpu_time_over_time_and_unknown_when_a_process_began_again() {
+        let at = Instant::now();
+        let before = Report { at, replicas: Arc::default(), cpu_ms: Some(4_000), cpu_cores: None };
+        let later = at + Duration::from_secs(2);
+        assert_eq!(before.cores_until(later, 7_000), Some(1.5));
+        assert_eq!(before.cores_until(later, 3_999), None);
+        assert_eq!(before.cores_until(at, 5_000), None, "no time has passed");
+        let unknown = Report { cpu_ms: None, ..before };
+        assert_eq!(unknown.cores_until(later, 7_000), None);
     }
 }

@@ -271,7 +271,7 @@ fn nodes(
             replicas: said.len() as u64,
             busy: uses.get(&id).copied().unwrap_or(0.0),
             rates,
-            cpu_cores: None,
+            cpu_cores: reports.cpu_cores(id),
         }
     };
     state.nodes().map(|record| node(record.id)).collect()

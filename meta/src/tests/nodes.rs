@@ -397,6 +397,7 @@ impl FakeNodes {
             replicas: node.replicas(),
             loads: Vec::new(),
             labels: node.labels.lock().clone(),
+            cpu_ms: None,
         };
         speaking.map(heartbeat).collect()
     }

@@ -188,6 +188,7 @@ impl Wire for Heartbeat {
             replicas: self.replicas.iter().map(Wire::to_wire).collect(),
             loads: self.loads.iter().map(Wire::to_wire).collect(),
             labels: self.labels.to_field(),
+            cpu_ms: self.cpu_ms,
         }
     }
 
@@ -199,6 +200,7 @@ impl Wire for Heartbeat {
             replicas: all(message.replicas)?,
             loads: all(message.loads)?,
             labels: Labels::from_field(message.labels)?,
+            cpu_ms: message.cpu_ms,
         })
     }
 }

@@ -240,6 +240,7 @@ async fn beat(cluster: Arc<Cluster>, id: NodeId, node: Arc<Datanode>, stop: Canc
                 replicas,
                 loads: mine.loads(),
                 labels: me.labels,
+                cpu_ms: None,
             };
             meta.heartbeat(heartbeat).await
         });

@@ -237,6 +237,7 @@ fn heartbeat() -> Heartbeat {
         replicas: vec![replica_status()],
         loads: vec![LoadBeat { partition: PartitionId(9), term: 3, ..LoadBeat::default() }],
         labels: labels(),
+        cpu_ms: Some(70),
     }
 }
 

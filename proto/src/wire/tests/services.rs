@@ -102,14 +102,16 @@ fn registration() -> impl Strategy<Value = Registration> {
 
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     let id = any::<[u64; 2]>();
-    (id, name(), vec(status(), 0..3), vec(load_beat(), 0..3), labels()).prop_map(
-        |([node, identity], address, replicas, loads, labels)| Heartbeat {
+    let cpu_ms = option::of(any::<u64>());
+    (id, name(), vec(status(), 0..3), vec(load_beat(), 0..3), labels(), cpu_ms).prop_map(
+        |([node, identity], address, replicas, loads, labels, cpu_ms)| Heartbeat {
             node: NodeId(node),
             identity,
             address,
             replicas,
             loads,
             labels,
+            cpu_ms,
         },
     )
 }
