@@ -26,10 +26,12 @@ use tokio::runtime::Runtime;
 
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
-/// The log is kept this small, so that benches fill no disk.
-const LOG_BYTES: u64 = 256 << 20;
-/// Appends between two purges of the log.
-const PURGE_EVERY: u64 = 64;
+/// The log is kept this small, so that it has room in the memory of a container, too.
+const LOG_BYTES: u64 = 32 << 20;
+/// A quarter of it is the longest entry: enough for a batch.
+const SEGMENT_BYTES: u64 = 8 << 20;
+/// Appends between two purges of the log: some 9 MB of batches.
+const PURGE_EVERY: u64 = 8;
 /// Proposals that wait at the same time, as one connection with several batches under way has them.
 const TOGETHER: usize = 4;
 /// Until a group of one leads itself.
@@ -70,6 +72,7 @@ impl Log {
         let (host, group) = runtime.block_on(async {
             let options = HostOptions {
                 log_budget_bytes: LOG_BYTES,
+                segment_bytes: SEGMENT_BYTES,
                 ..HostOptions::new(folder.path(), NodeId(1))
             };
             let host = Host::open(options).await.expect("an empty log");

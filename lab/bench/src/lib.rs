@@ -57,13 +57,12 @@ pub fn stage<M: criterion::measurement::Measurement + 'static, I, O>(
     criterion: &mut Criterion<M>,
     (group, name): (&str, &str),
     rows: usize,
-    set_up: impl FnMut() -> I,
-    work: impl FnMut(I) -> O,
+    mut set_up: impl FnMut() -> I,
+    mut work: impl FnMut(I) -> O,
 ) {
     let mut group = criterion.benchmark_group(group);
     group.throughput(Throughput::Elements(rows as u64));
     group.sampling_mode(SamplingMode::Flat);
-    let (mut set_up, mut work) = (set_up, work);
     group.bench_function(name, |bencher| {
         bencher.iter_batched(&mut set_up, &mut work, criterion::BatchSize::PerIteration);
     });
