@@ -24,6 +24,7 @@ doors=line-protocol,copy-text,copy-binary,flight
 settle=5s
 runs=10
 insert_duration=10s
+while_ingesting=
 out=bench-peers
 install=yes
 
@@ -37,6 +38,7 @@ usage: deploy/bench-peers.sh [options]
   --connections LIST      connections of loads ($connections)
   --doors LIST            Partita's doors for loads ($doors)
   --runs N                runs of each query in a round ($runs)
+  --while-ingesting N     ask all queries again while N rows a second come in
   --settle SPAN           wait after a load before the server is measured again ($settle)
   --insert-duration SPAN  of single-row inserts through 64 connections ($insert_duration)
   --out PATH              results: PATH.jsonl and PATH.json ($out)
@@ -53,6 +55,7 @@ while [ $# -gt 0 ]; do
     --connections) connections=$2; shift ;;
     --doors) doors=$2; shift ;;
     --runs) runs=$2; shift ;;
+    --while-ingesting) while_ingesting=$2; shift ;;
     --settle) settle=$2; shift ;;
     --insert-duration) insert_duration=$2; shift ;;
     --out) out=$2; shift ;;
@@ -261,7 +264,12 @@ insert() {
 }
 
 ask() {
-  local server=$1 door
+  local server=$1 door beside=()
+  # In the same run: plain DataFusion over the same rows, for Partita only, and rows that come in meanwhile.
+  if [ "$server" = partita ]; then
+    "${lab[@]}" query --help | grep -q -- --yardstick && beside+=(--yardstick "$scratch/yardstick.parquet")
+  fi
+  [ -z "$while_ingesting" ] || beside+=(--while-ingesting "$while_ingesting")
   door=$(doors_of "$server" | head -1)
   # The load is not measured here: it only has to be there.
   "${lab[@]}" ingest "${target[@]}" "${data[@]}" --door "$door" --connections 4 --json >/dev/null \
@@ -272,7 +280,7 @@ ask() {
     victoria-metrics) sleep 2 ;;
   esac
   sleep "${settle%s}"
-  metered query --runs "$runs" --warmup 2 --label "$set_name" >>"$out.jsonl"
+  metered query --runs "$runs" --warmup 2 --label "$set_name" "${beside[@]}" >>"$out.jsonl"
 }
 
 [ "$install" = no ] || install_peers

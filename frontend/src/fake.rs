@@ -8,7 +8,7 @@ mod reshape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, RecordBatchOptions, new_null_array};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -60,6 +60,8 @@ pub struct Fake {
     partitions: Mutex<HashMap<PartitionId, Partition>>,
     next: AtomicU64,
     nodes: u64,
+    /// Rows are taken and not kept: for those who measure what comes before.
+    pub forgets: AtomicBool,
     /// What the next writes fail with, before they do anything.
     pub write_errors: Mutex<VecDeque<Error>>,
     /// What the next writes fail with, after they took effect.
@@ -108,6 +110,7 @@ impl Fake {
             partitions: Mutex::new(HashMap::new()),
             next: AtomicU64::new(10),
             nodes,
+            forgets: AtomicBool::new(false),
             write_errors: Mutex::new(VecDeque::new()),
             late_write_errors: Mutex::new(VecDeque::new()),
             scan_errors: Mutex::new(VecDeque::new()),
@@ -356,6 +359,9 @@ impl Fake {
     }
 
     fn write(&self, node: NodeId, request: WriteRequest) -> Result<WriteReply, Error> {
+        if self.forgets.load(Ordering::Relaxed) {
+            return Ok(WriteReply { index: 1 });
+        }
         let entry = (request.partition, request.id, request.rows.num_rows());
         self.requests.lock().push(entry);
         if let Some(error) = self.write_errors.lock().pop_front() {

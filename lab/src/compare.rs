@@ -139,7 +139,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// The middle one; of an even number the mean of the middle two; 0 of none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.as_slice() {

@@ -4,13 +4,14 @@
 //! the first batch to the last acknowledgement. What the server does afterwards (files, compaction) is
 //! waited for with `--settle`, and its CPU counts.
 
+pub(crate) mod background;
 mod report;
 mod source;
 mod worker;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -175,7 +176,7 @@ async fn load(options: &Options) -> anyhow::Result<Loaded> {
 
     let mut senders = Vec::new();
     for _ in 0..options.connections {
-        senders.push(connect(options, &tags).await?);
+        senders.push(connect(&options.target, options.door, &tags).await?);
     }
     let mut meter =
         Meter::new(options.metering.server_pid.clone(), options.metering.server_pid_tree);
@@ -185,6 +186,7 @@ async fn load(options: &Options) -> anyhow::Result<Loaded> {
     let load = Arc::new(Load {
         pace: Pace::new(options.rate),
         ends: options.duration.map(|duration| began + duration),
+        stopped: AtomicBool::new(false),
         began,
         prepared_rows: source.prepared_rows,
         source,
@@ -219,11 +221,10 @@ async fn make_table(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn connect(options: &Options, tags: &Tags) -> anyhow::Result<Sender> {
-    let target = &options.target;
+async fn connect(target: &Target, door: Door, tags: &Tags) -> anyhow::Result<Sender> {
     let database = || postgres::connect(&target.pg, &target.db);
     let http = || HttpDoor::new(&target.url);
-    Ok(match options.door {
+    Ok(match door {
         Door::LineProtocol => Sender::Http(http(), target.line_path()?),
         Door::TabSeparated => Sender::Http(http(), target.tab_separated_path()?),
         Door::CopyText => Sender::Copy(CopyDoor::new(database().await?, TABLE, false)),

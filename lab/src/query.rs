@@ -3,33 +3,46 @@
 //! A latency runs from asking (open loop: from when the question was due) until the last byte of the
 //! answer has come; the answer is taken apart after the clock. The rows and the sum of all numbers of
 //! all runs are told, so that servers can be compared for equality: each is asked the same.
+//!
+//! ```text
+//!   questions ──┬── the server, alone                              ──┐
+//!               ├── plain DataFusion, in turns with it (--yardstick) ├── report
+//!               └── the server, while rows come (--while-ingesting) ─┘
+//! ```
 
 pub(crate) mod answer;
 mod asker;
+mod report;
 mod text;
 mod tsbs;
+mod yardstick;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::bail;
-use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::data::Data;
 use crate::ingest::Metering;
-use crate::latency::{Latencies, Summary};
+use crate::ingest::background::Background;
+use crate::latency::Latencies;
 use crate::meter::{Meter, own_cpu_s};
 use crate::pace::Pace;
-use crate::report::{align, mib, progress, say, say_json, short};
+use crate::report::{progress, say};
 use crate::server::{Server, Target};
-use answer::{Digest, digest};
+use answer::{Answer, Digest, digest};
 use asker::{Asker, dialect_of};
+use report::{Report, Reports, Result};
 use text::{Dialect, text};
-use tsbs::{Query, named};
+use tsbs::{Query, Question, named};
+use yardstick::{Yardstick, YardstickOptions};
 
 /// Messages of failed runs that are kept for each query.
 const MESSAGES_MAX: usize = 3;
+/// From when rows begin to come in until the first question is asked.
+const LEAD: Duration = Duration::from_secs(2);
 
 /// Which way questions go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -72,6 +85,11 @@ pub struct Options {
     #[arg(long, default_value_t = 42)]
     query_seed: u64,
     #[command(flatten)]
+    yardstick: YardstickOptions,
+    /// Then ask all again while so many rows a second come in (open loop), which continue the data set.
+    #[arg(long, value_name = "ROWS_PER_SECOND")]
+    while_ingesting: Option<f64>,
+    #[command(flatten)]
     metering: Metering,
     /// Print the texts of the first run instead of asking.
     #[arg(long)]
@@ -97,47 +115,54 @@ impl Options {
     }
 }
 
-/// What became of the runs of a query.
-#[derive(Debug, Serialize)]
-struct Result {
-    name: &'static str,
-    latency: Summary,
-    /// Rows and sum of all runs' answers.
-    answer: Digest,
-    failed: u64,
-    messages: Vec<String>,
-    server_cpu_s: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Report {
-    what: &'static str,
-    label: String,
-    server: &'static str,
-    door: String,
-    hosts: u32,
-    connections: u32,
-    runs: u64,
-    rate: Option<f64>,
-    queries: Vec<Result>,
-    client_cpu_s: f64,
-    metered: bool,
-    server_memory_bytes: u64,
-    server_memory_peak_bytes: u64,
-}
-
 /// Asks, prints the result.
 ///
 /// # Errors
 /// When the server cannot be reached, or could not answer a question.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
-    if options.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
+    let is_rate = |rate: Option<f64>| rate.is_none_or(|rate| rate.is_finite() && rate > 0.0);
+    if !is_rate(options.rate) {
         bail!("--rate is questions a second, more than 0");
+    }
+    if !is_rate(options.while_ingesting) {
+        bail!("--while-ingesting is rows a second, more than 0");
+    }
+    if options.yardstick.is_wanted() && (options.connections > 1 || options.rate.is_some()) {
+        bail!("--yardstick is for one connection in a closed loop");
     }
     let queries = named(&options.query)?;
     if options.show {
         return show(options, &queries);
     }
+    let yardstick = Yardstick::open(&options.yardstick, &options.data).await?;
+    let (alone, beside) = round(options, &queries, yardstick).await?;
+    let busy = match options.while_ingesting {
+        None => None,
+        Some(rate) => {
+            let background = Background::start(&options.target, &options.data, rate).await?;
+            tokio::time::sleep(LEAD).await;
+            let (busy, _) = round(options, &queries, None).await?;
+            let ingested = Some(background.stop().await?);
+            let label = format!("{} while ingesting", busy.label).trim_start().to_owned();
+            Some(Report { label, ingested, ..busy })
+        }
+    };
+    let reports = Reports { alone, yardstick: beside, busy };
+    reports.print(options.json)?;
+    let failed = reports.failed();
+    if failed > 0 {
+        bail!("{failed} questions were not answered");
+    }
+    Ok(())
+}
+
+/// Asks all queries once, as often as it says; the report of the server, and that of the yardstick.
+async fn round(
+    options: &Options,
+    queries: &[Query],
+    yardstick: Option<Yardstick>,
+) -> anyhow::Result<(Report, Option<Report>)> {
+    let yardstick = yardstick.map(Arc::new);
     let mut askers = Vec::new();
     for _ in 0..options.connections {
         askers.push(Asker::connect(&options.target, options.door()).await?);
@@ -145,16 +170,17 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let mut meter =
         Meter::new(options.metering.server_pid.clone(), options.metering.server_pid_tree);
     let cpu_before = own_cpu_s();
-    let mut results = Vec::new();
+    let (mut results, mut besides) = (Vec::new(), Vec::new());
     for query in queries {
         progress(query.name);
         let first = query.question(&options.data, options.query_seed, 0);
         if text(&first, options.dialect()).is_none() {
             continue;
         }
-        let result;
-        (askers, result) = measure(options, query, askers, &mut meter).await?;
-        results.push(result);
+        let measured = measure(options, *query, askers, yardstick.as_ref(), &mut meter).await?;
+        askers = measured.askers;
+        results.push(measured.server);
+        besides.push(measured.yardstick);
     }
     progress("");
     let usage = meter.read()?;
@@ -173,17 +199,19 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         metered: !meter.is_idle(),
         server_memory_bytes: usage.memory_bytes,
         server_memory_peak_bytes: usage.memory_peak_bytes,
+        ingested: None,
     };
-    if options.json {
-        say_json(&report)?
-    } else {
-        report.print()?
-    }
-    let failed: u64 = report.queries.iter().map(|result| result.failed).sum();
-    if failed > 0 {
-        bail!("{failed} questions were not answered");
-    }
-    Ok(())
+    let beside = yardstick.map(|_| Report {
+        server: "datafusion",
+        door: "in-process".to_owned(),
+        queries: besides,
+        // It runs within the client.
+        metered: false,
+        server_memory_bytes: 0,
+        server_memory_peak_bytes: 0,
+        ..report.clone()
+    });
+    Ok((report, beside))
 }
 
 fn show(options: &Options, queries: &[Query]) -> anyhow::Result<()> {
@@ -195,17 +223,29 @@ fn show(options: &Options, queries: &[Query]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks a query's questions through all connections.
+/// A query, measured.
+struct Measured {
+    askers: Vec<Asker>,
+    server: Result,
+    /// The same of the yardstick; of nothing without one.
+    yardstick: Result,
+}
+
+/// Asks a query's questions through all connections; the yardstick in turns with the first of them.
 async fn measure(
     options: &Options,
     query: Query,
     askers: Vec<Asker>,
+    yardstick: Option<&Arc<Yardstick>>,
     meter: &mut Meter,
-) -> anyhow::Result<(Vec<Asker>, Result)> {
+) -> anyhow::Result<Measured> {
     let options = Arc::new(options.clone());
-    let mut warm = Asked::default();
+    let (mut warm, mut warm_beside) = (Asked::default(), Asked::default());
     for run in 0..options.warmup {
         warm.ask(&options, query, run, &askers[0], None).await;
+        if let Some(yardstick) = yardstick {
+            warm_beside.ask_yardstick(&options, query, run, yardstick).await;
+        }
     }
     let before = meter.read()?;
     let pace = Pace::new(options.rate);
@@ -213,33 +253,40 @@ async fn measure(
     let mut workers = JoinSet::new();
     for asker in askers {
         let (options, next) = (Arc::clone(&options), Arc::clone(&next));
+        let yardstick = yardstick.cloned();
         workers.spawn(async move {
-            let mut asked = Asked::default();
+            let (mut asked, mut beside) = (Asked::default(), Asked::default());
             loop {
                 let run = next.fetch_add(1, Ordering::Relaxed);
                 if run >= options.runs {
-                    return (asker, asked);
+                    return (asker, asked, beside);
                 }
-                asked.ask(&options, query, options.warmup + run, &asker, Some((pace, run))).await;
+                let number = options.warmup + run;
+                // Whoever is asked second finds the machine as the first left it: they take turns in that, too.
+                let second = run % 2 == 1;
+                if second && let Some(yardstick) = &yardstick {
+                    beside.ask_yardstick(&options, query, number, yardstick).await;
+                }
+                asked.ask(&options, query, number, &asker, Some((pace, run))).await;
+                if !second && let Some(yardstick) = &yardstick {
+                    beside.ask_yardstick(&options, query, number, yardstick).await;
+                }
             }
         });
     }
-    let (mut askers, mut all) = (Vec::new(), Asked::default());
+    let (mut askers, mut all, mut beside) = (Vec::new(), Asked::default(), Asked::default());
     while let Some(worker) = workers.join_next().await {
-        let (asker, asked) = worker?;
+        let (asker, asked, by_yardstick) = worker?;
         askers.push(asker);
         all.add(asked);
+        beside.add(by_yardstick);
     }
     let after = meter.read()?;
-    let result = Result {
-        name: query.name,
-        latency: all.latencies.summary(),
-        answer: all.digest,
-        failed: all.failed,
-        messages: all.messages,
-        server_cpu_s: after.cpu_s - before.cpu_s,
-    };
-    Ok((askers, result))
+    Ok(Measured {
+        askers,
+        server: all.result(query, after.cpu_s - before.cpu_s),
+        yardstick: beside.result(query, 0.0),
+    })
 }
 
 /// What a worker asked.
@@ -262,16 +309,33 @@ impl Asked {
         asker: &Asker,
         paced: Option<(Pace, u64)>,
     ) {
-        let question = query.question(&options.data, options.query_seed, run);
-        let Some(text) = text(&question, options.dialect()) else { return };
+        let Some((question, text)) = asked(options, query, run, options.dialect()) else { return };
         let from = match paced {
             Some((pace, before)) => pace.due(before as f64).await,
             None => tokio::time::Instant::now(),
         };
         let answer = asker.ask(&question, &text).await;
         let latency = from.elapsed();
-        let digested = answer.map_err(anyhow::Error::from).and_then(|answer| digest(&answer));
-        match digested {
+        self.take(latency, answer.map_err(anyhow::Error::from));
+    }
+
+    /// Asks the yardstick once.
+    async fn ask_yardstick(
+        &mut self,
+        options: &Options,
+        query: Query,
+        run: u64,
+        yardstick: &Yardstick,
+    ) {
+        let Some((_, text)) = asked(options, query, run, Dialect::Sql) else { return };
+        let from = tokio::time::Instant::now();
+        let answer = yardstick.ask(&text).await;
+        let latency = from.elapsed();
+        self.take(latency, answer);
+    }
+
+    fn take(&mut self, latency: Duration, answer: anyhow::Result<Answer>) {
+        match answer.and_then(|answer| digest(&answer)) {
             Ok(digest) => {
                 self.latencies.record(latency);
                 self.digest.add(digest);
@@ -284,6 +348,17 @@ impl Asked {
         }
     }
 
+    fn result(self, query: Query, server_cpu_s: f64) -> Result {
+        Result {
+            name: query.name,
+            latency: self.latencies.summary(),
+            answer: self.digest,
+            failed: self.failed,
+            messages: self.messages,
+            server_cpu_s,
+        }
+    }
+
     fn add(&mut self, other: Self) {
         self.latencies.add(&other.latencies);
         self.digest.add(other.digest);
@@ -293,32 +368,14 @@ impl Asked {
     }
 }
 
-impl Report {
-    fn print(&self) -> anyhow::Result<()> {
-        let head = ["query", "median ms", "p99 ms", "max ms", "rows", "sum", "server CPU s"];
-        let mut lines = vec![head.map(str::to_owned).to_vec()];
-        for result in &self.queries {
-            lines.push(vec![
-                result.name.to_owned(),
-                short(result.latency.p50_ms),
-                short(result.latency.p99_ms),
-                short(result.latency.max_ms),
-                result.answer.rows.to_string(),
-                format!("{:.3}", result.answer.sum),
-                if self.metered { short(result.server_cpu_s) } else { "-".to_owned() },
-            ]);
-        }
-        say(&align(&lines))?;
-        if self.metered {
-            let (now, peak) = (mib(self.server_memory_bytes), mib(self.server_memory_peak_bytes));
-            say(&format!("server memory now {now}, peak {peak}"))?;
-        }
-        for result in self.queries.iter().filter(|result| result.failed > 0) {
-            say(&format!("{}: {} failed", result.name, result.failed))?;
-            for message in &result.messages {
-                say(&format!("  {message}"))?;
-            }
-        }
-        Ok(())
-    }
+/// A run's question, and its text in a language.
+fn asked(
+    options: &Options,
+    query: Query,
+    run: u64,
+    dialect: Dialect,
+) -> Option<(Question, String)> {
+    let question = query.question(&options.data, options.query_seed, run);
+    let text = text(&question, dialect)?;
+    Some((question, text))
 }

@@ -8,9 +8,6 @@ use super::{Asked, AskedQuery, median};
 use crate::query::answer::Digest;
 use crate::report::short;
 
-/// By how much sums of the same numbers may differ: servers add them in different orders.
-const SUM_TOLERANCE: f64 = 1e-9;
-
 /// The medians of a query on a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Medians {
@@ -29,11 +26,6 @@ pub(super) struct Medians {
     base_ratio: Option<f64>,
     /// Whether the answers are those of the base.
     same_as_base: Option<bool>,
-}
-
-fn same(one: Digest, other: Digest) -> bool {
-    let size = one.sum.abs().max(other.sum.abs()).max(1.0);
-    one.rows == other.rows && (one.sum - other.sum).abs() <= SUM_TOLERANCE * size
 }
 
 /// Medians of each query of each server, with ratios to the base's.
@@ -70,7 +62,7 @@ pub(super) fn compare(asked: &[Asked], base: &str) -> Vec<Medians> {
         };
         if let Some(base) = bases.iter().find(alike) {
             one.base_ratio = (base.p50_ms > 0.0).then(|| one.p50_ms / base.p50_ms);
-            one.same_as_base = Some(same(base.answer, one.answer));
+            one.same_as_base = Some(base.answer.agrees(one.answer));
         }
     }
     all

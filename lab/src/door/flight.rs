@@ -2,8 +2,11 @@
 
 use std::pin::Pin;
 
+use arrow::error::ArrowError;
+use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow::record_batch::RecordBatch;
 use arrow_flight::flight_service_client::FlightServiceClient;
-use arrow_flight::{FlightData, PutResult};
+use arrow_flight::{FlightData, FlightDescriptor, PutResult, SchemaAsIpc};
 use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -12,7 +15,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::Failure;
 use super::http::causes;
-use crate::encode::arrow::flight_head;
+use crate::encode::arrow::schema;
 
 /// The largest message; the server takes up to 64 MiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -90,5 +93,50 @@ fn failure(status: &tonic::Status) -> Failure {
         message: format!("{code:?}: {}", status.message()),
         retryable: code == Code::Unavailable && said,
         lost: !said && matches!(code, Code::Unavailable | Code::Unknown | Code::Cancelled),
+    }
+}
+
+/// The message that a stream of rows begins with: whereto, and the columns.
+fn flight_head(path: Vec<String>) -> FlightData {
+    let schema = schema();
+    FlightData::from(SchemaAsIpc::new(&schema, &IpcWriteOptions::default()))
+        .with_descriptor(FlightDescriptor::new_path(path))
+}
+
+/// A record batch as one message. It has no dictionaries, so nothing goes before it.
+///
+/// # Errors
+/// When Arrow cannot encode it.
+pub(crate) fn flight_message(batch: &RecordBatch) -> Result<FlightData, ArrowError> {
+    let (_, encoded) = IpcDataGenerator::default().encode(
+        batch,
+        &mut DictionaryTracker::new(false),
+        &IpcWriteOptions::default(),
+        &mut IpcWriteContext::default(),
+    )?;
+    Ok(encoded.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::{Generator, Spec, hosts};
+    use crate::encode::arrow::Batches;
+
+    #[test]
+    fn messages_tell_all_rows() {
+        let spec = Spec {
+            hosts: 13,
+            start_ns: 0,
+            interval: std::time::Duration::from_secs(10),
+            rows: 13 * 40,
+            seed: 5,
+        };
+        let rows = Generator::new(spec.clone()).next(usize::MAX).unwrap();
+        let batch = Batches::new(&hosts(&spec)).of(rows).unwrap();
+        let head = flight_head(vec!["public".into(), "cpu".into()]);
+        let message = flight_message(&batch).unwrap();
+        let back = arrow_flight::utils::flight_data_to_batches(&[head, message]).unwrap();
+        assert_eq!(back, [batch]);
     }
 }

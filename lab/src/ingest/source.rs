@@ -21,7 +21,8 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::Door;
 use crate::cpu::{Generator, Host, Rows};
-use crate::encode::arrow::{Batches, flight_message};
+use crate::door::flight::flight_message;
+use crate::encode::arrow::Batches;
 use crate::encode::{BINARY_END, BINARY_HEAD, Encoder, Format};
 use crate::meter::thread_cpu_s;
 

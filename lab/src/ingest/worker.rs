@@ -5,7 +5,7 @@
 //! its worker, since nobody knows what became of the batch in flight.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -100,6 +100,8 @@ pub(crate) struct Load {
     pub(crate) pace: Pace,
     pub(crate) began: Instant,
     pub(crate) ends: Option<Instant>,
+    /// Nothing more is sent once this is set.
+    pub(crate) stopped: AtomicBool,
     pub(crate) report_every: Option<u64>,
     pub(crate) meter: Mutex<Meter>,
     pub(crate) before: Usage,
@@ -117,6 +119,12 @@ struct Point {
 }
 
 impl Load {
+    /// Whether more is to be sent.
+    fn goes_on(&self) -> bool {
+        let is_over = self.ends.is_some_and(|ends| Instant::now() >= ends);
+        !is_over && !self.stopped.load(Ordering::Relaxed)
+    }
+
     /// What the server uses now.
     pub(crate) async fn usage(&self) -> anyhow::Result<Usage> {
         self.meter.lock().await.read()
@@ -146,15 +154,26 @@ impl Load {
 /// # Errors
 /// When the server's process is gone.
 pub(crate) async fn run(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Result<Tally> {
+    let watching = tokio::spawn({
+        let load = Arc::clone(load);
+        async move { watch(&load).await }
+    });
+    let done = drive(load, senders).await;
+    watching.abort();
+    progress("");
+    done
+}
+
+/// Does the same without saying how far it is.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn drive(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Result<Tally> {
     let mut workers = JoinSet::new();
     for sender in senders {
         let load = Arc::clone(load);
         workers.spawn(async move { work(&load, sender).await });
     }
-    let watching = tokio::spawn({
-        let load = Arc::clone(load);
-        async move { watch(&load).await }
-    });
     let mut tally = Tally::default();
     let mut failed = None;
     while let Some(worker) = workers.join_next().await {
@@ -163,8 +182,6 @@ pub(crate) async fn run(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Resul
             Err(error) => failed = Some(error),
         }
     }
-    watching.abort();
-    progress("");
     failed.map_or(Ok(tally), Err)
 }
 
@@ -186,7 +203,7 @@ async fn watch(load: &Load) {
 #[expect(clippy::cast_precision_loss, reason = "rows become a time")]
 async fn work(load: &Load, mut sender: Sender) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
-    while load.ends.is_none_or(|ends| Instant::now() < ends) {
+    while load.goes_on() {
         let Some((batch, waited)) = load.source.next().await else { break };
         tally.waited += waited;
         let from = load.pace.due(batch.rows_before as f64).await;

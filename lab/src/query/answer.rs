@@ -4,6 +4,9 @@
 //! are not summed, since servers write them differently; tags such as `rack` look like numbers.
 
 use anyhow::{Context, bail};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +25,12 @@ pub(crate) enum Answer {
     Influx(Bytes),
     /// The JSON of Prometheus and VictoriaMetrics.
     Matrix(Bytes),
+    /// Arrow, of the yardstick in this process.
+    Batches(Vec<RecordBatch>),
 }
+
+/// By how much sums of the same numbers may differ: servers add them in different orders.
+const SUM_TOLERANCE: f64 = 1e-9;
 
 /// What answers of servers have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +43,12 @@ impl Digest {
     pub(crate) fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.sum += other.sum;
+    }
+
+    /// Whether both may be the same answer.
+    pub(crate) fn agrees(self, other: Self) -> bool {
+        let size = self.sum.abs().max(other.sum.abs()).max(1.0);
+        self.rows == other.rows && (self.sum - other.sum).abs() <= SUM_TOLERANCE * size
     }
 
     /// Takes in a row's values that are to be summed.
@@ -63,6 +77,7 @@ pub(crate) fn digest(answer: &Answer) -> anyhow::Result<Digest> {
         Answer::Lines(body, separator) => of_lines(std::str::from_utf8(body)?, *separator),
         Answer::Influx(body) => of_influx(&serde_json::from_slice(body)?),
         Answer::Matrix(body) => of_matrix(&serde_json::from_slice(body)?),
+        Answer::Batches(batches) => of_batches(batches),
     }
 }
 
@@ -148,9 +163,43 @@ fn of_matrix(answer: &Value) -> anyhow::Result<Digest> {
     Ok(digest)
 }
 
+fn of_batches(batches: &[RecordBatch]) -> anyhow::Result<Digest> {
+    let mut digest = Digest::default();
+    for batch in batches {
+        let schema = batch.schema();
+        let columns = schema.fields().iter().zip(batch.columns());
+        let summed = columns.filter(|(field, _)| is_summed(field.name()));
+        let numbers = summed.map(|(_, column)| cast(column, &DataType::Float64));
+        let numbers: Vec<ArrayRef> = numbers.collect::<Result<_, _>>()?;
+        let numbers: Vec<_> = numbers.iter().map(|c| c.as_primitive::<Float64Type>()).collect();
+        for row in 0..batch.num_rows() {
+            let values = numbers.iter();
+            digest.row(values.map(|column| column.is_valid(row).then(|| column.value(row))));
+        }
+    }
+    Ok(digest)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Float64Array, Int64Array, StringArray};
+
     use super::*;
+
+    #[test]
+    fn batches_come_down_as_other_answers_do() {
+        let hosts: ArrayRef = Arc::new(StringArray::from(vec!["1", "2", "3"]));
+        let means: ArrayRef = Arc::new(Float64Array::from(vec![Some(42.5), None, Some(2.0)]));
+        let most: ArrayRef = Arc::new(Int64Array::from(vec![None, None, Some(1)]));
+        let columns = [("hostname", hosts), ("avg_usage_user", means), ("max", most)];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let answer = digest(&Answer::Batches(vec![batch])).unwrap();
+        assert!(answer.agrees(Digest { rows: 2, sum: 45.5 }), "{answer:?}");
+        assert!(!answer.agrees(Digest { rows: 3, sum: 45.5 }));
+        assert!(!answer.agrees(Digest { rows: 2, sum: 45.6 }));
+    }
 
     #[test]
     fn answers_of_all_servers_come_down_to_the_same() {

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 /// Nanoseconds in a second.
-pub(crate) const SECOND_NS: i64 = 1_000_000_000;
+pub const SECOND_NS: i64 = 1_000_000_000;
 const DAY_S: i64 = 86_400;
 
 /// Days since 1970-01-01 as year, month, day (the algorithm of Howard Hinnant's `chrono`, by eras of
@@ -30,7 +30,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Seconds since 1970 as `2016-01-01 00:00:00`.
-pub(crate) fn spaced(seconds: i64) -> String {
+pub fn spaced(seconds: i64) -> String {
     let (year, month, day) = civil(seconds.div_euclid(DAY_S));
     let of_day = seconds.rem_euclid(DAY_S);
     let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
@@ -38,7 +38,7 @@ pub(crate) fn spaced(seconds: i64) -> String {
 }
 
 /// Seconds since 1970 as `2016-01-01T00:00:00Z`.
-pub(crate) fn rfc3339(seconds: i64) -> String {
+pub fn rfc3339(seconds: i64) -> String {
     spaced(seconds).replace(' ', "T") + "Z"
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn rfc3339(seconds: i64) -> String {
 ///
 /// # Errors
 /// When it is no such time.
-pub(crate) fn parse(text: &str) -> anyhow::Result<i64> {
+pub fn parse(text: &str) -> anyhow::Result<i64> {
     let numbers: Option<Vec<i64>> = text
         .trim_end_matches('Z')
         .split(['-', 'T', ' ', ':'])
@@ -70,7 +70,7 @@ const EXAMPLE: &str = "2016-01-01T00:00:00Z";
 ///
 /// # Errors
 /// When it is no such span, or an empty one.
-pub(crate) fn parse_span(text: &str) -> anyhow::Result<std::time::Duration> {
+pub fn parse_span(text: &str) -> anyhow::Result<std::time::Duration> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "s" => 1,

@@ -128,3 +128,20 @@ fn steps_are_normal_with_variance_one() {
     let share = f64::from(within_two) / f64::from(count);
     assert!((0.96..0.995).contains(&share), "{share} within two");
 }
+
+#[test]
+fn the_rows_of_a_host_are_those_that_it_has_among_others() {
+    let spec = spec(7, 7 * 30 + 3);
+    let mixed = all(spec.clone(), 11);
+    for host in 0..7 {
+        let alone = rows_of(&spec, host);
+        let places: Vec<usize> = (0..mixed.len()).filter(|at| mixed.hosts[*at] == host).collect();
+        assert_eq!(alone.len(), places.len());
+        for (row, at) in places.into_iter().enumerate() {
+            assert_eq!((alone.hosts[row], alone.times[row]), (host, mixed.times[at]));
+            for (one, other) in alone.fields.iter().zip(&mixed.fields) {
+                assert_eq!(one[row], other[at]);
+            }
+        }
+    }
+}

@@ -14,11 +14,11 @@ use std::time::Duration;
 use crate::random::Random;
 
 /// The table.
-pub(crate) const TABLE: &str = "cpu";
+pub const TABLE: &str = "cpu";
 /// The time index, as line protocol's tables call it.
-pub(crate) const TIME: &str = "time";
+pub const TIME: &str = "time";
 /// The tags, in the order in which TSBS writes them.
-pub(crate) const TAGS: [&str; 10] = [
+pub const TAGS: [&str; 10] = [
     "hostname",
     "region",
     "datacenter",
@@ -31,7 +31,7 @@ pub(crate) const TAGS: [&str; 10] = [
     "service_environment",
 ];
 /// The fields, in the order in which TSBS writes them.
-pub(crate) const FIELDS: [&str; 10] = [
+pub const FIELDS: [&str; 10] = [
     "usage_user",
     "usage_system",
     "usage_idle",
@@ -70,16 +70,17 @@ const TAG_STREAMS: u64 = 1 << 63;
 
 /// Which data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spec {
+pub struct Spec {
     /// Hosts, which are series.
-    pub(crate) hosts: u32,
+    pub hosts: u32,
     /// The first row's time, in nanoseconds since 1970.
-    pub(crate) start_ns: i64,
+    pub start_ns: i64,
     /// Between two rows of a host; at least a nanosecond.
-    pub(crate) interval: Duration,
+    pub interval: Duration,
     /// Rows to make: of whole intervals unless said otherwise.
-    pub(crate) rows: u64,
-    pub(crate) seed: u64,
+    pub rows: u64,
+    /// What everything follows from.
+    pub seed: u64,
 }
 
 impl Spec {
@@ -90,7 +91,7 @@ impl Spec {
 
 /// What a host is, for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
+pub struct Host {
     number: u32,
     region: &'static str,
     datacenter: &'static str,
@@ -122,7 +123,7 @@ impl Host {
     }
 
     /// The values of [`TAGS`].
-    pub(crate) fn tags(&self) -> [Cow<'static, str>; 10] {
+    pub fn tags(&self) -> [Cow<'static, str>; 10] {
         [
             hostname(self.number).into(),
             self.region.into(),
@@ -139,29 +140,50 @@ impl Host {
 }
 
 /// The name of a host.
-pub(crate) fn hostname(number: u32) -> String {
+pub fn hostname(number: u32) -> String {
     format!("host_{number}")
 }
 
 /// The hosts of a data set; their number is their place.
-pub(crate) fn hosts(spec: &Spec) -> Vec<Host> {
+pub fn hosts(spec: &Spec) -> Vec<Host> {
     (0..spec.hosts).map(|number| Host::new(spec.seed, number)).collect()
 }
 
 /// Rows, column by column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub struct Rows {
     /// Numbers of hosts.
-    pub(crate) hosts: Vec<u32>,
+    pub hosts: Vec<u32>,
     /// Nanoseconds since 1970.
-    pub(crate) times: Vec<i64>,
+    pub times: Vec<i64>,
     /// The values of [`FIELDS`], each in 0..=100.
-    pub(crate) fields: [Vec<i64>; 10],
+    pub fields: [Vec<i64>; 10],
 }
 
 impl Rows {
-    pub(crate) fn len(&self) -> usize {
+    /// How many.
+    pub fn len(&self) -> usize {
         self.hosts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    fn with_capacity(count: usize) -> Self {
+        Self {
+            hosts: Vec::with_capacity(count),
+            times: Vec::with_capacity(count),
+            fields: std::array::from_fn(|_| Vec::with_capacity(count)),
+        }
+    }
+
+    fn push(&mut self, host: u32, time: i64, walk: &mut Walk) {
+        self.hosts.push(host);
+        self.times.push(time);
+        walk.write(&mut self.fields);
+        walk.step();
     }
 }
 
@@ -178,6 +200,13 @@ impl Walk {
         Self { random, values }
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "truncated is how fields are written")]
+    fn write(&self, fields: &mut [Vec<i64>; 10]) {
+        for (column, value) in fields.iter_mut().zip(self.values) {
+            column.push(value as i64);
+        }
+    }
+
     fn step(&mut self) {
         for pair in self.values.chunks_exact_mut(2) {
             for (value, step) in pair.iter_mut().zip(self.random.normals()) {
@@ -188,7 +217,7 @@ impl Walk {
 }
 
 /// Makes the rows of a data set, in order.
-pub(crate) struct Generator {
+pub struct Generator {
     spec: Spec,
     walks: Vec<Walk>,
     made: u64,
@@ -197,33 +226,24 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    pub(crate) fn new(spec: Spec) -> Self {
+    /// From the first row on.
+    pub fn new(spec: Spec) -> Self {
         let walks = (0..spec.hosts).map(|number| Walk::new(spec.seed, number)).collect();
         let time = spec.start_ns;
         Self { spec, walks, made: 0, next_host: 0, time }
     }
 
     /// The next rows, `count` at most; none when all are made.
-    #[expect(clippy::cast_possible_truncation, reason = "truncated is how fields are written")]
-    pub(crate) fn next(&mut self, count: usize) -> Option<Rows> {
+    pub fn next(&mut self, count: usize) -> Option<Rows> {
         let left = usize::try_from(self.spec.rows - self.made).unwrap_or(usize::MAX);
         let count = count.min(left);
         if count == 0 || self.walks.is_empty() {
             return None;
         }
-        let mut rows = Rows {
-            hosts: Vec::with_capacity(count),
-            times: Vec::with_capacity(count),
-            fields: std::array::from_fn(|_| Vec::with_capacity(count)),
-        };
+        let mut rows = Rows::with_capacity(count);
         for _ in 0..count {
             let walk = &mut self.walks[self.next_host as usize];
-            rows.hosts.push(self.next_host);
-            rows.times.push(self.time);
-            for (column, value) in rows.fields.iter_mut().zip(walk.values) {
-                column.push(value as i64);
-            }
-            walk.step();
+            rows.push(self.next_host, self.time, walk);
             self.next_host += 1;
             if self.next_host == self.spec.hosts {
                 self.next_host = 0;
@@ -233,6 +253,23 @@ impl Generator {
         self.made += count as u64;
         Some(rows)
     }
+}
+
+/// All rows of one host, in the order of their times: the same ones that the [`Generator`] makes among others. For those
+/// who want the data set sorted by host.
+///
+/// Of a last interval that is not whole, the first hosts have a row.
+pub fn rows_of(spec: &Spec, host: u32) -> Rows {
+    let hosts = u64::from(spec.hosts.max(1));
+    let intervals = spec.rows / hosts + u64::from(u64::from(host) < spec.rows % hosts);
+    let mut walk = Walk::new(spec.seed, host);
+    let mut rows = Rows::with_capacity(usize::try_from(intervals).unwrap_or(0));
+    let mut time = spec.start_ns;
+    for _ in 0..intervals {
+        rows.push(host, time, &mut walk);
+        time += spec.interval_ns();
+    }
+    rows
 }
 
 #[cfg(test)]

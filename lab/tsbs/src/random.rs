@@ -10,41 +10,41 @@ const MANTISSA: f64 = (1_u64 << 53) as f64;
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub struct Random {
     state: u64,
 }
 
 impl Random {
     /// The stream number `stream` of a seed; streams of one seed have nothing to do with each other.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, stream: u64) -> Self {
         Self { state: mix(seed.wrapping_add(mix(stream.wrapping_mul(STEP).wrapping_add(STEP)))) }
     }
 
     /// Any number.
-    pub(crate) fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
 
     /// Evenly in `[0, 1)`.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / MANTISSA
     }
 
     /// Evenly in `0..bound`; 0 when there is nothing to choose from.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// One of these, which must not be empty.
     #[expect(clippy::cast_possible_truncation, reason = "less than the length of a slice")]
-    pub(crate) fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
 
     /// Two independent numbers of the standard normal distribution (Marsaglia's polar method).
-    pub(crate) fn normals(&mut self) -> [f64; 2] {
+    pub fn normals(&mut self) -> [f64; 2] {
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
             let square = x * x + y * y;

@@ -10,36 +10,40 @@
 //!
 //! Columns stand in the order of [`columns`]. What a host's rows have in common is encoded once.
 
-pub(crate) mod arrow;
+pub mod arrow;
 
 use crate::civil::{SECOND_NS, spaced};
 use crate::cpu::{FIELDS, Host, Rows, TABLE, TAGS, TIME};
 
 /// How COPY's binary format begins: signature, flags, no extension.
-pub(crate) const BINARY_HEAD: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+pub const BINARY_HEAD: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// How COPY's binary format ends: a row of -1 columns.
-pub(crate) const BINARY_END: [u8; 2] = [0xff, 0xff];
+pub const BINARY_END: [u8; 2] = [0xff, 0xff];
 /// Microseconds from 1970 to 2000, which PostgreSQL counts from.
-pub(crate) const EPOCH_2000_US: i64 = 946_684_800_000_000;
+pub const EPOCH_2000_US: i64 = 946_684_800_000_000;
 /// Columns of a row, as COPY's binary format says it.
 const BINARY_COLUMNS: i16 = 21;
 
 /// A format of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
+    /// InfluxDB's line protocol, times in nanoseconds.
     LineProtocol,
+    /// PostgreSQL's COPY, text; ClickHouse's TabSeparated too.
     CopyText,
+    /// PostgreSQL's COPY, binary, without head and end.
     CopyBinary,
+    /// Values between commas.
     Csv,
 }
 
 /// The names of all columns, in the order in which formats without names have them.
-pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
+pub fn columns() -> impl Iterator<Item = &'static str> {
     TAGS.into_iter().chain([TIME]).chain(FIELDS)
 }
 
 /// Encodes rows of certain hosts.
-pub(crate) struct Encoder {
+pub struct Encoder {
     format: Format,
     /// How each host's rows begin.
     heads: Vec<Box<[u8]>>,
@@ -52,7 +56,8 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(format: Format, hosts: &[Host]) -> Self {
+    /// An encoder of these hosts' rows.
+    pub fn new(format: Format, hosts: &[Host]) -> Self {
         let label = |name: &str| match format {
             Format::LineProtocol => format!("{name}="),
             Format::CopyText | Format::CopyBinary | Format::Csv => String::new(),
@@ -68,7 +73,7 @@ impl Encoder {
 
     /// Appends rows. COPY's binary format gets neither head nor end here: rows of several calls
     /// make one file.
-    pub(crate) fn append(&mut self, rows: &Rows, out: &mut Vec<u8>) {
+    pub fn append(&mut self, rows: &Rows, out: &mut Vec<u8>) {
         for at in 0..rows.len() {
             out.extend_from_slice(&self.heads[rows.hosts[at] as usize]);
             if self.time.0 != rows.times[at] {

@@ -1,18 +1,16 @@
-//! Rows as Arrow record batches, and those as messages of Flight.
+//! Rows as Arrow record batches.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, StringBuilder, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
-use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow::record_batch::RecordBatch;
-use arrow_flight::{FlightData, FlightDescriptor, SchemaAsIpc};
 
 use crate::cpu::{FIELDS, Host, Rows, TAGS, TIME};
 
 /// The columns: strings, a time in nanoseconds, integers.
-pub(crate) fn schema() -> SchemaRef {
+pub fn schema() -> SchemaRef {
     let tags = TAGS.iter().map(|name| Field::new(*name, DataType::Utf8, true));
     let time = Field::new(TIME, DataType::Timestamp(TimeUnit::Nanosecond, None), false);
     let fields = FIELDS.iter().map(|name| Field::new(*name, DataType::Int64, true));
@@ -20,14 +18,15 @@ pub(crate) fn schema() -> SchemaRef {
 }
 
 /// Makes record batches of certain hosts' rows.
-pub(crate) struct Batches {
+pub struct Batches {
     schema: SchemaRef,
     /// Each host's tags.
     tags: Vec<[Box<str>; 10]>,
 }
 
 impl Batches {
-    pub(crate) fn new(hosts: &[Host]) -> Self {
+    /// Of these hosts.
+    pub fn new(hosts: &[Host]) -> Self {
         let tags =
             hosts.iter().map(|host| host.tags().map(|tag| tag.into_owned().into())).collect();
         Self { schema: schema(), tags }
@@ -37,7 +36,7 @@ impl Batches {
     ///
     /// # Errors
     /// Never for rows of these hosts: Arrow checks lengths and types.
-    pub(crate) fn of(&self, rows: Rows) -> Result<RecordBatch, ArrowError> {
+    pub fn of(&self, rows: Rows) -> Result<RecordBatch, ArrowError> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(21);
         for at in 0..TAGS.len() {
             let mut builder = StringBuilder::with_capacity(rows.len(), rows.len() * 10);
@@ -52,25 +51,4 @@ impl Batches {
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
     }
-}
-
-/// The message that a stream of rows begins with: whereto, and the columns.
-pub(crate) fn flight_head(path: Vec<String>) -> FlightData {
-    let schema = schema();
-    FlightData::from(SchemaAsIpc::new(&schema, &IpcWriteOptions::default()))
-        .with_descriptor(FlightDescriptor::new_path(path))
-}
-
-/// A record batch as one message. It has no dictionaries, so nothing goes before it.
-///
-/// # Errors
-/// When Arrow cannot encode it.
-pub(crate) fn flight_message(batch: &RecordBatch) -> Result<FlightData, ArrowError> {
-    let (_, encoded) = IpcDataGenerator::default().encode(
-        batch,
-        &mut DictionaryTracker::new(false),
-        &IpcWriteOptions::default(),
-        &mut IpcWriteContext::default(),
-    )?;
-    Ok(encoded.into())
 }

@@ -1,0 +1,159 @@
+//! The yardstick of `lab query --yardstick FILE`: plain DataFusion in this process, over one Parquet file of the rows that
+//! the server has.
+//!
+//! The rows are made again from the seed, host by host in the order of the key, so they need no sorting and are one
+//! version each. It is asked the same text as Partita.
+//!
+//! Only a lab that was built with the feature `yardstick` has it, as the one in `partita` is; DataFusion would be most of
+//! what the lab is built from.
+
+use std::path::PathBuf;
+
+use super::answer::Answer;
+use crate::data::Data;
+
+/// The yardstick's options.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct YardstickOptions {
+    /// Write the same rows into this Parquet file, sorted by the key, and ask plain DataFusion over it, too: in this
+    /// process, in turns with the server. For one connection in a closed loop.
+    #[cfg_attr(feature = "yardstick", arg(long, value_name = "FILE"))]
+    #[cfg_attr(not(feature = "yardstick"), arg(skip))]
+    yardstick: Option<PathBuf>,
+}
+
+impl YardstickOptions {
+    /// Whether it is asked for.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.yardstick.is_some()
+    }
+}
+
+#[cfg(feature = "yardstick")]
+mod with {
+    use anyhow::Context;
+
+    use super::{Answer, Data, YardstickOptions};
+    use crate::cpu::{Spec, TABLE, TAGS, TIME, hostname, hosts, rows_of};
+    use crate::encode::arrow::{Batches, schema};
+    use crate::report::progress;
+
+    /// DataFusion over the file.
+    pub(crate) struct Yardstick(partita_yardstick::Yardstick);
+
+    impl Yardstick {
+        /// Writes the file and opens it, if that is asked for.
+        ///
+        /// # Errors
+        /// When it cannot be written or read.
+        pub(crate) async fn open(
+            options: &YardstickOptions,
+            data: &Data,
+        ) -> anyhow::Result<Option<Self>> {
+            let Some(path) = options.yardstick.clone() else { return Ok(None) };
+            progress("writing the yardstick's file");
+            let (spec, to) = (data.spec(None), path.clone());
+            tokio::task::spawn_blocking(move || {
+                partita_yardstick::write(&to, &schema(), sorted(&spec))
+            })
+            .await?
+            .context("cannot write the yardstick's file")?;
+            let key: Vec<&str> = TAGS.into_iter().chain([TIME]).collect();
+            let opened = partita_yardstick::Yardstick::open(&path, TABLE, &key).await;
+            Ok(Some(Self(opened.context("cannot read the yardstick's file")?)))
+        }
+
+        /// Asks it.
+        ///
+        /// # Errors
+        /// When it cannot answer.
+        pub(crate) async fn ask(&self, text: &str) -> anyhow::Result<Answer> {
+            Ok(Answer::Batches(self.0.ask(text).await?))
+        }
+    }
+
+    /// The rows of all hosts in the order of the key: by name, not by number, and then by time.
+    fn sorted(
+        spec: &Spec,
+    ) -> impl Iterator<Item = anyhow::Result<arrow::record_batch::RecordBatch>> + use<> {
+        let batches = Batches::new(&hosts(spec));
+        let mut order: Vec<u32> = (0..spec.hosts).collect();
+        order.sort_by_cached_key(|number| hostname(*number));
+        let spec = spec.clone();
+        order.into_iter().map(move |host| Ok(batches.of(rows_of(&spec, host))?))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use arrow::array::AsArray;
+        use arrow::datatypes::TimestampNanosecondType;
+
+        use super::*;
+        use crate::query::answer::digest;
+        use crate::query::text::{Dialect, text};
+        use crate::query::tsbs::{QUERIES, tests::data};
+
+        #[test]
+        fn rows_are_in_the_order_of_the_key() {
+            let spec = data(12, 1).spec(None);
+            let mut keys = Vec::new();
+            for batch in sorted(&spec) {
+                let batch = batch.unwrap();
+                let (names, times) = (batch.column(0).as_string::<i32>(), batch.column(10));
+                let times = times.as_primitive::<TimestampNanosecondType>();
+                let rows = (0..batch.num_rows()).map(|at| (names.value(at), times.value(at)));
+                keys.extend(rows.map(|(name, time)| (name.to_owned(), time)));
+            }
+            assert_eq!(keys.len() as u64, spec.rows);
+            assert!(keys.is_sorted());
+        }
+
+        #[tokio::test]
+        async fn every_query_has_an_answer() {
+            let folder = tempfile::tempdir().unwrap();
+            let options = YardstickOptions { yardstick: Some(folder.path().join("cpu.parquet")) };
+            let data = data(10, 24);
+            let yardstick = Yardstick::open(&options, &data).await.unwrap().unwrap();
+            for query in QUERIES {
+                let question = query.question(&data, 42, 0);
+                let answer = yardstick.ask(&text(&question, Dialect::Sql).unwrap()).await.unwrap();
+                let digest = digest(&answer).unwrap();
+                if query.name == "lastpoint" {
+                    assert_eq!(digest.rows, 10);
+                }
+                assert!(digest.rows > 0 || query.name.starts_with("high-cpu"), "{}", query.name);
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "yardstick"))]
+mod without {
+    use super::{Answer, Data, YardstickOptions};
+
+    /// There is none.
+    pub(crate) enum Yardstick {}
+
+    impl Yardstick {
+        /// None.
+        ///
+        /// # Errors
+        /// Never.
+        pub(crate) async fn open(_: &YardstickOptions, _: &Data) -> anyhow::Result<Option<Self>> {
+            Ok(None)
+        }
+
+        /// Is never asked.
+        ///
+        /// # Errors
+        /// Never.
+        pub(crate) async fn ask(&self, _: &str) -> anyhow::Result<Answer> {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(feature = "yardstick")]
+pub(crate) use with::Yardstick;
+#[cfg(not(feature = "yardstick"))]
+pub(crate) use without::Yardstick;

@@ -1,0 +1,247 @@
+//! `partita lab stages`: what each piece of the write path costs a row, and what of the whole that explains.
+//!
+//! ```text
+//!   cargo bench  ──> target/criterion/*/*/new/*.json ──┐
+//!   lab ingest --json ──> lines of results             ├── a table: pieces down, doors across
+//!                                                      ┘
+//! ```
+//!
+//! A row of the table is a piece on the way of a row into the store; its figure is CPU, in microseconds a row, which is
+//! CPU-seconds a million rows. Below them stands their sum, what the server used in a whole load, and what is left:
+//! connections and the kernel's part of them, bookkeeping of requests, hand-overs between threads, and as much of
+//! compaction as fell into the load.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use crate::report::{align, say, short};
+
+/// The pieces, in the order of the path: what a person calls it, and criterion's name for it, which [`bench`] completes.
+const PIECES: [(&str, &str); 7] = [
+    ("decode what came", "decode/"),
+    ("complete, place, cut", "ingest/1 partition"),
+    ("encode a log entry", "entry/encode"),
+    ("append it to the log", "append CPU/batch, synced"),
+    ("decode it to apply it", "entry/decode"),
+    ("sort it into the memtable", "apply/batch"),
+    ("flush it to a file", "flush/memtable"),
+];
+/// What a row pays later, and not each row equally often.
+const LATER: (&str, &str) = ("compact it, each time", "compact/4 runs");
+/// Doors by their names in results; as pieces they are called the same.
+const DOORS: [&str; 4] = ["line-protocol", "copy-text", "copy-binary", "flight"];
+
+/// Options of `stages`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Results of loads of 100 hosts: lines of JSON as `ingest --json` prints them. Without, only the pieces are told.
+    loads: Vec<PathBuf>,
+    /// Where criterion left what it measured.
+    #[arg(long, default_value = "target/criterion")]
+    criterion: PathBuf,
+}
+
+/// Microseconds a row, by criterion's names.
+type Costs = BTreeMap<String, f64>;
+
+/// Server CPU of loads through one door, in microseconds a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Whole {
+    acknowledged: Vec<f64>,
+    settled: Vec<f64>,
+}
+
+/// Reads, adds up, prints.
+///
+/// # Errors
+/// When there are no measurements.
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let mut costs = Costs::new();
+    collect(&options.criterion, &mut costs)
+        .with_context(|| format!("cannot read {}", options.criterion.display()))?;
+    if costs.is_empty() {
+        bail!("there are no measurements below {}", options.criterion.display());
+    }
+    let mut wholes = BTreeMap::new();
+    for path in &options.loads {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        text.lines().try_for_each(|line| add_load(line, &mut wholes))?;
+    }
+    say("CPU of each piece of the write path, microseconds a row:")?;
+    say(&align(&lines(&costs, &wholes)))
+}
+
+/// What criterion says of a bench.
+#[derive(Deserialize)]
+struct Benchmark {
+    full_id: String,
+    /// `{"Elements": 5000}`, or another unit, or none.
+    throughput: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Estimates {
+    median: Estimate,
+}
+
+#[derive(Deserialize)]
+struct Estimate {
+    /// In nanoseconds.
+    point_estimate: f64,
+}
+
+/// Finds the newest measurement of each bench that counts rows.
+fn collect(folder: &Path, costs: &mut Costs) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if !path.is_dir() {
+            continue;
+        }
+        let about = path.join("benchmark.json");
+        if path.file_name().is_none_or(|name| name != "new") || !about.exists() {
+            collect(&path, costs)?;
+            continue;
+        }
+        let read = |path: &Path| {
+            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        let about: Benchmark = serde_json::from_slice(&read(&about)?)?;
+        let estimates: Estimates = serde_json::from_slice(&read(&path.join("estimates.json"))?)?;
+        if let Some(rows) = about.throughput["Elements"].as_f64().filter(|rows| *rows > 0.0) {
+            costs.insert(about.full_id, estimates.median.point_estimate / rows / 1e3);
+        }
+    }
+    Ok(())
+}
+
+/// A line of results, as far as it matters here.
+#[derive(Deserialize)]
+struct Line {
+    what: String,
+    server: String,
+    door: Option<String>,
+    metered: Option<bool>,
+    server_cpu_s_per_mrow: Option<f64>,
+    server_cpu_settled_s_per_mrow: Option<f64>,
+}
+
+/// Takes in a result that is a metered load into Partita; CPU-seconds a million rows are microseconds a row.
+fn add_load(line: &str, wholes: &mut BTreeMap<String, Whole>) -> anyhow::Result<()> {
+    // Points of a series are no results.
+    if line.trim().is_empty() || !line.contains("\"what\"") {
+        return Ok(());
+    }
+    let line: Line = serde_json::from_str(line).context("no result")?;
+    let is_load = line.what == "ingest" && line.server == "partita" && line.metered == Some(true);
+    if let (true, Some(door), Some(acknowledged), Some(settled)) =
+        (is_load, line.door, line.server_cpu_s_per_mrow, line.server_cpu_settled_s_per_mrow)
+    {
+        let whole = wholes.entry(door).or_default();
+        whole.acknowledged.push(acknowledged);
+        whole.settled.push(settled);
+    }
+    Ok(())
+}
+
+/// Criterion's name for a piece on the way through a door: one that ends with a slash goes on with the door's, and
+/// strings that come as Arrow's clients send them are cast.
+fn bench(name: &str, door: &str) -> String {
+    match (name, door) {
+        ("ingest/1 partition", "flight") => format!("{name}, cast"),
+        (name, door) if name.ends_with('/') => format!("{name}{door}"),
+        (name, _) => name.to_owned(),
+    }
+}
+
+fn lines(costs: &Costs, wholes: &BTreeMap<String, Whole>) -> Vec<Vec<String>> {
+    let cost = |name: &str, door: &str| costs.get(&bench(name, door)).copied();
+    let told = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), short);
+    let row = |title: &str, value: &dyn Fn(&str) -> Option<f64>| {
+        let values = DOORS.iter().map(|door| told(value(door)));
+        std::iter::once(title.to_owned()).chain(values).collect::<Vec<_>>()
+    };
+    // A sum without one of its parts would look like a cheap path.
+    let sum = |door: &str| PIECES.iter().map(|(_, name)| cost(name, door)).sum::<Option<f64>>();
+    let acknowledged = |door: &str| middle(&wholes.get(door)?.acknowledged);
+    let settled = |door: &str| middle(&wholes.get(door)?.settled);
+    let mut lines = vec![row("", &|_| None)];
+    lines[0].splice(1.., DOORS.map(str::to_owned));
+    lines.extend(PIECES.iter().map(|(title, name)| row(title, &|door| cost(name, door))));
+    lines.push(row("sum", &sum));
+    lines.push(row(LATER.0, &|door| cost(LATER.1, door)));
+    if !wholes.is_empty() {
+        lines.push(row("server, until acknowledged", &acknowledged));
+        lines.push(row("server, settled", &settled));
+        lines.push(row("not explained: settled - sum", &|door| Some(settled(door)? - sum(door)?)));
+    }
+    lines
+}
+
+/// The median.
+fn middle(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| crate::compare::median(values.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(folder: &Path, name: &str, rows: &str, nanos: f64) {
+        let folder = folder.join(name.replace(' ', "_")).join("new");
+        std::fs::create_dir_all(&folder).unwrap();
+        let about = format!(r#"{{"group_id":"g","full_id":"{name}","throughput":{rows}}}"#);
+        std::fs::write(folder.join("benchmark.json"), about).unwrap();
+        let estimates = format!(
+            r#"{{"mean":{{"point_estimate":1.0}},"median":{{"point_estimate":{nanos}}},"slope":null}}"#
+        );
+        std::fs::write(folder.join("estimates.json"), estimates).unwrap();
+    }
+
+    #[test]
+    fn what_criterion_left_is_found_and_counted_by_row() {
+        let folder = tempfile::tempdir().unwrap();
+        measured(folder.path(), "entry/encode", r#"{"Elements":5000}"#, 1e6);
+        measured(folder.path(), "decode/line-protocol", r#"{"Elements":1}"#, 2_500.0);
+        measured(folder.path(), "other/bytes", r#"{"Bytes":7}"#, 1.0);
+        measured(folder.path(), "other/nothing", "null", 1.0);
+        let mut costs = Costs::new();
+        collect(folder.path(), &mut costs).unwrap();
+        let expected = [("decode/line-protocol", 2.5), ("entry/encode", 0.2)];
+        assert_eq!(costs, expected.map(|(name, cost)| (name.to_owned(), cost)).into());
+        assert!(collect(&folder.path().join("nowhere"), &mut costs).is_err());
+    }
+
+    #[test]
+    fn doors_have_pieces_of_their_own() {
+        assert_eq!(bench("decode/", "copy-text"), "decode/copy-text");
+        assert_eq!(bench("ingest/1 partition", "copy-text"), "ingest/1 partition");
+        assert_eq!(bench("ingest/1 partition", "flight"), "ingest/1 partition, cast");
+    }
+
+    #[test]
+    fn pieces_are_added_up_and_taken_from_the_whole() {
+        let mut costs: Costs =
+            PIECES.iter().skip(1).map(|(_, name)| ((*name).to_owned(), 0.1)).collect();
+        costs.insert("decode/line-protocol".to_owned(), 0.4);
+        let mut wholes = BTreeMap::new();
+        for cpu in [1.5, 2.5, 2.0] {
+            let line = format!(
+                r#"{{"what":"ingest","server":"partita","door":"line-protocol","metered":true,
+                "server_cpu_s_per_mrow":{cpu},"server_cpu_settled_s_per_mrow":{cpu}}}"#
+            );
+            add_load(&line, &mut wholes).unwrap();
+        }
+        add_load(r#"{"rows":5}"#, &mut wholes).unwrap();
+        add_load(r#"{"what":"query","server":"partita"}"#, &mut wholes).unwrap();
+        let lines = lines(&costs, &wholes);
+        let of = |title: &str| lines.iter().find(|line| line[0] == title).unwrap()[1..3].to_vec();
+        assert_eq!(of("sum"), ["1.00", "-"]);
+        assert_eq!(of("server, settled"), ["2.00", "-"]);
+        assert_eq!(of("not explained: settled - sum"), ["1.00", "-"]);
+        assert!(lines.iter().all(|line| line.len() == 1 + DOORS.len()));
+    }
+}
