@@ -17,7 +17,9 @@ mod compare;
 mod cpu;
 mod data;
 mod door;
+mod embedded;
 mod encode;
+mod experiment;
 mod generate;
 mod hotspot;
 mod ingest;
@@ -28,6 +30,7 @@ mod query;
 mod random;
 mod report;
 mod server;
+mod stop;
 mod writes;
 
 /// What the lab does.
@@ -45,6 +48,9 @@ pub enum Command {
     Compare(compare::Options),
     /// Write the same rows under different key designs, on a real cluster, and show what each does.
     Hotspot(Box<hotspot::Options>),
+    /// Repeat a published experiment: our figures beside theirs, and whether the shape is the expected one.
+    #[command(subcommand)]
+    Experiment(experiment::Experiment),
     /// Run a workload in a virtual cluster: what a key design does, under our rules and under others'.
     Sim(Box<partita_hotspot::sim::Options>),
 }
@@ -61,6 +67,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Writes(options) => Box::pin(writes::run(&options)).await,
         Command::Query(options) => Box::pin(query::run(&options)).await,
         Command::Hotspot(options) => Box::pin(hotspot::run(&options)).await,
+        Command::Experiment(experiment) => Box::pin(experiment::run(&experiment)).await,
         Command::Sim(options) => report::say(&partita_hotspot::sim::run(&options)?),
     }
 }
