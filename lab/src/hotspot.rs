@@ -12,7 +12,6 @@
 
 mod ask;
 mod drive;
-mod embedded;
 mod live;
 mod table;
 mod twin;
@@ -30,9 +29,10 @@ use tokio::time::Instant;
 use tokio_postgres::Client;
 
 use crate::door::http::HttpDoor;
-use crate::door::postgres;
+use crate::door::postgres::{self, connection, rows};
+use crate::embedded::{Embedded, NODES};
+use crate::stop::stopped;
 use drive::{Drive, Plan};
-use embedded::{Embedded, NODES};
 use live::Live;
 use watch::Watch;
 
@@ -107,16 +107,6 @@ pub struct Options {
     /// The binary that the cluster is made of; by default this one.
     #[arg(long)]
     binary: Option<PathBuf>,
-}
-
-/// A connection string for `host:port`.
-fn connection(address: &str) -> anyhow::Result<String> {
-    let parts = address.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
-    let (host, port) = parts.with_context(|| format!("{address} is not HOST:PORT"))?;
-    Ok(format!(
-        "host={} port={port} user=partita connect_timeout=10",
-        host.trim_matches(['[', ']'])
-    ))
 }
 
 impl Options {
@@ -227,17 +217,6 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// Waits for somebody to stop it.
-async fn stopped() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
-        _ = terminate.recv() => {}
-    }
-    Ok(())
-}
-
 async fn all(options: &Options) -> anyhow::Result<()> {
     let mut live = Live::new();
     let mut target = Target::of(options, &mut live).await?;
@@ -317,7 +296,7 @@ async fn one(
         .map(|rows| rows.take(64).map(|row| row.entity).collect())
         .unwrap_or_default();
     let asked = ask::fan_out(&client, &table, &users, now_us()?).await;
-    let found = watch::rows(&client, &format!("SELECT count(*) FROM {table}")).await;
+    let found = rows(&client, &format!("SELECT count(*) FROM {table}")).await;
     let found = found.ok().and_then(|rows| rows.first()?.first()?.clone());
     let mut findings = explained.findings;
     findings.extend(counts.messages().into_iter().map(|text| format!("turned away: {text}")));
@@ -365,17 +344,4 @@ async fn one(
 /// The last second of each run, for a line of its own.
 fn last(run: &Run) -> Option<&Second> {
     run.shown.seconds.last()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_becomes_a_connection_string() {
-        let string = connection("127.0.0.1:4003").unwrap();
-        assert_eq!(string, "host=127.0.0.1 port=4003 user=partita connect_timeout=10");
-        assert!(connection("[::1]:4003").unwrap().starts_with("host=::1 "));
-        assert!(connection("localhost").is_err());
-    }
 }

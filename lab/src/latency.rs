@@ -46,6 +46,25 @@ impl Latencies {
         self.micros.add(&other.micros).expect("all have the same bounds");
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.micros.len()
+    }
+
+    /// What this share of them, 0 to 1, does not exceed; nothing when there are none.
+    pub(crate) fn quantile(&self, share: f64) -> Option<Duration> {
+        let any = !self.micros.is_empty();
+        any.then(|| Duration::from_micros(self.micros.value_at_quantile(share)))
+    }
+
+    /// The share of them, 0 to 1, that is not above a limit; nothing when there are none.
+    #[expect(clippy::cast_precision_loss, reason = "requests of a run fit 53 bits")]
+    pub(crate) fn share_within(&self, limit: Duration) -> Option<f64> {
+        let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        let within = self.micros.count_between(0, limit.min(self.micros.high())) as f64;
+        (!self.micros.is_empty()).then(|| within / self.micros.len() as f64)
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "microseconds up to ten minutes fit")]
     pub(crate) fn summary(&self) -> Summary {
         let at = |quantile: f64| self.micros.value_at_quantile(quantile) as f64 / 1e3;
@@ -82,6 +101,20 @@ mod tests {
         {
             assert!((told - real).abs() / real < 0.002, "{told} for {real}");
         }
+    }
+
+    #[test]
+    fn a_limit_splits_them_where_its_quantile_is() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.share_within(Duration::from_secs(1)), None);
+        assert_eq!(latencies.quantile(0.5), None);
+        (1..=1_000).for_each(|at| latencies.record(Duration::from_millis(at)));
+        let limit = latencies.quantile(0.226).unwrap();
+        assert!((226..=227).contains(&limit.as_millis()), "{limit:?}");
+        let share = latencies.share_within(limit).unwrap();
+        assert!((share - 0.226).abs() < 0.002, "{share}");
+        assert_eq!(latencies.share_within(Duration::from_secs(1_000)), Some(1.0));
+        assert_eq!(latencies.share_within(Duration::ZERO), Some(0.0));
     }
 
     #[test]

@@ -16,6 +16,8 @@
 mod compare;
 mod data;
 mod door;
+mod embedded;
+mod experiment;
 mod generate;
 mod hotspot;
 mod ingest;
@@ -26,6 +28,7 @@ mod query;
 mod report;
 mod server;
 mod stages;
+mod stop;
 mod writes;
 
 // The data set, under the names that it had here before others needed it.
@@ -48,6 +51,9 @@ pub enum Command {
     Stages(stages::Options),
     /// Write the same rows under different key designs, on a real cluster, and show what each does.
     Hotspot(Box<hotspot::Options>),
+    /// Repeat a published experiment: our figures beside theirs, and whether the shape is the expected one.
+    #[command(subcommand)]
+    Experiment(experiment::Experiment),
     /// Run a workload in a virtual cluster: what a key design does, under our rules and under others'.
     Sim(Box<partita_hotspot::sim::Options>),
 }
@@ -65,6 +71,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Writes(options) => Box::pin(writes::run(&options)).await,
         Command::Query(options) => Box::pin(query::run(&options)).await,
         Command::Hotspot(options) => Box::pin(hotspot::run(&options)).await,
+        Command::Experiment(experiment) => Box::pin(experiment::run(&experiment)).await,
         Command::Sim(options) => report::say(&partita_hotspot::sim::run(&options)?),
     }
 }

@@ -1,12 +1,25 @@
 //! A connection to a server that speaks PostgreSQL's protocol.
 
 use anyhow::Context;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::Failure;
 
 /// SQLSTATEs that say "later": too many connections, a limit reached, not ready, serialization.
 const RETRYABLE: [&str; 4] = ["53300", "53400", "57P03", "40001"];
+
+/// A connection string for `host:port`.
+///
+/// # Errors
+/// When it is not that.
+pub(crate) fn connection(address: &str) -> anyhow::Result<String> {
+    let parts = address.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+    let (host, port) = parts.with_context(|| format!("{address} is not HOST:PORT"))?;
+    Ok(format!(
+        "host={} port={port} user=partita connect_timeout=10",
+        host.trim_matches(['[', ']'])
+    ))
+}
 
 /// Connects to what a connection string names; to `database` when that names none.
 ///
@@ -42,4 +55,35 @@ pub(crate) fn failure(error: &tokio_postgres::Error) -> Failure {
         message.push_str(detail);
     }
     Failure { message, retryable: RETRYABLE.contains(&state), lost: false }
+}
+
+/// Rows of a query, as text.
+pub(crate) type Cells = Vec<Vec<Option<String>>>;
+
+/// What a query gives.
+///
+/// # Errors
+/// When it fails.
+pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Cells, tokio_postgres::Error> {
+    let messages = client.simple_query(sql).await?;
+    let row = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => {
+            Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
+        }
+        _ => None,
+    };
+    Ok(messages.iter().filter_map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_becomes_a_connection_string() {
+        let string = connection("127.0.0.1:4003").unwrap();
+        assert_eq!(string, "host=127.0.0.1 port=4003 user=partita connect_timeout=10");
+        assert!(connection("[::1]:4003").unwrap().starts_with("host=::1 "));
+        assert!(connection("localhost").is_err());
+    }
 }

@@ -10,8 +10,8 @@ use partita_hotspot::metrics::{FanOut, QUERIES};
 use partita_hotspot::report::Advised;
 use tokio_postgres::Client;
 
-use super::watch::{Cells, rows};
 use crate::door::http::{HttpDoor, escape};
+use crate::door::postgres::{Cells, rows};
 
 /// Users that are asked for.
 const USERS: usize = 12;

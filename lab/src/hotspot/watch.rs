@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use partita_hotspot::metrics::Second;
 use partita_load::Shape;
 use tokio::time::Instant;
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::Client;
 
 use super::drive::Counts;
+use crate::door::postgres::rows;
 use crate::latency::Latencies;
 use crate::meter::Meter;
 
@@ -32,24 +33,6 @@ const CLASSES: [&str; 9] = [
     "UNSPLITTABLE",
 ];
 const MOVING: [&str; 2] = ["MOVING_RIGHT", "MOVING_LEFT"];
-
-/// Rows of a query, as text.
-pub(super) type Cells = Vec<Vec<Option<String>>>;
-
-/// What a query gives.
-///
-/// # Errors
-/// When it fails.
-pub(super) async fn rows(client: &Client, sql: &str) -> Result<Cells, tokio_postgres::Error> {
-    let messages = client.simple_query(sql).await?;
-    let row = |message: &SimpleQueryMessage| match message {
-        SimpleQueryMessage::Row(row) => {
-            Some((0..row.len()).map(|column| row.get(column).map(str::to_owned)).collect())
-        }
-        _ => None,
-    };
-    Ok(messages.iter().filter_map(row).collect())
-}
 
 fn text(row: &[Option<String>], at: usize) -> &str {
     row.get(at).and_then(Option::as_deref).unwrap_or_default()

@@ -10,8 +10,8 @@ use partita_hotspot::metrics::{Summary, csv};
 use partita_hotspot::report::{Advised, Page, Section, align, fan_out_lines, lines, page};
 use serde::Serialize;
 
-use super::embedded::NODES;
 use super::{Options, Run, last, twin};
+use crate::embedded::NODES;
 use crate::report::say;
 
 /// What this demonstration does not show.

@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use super::watch::rows;
-use crate::door::postgres;
+use crate::door::postgres::{self, rows};
 
 /// Datanodes.
-pub(super) const NODES: usize = 3;
+pub(crate) const NODES: usize = 3;
 /// How long a process may take to be ready, and the cluster to know all of its nodes.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);
@@ -29,14 +28,14 @@ struct Process {
 }
 
 /// See the head of the file.
-pub(super) struct Embedded {
+pub(crate) struct Embedded {
     dir: PathBuf,
     binary: PathBuf,
     processes: Vec<Process>,
     /// Its PostgreSQL address.
-    pub(super) postgres: String,
+    pub(crate) postgres: String,
     /// Its HTTP address.
-    pub(super) http: String,
+    pub(crate) http: String,
 }
 
 impl Embedded {
@@ -44,7 +43,7 @@ impl Embedded {
     ///
     /// # Errors
     /// When a process does not start.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         binary: &Path,
         below: &Path,
         partition_rate: Option<f64>,
@@ -121,7 +120,7 @@ impl Embedded {
     }
 
     /// The datanodes' processes.
-    pub(super) fn datanodes(&self) -> Vec<u32> {
+    pub(crate) fn datanodes(&self) -> Vec<u32> {
         let datanodes = self.processes.iter().filter(|own| own.name.starts_with("datanode"));
         datanodes.map(|own| own.child.id()).collect()
     }
@@ -130,7 +129,7 @@ impl Embedded {
     ///
     /// # Errors
     /// When one has ended.
-    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         let mut ended = None;
         for process in &mut self.processes {
             if let Some(status) = process.child.try_wait()? {
@@ -151,7 +150,7 @@ impl Embedded {
 
     async fn until_live(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let client = postgres::connect(&super::connection(&self.postgres)?, "public").await?;
+        let client = postgres::connect(&postgres::connection(&self.postgres)?, "public").await?;
         loop {
             let live = rows(&client, "SELECT node FROM sys.nodes WHERE live").await;
             if live.as_ref().is_ok_and(|live| live.len() == NODES) {

@@ -1,0 +1,327 @@
+//! Clients in closed loops: each asks or writes again when it is answered, as the published experiments did.
+//!
+//! A span is what all of them did between two looks. A request counts in the span in which it ends, so that spans that
+//! follow each other lose none; what ran while a span began tells in its latencies that it began before.
+//!
+//! Invariants: at most one statement of each client is under way; a request that was turned away is sent again after a
+//! pause and counts as failed, not as served; a read that finds no row has failed, because only keys that are there are
+//! asked for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Statement};
+
+use crate::door::postgres;
+use crate::latency::Latencies;
+use crate::random::Random;
+
+/// Before a request that was turned away is sent again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long a request that is under way at the end may take.
+const LAST_WAIT: Duration = Duration::from_secs(15);
+/// Different messages that are kept.
+const MESSAGES_MAX: usize = 3;
+
+/// A parameter of a statement.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Int(i64),
+    Text(String),
+    Time(SystemTime),
+}
+
+impl Value {
+    fn as_sql(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Int(value) => value,
+            Self::Text(value) => value,
+            Self::Time(value) => value,
+        }
+    }
+}
+
+/// Draws the parameters of a statement.
+pub(super) type Draw = Arc<dyn Fn(&mut Random) -> Vec<Value> + Send + Sync>;
+
+/// A statement and what it is given.
+#[derive(Clone)]
+pub(super) struct Ask {
+    pub(super) text: String,
+    pub(super) draw: Draw,
+}
+
+/// What clients do.
+#[derive(Clone)]
+pub(super) struct Work {
+    /// A read of one row by its key.
+    pub(super) read: Option<Ask>,
+    /// A write of one row.
+    pub(super) write: Option<Ask>,
+    /// The share of reads where there are both.
+    pub(super) reads: f64,
+}
+
+impl Work {
+    /// Reads only.
+    pub(super) fn reading(read: Ask) -> Self {
+        Self { read: Some(read), write: None, reads: 1.0 }
+    }
+
+    /// Writes only.
+    pub(super) fn writing(write: Ask) -> Self {
+        Self { read: None, write: Some(write), reads: 0.0 }
+    }
+
+    /// Which statement is next.
+    fn next(&self, random: &mut Random) -> Kind {
+        match (&self.read, &self.write) {
+            (Some(_), None) => Kind::Read,
+            (None, _) => Kind::Write,
+            (Some(_), Some(_)) if random.unit() < self.reads => Kind::Read,
+            (Some(_), Some(_)) => Kind::Write,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+}
+
+/// What was done between two looks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Span {
+    pub(super) seconds: f64,
+    pub(super) reads: Latencies,
+    pub(super) writes: Latencies,
+    /// Requests that were turned away, and reads that found nothing.
+    pub(super) failed: u64,
+    /// What those were told, each once.
+    pub(super) messages: Vec<String>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "requests of a run fit 53 bits")]
+impl Span {
+    /// Reads a second.
+    pub(super) fn reads_per_s(&self) -> f64 {
+        self.reads.count() as f64 / self.seconds.max(1e-3)
+    }
+
+    /// Writes a second.
+    pub(super) fn writes_per_s(&self) -> f64 {
+        self.writes.count() as f64 / self.seconds.max(1e-3)
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    tally: Mutex<Span>,
+    failure: Mutex<Option<String>>,
+    stop: AtomicBool,
+}
+
+/// What the mutexes guard are counters: nobody cares about their poison.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn failed(&self, message: String) {
+        let mut tally = lock(&self.tally);
+        tally.failed += 1;
+        if tally.messages.len() < MESSAGES_MAX && !tally.messages.contains(&message) {
+            tally.messages.push(message);
+        }
+    }
+}
+
+/// Clients at work; they end when this is dropped.
+pub(super) struct Clients {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+    looked: Instant,
+}
+
+impl Clients {
+    /// Connects so many, dealt out over the servers, and has them begin.
+    ///
+    /// # Errors
+    /// When a server cannot be reached, or does not take the statements.
+    pub(super) async fn start(
+        servers: &[String],
+        count: u32,
+        work: &Work,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let mut ready = Vec::new();
+        for (number, server) in (0..u64::from(count)).zip(servers.iter().cycle()) {
+            let client = postgres::connect(server, "public").await?;
+            let statements = Statements::of(&client, work).await?;
+            ready.push(Worker {
+                client,
+                statements,
+                work: work.clone(),
+                random: Random::new(seed, number),
+            });
+        }
+        let shared = Arc::new(Shared::default());
+        let mut tasks = JoinSet::new();
+        for worker in ready {
+            tasks.spawn(worker.run(Arc::clone(&shared)));
+        }
+        Ok(Self { shared, tasks, looked: Instant::now() })
+    }
+
+    /// What was done since the last look.
+    ///
+    /// # Errors
+    /// When a client met what no other attempt can mend.
+    pub(super) fn look(&mut self) -> anyhow::Result<Span> {
+        if let Some(failure) = lock(&self.shared.failure).take() {
+            bail!("{failure}");
+        }
+        let mut span = std::mem::take(&mut *lock(&self.shared.tally));
+        let now = Instant::now();
+        span.seconds = now.duration_since(self.looked).as_secs_f64();
+        self.looked = now;
+        Ok(span)
+    }
+
+    /// What is done in this time from now on.
+    ///
+    /// # Errors
+    /// As [`Self::look`].
+    pub(super) async fn during(&mut self, time: Duration) -> anyhow::Result<Span> {
+        self.look()?;
+        tokio::time::sleep(time).await;
+        self.look()
+    }
+
+    /// Lets what is under way be answered, and ends.
+    pub(super) async fn finish(mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        // Those that are not answered by then are ended with the set.
+        tokio::time::timeout(LAST_WAIT, all).await.ok();
+    }
+
+    /// What so many clients do in this time, after a fifth of it in which they warm up.
+    ///
+    /// # Errors
+    /// As [`Self::start`] and [`Self::look`].
+    pub(super) async fn measure(
+        servers: &[String],
+        count: u32,
+        work: &Work,
+        seed: u64,
+        time: Duration,
+    ) -> anyhow::Result<Span> {
+        let mut clients = Self::start(servers, count, work, seed).await?;
+        tokio::time::sleep(time / 5).await;
+        let span = clients.during(time).await?;
+        clients.finish().await;
+        Ok(span)
+    }
+}
+
+struct Statements {
+    read: Option<Statement>,
+    write: Option<Statement>,
+}
+
+impl Statements {
+    async fn of(client: &Client, work: &Work) -> anyhow::Result<Self> {
+        Ok(Self {
+            read: prepared(client, work.read.as_ref()).await?,
+            write: prepared(client, work.write.as_ref()).await?,
+        })
+    }
+}
+
+async fn prepared(client: &Client, ask: Option<&Ask>) -> anyhow::Result<Option<Statement>> {
+    let Some(ask) = ask else { return Ok(None) };
+    let made = client.prepare(&ask.text).await;
+    Ok(Some(made.with_context(|| format!("{} cannot be prepared", ask.text))?))
+}
+
+struct Worker {
+    client: Client,
+    statements: Statements,
+    work: Work,
+    random: Random,
+}
+
+impl Worker {
+    async fn run(mut self, shared: Arc<Shared>) {
+        while !shared.stop.load(Ordering::Relaxed) {
+            let kind = self.work.next(&mut self.random);
+            let (ask, statement) = match kind {
+                Kind::Read => (&self.work.read, &self.statements.read),
+                Kind::Write => (&self.work.write, &self.statements.write),
+            };
+            let (Some(ask), Some(statement)) = (ask, statement) else { return };
+            let values = (ask.draw)(&mut self.random);
+            let given: Vec<&(dyn ToSql + Sync)> = values.iter().map(Value::as_sql).collect();
+            let begun = Instant::now();
+            let answer = match kind {
+                Kind::Read => self.client.query(statement, &given).await.map(|rows| rows.len()),
+                Kind::Write => self.client.execute(statement, &given).await.map(|_| 1),
+            };
+            let took = begun.elapsed();
+            match (answer, kind) {
+                (Ok(0), _) => shared.failed(format!("a read of {values:?} found nothing")),
+                (Ok(_), Kind::Read) => lock(&shared.tally).reads.record(took),
+                (Ok(_), Kind::Write) => lock(&shared.tally).writes.record(took),
+                (Err(error), _) => {
+                    let failure = postgres::failure(&error);
+                    if failure.lost || !failure.retryable {
+                        *lock(&shared.failure) = Some(failure.message);
+                        return;
+                    }
+                    shared.failed(failure.message);
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask() -> Ask {
+        Ask { text: String::new(), draw: Arc::new(|_| Vec::new()) }
+    }
+
+    #[test]
+    fn reads_and_writes_come_in_their_shares() {
+        let mut random = Random::new(1, 0);
+        let mix = Work { read: Some(ask()), write: Some(ask()), reads: 0.9 };
+        let reads = (0..10_000).filter(|_| mix.next(&mut random) == Kind::Read).count();
+        assert!((8_800..9_200).contains(&reads), "{reads}");
+        assert_eq!(Work::reading(ask()).next(&mut random), Kind::Read);
+        assert_eq!(Work::writing(ask()).next(&mut random), Kind::Write);
+    }
+
+    #[test]
+    fn a_span_has_rates_and_the_same_refusal_once() {
+        let shared = Shared::default();
+        for message in ["later", "later", "too much"] {
+            shared.failed(message.to_owned());
+        }
+        lock(&shared.tally).writes.record(Duration::from_millis(3));
+        lock(&shared.tally).reads.record(Duration::from_millis(1));
+        let mut span = std::mem::take(&mut *lock(&shared.tally));
+        span.seconds = 0.5;
+        assert_eq!((span.reads_per_s(), span.writes_per_s(), span.failed), (2.0, 2.0, 3));
+        assert_eq!(span.messages, ["later", "too much"]);
+    }
+}

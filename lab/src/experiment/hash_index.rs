@@ -1,0 +1,370 @@
+//! What a hash before a sequential key costs point reads, and what it gives to writes (CockroachDB's RFC).
+//!
+//! | table | key | a read of one k asks |
+//! |---|---|---|
+//! | plain | `(k)`, cut by ranges of k | the one partition whose range it is |
+//! | hashed | `(k)`, `PARTITION BY HASH (k)` | the one partition of its bucket, which the planner computes |
+//! | naive | `(shard, k)`, cut by shard | all: for one row in each, because nothing says which shard a key has |
+//!
+//! In the RFC the naive table's shard is a computed column, whose value CockroachDB did not derive from a predicate on `k`
+//! then; from its CHECK it knew all that it could be, and looked for the row in each. Partita derives generated columns,
+//! too; so the shard is a column that clients compute when they write, and reads name all shards. (Without that they would
+//! search all rows of all partitions, which would be more than the price of a hash.)
+//!
+//! ```text
+//!   reads:  plain hashed naive | naive hashed plain | plain ...   9 in 10 read; each round has all three beside each other
+//!   writes: sequential and hashed, on 1, 2, 4 .. partitions        bounded partitions, in another cluster
+//! ```
+//!
+//! Invariants: keys are written in order and none twice; only keys that were there before a span are read; what is compared
+//! was measured in the same round, and the order within rounds turns round, so that what the machine does otherwise weighs
+//! on all tables alike.
+
+mod shape;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use self::shape::{claims, figures, of_table, read_table, written_table};
+use super::clients::{Ask, Clients, Span, Value, Work};
+use super::scaling::sorted;
+use super::site::{Site, SiteOptions};
+use super::statistics::Spread;
+use super::told::Told;
+use crate::latency::Summary;
+use crate::report::progress;
+
+const SOURCE: &str = "CockroachDB, docs/RFCS/20191028_easier_hash_sharded_indexes.md: `kv --sequential --concurrency=256 \
+     --read-percent=90`; shard AS (k % 10) STORED, not derived from the predicate (ours: naive), and unsharded (ours: plain). Its \
+     figures of writes (5 machines of 8 cores and more, at most 10 ms on average) are pictures: linear with nodes where \
+     sharded, flat where not.";
+
+/// Nine of ten statements read.
+const READS: f64 = 0.9;
+
+/// Options of `hash-index`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    site: SiteOptions,
+    /// Partitions of each table that is read.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=1_000))]
+    partitions: u32,
+    /// Clients, each in a closed loop.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    clients: u32,
+    /// Rounds, each of which measures all three tables.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Seconds for each table in a round, and for each number of partitions; after a fifth of that to warm up.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    seconds: u64,
+    /// Rows that are there before.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rows: u64,
+    /// Numbers of partitions that are written to.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
+    write_partitions: Vec<u32>,
+}
+
+/// A table; see the head of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Plain,
+    Hashed,
+    Naive,
+}
+
+const KINDS: [Kind; 3] = [Kind::Plain, Kind::Hashed, Kind::Naive];
+
+impl Kind {
+    fn table(self) -> &'static str {
+        match self {
+            Self::Plain => "lab_experiment_plain",
+            Self::Hashed => "lab_experiment_hashed",
+            Self::Naive => "lab_experiment_naive",
+        }
+    }
+
+    /// The statement that makes it, for keys from 0 on of which so many are there before.
+    fn create(self, partitions: u32, rows: u64) -> String {
+        let table = self.table();
+        let cuts = |width: u64| -> String {
+            let cuts: Vec<String> =
+                (1..u64::from(partitions)).map(|at| format!("({})", at * width)).collect();
+            if cuts.is_empty() { String::new() } else { format!("SPLIT AT ({})", cuts.join(", ")) }
+        };
+        let (columns, key, placed) = match self {
+            Self::Plain => ("", "k", cuts((rows / u64::from(partitions)).max(1))),
+            Self::Hashed => ("", "k", format!("PARTITION BY HASH (k) PARTITIONS {partitions}")),
+            Self::Naive => ("shard BIGINT NOT NULL, ", "shard, k", cuts(1)),
+        };
+        format!(
+            "CREATE TABLE {table} ({columns}k BIGINT NOT NULL, v TEXT, PRIMARY KEY ({key})) {placed} WITH (AUTO_PARTITIONING_BY_LOAD = DISABLED)"
+        )
+    }
+
+    /// Its columns, as INSERT names them.
+    fn columns(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Hashed => "(k, v)",
+            Self::Naive => "(shard, k, v)",
+        }
+    }
+
+    /// The shard that a client computes, where it has to.
+    fn shard(self, k: i64, partitions: u32) -> Option<i64> {
+        (self == Self::Naive).then(|| k % i64::from(partitions))
+    }
+
+    /// A read of one key.
+    fn read_text(self, partitions: u32, key: &str) -> String {
+        let shards: Vec<String> = (0..partitions).map(|shard| shard.to_string()).collect();
+        let shard = match self {
+            Self::Plain | Self::Hashed => String::new(),
+            Self::Naive => format!("shard IN ({}) AND ", shards.join(", ")),
+        };
+        format!("SELECT v FROM {} WHERE {shard}k = {key}", self.table())
+    }
+}
+
+fn value(k: i64) -> String {
+    format!("the value of key {k}")
+}
+
+/// A table of keys 0, 1, 2 ...
+struct Sequence {
+    kind: Kind,
+    partitions: u32,
+    /// The first key that was not given to anybody.
+    next: Arc<AtomicI64>,
+}
+
+impl Sequence {
+    /// Makes one with so many rows.
+    async fn make(site: &Site, kind: Kind, partitions: u32, rows: u64) -> anyhow::Result<Self> {
+        site.make(kind.table(), &kind.create(partitions, rows)).await?;
+        let into = format!("{} {}", kind.table(), kind.columns());
+        site.fill(&into, rows, |number| {
+            let k = number.cast_signed();
+            let shard =
+                kind.shard(k, partitions).map_or_else(String::new, |own| format!("{own}, "));
+            format!("({shard}{k}, '{}')", value(k))
+        })
+        .await?;
+        Ok(Self { kind, partitions, next: Arc::new(AtomicI64::new(rows.cast_signed())) })
+    }
+
+    /// A write of the next key.
+    fn write(&self) -> Ask {
+        let (kind, partitions) = (self.kind, self.partitions);
+        let places = if kind == Kind::Naive { "($1, $2, $3)" } else { "($1, $2)" };
+        let next = Arc::clone(&self.next);
+        Ask {
+            text: format!("INSERT INTO {} {} VALUES {places}", kind.table(), kind.columns()),
+            draw: Arc::new(move |_| {
+                let k = next.fetch_add(1, Ordering::Relaxed);
+                let shard = kind.shard(k, partitions).map(Value::Int);
+                shard.into_iter().chain([Value::Int(k), Value::Text(value(k))]).collect()
+            }),
+        }
+    }
+
+    /// A read of a key that is there: of all below `rows`.
+    fn read(&self, rows: u64) -> Ask {
+        Ask {
+            text: self.kind.read_text(self.partitions, "$1"),
+            draw: Arc::new(move |random| vec![Value::Int(random.below(rows).cast_signed())]),
+        }
+    }
+}
+
+/// One table in one round.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Slice {
+    round: u32,
+    table: Kind,
+    reads_per_s: f64,
+    writes_per_s: f64,
+    failed: u64,
+    messages: Vec<String>,
+    read: Summary,
+    write: Summary,
+}
+
+impl Slice {
+    fn of(round: u32, table: Kind, span: Span) -> Self {
+        Self {
+            round,
+            table,
+            reads_per_s: span.reads_per_s(),
+            writes_per_s: span.writes_per_s(),
+            failed: span.failed,
+            read: span.reads.summary(),
+            write: span.writes.summary(),
+            messages: span.messages,
+        }
+    }
+}
+
+/// Partitions that point reads of a table ask, by the store's own log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Asked {
+    table: Kind,
+    partitions: Option<f64>,
+}
+
+/// Writes only, on so many partitions.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Written {
+    table: Kind,
+    partitions: u32,
+    rows_per_s: f64,
+    failed: u64,
+    latency: Summary,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Runs {
+    slices: Vec<Slice>,
+    asked: Vec<Asked>,
+    /// Reads a second that the hashed table loses to the plain one, as a share.
+    loss: Spread,
+    /// How many times as many reads a second the plain table gives as the naive one.
+    price: Spread,
+    written: Vec<Written>,
+}
+
+/// Runs it, and tells.
+pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
+    options.site.check()?;
+    let write_partitions = sorted(&options.write_partitions);
+    if write_partitions.is_empty() {
+        bail!("--write-partitions needs a number above 0");
+    }
+    let mut runs = Runs::default();
+    // Reads are of interest where writes do not wait for their lane; a cluster that runs is what it is.
+    let mut site = Site::open(&options.site, None).await?;
+    let ran = Box::pin(reads(options, &site, &mut runs)).await;
+    site.checked(ran)?;
+    let all = KINDS.map(Kind::table);
+    site.remove(&all).await;
+    if options.site.embedded() {
+        drop(site);
+        site = Site::open(&options.site, options.site.bound()).await?;
+    }
+    let ran = Box::pin(writes(options, &site, &write_partitions, &mut runs)).await;
+    site.checked(ran)?;
+    site.remove(&all).await;
+    drop(site);
+    told(options, runs).tell(&options.site)
+}
+
+/// All three tables, round by round.
+async fn reads(options: &Options, site: &Site, runs: &mut Runs) -> anyhow::Result<()> {
+    let mut tables = Vec::new();
+    for kind in KINDS {
+        progress(&format!("filling {}", kind.table()));
+        tables.push(Sequence::make(site, kind, options.partitions, options.rows).await?);
+    }
+    let (seed, time) = (options.site.seed, Duration::from_secs(options.seconds));
+    for round in 1..=options.rounds {
+        let turned = round.is_multiple_of(2);
+        for at in 0..tables.len() {
+            let table = &tables[if turned { tables.len() - 1 - at } else { at }];
+            progress(&format!("round {round} of {}, {}", options.rounds, table.kind.table()));
+            let work = Work {
+                read: Some(table.read(options.rows)),
+                write: Some(table.write()),
+                reads: READS,
+            };
+            let seed = seed.wrapping_add(u64::from(round));
+            let measured = Clients::measure(&site.servers, options.clients, &work, seed, time);
+            runs.slices.push(Slice::of(round, table.kind, measured.await?));
+        }
+    }
+    for kind in KINDS {
+        let partitions = asked(site, kind, options.partitions)
+            .await
+            .context("the log of queries cannot be read")?;
+        runs.asked.push(Asked { table: kind, partitions });
+    }
+    let rate = |kind| of_table(&runs.slices, kind, |slice| slice.reads_per_s);
+    let plain = rate(Kind::Plain);
+    runs.loss = Spread::of_pairs(&rate(Kind::Hashed), &plain, |hashed, plain| 1.0 - hashed / plain);
+    runs.price = Spread::of_pairs(&plain, &rate(Kind::Naive), |plain, naive| plain / naive);
+    Ok(())
+}
+
+/// Partitions that the next read of a table asks, as the log says.
+async fn asked(site: &Site, kind: Kind, partitions: u32) -> anyhow::Result<Option<f64>> {
+    // One of its own: the log keeps the last statements only, and other tables' may have been too many since.
+    let text = kind.read_text(partitions, "7");
+    site.ask(&text).await?;
+    let log = format!(
+        "SELECT max(partitions_touched) FROM sys.query_log WHERE kind = 'SELECT' AND text LIKE '{text}%'"
+    );
+    site.number(&log).await
+}
+
+/// Sequential keys, written only, with ranges and with hashes.
+async fn writes(
+    options: &Options,
+    site: &Site,
+    partitions: &[u32],
+    runs: &mut Runs,
+) -> anyhow::Result<()> {
+    let time = Duration::from_secs(options.seconds);
+    for count in partitions {
+        for kind in [Kind::Plain, Kind::Hashed] {
+            progress(&format!("writes to {count} partitions of {}", kind.table()));
+            site.make(kind.table(), &kind.create(*count, 0)).await?;
+            // Behind all cuts, where a table that has grown for long has its end.
+            let next = Arc::new(AtomicI64::new(i64::from(*count)));
+            let table = Sequence { kind, partitions: *count, next };
+            let (work, seed) = (Work::writing(table.write()), options.site.seed);
+            let span = Clients::measure(&site.servers, options.clients, &work, seed, time).await?;
+            runs.written.push(Written {
+                table: kind,
+                partitions: *count,
+                rows_per_s: span.writes_per_s(),
+                failed: span.failed,
+                latency: span.writes.summary(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn told(options: &Options, runs: Runs) -> Told<Runs> {
+    let bound = options.site.bound();
+    let about = format!(
+        "{} clients in closed loops, 9 of 10 statements read a key and 1 writes the next one; {} rows in {} partitions before; {} rounds of {} s for each table, medians and what rounds say of each other. Then writes only, {} s for each number of partitions{}.",
+        options.clients,
+        options.rows,
+        options.partitions,
+        options.rounds,
+        options.seconds,
+        options.seconds,
+        match bound {
+            Some(bound) => format!(", each of which takes at most {bound:.0} rows/s"),
+            None => String::new(),
+        }
+    );
+    let (figures, claims) = (figures(&runs), claims(&runs, options.partitions, bound));
+    let (read, written) = (read_table(&runs), written_table(&runs.written));
+    Told::new("hash-index", about, SOURCE, &options.site, bound, runs)
+        .figures(figures)
+        .claims(claims)
+        .table(read)
+        .table(written)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! What the rounds of hash-index say: figures beside the published ones, tables, and whether the shape is the expected one.
+//!
+//! Invariants: pure; rates of tables are compared within a round; of a cluster whose bound is not known nothing is claimed
+//! of writes.
+
+use super::{KINDS, Kind, Runs, Slice, Written};
+use crate::experiment::claim::{Claim, Unit, grows, is_flat, list};
+use crate::experiment::statistics::{Spread, median};
+use crate::experiment::told::{Figure, Table, heads};
+use crate::report::short;
+
+/// Reads and writes a second, and milliseconds that 99 % of them took: unsharded, and sharded without inference.
+const PUBLISHED_PLAIN: [f64; 4] = [55_675.5, 6_184.4, 21.0, 56.6];
+const PUBLISHED_NAIVE: [f64; 4] = [20_728.6, 2_304.5, 26.2, 14.7];
+
+/// Point reads lose no more than this by a hash that the planner infers.
+const LOSS_MAX: f64 = 0.05;
+/// What a hash that it cannot infer costs them at least; it was 2.7 there.
+const PRICE_MIN: f64 = 1.5;
+/// A rate that varies by no more than this is flat.
+const FLAT: f64 = 1.25;
+
+/// A figure of a table, in the order of rounds.
+pub(super) fn of_table(slices: &[Slice], table: Kind, figure: impl Fn(&Slice) -> f64) -> Vec<f64> {
+    slices.iter().filter(|slice| slice.table == table).map(figure).collect()
+}
+
+fn rates(written: &[Written], table: Kind) -> Vec<f64> {
+    written.iter().filter(|own| own.table == table).map(|own| own.rows_per_s).collect()
+}
+
+/// Our figures beside theirs.
+pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
+    let middle = |kind, figure: fn(&Slice) -> f64| {
+        let all = of_table(&runs.slices, kind, figure);
+        (!all.is_empty()).then(|| median(&all))
+    };
+    let mut figures = Vec::new();
+    let published = [
+        (Kind::Plain, Some(PUBLISHED_PLAIN)),
+        (Kind::Hashed, None),
+        (Kind::Naive, Some(PUBLISHED_NAIVE)),
+    ];
+    for (kind, published) in published {
+        let name = format!("{kind:?}").to_lowercase();
+        let parts: [(&str, fn(&Slice) -> f64); 4] = [
+            ("reads/s", |slice| slice.reads_per_s),
+            ("writes/s", |slice| slice.writes_per_s),
+            ("read p99 ms", |slice| slice.read.p99_ms),
+            ("write p99 ms", |slice| slice.write.p99_ms),
+        ];
+        for (at, (part, figure)) in parts.into_iter().enumerate() {
+            let published = published.map(|published| published[at]);
+            figures.push(Figure::new(&format!("{name}, {part}"), middle(kind, figure), published));
+        }
+    }
+    let known = |spread: &Spread| (spread.rounds > 0).then_some(spread.median);
+    figures.push(Figure::new(
+        "price of naive hashing",
+        known(&runs.price),
+        Some(PUBLISHED_PLAIN[0] / PUBLISHED_NAIVE[0]),
+    ));
+    figures.push(Figure::new(
+        "reads lost by hashing, %",
+        known(&runs.loss).map(|loss| loss * 100.0),
+        None,
+    ));
+    let growth = |kind| {
+        let rates = rates(&runs.written, kind);
+        let (first, last) = (rates.first().copied()?, rates.last().copied()?);
+        (first > 0.0 && rates.len() > 1).then(|| last / first)
+    };
+    figures.push(Figure::new(
+        "hashed writes, most / fewest partitions",
+        growth(Kind::Hashed),
+        None,
+    ));
+    figures.push(Figure::new(
+        "sequential writes, most / fewest partitions",
+        growth(Kind::Plain),
+        None,
+    ));
+    figures
+}
+
+/// What is expected of tables with so many partitions.
+pub(super) fn claims(runs: &Runs, partitions: u32, bound: Option<f64>) -> Vec<Claim> {
+    let of = |kind| {
+        let asked = runs.asked.iter().find(|asked| asked.table == kind);
+        asked.and_then(|asked| asked.partitions)
+    };
+    let inferred =
+        "a point read asks one partition where the bucket is inferred, and all where it is not";
+    let asked = [Kind::Plain, Kind::Hashed, Kind::Naive].map(of);
+    let first = match asked {
+        [Some(plain), Some(hashed), Some(naive)] => Claim::judged(
+            inferred,
+            format!("plain {plain:.0}, hashed {hashed:.0}, naive {naive:.0} of {partitions}"),
+            plain == 1.0 && hashed == 1.0 && naive == f64::from(partitions),
+        ),
+        _ => Claim::open(inferred, "the log of queries does not say"),
+    };
+    let mut claims = vec![
+        first,
+        Claim::at_most(
+            "point reads lose at most 5 % by hashing",
+            &runs.loss,
+            LOSS_MAX,
+            Unit::Percent,
+        ),
+        Claim::at_least("naive hashing costs them a multiple", &runs.price, PRICE_MIN, Unit::Times),
+    ];
+    let grown = "hashed writes grow with the number of partitions";
+    let flat = "sequential writes do not";
+    let (hashed, plain) = (rates(&runs.written, Kind::Hashed), rates(&runs.written, Kind::Plain));
+    if bound.is_none() {
+        let why = "what one partition takes is not known; give --partition-rate with --connect";
+        claims.extend([grown, flat].map(|claim| Claim::open(claim, why)));
+    } else if hashed.len() < 2 {
+        claims
+            .extend([grown, flat].map(|claim| Claim::open(claim, "there was one number of them")));
+    } else {
+        let hashed_on = runs.written.iter().filter(|own| own.table == Kind::Hashed);
+        let partitions: Vec<u32> = hashed_on.map(|own| own.partitions).collect();
+        let text = format!("{} rows/s", list(&hashed));
+        claims.push(Claim::judged(grown, text, grows(&partitions, &hashed)));
+        claims.push(Claim::judged(flat, format!("{} rows/s", list(&plain)), is_flat(&plain, FLAT)));
+    }
+    claims
+}
+
+/// What was read.
+pub(super) fn read_table(runs: &Runs) -> Table {
+    let mut table = heads(&[
+        "table",
+        "reads/s",
+        "least",
+        "most",
+        "writes/s",
+        "read p50 ms",
+        "read p99 ms",
+        "partitions asked",
+        "failed",
+    ]);
+    for kind in KINDS {
+        let reads = of_table(&runs.slices, kind, |slice| slice.reads_per_s);
+        let middle =
+            |figure: fn(&Slice) -> f64| short(median(&of_table(&runs.slices, kind, figure)));
+        let asked = runs.asked.iter().find(|asked| asked.table == kind);
+        let asked = asked.and_then(|asked| asked.partitions);
+        let failed: u64 =
+            runs.slices.iter().filter(|slice| slice.table == kind).map(|slice| slice.failed).sum();
+        table.push(vec![
+            format!("{kind:?}").to_lowercase(),
+            short(median(&reads)),
+            short(reads.iter().copied().fold(f64::INFINITY, f64::min)),
+            short(reads.iter().copied().fold(0.0, f64::max)),
+            middle(|slice| slice.writes_per_s),
+            middle(|slice| slice.read.p50_ms),
+            middle(|slice| slice.read.p99_ms),
+            asked.map_or_else(|| "-".to_owned(), |asked| format!("{asked:.0}")),
+            failed.to_string(),
+        ]);
+    }
+    table
+}
+
+/// What was written.
+pub(super) fn written_table(written: &[Written]) -> Table {
+    let mut table = heads(&["written, rows/s (p99 ms), by partitions"]);
+    for (kind, name) in [(Kind::Plain, "sequential"), (Kind::Hashed, "hashed")] {
+        let own = written.iter().filter(|own| own.table == kind);
+        if kind == Kind::Plain {
+            table[0].extend(own.clone().map(|own| own.partitions.to_string()));
+        }
+        let mut line = vec![name.to_owned()];
+        line.extend(
+            own.map(|own| format!("{} ({})", short(own.rows_per_s), short(own.latency.p99_ms))),
+        );
+        table.push(line);
+    }
+    table
+}

@@ -1,0 +1,444 @@
+//! One partition under more load than it takes, before and after it is split (YDB's walk-through of an overloaded shard).
+//!
+//! ```text
+//!   AUTO_PARTITIONING_BY_LOAD = DISABLED          ENABLED                 split into two
+//!   ├── closed loops of clients on one partition ──┼── until it is split ──┼── settle ──┼── the same clients ──┤
+//!        before: rate, latencies                        how long it took                      after
+//! ```
+//!
+//! The walk-through reads. A read of ours is work of the whole machine and not of its partition's lane, so that on a small
+//! machine a split gives reads nothing; what a partition does one after another, and what is bounded here, are writes. So
+//! it is done with INSERTs unless `--operation select` says otherwise, and then the shape is told and left open.
+//!
+//! What 2 ms were there is another figure here: the share of requests under 2 ms is told, and beside it the share within
+//! *our limit*, which is the latency that as large a share of ours kept before the split as theirs kept 2 ms.
+//!
+//! Invariants: the load is the same before, while and after; what the machine was like before is what it is like after,
+//! because nothing else of the cluster is changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::claim::Claim;
+use super::clients::{Ask, Clients, Span, Value, Work};
+use super::site::{Site, SiteOptions};
+use super::told::{Figure, Told, heads};
+use crate::latency::{Latencies, Summary};
+use crate::random::Random;
+use crate::report::{progress, short};
+
+const SOURCE: &str = "YDB documentation, troubleshooting/examples/schemas/overloaded-shard-1.md @00499a6: 3 machines of 28 cores, `workload \
+     kv run select -t 250` on a table of one partition, load split into two. Requests/s by latency, before and after: 0-1 ms \
+     2110, 16961; 1-2 ms 5472, 13147; 2-4 ms 16437, 6041; 4-8 ms 9430, 432; 8-16 ms 98.8, 52.4; 16-32 ms -, 0.578. Rates and \
+     shares are sums of these; that p99 is halved is its text. (Its 27,000 to 35,000 requests/s are the load that rose \
+     before, from 100 to 250 threads.)";
+/// Requests a second by latency, before and after: up to 1, 2, 4, 8, 16 and 32 ms.
+const PUBLISHED: [[f64; 6]; 2] = [
+    [2_110.0, 5_472.0, 16_437.0, 9_430.0, 98.8, 0.0],
+    [16_961.0, 13_147.0, 6_041.0, 432.0, 52.4, 0.578],
+];
+const PUBLISHED_P99_RATIO: f64 = 0.5;
+/// What "quick" was there.
+const QUICK: Duration = Duration::from_millis(2);
+
+const TABLE: &str = "lab_experiment_overloaded";
+/// Keys lie below this.
+const KEYS: u64 = 1 << 40;
+/// How long a split may take; ours takes ten seconds of load, and twenty to be sure of where.
+const SPLIT_WITHIN: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(200);
+/// A rise, or a fall, by less than this is noise.
+const CLEARLY: f64 = 1.05;
+/// The share within the limit rises by at least this.
+const SHARE_RISES: f64 = 0.2;
+
+/// What clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Operation {
+    /// Write rows with new keys.
+    Insert,
+    /// Read rows by key, as the walk-through does.
+    Select,
+}
+
+/// Who splits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Cut {
+    /// The store, by the load that it sees.
+    Load,
+    /// This command, in the middle of the keys.
+    Hand,
+}
+
+/// Options of `overloaded-shard`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    site: SiteOptions,
+    /// What clients do.
+    #[arg(long, value_enum, default_value_t = Operation::Insert)]
+    operation: Operation,
+    /// Who splits the partition.
+    #[arg(long, value_enum, default_value_t = Cut::Load)]
+    split: Cut,
+    /// Clients, each in a closed loop.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    clients: u32,
+    /// Seconds that are measured before, and after.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    seconds: u64,
+    /// Partitions that it is split into, by load; two as in the walk-through.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1_000))]
+    partitions: u32,
+    /// Rows that are there before.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    rows: u64,
+}
+
+/// Before, or after.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Phase {
+    per_s: f64,
+    share_under_2_ms: f64,
+    /// The share within our limit.
+    share_in_limit: f64,
+    failed: u64,
+    messages: Vec<String>,
+    latency: Summary,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Runs {
+    operation: Operation,
+    split: Cut,
+    limit_ms: f64,
+    /// From when it was allowed until the store showed it; nothing when it was not split in time.
+    split_after_s: Option<f64>,
+    partitions: f64,
+    /// Why, in the store's words.
+    why: Option<String>,
+    before: Phase,
+    after: Phase,
+}
+
+/// The share of published requests that took under 2 ms, and how many they were a second.
+fn published(at: usize) -> (f64, f64) {
+    let all: f64 = PUBLISHED[at].iter().sum();
+    ((PUBLISHED[at][0] + PUBLISHED[at][1]) / all, all)
+}
+
+/// Keys of rows that are there before.
+fn filled(number: u64) -> i64 {
+    Random::new(0, number).below(KEYS).cast_signed()
+}
+
+fn work(options: &Options) -> Work {
+    let rows = options.rows;
+    match options.operation {
+        Operation::Insert => Work::writing(Ask {
+            text: format!("INSERT INTO {TABLE} (k, v) VALUES ($1, $2)"),
+            draw: Arc::new(|random| {
+                vec![
+                    Value::Int(random.below(KEYS).cast_signed()),
+                    Value::Text("a value of some length".to_owned()),
+                ]
+            }),
+        }),
+        Operation::Select => Work::reading(Ask {
+            text: format!("SELECT v FROM {TABLE} WHERE k = $1"),
+            draw: Arc::new(move |random| vec![Value::Int(filled(random.below(rows)))]),
+        }),
+    }
+}
+
+/// Runs it, and tells.
+pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
+    options.site.check()?;
+    let bound = match options.operation {
+        Operation::Insert => options.site.bound(),
+        Operation::Select => None,
+    };
+    let mut site = Site::open(&options.site, bound).await?;
+    let ran = Box::pin(phases(options, &site)).await;
+    let runs = site.checked(ran)?;
+    site.remove(&[TABLE]).await;
+    drop(site);
+    told(options, runs).tell(&options.site)
+}
+
+async fn phases(options: &Options, site: &Site) -> anyhow::Result<Runs> {
+    progress("filling the table");
+    let create = format!(
+        "CREATE TABLE {TABLE} (k BIGINT NOT NULL, v TEXT, PRIMARY KEY (k)) WITH (AUTO_PARTITIONING_BY_LOAD = DISABLED, AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = {})",
+        options.partitions
+    );
+    site.make(TABLE, &create).await?;
+    // A bounded partition takes its time to be filled, and INSERTs need no row before.
+    if options.operation == Operation::Select {
+        let value = |number| format!("({}, 'a value of some length')", filled(number));
+        site.fill(&format!("{TABLE} (k, v)"), options.rows, value).await?;
+    }
+    let (seed, time) = (options.site.seed, Duration::from_secs(options.seconds));
+    let mut clients = Clients::start(&site.servers, options.clients, &work(options), seed).await?;
+    progress("one partition bears all of it");
+    tokio::time::sleep(time / 5).await;
+    let before = clients.during(time).await?;
+    progress("it may be split now");
+    let split_after_s = split(options, site, &mut clients).await?;
+    tokio::time::sleep(time / 5).await;
+    progress("it is split");
+    let after = clients.during(time).await?;
+    clients.finish().await;
+    let partitions = site.partitions(TABLE).await?;
+    let why = format!(
+        "SELECT why FROM sys.split_events WHERE \"table\" = '{TABLE}' AND outcome = 'done' ORDER BY at DESC LIMIT 1"
+    );
+    let why = site.ask(&why).await?.first().and_then(|row| row.first()).cloned().flatten();
+    let limit = latencies(options, &before).quantile(published(0).0).unwrap_or_default();
+    let phase = |span: Span| Phase::of(latencies(options, &span), &span, limit);
+    Ok(Runs {
+        operation: options.operation,
+        split: options.split,
+        limit_ms: limit.as_secs_f64() * 1e3,
+        split_after_s,
+        partitions,
+        why,
+        before: phase(before),
+        after: phase(after),
+    })
+}
+
+fn latencies<'a>(options: &Options, span: &'a Span) -> &'a Latencies {
+    match options.operation {
+        Operation::Insert => &span.writes,
+        Operation::Select => &span.reads,
+    }
+}
+
+impl Phase {
+    #[expect(clippy::cast_precision_loss, reason = "requests of a run fit 53 bits")]
+    fn of(latencies: &Latencies, span: &Span, limit: Duration) -> Self {
+        Self {
+            per_s: latencies.count() as f64 / span.seconds.max(1e-3),
+            share_under_2_ms: latencies.share_within(QUICK).unwrap_or(0.0),
+            share_in_limit: latencies.share_within(limit).unwrap_or(0.0),
+            failed: span.failed,
+            messages: span.messages.clone(),
+            latency: latencies.summary(),
+        }
+    }
+}
+
+/// Has it split; after how many seconds it was.
+async fn split(
+    options: &Options,
+    site: &Site,
+    clients: &mut Clients,
+) -> anyhow::Result<Option<f64>> {
+    let begun = Instant::now();
+    match options.split {
+        Cut::Load => {
+            site.run(&format!("ALTER TABLE {TABLE} SET (AUTO_PARTITIONING_BY_LOAD = ENABLED)"))
+                .await?;
+        }
+        Cut::Hand => {
+            site.run(&format!("ALTER TABLE {TABLE} SPLIT AT (({}))", KEYS / 2)).await?;
+        }
+    }
+    let wanted = match options.split {
+        Cut::Load => f64::from(options.partitions),
+        Cut::Hand => 2.0,
+    };
+    // Reads are not bounded, so that they may never be too much for a partition: then nothing is to be waited for.
+    while begun.elapsed() < SPLIT_WITHIN {
+        if site.partitions(TABLE).await? >= wanted {
+            return Ok(Some(begun.elapsed().as_secs_f64()));
+        }
+        // Whoever cannot go on says why.
+        clients.look()?;
+        tokio::time::sleep(POLL).await;
+    }
+    if options.operation == Operation::Insert && site.partitions(TABLE).await? < 2.0 {
+        bail!("the partition was not split within {} s", SPLIT_WITHIN.as_secs());
+    }
+    Ok(None)
+}
+
+fn told(options: &Options, runs: Runs) -> Told<Runs> {
+    let bound = options.site.bound().filter(|_| options.operation == Operation::Insert);
+    let what = match (options.operation, bound) {
+        (Operation::Insert, Some(bound)) => format!(
+            "INSERTs of one row each, not reads: what a partition does one after another are writes, here at most {bound:.0} rows/s"
+        ),
+        (Operation::Insert, None) => {
+            "INSERTs of one row each, not reads: what a partition does one after another are writes; whether they were bounded is not known here".to_owned()
+        }
+        (Operation::Select, _) => {
+            "SELECTs of one row by its key, which nothing bounds but the machine".to_owned()
+        }
+    };
+    let when = match (runs.split, runs.split_after_s) {
+        (Cut::Load, Some(after)) => format!(
+            "split by load into {:.0} within {after:.1} s of being allowed ({})",
+            runs.partitions,
+            runs.why.as_deref().unwrap_or("the store does not say why")
+        ),
+        (Cut::Hand, _) => "split by hand in the middle of its keys".to_owned(),
+        (Cut::Load, None) => format!(
+            "allowed to be split by load, and {:.0} partitions after {} s",
+            runs.partitions,
+            SPLIT_WITHIN.as_secs()
+        ),
+    };
+    let about = format!(
+        "{} clients in closed loops on a table of one partition: {what}. {} s before, then {when}, and {} s after. Our limit is {:.1} ms: before, it was kept by as large a share of ours as kept 2 ms of theirs.",
+        options.clients, options.seconds, options.seconds, runs.limit_ms
+    );
+    let mut table =
+        heads(&["", "per s", "under 2 ms", "in our limit", "p50 ms", "p99 ms", "failed"]);
+    for (name, phase) in [("before", &runs.before), ("after", &runs.after)] {
+        table.push(vec![
+            name.to_owned(),
+            short(phase.per_s),
+            format!("{:.1} %", phase.share_under_2_ms * 100.0),
+            format!("{:.1} %", phase.share_in_limit * 100.0),
+            short(phase.latency.p50_ms),
+            short(phase.latency.p99_ms),
+            phase.failed.to_string(),
+        ]);
+    }
+    let (figures, claims) = (figures(&runs), claims(&runs));
+    let told = Told::new("overloaded-shard", about, SOURCE, &options.site, bound, runs)
+        .figures(figures)
+        .claims(claims)
+        .table(table);
+    match options.operation {
+        Operation::Insert => told.not_yet(
+            "reads are not bounded for each partition, so that this is shown with writes; --operation select shows what reads do.",
+        ),
+        Operation::Select => told.not_yet(
+            "reads of a partition share the machine with everything else, so that its split does not have to give them anything; the shape is left open.",
+        ),
+    }
+}
+
+fn figures(runs: &Runs) -> Vec<Figure> {
+    let (before, after) = (&runs.before, &runs.after);
+    let ratio = |of: f64, to: f64| (to > 0.0).then(|| of / to);
+    let [(share_before, all_before), (share_after, all_after)] = [published(0), published(1)];
+    vec![
+        Figure::new("served before, requests/s", Some(before.per_s), Some(all_before)),
+        Figure::new("served after, requests/s", Some(after.per_s), Some(all_after)),
+        Figure::new(
+            "served, after / before",
+            ratio(after.per_s, before.per_s),
+            ratio(all_after, all_before),
+        ),
+        Figure::new("share in the limit before", Some(before.share_in_limit), Some(share_before)),
+        Figure::new("share in the limit after", Some(after.share_in_limit), Some(share_after)),
+        Figure::new("share under 2 ms before", Some(before.share_under_2_ms), Some(share_before)),
+        Figure::new("share under 2 ms after", Some(after.share_under_2_ms), Some(share_after)),
+        Figure::new(
+            "p99, after / before",
+            ratio(after.latency.p99_ms, before.latency.p99_ms),
+            Some(PUBLISHED_P99_RATIO),
+        ),
+        Figure::new("seconds until it was split", runs.split_after_s, None),
+    ]
+}
+
+fn claims(runs: &Runs) -> Vec<Claim> {
+    let (before, after) = (&runs.before, &runs.after);
+    let judged = [
+        (
+            "more is served after the split",
+            format!("{:.0} and {:.0} requests/s", before.per_s, after.per_s),
+            after.per_s > CLEARLY * before.per_s,
+        ),
+        (
+            "a greater share keeps the limit after the split",
+            format!(
+                "{:.1} % and {:.1} % of requests within {:.1} ms",
+                before.share_in_limit * 100.0,
+                after.share_in_limit * 100.0,
+                runs.limit_ms
+            ),
+            after.share_in_limit >= before.share_in_limit + SHARE_RISES,
+        ),
+        (
+            "p99 falls with the split",
+            format!("{:.1} and {:.1} ms", before.latency.p99_ms, after.latency.p99_ms),
+            after.latency.p99_ms * CLEARLY < before.latency.p99_ms,
+        ),
+    ];
+    judged
+        .into_iter()
+        .map(|(claim, measured, holds)| match runs.operation {
+            Operation::Insert => Claim::judged(claim, measured, holds),
+            Operation::Select => {
+                let so = if holds { "it does" } else { "it does not" };
+                Claim::open(claim, &format!("{measured}: {so}, and nothing bounds reads"))
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claim::Verdict;
+    use super::*;
+
+    fn runs(operation: Operation, after: (f64, f64, f64)) -> Runs {
+        let phase = |(per_s, share_in_limit, p99_ms)| Phase {
+            per_s,
+            share_under_2_ms: 0.0,
+            share_in_limit,
+            failed: 0,
+            messages: Vec::new(),
+            latency: Summary { p99_ms, ..Summary::default() },
+        };
+        Runs {
+            operation,
+            split: Cut::Load,
+            limit_ms: 150.0,
+            split_after_s: Some(3.0),
+            partitions: 2.0,
+            why: None,
+            before: phase((100.0, 0.226, 320.0)),
+            after: phase(after),
+        }
+    }
+
+    #[test]
+    fn the_published_shares_are_those_of_its_table() {
+        let [(before, all_before), (after, all_after)] = [published(0), published(1)];
+        assert!((before - 0.226).abs() < 0.001 && (after - 0.822).abs() < 0.001);
+        assert!((all_before - 33_547.8).abs() < 0.1 && (all_after - 36_634.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_split_that_gives_nothing_fails_for_writes_and_is_told_of_reads() {
+        use Verdict::{Fails, Holds, Open};
+        let verdicts = |runs: &Runs| claims(runs).iter().map(|own| own.verdict).collect::<Vec<_>>();
+        let good = runs(Operation::Insert, (195.0, 0.99, 165.0));
+        assert_eq!(verdicts(&good), [Holds, Holds, Holds]);
+        let figures = figures(&good);
+        assert_eq!((figures[2].ours, figures[8].ours), (Some(1.95), Some(3.0)));
+        let vain = runs(Operation::Insert, (101.0, 0.24, 318.0));
+        assert_eq!(verdicts(&vain), [Fails, Fails, Fails]);
+        assert_eq!(verdicts(&runs(Operation::Select, (101.0, 0.24, 318.0))), [Open, Open, Open]);
+    }
+
+    #[test]
+    fn rows_that_were_there_before_are_found_again() {
+        assert_eq!(filled(7), filled(7));
+        assert!((0..100).all(|number| u64::try_from(filled(number)).unwrap() < KEYS));
+    }
+}

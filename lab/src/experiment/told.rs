@@ -1,0 +1,206 @@
+//! What an experiment tells: our figures beside the published ones, the tables behind them, the claims, and what the store
+//! does not do; as text, as a line of JSON, and as a file.
+//!
+//! Invariants: every published figure has its source; a figure that one of both does not have is a dash, never a zero; the
+//! shape is judged after everything was printed and written.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use super::claim::{Claim, failure};
+use super::site::SiteOptions;
+use crate::report::{align, progress, say, say_json, short};
+
+/// A figure of ours and of theirs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Figure {
+    pub(super) figure: String,
+    pub(super) ours: Option<f64>,
+    pub(super) published: Option<f64>,
+}
+
+impl Figure {
+    /// One that both have, or only one of them.
+    pub(super) fn new(figure: &str, ours: Option<f64>, published: Option<f64>) -> Self {
+        Self { figure: figure.to_owned(), ours, published }
+    }
+}
+
+/// Lines of cells, the first of which are heads.
+pub(super) type Table = Vec<Vec<String>>;
+
+/// Heads of a table.
+pub(super) fn heads(heads: &[&str]) -> Table {
+    vec![heads.iter().map(|head| (*head).to_owned()).collect()]
+}
+
+/// All that is told; `R` is what was run, for those who compute further.
+#[derive(Debug, Serialize)]
+pub(super) struct Told<R> {
+    what: &'static str,
+    experiment: &'static str,
+    /// What was done.
+    about: String,
+    /// Where the published figures are from, and what was done there.
+    source: &'static str,
+    embedded: bool,
+    cores: usize,
+    bound_rows_per_s: Option<f64>,
+    figures: Vec<Figure>,
+    claims: Vec<Claim>,
+    runs: R,
+    /// What this does not show.
+    not_yet: Vec<String>,
+    #[serde(skip)]
+    tables: Vec<Table>,
+}
+
+impl<R: Serialize> Told<R> {
+    /// Of an experiment that was run like this, with so many rows a second for each partition at most.
+    pub(super) fn new(
+        experiment: &'static str,
+        about: String,
+        source: &'static str,
+        site: &SiteOptions,
+        bound: Option<f64>,
+        runs: R,
+    ) -> Self {
+        Self {
+            what: "experiment",
+            experiment,
+            about,
+            source,
+            embedded: site.embedded(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            bound_rows_per_s: bound,
+            figures: Vec::new(),
+            claims: Vec::new(),
+            runs,
+            not_yet: Vec::new(),
+            tables: Vec::new(),
+        }
+    }
+
+    /// With our figures beside theirs.
+    pub(super) fn figures(mut self, figures: Vec<Figure>) -> Self {
+        self.figures = figures;
+        self
+    }
+
+    /// With what is expected of them.
+    pub(super) fn claims(mut self, claims: Vec<Claim>) -> Self {
+        self.claims = claims;
+        self
+    }
+
+    /// With a table of what was measured.
+    pub(super) fn table(mut self, table: Table) -> Self {
+        self.tables.push(table);
+        self
+    }
+
+    /// With what it does not show.
+    pub(super) fn not_yet(mut self, text: &str) -> Self {
+        self.not_yet.push(text.to_owned());
+        self
+    }
+
+    fn text(&self) -> String {
+        let cell = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), short);
+        let mut figures = heads(&[self.experiment, "ours", "published"]);
+        figures.extend(
+            self.figures
+                .iter()
+                .map(|own| vec![own.figure.clone(), cell(own.ours), cell(own.published)]),
+        );
+        let mut parts = vec![self.about.clone(), align(&figures)];
+        parts.push(format!("published: {}", self.source));
+        parts.extend(self.tables.iter().map(|table| align(table)));
+        let claims: Vec<String> = self.claims.iter().map(Claim::line).collect();
+        parts.push(claims.join("\n"));
+        parts.extend(self.not_yet.iter().map(|text| format!("not yet: {text}")));
+        parts.join("\n\n")
+    }
+
+    /// Prints and writes it, then says whether the shape holds.
+    ///
+    /// # Errors
+    /// When it cannot be written, or the shape does not hold.
+    pub(super) fn tell(&self, site: &SiteOptions) -> anyhow::Result<()> {
+        progress("");
+        if let Some(out) = &site.out {
+            put(out, &serde_json::to_string_pretty(self)?)?;
+        }
+        if site.json {
+            say_json(self)?;
+        } else {
+            say(&self.text())?;
+        }
+        match failure(&self.claims) {
+            Some(sentence) => bail!("{sentence}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn put(out: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(out, format!("{text}\n"))
+        .with_context(|| format!("cannot write {}", out.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        site: SiteOptions,
+    }
+
+    fn told(holds: bool) -> Told<Vec<u32>> {
+        let site = Line::parse_from(["line", "--connect", "127.0.0.1:1"]).site;
+        Told::new("scaling", "what was done".to_owned(), "somebody", &site, None, vec![1])
+            .figures(vec![
+                Figure::new("rows/s", Some(123.4), Some(20_000.0)),
+                Figure::new("theirs only", None, Some(0.5)),
+            ])
+            .claims(vec![Claim::judged("it grows", "1, 2".to_owned(), holds)])
+            .table(heads(&["a", "b"]))
+            .not_yet("nothing")
+    }
+
+    #[test]
+    fn our_figures_stand_beside_theirs_and_what_is_not_there_is_a_dash() {
+        let text = told(true).text();
+        for line in [
+            "rows/s        123      20000",
+            "theirs only     -       0.50",
+            "holds  it grows: 1, 2",
+            "not yet: nothing",
+            "published: somebody",
+        ] {
+            assert!(text.contains(line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_shape_that_does_not_hold_is_an_error_after_the_result_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out.json");
+        let path = out.display().to_string();
+        let site = Line::parse_from(["line", "--connect", "127.0.0.1:1", "--out", &path]).site;
+        assert!(told(true).tell(&site).is_ok());
+        let error = told(false).tell(&site).unwrap_err().to_string();
+        assert_eq!(error, "the shape does not hold: it grows, but measured was 1, 2");
+        let json: Value = serde_json::from_str(&std::fs::read_to_string(out).unwrap()).unwrap();
+        assert_eq!(json["claims"][0]["verdict"], "fails");
+        assert_eq!(json["figures"][1]["ours"], Value::Null);
+        assert_eq!((&json["embedded"], &json["bound_rows_per_s"]), (&false.into(), &Value::Null));
+    }
+}
