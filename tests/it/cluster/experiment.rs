@@ -54,8 +54,9 @@ async fn writers_of_a_key_that_grows_share_what_one_partition_takes() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     std::fs::create_dir(&data).unwrap();
-    let options = ["scaling", "--writers", "1,8", "--partitions", "4", "--data-dir"];
-    let told = run(&[&options[..], &[&data.display().to_string()]].concat(), dir.path()).await;
+    let below = data.display().to_string();
+    let options = ["scaling", "--writers", "1,8", "--partitions", "4", "--data-dir", &below];
+    let told = run(&options, dir.path()).await;
     assert_eq!((&told["embedded"], &told["bound_rows_per_s"]), (&true.into(), &25.0.into()));
     let growing = rates(&told, "/runs", "rows_per_s", |cell| cell["key"] == "growing");
     // A bound over a second, the writes that were under way when it began, and a machine that stood still in between.
@@ -77,7 +78,7 @@ async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it
     let connect = ["--connect", &address, "--clients", "4"];
 
     let short = ["--rounds", "1", "--rows", "20", "--partitions", "4", "--write-partitions", "1,2"];
-    let told = run(&[&["hash-index"], &connect[..], &short[..]].concat(), dir.path()).await;
+    let told = run(&[&["hash-index"][..], &connect[..], &short[..]].concat(), dir.path()).await;
     let asked = rates(&told, "/runs/asked", "partitions", |_| true);
     assert_eq!(asked, [1.0, 1.0, 4.0], "{told:#}");
     assert_eq!(told["claims"][0]["verdict"], "holds", "{told:#}");
@@ -90,7 +91,8 @@ async fn a_cluster_that_runs_is_asked_what_hashing_and_a_split_do_and_left_as_it
     assert!(written.len() == 2 && written.iter().all(|rate| *rate <= 2.0 * 25.0), "{told:#}");
 
     let by_hand = ["--split", "hand", "--rows", "1"];
-    let told = run(&[&["overloaded-shard"], &connect[..], &by_hand[..]].concat(), dir.path()).await;
+    let told =
+        run(&[&["overloaded-shard"][..], &connect[..], &by_hand[..]].concat(), dir.path()).await;
     assert_eq!(told["runs"]["partitions"], 2.0, "{told:#}");
     assert!(ours(&told, "served before, requests/s") <= 2.0 * 25.0, "{told:#}");
     assert!(ours(&told, "served after, requests/s") > 0.0, "{told:#}");
