@@ -50,7 +50,7 @@ fn the_expected_shape_holds_and_each_other_is_noticed() {
     assert_eq!(verdicts(&good, Some(100.0)), [Holds, Holds, Holds, Holds, Holds]);
     assert_eq!(verdicts(&good, None)[3..], [Open, Open]);
 
-    let mut fanned_out = good.clone();
+    let mut fanned_out = good;
     fanned_out.asked[1].partitions = Some(8.0);
     assert_eq!(verdicts(&fanned_out, Some(100.0))[0], Fails);
     fanned_out.asked[1].partitions = None;
