@@ -149,8 +149,15 @@ fn strangers(view: &View) -> Vec<Step> {
                 let target = known.target.as_ref().and_then(|target| target.get(replica));
                 [known.replicas.get(replica), target].contains(&Some(node))
             });
+            // A change that was taken back may have made it a voter already: the group counts on it until it has
+            // agreed on those that it is to have now. One that is in the way of another there goes.
+            let counted_on = known.get(partition).is_some_and(|known| {
+                let mut to_be = known.target.iter().flat_map(BTreeMap::values);
+                known.target.is_some() && to_be.all(|at| at != node)
+            });
             let (partition, replica, node) = (*partition, *replica, *node);
-            if !belongs && !view.unborn.contains(&(partition, replica, node)) {
+            let unborn = view.unborn.contains(&(partition, replica, node));
+            if !belongs && !counted_on && !unborn {
                 steps.push(Step::Remove { partition, replica, node });
             }
         }

@@ -274,6 +274,22 @@ fn a_draining_node_loses_its_replicas_and_its_leaders() {
 }
 
 #[test]
+fn one_that_was_to_come_stays_until_the_group_has_agreed_to_do_without() {
+    // Replica 104 was to come to node 4, and is not any more; the group may have taken it in.
+    let mut view = view(4, &[&[1, 2, 3]]);
+    view.nodes.get_mut(&NodeId(4)).unwrap().has.insert(PartitionId(1), ReplicaId(104));
+    view.partitions[0].target = Some(view.partitions[0].replicas.clone());
+    assert_eq!(plan(&view), []);
+    // Another is to be there.
+    view.partitions[0].target.as_mut().unwrap().insert(ReplicaId(105), NodeId(4));
+    let (partition, replica, node) = (PartitionId(1), ReplicaId(104), NodeId(4));
+    assert_eq!(plan(&view), [Step::Remove { partition, replica, node }]);
+    // The group is done.
+    view.partitions[0].target = None;
+    assert_eq!(plan(&view), [Step::Remove { partition, replica, node }]);
+}
+
+#[test]
 fn a_group_is_not_made_smaller_while_those_that_stay_could_not_decide() {
     // A split's copies, just made: two are wanted, and node 3 has not got its own, or it may never have.
     let mut view = view(3, &[&[1, 2, 3]]);
