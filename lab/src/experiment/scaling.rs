@@ -241,7 +241,7 @@ fn claims(cells: &[Cell], bound: Option<f64>) -> Vec<Claim> {
         Claim::judged(
             spread,
             format!("{} rows/s of {could:.0}, the growing key {last:.0}", list(&hashed)),
-            all >= REACHED * could && (most < 2 || all > OVER * last),
+            all > 0.0 && all >= REACHED * could && (most < 2 || all > OVER * last),
         ),
     ];
     claims.push(if by_partitions.len() > 1 {
