@@ -62,6 +62,6 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 async fn complain(addresses: &str) {
     loop {
         tokio::time::sleep(COMPLAIN_AFTER).await;
-        warn!("nobody can connect yet: none of meta's members answers at {addresses}");
+        warn!("nobody can connect yet: no leader of meta was heard at {addresses}");
     }
 }

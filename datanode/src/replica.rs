@@ -8,7 +8,7 @@
 //! - a replica that found its files damaged says so, and leaves reading to the others if there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ pub(crate) struct Replica {
     requests: AtomicU64,
     scans: AtomicU64,
     rejected: AtomicU64,
-    /// Files hold more than the group was told of.
-    untold: AtomicBool,
+    /// Whether files hold more than the group was told of. Held while that changes.
+    untold: tokio::sync::Mutex<bool>,
     /// What of its files turned out not to be what was written.
     damage: Arc<OnceLock<String>>,
 }
@@ -99,7 +99,7 @@ impl Replica {
             requests: AtomicU64::new(0),
             scans: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
-            untold: AtomicBool::new(false),
+            untold: tokio::sync::Mutex::new(false),
             damage: Arc::default(),
         })
     }
@@ -304,16 +304,13 @@ impl Replica {
     /// Writes everything applied until now to files and lets the log forget it. Every replica does so by
     /// itself, whoever leads.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
+        let mut untold = self.untold.lock().await;
         self.machine.seal();
-        if self.partition.flush().await.map_err(|error| self.noted(Error::from(error)))? {
-            self.untold.store(true, Ordering::Relaxed);
-        }
-        if self.untold.swap(false, Ordering::Relaxed)
-            && let Err(error) = self.group.flushed().await
-        {
-            // The next flush tells it, also when there is nothing more to write then.
-            self.untold.store(true, Ordering::Relaxed);
-            return Err(raft_error(self.id(), error));
+        *untold |= self.partition.flush().await.map_err(|error| self.noted(Error::from(error)))?;
+        if *untold {
+            // If this fails, or nobody waits for it to end, the next flush tells it, also one with nothing to write.
+            self.group.flushed().await.map_err(|error| raft_error(self.id(), error))?;
+            *untold = false;
         }
         Ok(())
     }

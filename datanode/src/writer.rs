@@ -284,8 +284,7 @@ mod tests {
         writes[7].earlier = vec![id; 400];
         let limit = 16_000;
         let joined = join(writes, limit / 2);
-        let order = joined.iter().flat_map(|(_, writes)| writes).map(|write| write.id.sequence);
-        assert_eq!(order.collect::<Vec<_>>().len(), 20);
+        assert_eq!(joined.iter().map(|(_, writes)| writes.len()).sum::<usize>(), 20);
         assert!(joined.len() < 10, "{}", joined.len());
         for (_, writes) in &joined {
             let bytes = encode(writes).unwrap().encode().len();

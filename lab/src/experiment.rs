@@ -13,7 +13,8 @@
 //! flat. Where it does not hold, the command says which claim failed and ends with an error.
 //!
 //! Invariants: what is claimed is judged by what was measured in this run; what cannot be told is said to be open, and
-//! what the store does not do is said to be so; a cluster that ran before is left without the tables of the experiment.
+//! what the store does not do is said to be so; a cluster that ran before is left without the tables of the
+//! experiment, whatever becomes of it; who stops it is told that they may be there.
 
 mod claim;
 mod clients;
@@ -56,7 +57,7 @@ pub(crate) async fn run(experiment: &Experiment) -> anyhow::Result<()> {
         done = Box::pin(done) => done,
         stopped = stopped() => {
             stopped?;
-            bail!("stopped; nothing was reported");
+            bail!("stopped; nothing was reported, and a cluster that ran before may still have the tables lab_experiment_*");
         }
     }
 }

@@ -32,6 +32,12 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
+/// What somebody has to know who waits for the result, whatever becomes of that.
+pub(crate) fn warn(text: &str) {
+    progress("");
+    writeln!(std::io::stderr(), "{text}").ok();
+}
+
 /// Lines of cells with their columns below each other; all but the first to the right.
 pub(crate) fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);

@@ -1,5 +1,9 @@
 //! Starting and stopping: what a person sees when something is in the way.
 
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
 use crate::server::{Server, one};
 
 #[tokio::test]
@@ -29,6 +33,26 @@ fn a_taken_port_is_said_by_its_number_and_option() {
     let address = taken.local_addr().unwrap().to_string();
     let log = Server::try_start(&dir.path().join("data"), &["--http", &address]).err().unwrap();
     assert!(log.contains(&address) && log.contains("--http"), "{log}");
+}
+
+#[test]
+fn a_frontend_refuses_who_comes_before_it_has_heard_of_meta_and_says_what_it_waits_for() {
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (meta, http, postgres) = (free().to_string(), free().to_string(), free());
+    let mut frontend = Command::new(env!("CARGO_BIN_EXE_partita"))
+        .args(["frontend", "--meta", &meta, "--http", &http])
+        .args(["--postgres", &postgres.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = BufReader::new(frontend.stderr.take().unwrap());
+    let waits = log.lines().map_while(Result::ok).find(|line| line.contains("nobody can connect"));
+    let refused = TcpStream::connect(postgres);
+    frontend.kill().unwrap();
+    frontend.wait().unwrap();
+    assert!(waits.is_some_and(|line| line.contains(&meta)));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
 #[test]

@@ -251,17 +251,17 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     let mut runs = Runs::default();
     // Reads are of interest where writes do not wait for their lane; a cluster that runs is what it is.
     let mut site = Site::open(&options.site, None).await?;
-    let ran = Box::pin(reads(options, &site, &mut runs)).await;
-    site.checked(ran)?;
     let all = KINDS.map(Kind::table);
+    let ran = Box::pin(reads(options, &site, &mut runs)).await;
     site.remove(&all).await;
+    site.checked(ran)?;
     if options.site.embedded() {
         drop(site);
         site = Site::open(&options.site, options.site.bound()).await?;
     }
     let ran = Box::pin(writes(options, &site, &write_partitions, &mut runs)).await;
-    site.checked(ran)?;
     site.remove(&all).await;
+    site.checked(ran)?;
     drop(site);
     told(options, runs).tell(&options.site)
 }

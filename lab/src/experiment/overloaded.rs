@@ -167,8 +167,8 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     };
     let mut site = Site::open(&options.site, bound).await?;
     let ran = Box::pin(phases(options, &site)).await;
-    let runs = site.checked(ran)?;
     site.remove(&[TABLE]).await;
+    let runs = site.checked(ran)?;
     drop(site);
     told(options, runs).tell(&options.site)
 }

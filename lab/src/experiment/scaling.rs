@@ -119,6 +119,9 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
         for of in &writers {
             progress(&format!("{key:?} key, {count} partitions, {of} writers"));
             let ran = Box::pin(cell(options, &site, key, count, *of)).await;
+            if ran.is_err() {
+                site.remove(&[TABLE]).await;
+            }
             cells.push(site.checked(ran)?);
         }
     }

@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 
 use crate::door::postgres::{self, connection, rows};
 use crate::embedded::Embedded;
-use crate::report::progress;
+use crate::report::{progress, warn};
 
 /// What all experiments are told.
 #[derive(Clone, Debug, clap::Args)]
@@ -152,10 +152,13 @@ impl Site {
         self.run(create).await
     }
 
-    /// Removes tables; an experiment is not lost for it.
+    /// Removes tables; an experiment is not lost for it, but whoever owns the cluster is told what stays.
     pub(super) async fn remove(&self, tables: &[&str]) {
-        for table in tables {
-            self.run(&format!("DROP TABLE IF EXISTS {table}")).await.ok();
+        // What was started here goes as a whole.
+        for table in tables.iter().filter(|_| self.embedded.is_none()) {
+            if let Err(error) = self.run(&format!("DROP TABLE IF EXISTS {table}")).await {
+                warn(&format!("table {table} is left behind: {error}"));
+            }
         }
     }
 
