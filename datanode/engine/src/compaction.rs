@@ -3,7 +3,8 @@
 //! What to merge is decided by [`pick`], a pure function of the files. It looks at one window at a
 //! time (files of windows that overlap count as one window, since a key's versions may be in both)
 //! and merges neighbouring runs of about one size into one of the next size. Files that reach beyond the partition's
-//! range go first: they are written again without what lies outside.
+//! range go first: they are written again without what lies outside. While rows come fast, more runs are waited for:
+//! what is merged then is merged again soon, and the load needs the CPU.
 //!
 //! Invariants:
 //! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out
@@ -30,8 +31,32 @@ use crate::source::file_input;
 use crate::version::Version;
 use crate::writer::Purpose;
 
+/// Runs that are merged at once: a row group of each is in memory.
+const RUNS_MAX: usize = 16;
 /// Runs up to this size are of one size.
 const SIZE_MIN: u64 = 4 * 1024 * 1024;
+
+/// Flushes that follow each other within this time mean that rows come fast, until none has come for as long.
+const BUSY_MS: i64 = 10_000;
+
+/// When the last two flushes ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flushes {
+    last_ms: Option<i64>,
+    before_ms: Option<i64>,
+}
+
+impl Flushes {
+    pub(crate) fn note(&mut self, now_ms: i64) {
+        self.before_ms = self.last_ms.replace(now_ms);
+    }
+
+    /// Whether rows come fast.
+    fn busy(&self, now_ms: i64) -> bool {
+        let (Some(last), Some(before)) = (self.last_ms, self.before_ms) else { return false };
+        now_ms.saturating_sub(last) < BUSY_MS && last.saturating_sub(before) < BUSY_MS
+    }
+}
 
 /// Files to be merged into one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,16 +103,26 @@ impl Partition {
             return true;
         }
         let version = self.version();
+        let runs_min = self.runs_min();
         let mut due = self.compaction_due.lock();
         // It is asked often, and files change seldom.
+        let of = (version.files_changes, runs_min);
         match *due {
-            Some((changes, answer)) if changes == version.files_changes => answer,
+            Some((known, answer)) if known == of => answer,
             _ => {
-                let answer = pick(&views(&version), &self.options).is_some();
-                *due = Some((version.files_changes, answer));
+                let answer = pick(&views(&version), &self.options, runs_min).is_some();
+                *due = Some((of, answer));
                 answer
             }
         }
+    }
+
+    /// How many runs are merged into one now.
+    fn runs_min(&self) -> usize {
+        let options = &self.options;
+        let busy = self.flushes.lock().busy(self.clock.now_ms());
+        let runs = if busy { options.compaction_runs_busy } else { options.compaction_runs };
+        runs.max(2)
     }
 
     /// Merges files where there are too many; with `all`, merges all files of each window into one
@@ -105,7 +140,8 @@ impl Partition {
         loop {
             let version = self.version();
             let views = views(&version);
-            let picked = if all { pick_all(&views) } else { pick(&views, &self.options) };
+            let picked =
+                if all { pick_all(&views) } else { pick(&views, &self.options, self.runs_min()) };
             let Some(pick) = picked else { return Ok(done) };
             if !self.merge_files(version, pick).await? {
                 return Ok(done);
@@ -266,16 +302,16 @@ fn windows(files: &[View]) -> Vec<Window> {
 
 /// What to merge when there is nothing special to be done. What is to be merged anyway and reaches beyond the range goes
 /// before what only does the latter: it is written once for both.
-fn pick(files: &[View], options: &EngineOptions) -> Option<Pick> {
+fn pick(files: &[View], options: &EngineOptions, runs_min: usize) -> Option<Pick> {
     let windows = windows(files);
-    let due: Vec<Pick> = windows.iter().filter_map(|window| pick_in(window, options)).collect();
+    let due = windows.iter().filter_map(|window| pick_in(window, options, runs_min));
+    let due: Vec<Pick> = due.collect();
     let clipped = |id: &FileId| files.iter().any(|file| file.id == *id && file.clipped);
     let both = due.iter().find(|pick| pick.files.iter().any(clipped)).cloned();
     both.or_else(|| windows.iter().find_map(Window::pick_clipped)).or(due.into_iter().next())
 }
 
-fn pick_in(window: &Window, options: &EngineOptions) -> Option<Pick> {
-    let runs_min = options.compaction_runs.max(2);
+fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<Pick> {
     let size = |run: &RunOfFiles| run.bytes.max(SIZE_MIN).ilog2() / 2;
     let sizes: std::collections::BTreeSet<u32> = window.runs.iter().map(size).collect();
     for largest in sizes {
@@ -284,6 +320,7 @@ fn pick_in(window: &Window, options: &EngineOptions) -> Option<Pick> {
             let (mut bytes, mut most) = (0, 0);
             let mut to = from;
             while let Some(run) = window.runs.get(to)
+                && to - from < RUNS_MAX
                 && size(run) <= largest
                 && bytes + run.bytes <= options.compaction_bytes_max
             {
@@ -351,7 +388,8 @@ mod tests {
     }
 
     fn picked(files: &[View]) -> Option<(Vec<u64>, bool)> {
-        pick(files, &EngineOptions::default()).map(|pick| (pick.files, pick.covering))
+        let options = EngineOptions::default();
+        pick(files, &options, options.compaction_runs).map(|pick| (pick.files, pick.covering))
     }
 
     #[test]
@@ -359,6 +397,25 @@ mod tests {
         let files: Vec<_> = (1..=4).map(|id| file(id, id, 10, None)).collect();
         assert_eq!(picked(&files[..3]), None);
         assert_eq!(picked(&files), Some((vec![1, 2, 3, 4], true)));
+    }
+
+    #[test]
+    fn more_runs_are_waited_for_while_flush_follows_flush() {
+        let options = EngineOptions::default();
+        let files: Vec<_> = (1..=12).map(|id| file(id, id, 10, None)).collect();
+        let runs = options.compaction_runs_busy;
+        assert_eq!(pick(&files[..11], &options, runs), None);
+        assert_eq!(pick(&files, &options, runs).map(|pick| pick.files.len()), Some(12));
+
+        let mut flushes = Flushes::default();
+        assert!(!flushes.busy(0));
+        flushes.note(0);
+        assert!(!flushes.busy(1), "one flush is no load");
+        flushes.note(BUSY_MS);
+        assert!(!flushes.busy(BUSY_MS), "they are far apart");
+        flushes.note(BUSY_MS + 2_000);
+        assert!(flushes.busy(BUSY_MS + 3_000));
+        assert!(!flushes.busy(2 * BUSY_MS + 2_000), "no flush has come since");
     }
 
     #[test]

@@ -94,6 +94,7 @@ impl Partition {
             width,
         };
         self.update(|now| now.flushed(flushed))?;
+        self.flushes.lock().note(self.clock.now_ms());
         drop(manifest);
         self.retire(&forgotten);
         drop(forgotten);

@@ -32,6 +32,7 @@ use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, WriteKind};
 
 use crate::arrival::Kept;
+use crate::compaction::Flushes;
 use crate::error::{EngineError, Result};
 use crate::file::{FileEntry, FileHandle, FileMeta, Garbage, files_directory};
 use crate::footer::{Footers, verify};
@@ -69,7 +70,9 @@ pub struct Partition {
     /// What came in of another replica's files when its transfer ended early.
     pub(crate) kept: Mutex<Option<Kept>>,
     /// Whether files should be merged, as of a number of changes of the files.
-    pub(crate) compaction_due: Mutex<Option<(u64, bool)>>,
+    pub(crate) compaction_due: Mutex<Option<((u64, usize), bool)>>,
+    /// When memtables were flushed: how many runs are worth merging depends on it.
+    pub(crate) flushes: Mutex<Flushes>,
     /// Why nothing may be changed any more.
     stopped: Mutex<Option<String>>,
 }
@@ -160,6 +163,7 @@ impl Partition {
             compacting: tokio::sync::Mutex::new(()),
             kept: Mutex::new(None),
             compaction_due: Mutex::new(None),
+            flushes: Mutex::default(),
             stopped: Mutex::new(None),
         }))
     }

@@ -140,6 +140,7 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         memtable_bytes_max: cluster.sizes.memtable_bytes,
         flush_age: Duration::from_secs(10),
         compaction_runs: 3,
+        compaction_runs_busy: 4,
         ..EngineOptions::default()
     };
     let options = NodeOptions {

@@ -206,6 +206,7 @@ impl Test {
         let fixture = async || {
             let mut fixture = Fixture::new(config(schema_of(shape), placement.clone())).await;
             fixture.options.compaction_runs = 2;
+            fixture.options.compaction_runs_busy = 3;
             fixture.options.file_bytes_target = 1;
             fixture.reopen().await;
             fixture

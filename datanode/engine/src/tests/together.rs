@@ -19,6 +19,7 @@ fn entry(number: i64) -> Vec<Row> {
 async fn a_reader_always_sees_whole_entries_and_never_goes_back() {
     let mut fixture = Fixture::series(last_row()).await;
     fixture.options.compaction_runs = 2;
+    fixture.options.compaction_runs_busy = 3;
     fixture.reopen().await;
     fixture.put(&NAMES, &entry(1));
     let partition = &fixture.partition;

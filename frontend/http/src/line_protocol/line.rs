@@ -41,7 +41,7 @@ pub(super) fn check_line<'a>(
     reading: u64,
 ) -> Result<(), check::Refusal> {
     let mut added = 0;
-    if known.is_none() {
+    if known.is_none() && !rows.tags_expected(tags) {
         added += check::check_tags(rows, limits, tags)?;
     }
     for at in 0..fields.len() {
@@ -112,6 +112,13 @@ pub(super) fn store_series<'a>(
 ) -> u32 {
     let series = rows.series_count;
     rows.series_count += 1;
+    if rows.tags_expected(tags) {
+        for (index, (_, value)) in rows.tag_layout.iter().zip(tags.drain(..)) {
+            rows.tags[*index].append(series, &value);
+        }
+        return number_of(series);
+    }
+    rows.tag_layout.clear();
     for (name, value) in tags.drain(..) {
         let index = match rows.tag_by_name.get(&name) {
             Some(index) => *index,
@@ -125,7 +132,12 @@ pub(super) fn store_series<'a>(
             }
         };
         rows.tags[index].append(series, &value);
+        rows.tag_layout.push(index);
     }
+    number_of(series)
+}
+
+fn number_of(series: usize) -> u32 {
     u32::try_from(series).expect("a series takes at least three bytes of a text below 4 GiB")
 }
 

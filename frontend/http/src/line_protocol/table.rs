@@ -193,6 +193,8 @@ pub(super) struct Rows<'a> {
     pub(super) table: Option<Arc<Table>>,
     pub(super) tags: Vec<TagColumn<'a>>,
     pub(super) tag_by_name: HashMap<Cow<'a, str>, usize>,
+    /// The columns of the last new series' tags, in its order: most series are like the one before.
+    pub(super) tag_layout: Vec<usize>,
     pub(super) fields: Vec<FieldColumn<'a>>,
     pub(super) field_by_name: HashMap<Cow<'a, str>, usize>,
     /// The columns of the last line's fields, in its order: most lines are like the one before.
@@ -242,6 +244,7 @@ impl<'a> Rows<'a> {
             table,
             tags: Vec::new(),
             tag_by_name: HashMap::new(),
+            tag_layout: Vec::new(),
             fields: Vec::new(),
             field_by_name: HashMap::new(),
             layout: Vec::new(),
@@ -252,6 +255,13 @@ impl<'a> Rows<'a> {
             first_start: 0,
             required,
         }
+    }
+
+    /// Whether these tags have the names of the last new series' tags, in its order. Then they are as
+    /// good as those.
+    pub(super) fn tags_expected(&self, tags: &[(Cow<'_, str>, Cow<'_, str>)]) -> bool {
+        let expected = self.tag_layout.iter().map(|index| &self.tags[*index].name);
+        !tags.is_empty() && tags.iter().map(|(name, _)| name).eq(expected)
     }
 
     /// The name and type of the column that the timestamps go to.
