@@ -229,6 +229,21 @@ proptest! {
     }
 }
 
+#[test]
+fn series_are_the_same_whether_their_tags_are_named_like_the_last_ones_or_not() {
+    let tags = [
+        ",a=1,b=2", ",a=3,b=4", ",b=5,a=6", ",a=7", "", ",a=8,c=9", ",a=9,c=1", ",a=1,a=2",
+        ",a=2,b=3",
+    ];
+    for first in tags {
+        for second in tags {
+            for third in tags {
+                assert_equal_to_oracle(&format!("m{first} v=1 1\nm{second} v=2 2\nm{third} v=3 3"));
+            }
+        }
+    }
+}
+
 fn only_rejection(text: &str) -> Rejection {
     let lines = read_text(text);
     assert_eq!(lines.rejected, 1, "{lines:?}");
