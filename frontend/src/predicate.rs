@@ -8,6 +8,8 @@
 //! A predicate is satisfied when it is true; NULL is not. Negations are pushed down to comparisons,
 //! which are of no NULL on either side.
 
+mod exact;
+
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -17,6 +19,8 @@ use partita_proto::domain::{Domain, Domains};
 use partita_proto::rule::Comparison;
 use partita_proto::schema::{Column, ColumnType, TableSchema, Unit};
 use partita_proto::value::Value;
+
+pub(crate) use self::exact::is_exact;
 
 /// Members of an IN list beyond which only their least and greatest count.
 const POINTS_MAX: usize = 10_000;

@@ -210,11 +210,15 @@ impl TableProvider for PartitionedTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let schema = &self.table.schema;
         let support = |filter: &&Expr| {
-            if predicate::is_expressible(filter, &self.table.schema) {
-                TableProviderFilterPushDown::Inexact
-            } else {
+            if !predicate::is_expressible(filter, schema) {
                 TableProviderFilterPushDown::Unsupported
+            } else if self.former.is_none() && predicate::is_exact(filter, schema) {
+                TableProviderFilterPushDown::Exact
+            } else {
+                // What a former table lacks a column for is left to the plan above.
+                TableProviderFilterPushDown::Inexact
             }
         };
         Ok(filters.iter().map(support).collect())
