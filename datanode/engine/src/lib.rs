@@ -19,6 +19,7 @@
 //! row are rows with one key, of which the *fold* makes one.
 
 mod absorb;
+mod ahead;
 mod arrival;
 mod blocks;
 mod cache;
