@@ -102,14 +102,13 @@ impl Options {
     fn knobs(&self, design: Design) -> Knobs {
         let lanes = (self.nodes as f64 / 10.0).max(3.0);
         Knobs {
-            design,
             rate: self.rate.unwrap_or(lanes * self.partition_rate),
             entities: self.entities.max(1),
             theta: self.zipf,
             disorder_us: self.disorder_ms * 1_000,
             late_share: self.late,
             partitions: self.start_partitions.max(1),
-            day_s: 86_400,
+            ..Knobs::of(design, 0.0)
         }
     }
 

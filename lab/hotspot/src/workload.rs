@@ -2,30 +2,35 @@
 //!
 //! ```text
 //!   Part (a column) ──▶ Law (a key) ──▶ Source (rate, kind) ──▶ TableLoad ──▶ the fluid:  share of [a, b) at t
-//!                                                                        └──▶ a Stream of operations ──▶ a trace
+//!                                                                        ├──▶ a Stream of operations ──▶ a trace
+//!                                                                        └──▶ SQL: CREATE TABLE, INSERT, SELECT
 //! ```
 //!
 //! Invariants: everything follows from names, numbers and a seed; keys are encoded so that bytes compare as values do.
 
 mod catalogue;
 mod design;
+mod lacking;
 mod law;
 mod listed;
 mod part;
 mod rate;
-mod rows;
+mod shows;
 mod source;
+mod sql;
 mod stamp;
 mod table;
 mod trace;
 
-pub use catalogue::{Knobs, Workload, all, background, find};
+pub use catalogue::{Knobs, RECORDS, Workload, all, background, find, group};
 pub use design::{Design, Shape};
+pub use lacking::lacking;
 pub use part::SECOND_US;
+pub use partita_load::streams::Op;
 pub use rate::Rate;
-pub use rows::{Cuts, Row, Rows};
 pub use source::{Kind, Source, Stream};
-pub use table::{Events, Spread, TableLoad};
+pub use sql::{Row, SqlTable};
+pub use table::{Events, Mix, Spread, TableLoad};
 pub use trace::{Reader, TraceError, Writer};
 
 pub(crate) use catalogue::BEGIN_S;

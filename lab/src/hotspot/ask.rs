@@ -75,17 +75,18 @@ pub(super) async fn picture(http: &HttpDoor, table: &str, seconds: u64) -> Optio
     serde_json::from_slice(&json).ok()
 }
 
-/// The six queries for a user, in the order of [`QUERIES`]; the last two do not depend on him.
-fn queries(table: &str, user: i64, now_us: i64) -> [String; 6] {
+/// The six queries for a user (or whose else rows are, by the name of the column), in the order of [`QUERIES`]; the last
+/// two do not depend on him.
+fn queries(table: &str, entity: &str, user: i64, now_us: i64) -> [String; 6] {
     let from = now_us - RANGE_US;
     let time = |us: i64| format!("to_timestamp_micros({us})");
     let recent = format!("ts >= {} AND ts < {}", time(from), time(now_us));
     [
-        format!("SELECT count(event) FROM {table} WHERE userid = {user}"),
+        format!("SELECT count(event) FROM {table} WHERE {entity} = {user}"),
         format!("SELECT count(event) FROM {table} WHERE {recent}"),
-        format!("SELECT count(event) FROM {table} WHERE userid = {user} AND {recent}"),
-        format!("SELECT ts, event FROM {table} WHERE userid = {user} ORDER BY ts DESC LIMIT 1"),
-        format!("SELECT userid, ts FROM {table} ORDER BY ts DESC LIMIT 10"),
+        format!("SELECT count(event) FROM {table} WHERE {entity} = {user} AND {recent}"),
+        format!("SELECT ts, event FROM {table} WHERE {entity} = {user} ORDER BY ts DESC LIMIT 1"),
+        format!("SELECT {entity}, ts FROM {table} ORDER BY ts DESC LIMIT 10"),
         format!("SELECT count(event) FROM {table}"),
     ]
 }
@@ -94,15 +95,16 @@ fn queries(table: &str, user: i64, now_us: i64) -> [String; 6] {
 pub(super) async fn fan_out(
     client: &Client,
     table: &str,
+    entity: &str,
     users: &[i64],
     now_us: i64,
 ) -> Option<(FanOut, [f64; 6])> {
     let users: Vec<i64> = users.iter().copied().take(USERS).collect();
     let mut asked: Vec<[String; 6]> = Vec::with_capacity(users.len());
     for (number, user) in users.iter().enumerate() {
-        let texts = queries(table, *user, now_us);
+        let texts = queries(table, entity, *user, now_us);
         for (query, text) in texts.iter().enumerate() {
-            if number == 0 || text.contains("userid =") {
+            if number == 0 || [0, 2, 3].contains(&query) {
                 client.simple_query(text).await.map_err(|error| said(query, &error)).ok()?;
             }
         }

@@ -1,24 +1,26 @@
-//! Writers: rows in batches, in an open loop.
+//! Clients: statements in an open loop.
 //!
-//! A batch is due when its last row arrives, and its latency counts from then, however late it is sent: rows that wait
-//! because the store is behind show that wait. A thread draws the rows and makes the statements; each connection takes the
-//! next one and sends it again until it is stored or the run is over.
+//! A statement is due when its last row, or its read, arrives, and its latency counts from then, however late it is sent:
+//! what waits because the store is behind shows that wait. A thread draws the operations and makes the statements; each
+//! connection takes the next one and sends it again until it is carried out or the run is over.
 //!
-//! Invariants: batches are taken in the order in which they are due; what is not stored when the run ends counts as not
-//! served; at most as many batches are in flight as there are connections, and as many more are made ahead.
+//! Invariants: statements are taken in the order in which they are due; what is not carried out when the run ends counts
+//! as not served; at most as many are in flight as there are connections, and as many more are made ahead.
 
-use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use anyhow::bail;
 use parking::Lock;
-use partita_hotspot::workload::{Row, Rows, TableLoad};
+use partita_hotspot::workload::{Row, SqlTable};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
+use super::offer::{Batch, Batcher, Offer, insert};
 use crate::door::postgres;
 use crate::latency::Latencies;
 
@@ -30,8 +32,10 @@ const AHEAD: usize = 2;
 const LAST_WAIT: Duration = Duration::from_secs(15);
 /// Different messages that are kept.
 const MESSAGES_MAX: usize = 3;
-/// Bytes of a row's text, about as much as the event of a user takes.
-const EVENT: &str = "opened the page of an item, looked at it, and went on to ";
+/// How long it may take to load what is there before the clock starts.
+const LOAD_WAIT: Duration = Duration::from_secs(1_800);
+/// Rows of an INSERT that loads.
+const LOAD_ROWS: usize = 200;
 
 /// A std mutex whose poison nobody cares about: what it guards are counters.
 mod parking {
@@ -52,6 +56,8 @@ mod parking {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     stored: AtomicU64,
+    answered: AtomicU64,
+    unsaid: AtomicU64,
     refused: AtomicU64,
     latencies: Lock<Latencies>,
     messages: Lock<Vec<String>>,
@@ -62,6 +68,16 @@ impl Counts {
     /// Rows that are stored.
     pub(super) fn stored(&self) -> u64 {
         self.stored.load(Ordering::Relaxed)
+    }
+
+    /// Reads that were answered.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Operations that there was no statement for.
+    pub(super) fn unsaid(&self) -> u64 {
+        self.unsaid.load(Ordering::Relaxed)
     }
 
     /// Requests that were turned away.
@@ -84,6 +100,10 @@ impl Counts {
         self.failure.lock().clone()
     }
 
+    fn fail(&self, message: String) {
+        *self.failure.lock() = Some(message);
+    }
+
     fn turned_away(&self, message: String) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut messages = self.messages.lock();
@@ -99,31 +119,22 @@ fn alike(one: &str, other: &str) -> bool {
     letters(one) == letters(other)
 }
 
-/// A statement, the rows that it brings, and when it is due.
-struct Batch {
-    text: String,
-    rows: u64,
-    due: Duration,
-}
-
-/// How to write.
+/// What to send, and where to.
 pub(super) struct Plan {
-    pub(super) table: String,
-    pub(super) load: TableLoad,
-    pub(super) seed: u64,
+    /// The first is the one that is looked at; the others get the same rows.
+    pub(super) tables: Vec<SqlTable>,
+    pub(super) offer: Offer,
     pub(super) batch: usize,
-    /// Connection strings; writers are dealt out over them.
+    /// Connection strings; clients are dealt out over them.
     pub(super) servers: Vec<String>,
     pub(super) connections: usize,
-    /// The begin, as microseconds since the Unix epoch.
-    pub(super) begin_us: i64,
     pub(super) seconds: u64,
 }
 
-/// Writers at work.
+/// Clients at work.
 pub(super) struct Drive {
     pub(super) counts: Arc<Counts>,
-    writers: JoinSet<()>,
+    clients: JoinSet<()>,
 }
 
 impl Drive {
@@ -132,68 +143,91 @@ impl Drive {
     /// # Errors
     /// When a server cannot be reached.
     pub(super) async fn start(plan: Plan, begin: Instant) -> anyhow::Result<Self> {
-        let mut clients = Vec::with_capacity(plan.connections);
-        for server in plan.servers.iter().cycle().take(plan.connections) {
-            clients.push((postgres::connect(server, "public").await?, server.clone()));
-        }
-        let counts = Arc::new(Counts::default());
-        let (made, batches) = mpsc::channel(AHEAD * clients.len());
-        let batches = Arc::new(Mutex::new(batches));
-        let end = begin + Duration::from_secs(plan.seconds);
-        let mut writers = JoinSet::new();
-        for (client, server) in clients {
-            let (batches, counts) = (Arc::clone(&batches), Arc::clone(&counts));
-            writers.spawn(work(client, server, batches, counts, begin, end));
-        }
-        // It ends with the writers, who close the channel.
-        std::thread::spawn(move || make(&plan, &made));
-        Ok(Self { counts, writers })
+        let span = (begin, begin + Duration::from_secs(plan.seconds));
+        let servers = (plan.servers.clone(), plan.connections);
+        Self::of(&servers.0, servers.1, span, move |made, counts| make(&plan, made, counts)).await
     }
 
-    /// Waits until the writes that were under way are answered.
+    /// Connects, and sends what somebody makes, in a span of time.
+    async fn of(
+        servers: &[String],
+        connections: usize,
+        (begin, end): (Instant, Instant),
+        make: impl FnOnce(&mpsc::Sender<Batch>, &Counts) + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let mut connected = Vec::with_capacity(connections);
+        for server in servers.iter().cycle().take(connections) {
+            connected.push((postgres::connect(server, "public").await?, server.clone()));
+        }
+        let counts = Arc::new(Counts::default());
+        let (made, batches) = mpsc::channel(AHEAD * connected.len());
+        let batches = Arc::new(Mutex::new(batches));
+        let mut clients = JoinSet::new();
+        for (client, server) in connected {
+            let (batches, counts) = (Arc::clone(&batches), Arc::clone(&counts));
+            clients.spawn(work(client, server, batches, counts, begin, end));
+        }
+        // It ends with the clients, who close the channel.
+        let noted = Arc::clone(&counts);
+        std::thread::spawn(move || make(&made, &noted));
+        Ok(Self { counts, clients })
+    }
+
+    /// Waits until the statements that were under way are answered.
     pub(super) async fn finish(mut self) -> Arc<Counts> {
-        let all = async { while self.writers.join_next().await.is_some() {} };
+        let all = async { while self.clients.join_next().await.is_some() {} };
         if tokio::time::timeout(LAST_WAIT, all).await.is_err() {
-            self.writers.abort_all();
+            self.clients.abort_all();
         }
         self.counts
     }
 }
 
-fn make(plan: &Plan, made: &mpsc::Sender<Batch>) {
-    let Some(rows) = Rows::of(&plan.load, plan.seed) else { return };
-    let mut waiting: Vec<Row> = Vec::with_capacity(plan.batch);
-    for row in rows {
-        if row.at_us >= plan.seconds * 1_000_000 {
-            return;
-        }
-        waiting.push(row);
-        if waiting.len() == plan.batch {
-            let text = statement(&plan.table, plan.begin_us, &waiting);
-            let due = Duration::from_micros(row.at_us);
-            let batch = Batch { text, rows: waiting.len() as u64, due };
-            waiting.clear();
+/// Loads rows into a table before anything is measured, as fast as it takes them.
+///
+/// # Errors
+/// When a server cannot be reached, or does not take them all.
+pub(super) async fn load(
+    table: SqlTable,
+    rows: Vec<Row>,
+    servers: &[String],
+    connections: usize,
+) -> anyhow::Result<()> {
+    let all = rows.len() as u64;
+    let begin = Instant::now();
+    let make = move |made: &mpsc::Sender<Batch>, _: &Counts| {
+        for rows in rows.chunks(LOAD_ROWS) {
+            let text = insert(std::slice::from_ref(&table), rows);
+            let batch = Batch { text, rows: rows.len() as u64, due: Duration::ZERO };
             if made.blocking_send(batch).is_err() {
                 return;
             }
         }
+    };
+    let mut drive = Drive::of(servers, connections, (begin, begin + LOAD_WAIT), make).await?;
+    while drive.clients.join_next().await.is_some() {}
+    let stored = drive.counts.stored();
+    match drive.counts.failure() {
+        Some(failure) => bail!("{failure}"),
+        None if stored < all => bail!("{stored} of {all} rows were loaded in {LOAD_WAIT:?}"),
+        None => Ok(()),
     }
 }
 
-fn statement(table: &str, begin_us: i64, rows: &[Row]) -> String {
-    let mut text = format!("INSERT INTO {table} (ts, userid, event) VALUES ");
-    for (at, row) in rows.iter().enumerate() {
-        let comma = if at == 0 { "" } else { ", " };
-        // Writing to a string cannot fail.
-        let _ok = write!(
-            text,
-            "{comma}({}, {}, '{EVENT}{}')",
-            begin_us + row.time_us,
-            row.entity,
-            row.at_us % 10_000
-        );
+fn make(plan: &Plan, made: &mpsc::Sender<Batch>, counts: &Counts) {
+    let mut batcher = Batcher::new(&plan.tables, plan.batch);
+    let done = plan.offer.each(plan.seconds, |at_us, kind, op| {
+        for batch in batcher.take(at_us, kind, op).into_iter().flatten() {
+            if made.blocking_send(batch).is_err() {
+                return ControlFlow::Break(());
+            }
+        }
+        counts.unsaid.store(batcher.unsaid, Ordering::Relaxed);
+        ControlFlow::Continue(())
+    });
+    if let Err(error) = done {
+        counts.fail(format!("{error:#}"));
     }
-    text
 }
 
 async fn work(
@@ -219,7 +253,11 @@ async fn work(
                 if now < end {
                     counts.latencies.lock().record(now - due);
                 }
-                counts.stored.fetch_add(batch.rows, Ordering::Relaxed);
+                if batch.rows > 0 {
+                    counts.stored.fetch_add(batch.rows, Ordering::Relaxed);
+                } else {
+                    counts.answered.fetch_add(1, Ordering::Relaxed);
+                }
                 break;
             };
             let failure = postgres::failure(&error);
@@ -228,12 +266,12 @@ async fn work(
                 match postgres::connect(&server, "public").await {
                     Ok(again) => client = again,
                     Err(error) => {
-                        *counts.failure.lock() = Some(format!("{error:#}"));
+                        counts.fail(format!("{error:#}"));
                         return;
                     }
                 }
             } else if !failure.retryable {
-                *counts.failure.lock() = Some(failure.message);
+                counts.fail(failure.message);
                 return;
             }
             tokio::time::sleep(PAUSE).await;
@@ -244,17 +282,6 @@ async fn work(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_statement_has_all_rows_at_their_times() {
-        let row = |at_us, time_us, entity| Row { at_us, time_us, entity };
-        let text = statement("t", 1_000, &[row(5, 3, 7), row(9, -4, 8)]);
-        let event = EVENT;
-        let expected = format!(
-            "INSERT INTO t (ts, userid, event) VALUES (1003, 7, '{event}5'), (996, 8, '{event}9')"
-        );
-        assert_eq!(text, expected);
-    }
 
     #[test]
     fn the_same_refusal_is_told_once() {

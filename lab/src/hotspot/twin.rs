@@ -10,9 +10,9 @@ use partita_hotspot::workload::TableLoad;
 /// Real and virtual are said to agree up to this difference of N_eff.
 const AGREED: f64 = 0.1;
 
-/// What the virtual cluster makes of a load.
+/// What the virtual cluster makes of tables under load.
 pub(super) fn run(
-    load: TableLoad,
+    loads: Vec<TableLoad>,
     nodes: usize,
     rate: f64,
     seconds: u64,
@@ -20,7 +20,7 @@ pub(super) fn run(
 ) -> (Summary, Vec<u64>) {
     let options =
         Options { nodes, lane_rows_per_s: rate, policy: Policy::Ours, seed, ..Options::default() };
-    let mut cluster = Cluster::new(options, vec![load]);
+    let mut cluster = Cluster::new(options, loads);
     cluster.run(seconds);
     let mut splits = Vec::new();
     let mut before = 0;

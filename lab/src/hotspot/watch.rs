@@ -1,6 +1,6 @@
 //! What the store says of a table once a second, as the lines that a virtual cluster writes too.
 //!
-//! Invariants: shares are of what leaders counted; rows and latencies are the writers' own; cores are the system's count for
+//! Invariants: shares are of what leaders counted, rows written, and reads where a run reads; rows and latencies are the clients' own; cores are the system's count for
 //! each datanode, which only a cluster on this machine has; a second in which the store said nothing repeats what it said
 //! before.
 
@@ -46,6 +46,7 @@ fn float(row: &[Option<String>], at: usize) -> f64 {
 #[derive(Clone, Debug, PartialEq)]
 struct Partition {
     leader: u64,
+    /// Rows that are written, and reads, where they count.
     rows_per_s: f64,
     busy: f64,
     verdict: Option<&'static str>,
@@ -79,6 +80,8 @@ pub(super) struct First {
 pub(super) struct Watch {
     client: Client,
     table: String,
+    /// Whether reads count.
+    reads: bool,
     /// Events of moves that there were before.
     balances_before: (u64, u64),
     meters: Vec<Meter>,
@@ -96,7 +99,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch, with the CPU of these processes.
+    /// Begins to watch, with the CPU of these processes; reads count where the run has some.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -104,10 +107,12 @@ impl Watch {
         client: Client,
         table: &str,
         datanodes: Vec<u32>,
+        reads: bool,
     ) -> anyhow::Result<Self> {
         let mut watch = Self {
             client,
             table: table.to_owned(),
+            reads,
             balances_before: (0, 0),
             meters: datanodes.into_iter().map(|pid| Meter::new(vec![pid], false)).collect(),
             used: (Vec::new(), Instant::now()),
@@ -130,7 +135,7 @@ impl Watch {
     async fn ask(&self) -> Result<Told, tokio_postgres::Error> {
         let table = &self.table;
         let partitions = format!(
-            "SELECT leader, write_rows_per_s, rho_10s, verdict FROM sys.partition_load WHERE \"table\" = '{table}'"
+            "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s FROM sys.partition_load WHERE \"table\" = '{table}'"
         );
         let events = format!(
             "SELECT kind, why, in_vain FROM sys.split_events WHERE \"table\" = '{table}' AND outcome = 'done'"
@@ -140,7 +145,8 @@ impl Watch {
             let class = CLASSES.iter().find(|class| **class == text(&row, 3)).copied();
             told.partitions.push(Partition {
                 leader: text(&row, 0).parse().unwrap_or(0),
-                rows_per_s: float(&row, 1),
+                rows_per_s: float(&row, 1)
+                    + if self.reads { float(&row, 4) + float(&row, 5) } else { 0.0 },
                 busy: float(&row, 2),
                 verdict: class.filter(|class| *class != "UNKNOWN"),
             });
@@ -186,7 +192,7 @@ impl Watch {
     pub(super) async fn second(&mut self, second: u64, offered: f64, counts: &Counts) {
         let latencies = counts.latencies();
         self.all.add(&latencies);
-        let (stored, refused) = (counts.stored(), counts.refused());
+        let (stored, refused) = (counts.stored() + counts.answered(), counts.refused());
         // A second may have been longer, on a machine that has other things to do.
         let (now, before) = (Instant::now(), self.looked);
         let passed = now.duration_since(before).as_secs_f64().max(0.1);

@@ -8,8 +8,10 @@ use std::path::Path;
 use anyhow::Context;
 use partita_hotspot::metrics::{Summary, csv};
 use partita_hotspot::report::{Advised, Page, Section, align, fan_out_lines, lines, page};
+use partita_hotspot::workload::Design;
 use serde::Serialize;
 
+use super::case::{Case, Cases};
 use super::{Options, Run, last, twin};
 use crate::embedded::NODES;
 use crate::report::say;
@@ -24,18 +26,22 @@ const NOT_YET: [&str; 2] = [
 struct Written<'a> {
     about: &'a str,
     bound_rows_per_s: Option<f64>,
+    /// Of the first run.
     rows_per_s: f64,
     seconds: u64,
     embedded: bool,
     cores: usize,
     runs: Vec<WrittenRun<'a>>,
-    not_yet: &'a [&'a str],
+    not_yet: &'a [String],
 }
 
 #[derive(Serialize)]
 struct WrittenRun<'a> {
     name: &'a str,
-    design: partita_hotspot::workload::Design,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workload: Option<&'a str>,
+    design: Option<Design>,
+    rows_per_s: f64,
     about: &'a str,
     summary: &'a Summary,
     virtual_summary: Option<&'a Summary>,
@@ -43,14 +49,17 @@ struct WrittenRun<'a> {
     findings: &'a [String],
     advice: &'a [Advised],
     note: &'a str,
+    not_yet: &'a [String],
 }
 
 impl<'a> WrittenRun<'a> {
     fn of(run: &'a Run) -> Self {
-        let Run { shown, splits_at, twin, design } = run;
+        let Run { shown, splits_at, twin, workload, design, rate, lacking, .. } = run;
         Self {
             name: &shown.name,
+            workload: *workload,
             design: *design,
+            rows_per_s: *rate,
             about: &shown.about,
             summary: &shown.summary,
             virtual_summary: twin.as_ref().map(|(summary, _)| summary),
@@ -58,19 +67,20 @@ impl<'a> WrittenRun<'a> {
             findings: &shown.findings,
             advice: &shown.advice,
             note: &shown.note,
+            not_yet: lacking,
         }
     }
 }
 
 /// What all runs had in common.
-fn about(options: &Options, cores: usize) -> String {
+fn about(options: &Options, cases: &Cases, cores: usize) -> String {
     let cluster = match options.connect.is_empty() {
         true => format!(
             "A cluster of {NODES} datanodes, three replicas of each partition, on one machine of {cores} cores, which the writers share."
         ),
         false => "A running cluster.".to_owned(),
     };
-    let bound = match (options.bound(), options.connect.is_empty()) {
+    let bound = match (cases.bound, options.connect.is_empty()) {
         (Some(rate), true) => format!(
             "Each partition was bounded to {rate:.0} rows/s, as if it had a small core to itself: so few cores would not show the difference otherwise."
         ),
@@ -80,14 +90,67 @@ fn about(options: &Options, cores: usize) -> String {
         }
         (None, false) => "Whether its nodes bound their partitions is not known here.".to_owned(),
     };
+    let (seconds, batch) = (cases.seconds, options.batch);
+    let asked = match &options.replay {
+        Some(path) => format!(
+            "What {} recorded was asked again, for {seconds} s, in INSERTs of up to {batch} rows and reads of their own",
+            path.display()
+        ),
+        None if options.workload.is_empty() => format!(
+            "{:.0} rows/s were written for {seconds} s under each design, in INSERTs of {batch} rows",
+            rows_per_s(cases)
+        ),
+        None => format!(
+            "Each workload was run for {seconds} s ({}), in INSERTs of up to {batch} rows and reads of their own; a day is {} s here and an hour {} s",
+            rates(cases),
+            seconds,
+            (seconds / 2).max(1)
+        ),
+    };
+    let users = match &options.replay {
+        Some(_) => String::new(),
+        None => format!(" {} users, Zipf {}.", options.users, options.zipf),
+    };
+    let each = if cases.all.iter().any(Case::reads) { "a request" } else { "an INSERT" };
     format!(
-        "{cluster} {bound} {:.0} rows/s were written for {} s under each design, in INSERTs of {} rows, in an open loop: latency counts from when an INSERT was due. {} users, Zipf {}. Figures are means over the last fifth of a run.",
-        options.rows_per_s(),
-        options.seconds,
-        options.batch,
-        options.users,
-        options.zipf
+        "{cluster} {bound} {asked}, in an open loop: latency counts from when {each} was due.{users} Figures are means over the last fifth of a run."
     )
+}
+
+/// Rows a second of the first run.
+fn rows_per_s(cases: &Cases) -> f64 {
+    cases.all.first().map_or(0.0, |case| case.knobs.rate)
+}
+
+/// How much was asked for: of all, or of each workload.
+fn rates(cases: &Cases) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for case in &cases.all {
+        let workload = case.workload.unwrap_or(&case.name);
+        let what = if case.reads() { "operations" } else { "rows" };
+        let one = format!("{workload}: {:.0} {what}/s", case.knobs.rate);
+        if !said.contains(&one) {
+            said.push(one);
+        }
+    }
+    said.join(", ")
+}
+
+/// What this demonstration does not show: of all runs, then of each workload, each sentence once.
+fn not_yet(runs: &[Run]) -> Vec<String> {
+    let mut all: Vec<String> = NOT_YET.map(str::to_owned).to_vec();
+    for run in runs {
+        let named = |text: &String| match run.workload {
+            Some(name) => format!("{name}: {text}"),
+            None => text.clone(),
+        };
+        for text in run.lacking.iter().map(named) {
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+    all
 }
 
 /// Who led, and what it cost.
@@ -133,9 +196,9 @@ fn pairs(runs: &[Run]) -> Vec<twin::Pair<'_>> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub(super) fn write(options: &Options, runs: &[Run]) -> anyhow::Result<()> {
+pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let about = about(options, cores);
+    let (about, not_yet) = (about(options, cases, cores), not_yet(runs));
     let rows: Vec<(String, &Summary)> =
         runs.iter().map(|run| (run.shown.name.clone(), &run.shown.summary)).collect();
     let mut sections = vec![nodes_section(runs)];
@@ -149,7 +212,7 @@ pub(super) fn write(options: &Options, runs: &[Run]) -> anyhow::Result<()> {
     let mut pages = Page::default();
     for run in runs {
         pages.add(&run.shown);
-        let name = &run.shown.name;
+        let name = &run.slug;
         let json: Result<Vec<String>, _> =
             run.shown.seconds.iter().map(serde_json::to_string).collect();
         put(&options.out, &format!("{name}.jsonl"), &(json?.join("\n") + "\n"))?;
@@ -157,20 +220,20 @@ pub(super) fn write(options: &Options, runs: &[Run]) -> anyhow::Result<()> {
     }
     sections.push(Section {
         title: "Not yet".to_owned(),
-        text: NOT_YET.join(" "),
+        text: not_yet.join(" "),
         lines: Vec::new(),
     });
     let html = page("What a key design does to a cluster", &about, &rows, &sections, &pages);
     put(&options.out, "report.html", &html)?;
     let written = Written {
         about: &about,
-        bound_rows_per_s: options.bound(),
-        rows_per_s: options.rows_per_s(),
-        seconds: options.seconds,
+        bound_rows_per_s: cases.bound,
+        rows_per_s: rows_per_s(cases),
+        seconds: cases.seconds,
         embedded: options.connect.is_empty(),
         cores,
         runs: runs.iter().map(WrittenRun::of).collect(),
-        not_yet: &NOT_YET,
+        not_yet: &not_yet,
     };
     put(&options.out, "report.json", &serde_json::to_string_pretty(&written)?)?;
     say(&about)?;

@@ -1,10 +1,13 @@
-//! The lab's demonstration, short: the same rows under two keys, on a cluster that it starts itself.
+//! The lab's demonstration, short: the same rows under two keys, on a cluster that it starts itself; another workload of
+//! the catalogue, recorded there and played again on a server that runs.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::harness::turn;
+use crate::server::{Server, one};
 
 /// Rows a second that a partition takes, few enough for a machine that does other things besides.
 const PARTITION_RATE: &str = "150";
@@ -58,4 +61,77 @@ async fn the_lab_shows_one_busy_partition_under_time_first_and_eight_under_a_has
     assert_eq!(read("ts-uid.jsonl").lines().count(), 12);
     assert!(said.contains("hash-all") && told.contains("12/12 s"), "{said}\n{told}");
     assert!(std::fs::read_dir(&data).unwrap().next().is_none(), "the cluster's data is gone");
+}
+
+/// Runs `lab hotspot`; its report, and what it said.
+async fn lab(options: &[&str], out: &Path) -> (Value, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_partita"));
+    command.args(["lab", "hotspot", "--batch", "20", "--connections", "6"]).args(options);
+    command.arg("--out").arg(out);
+    let done = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let said = [done.stdout, done.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(done.status.success(), "{said}");
+    let report = std::fs::read_to_string(out.join("report.json")).unwrap();
+    (serde_json::from_str(&report).unwrap(), said)
+}
+
+/// Operations that were asked for, by second.
+fn offered(out: &Path, file: &str) -> Vec<f64> {
+    let lines = std::fs::read_to_string(out.join(file)).unwrap();
+    let second = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    lines.lines().map(|line| number(&second(line), "/offered")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workload_of_the_catalogue_runs_is_recorded_and_runs_again_elsewhere() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("data")).unwrap();
+    let (data, trace) = (at("data").display().to_string(), at("trace").display().to_string());
+
+    let run = ["--workload", "W6:ordered", "--seconds", "6", "--rate", "40", "--records", "400"];
+    let (report, said) =
+        lab(&[&run[..], &["--record", &trace, "--data-dir", &data]].concat(), &at("one")).await;
+    let of = &report["runs"][0];
+    assert_eq!((&of["name"], &of["workload"]), (&"W6:ordered".into(), &"W6:ordered".into()));
+    assert_eq!((&of["design"], &of["virtual_summary"]), (&Value::Null, &Value::Null));
+    assert_eq!(number(&report, "/bound_rows_per_s"), 150.0, "less where something reads");
+    let lacking = of["not_yet"].to_string();
+    assert!(lacking.contains("Reads do not pass"), "{lacking}");
+    assert!(report["not_yet"].to_string().contains("W6:ordered: Reads do not pass"), "{report:#}");
+    let note = of["note"].as_str().unwrap();
+    assert!(note.contains("the table has 400. "), "every record was there, no other came: {note}");
+    assert!(!note.contains(" 0 reads were answered") && note.contains("PRIMARY KEY"), "{note}");
+    assert_eq!(offered(&at("one"), "w6-ordered.jsonl"), [40.0; 6]);
+    assert!(said.contains("operations are recorded in"), "{said}");
+    assert!(std::fs::read_dir(at("data")).unwrap().next().is_none(), "the cluster's data is gone");
+
+    let server = Server::start(&at("server"));
+    let (postgres, http) = (server.postgres.to_string(), server.http.to_string());
+    let again = ["--replay", &trace, "--connect", &postgres, "--http", &http];
+    let (report, _) = lab(&again, &at("two")).await;
+    assert_eq!(report["runs"][0]["name"], "W6:ordered");
+    assert_eq!((number(&report, "/seconds"), &report["embedded"]), (6.0, &Value::Bool(false)));
+    // What was drawn then, and not a rate: about as many, never quite as many each second.
+    let asked = offered(&at("two"), "w6-ordered.jsonl");
+    let all: f64 = asked.iter().sum();
+    assert!((140.0..340.0).contains(&all) && asked != [40.0; 6], "{asked:?}");
+    let client = server.connect().await;
+    let stored = one(&client, "SELECT count(*) FROM lab_hotspot_w6_ordered").await;
+    assert_eq!(stored, "400", "the recorded run's table is made, loaded and left where it ran");
+}
+
+#[test]
+fn the_catalogue_is_listed_with_what_each_workload_shows() {
+    let list = Command::new(env!("CARGO_BIN_EXE_partita"))
+        .args(["lab", "hotspot", "--list"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&list.stdout).into_owned();
+    for workload in partita_hotspot::workload::all() {
+        let line = text.lines().find(|line| line.starts_with(workload.name)).expect(workload.name);
+        assert!(text.contains(workload.shows()), "{line}");
+    }
 }

@@ -12,12 +12,13 @@ use super::law::Law;
 use super::listed::Listed;
 use super::part::{Part, SECOND_US};
 use super::rate::{Rate, flash_crowd};
+use super::shows::shows;
 use super::source::{Kind, Source};
 use super::stamp::{BEGIN_US, Stamp};
 use super::table::{Events, Spread, TableLoad};
 
 /// What can be turned.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Knobs {
     /// How keys are made, where the workload leaves that open.
     pub design: Design,
@@ -35,6 +36,32 @@ pub struct Knobs {
     pub partitions: u32,
     /// Length of a day for W10, seconds.
     pub day_s: u64,
+    /// Length of an hour for W9, seconds.
+    pub hour_s: u64,
+    /// When the crowd of W10 comes, seconds.
+    pub crowd_s: u64,
+    /// Records of W6 and W7.
+    pub records: u64,
+}
+
+impl Knobs {
+    /// Rows of user events as most places here have them: evenly but for a mild skew, over real days and hours.
+    #[must_use]
+    pub fn of(design: Design, rate: f64) -> Self {
+        Self {
+            design,
+            rate,
+            entities: 10_000,
+            theta: 0.5,
+            disorder_us: 50_000,
+            late_share: 0.0,
+            partitions: 8,
+            day_s: 86_400,
+            hour_s: 3_600,
+            crowd_s: 120,
+            records: RECORDS,
+        }
+    }
 }
 
 /// A workload.
@@ -55,12 +82,30 @@ impl Workload {
     pub fn tables(&self, knobs: &Knobs) -> Vec<TableLoad> {
         (self.make)(knobs)
     }
+
+    /// What is to be seen in it.
+    #[must_use]
+    pub fn shows(&self) -> &'static str {
+        shows(self.name)
+    }
 }
 
 /// The workload of a name.
 #[must_use]
 pub fn find(name: &str) -> Option<Workload> {
     all().into_iter().find(|workload| workload.name.eq_ignore_ascii_case(name))
+}
+
+/// The workloads of a name: `W6` is it and its variants, `W6:` it alone, `W6:latest` the variant, `all` all of them.
+#[must_use]
+pub fn group(name: &str) -> Vec<Workload> {
+    let alone = name.strip_suffix(':');
+    let belongs = |own: &str| {
+        let family = own.split_once(':').map_or(own, |(family, _)| family);
+        let named = own.eq_ignore_ascii_case(alone.unwrap_or(name));
+        named || (alone.is_none() && family.eq_ignore_ascii_case(name)) || name == "all"
+    };
+    all().into_iter().filter(|workload| belongs(workload.name)).collect()
 }
 
 fn users(knobs: &Knobs) -> Arc<Listed> {
@@ -114,20 +159,34 @@ fn source(part: Part, rate: f64, kind: Kind) -> Source {
     Source { law: one(part), rate: Rate::Steady(rate), kind, cost: 1.0 }
 }
 
-const RECORDS: u64 = 100_000;
+/// Records of W6 and W7, when nobody says otherwise.
+pub const RECORDS: u64 = 100_000;
 
 fn records(knobs: &Knobs, sources: Vec<Source>, end: u64) -> Vec<TableLoad> {
     vec![TableLoad::records("usertable", sources, end, knobs.partitions)]
 }
 
-/// Half reads, half updates of the same keys: YCSB A.
-fn updates(knobs: &Knobs, part: &Part, end: u64) -> Vec<TableLoad> {
-    let half = |kind| source(part.clone(), knobs.rate / 2.0, kind);
-    records(knobs, vec![half(Kind::Read), half(Kind::Write)], end)
+/// The record at so many hundred-thousandths of all.
+fn record(knobs: &Knobs, hundred_thousandths: u64) -> u64 {
+    let at = u128::from(knobs.records) * u128::from(hundred_thousandths) / 100_000;
+    u64::try_from(at).unwrap_or(u64::MAX)
 }
 
-fn zipf(id: impl Fn(u64) -> u64) -> Part {
-    Part::Listed(Arc::new(Listed::zipf(RECORDS, YCSB_THETA, id)))
+/// With records that are there before the first operation.
+fn with_records(mut tables: Vec<TableLoad>, prior: Part) -> Vec<TableLoad> {
+    tables[0].prior = Some(prior);
+    tables
+}
+
+/// Half reads, half updates of the same keys: YCSB A.
+fn updates(knobs: &Knobs, part: Part, end: u64) -> Vec<TableLoad> {
+    let half = |kind| source(part.clone(), knobs.rate / 2.0, kind);
+    let tables = records(knobs, vec![half(Kind::Read), half(Kind::Write)], end);
+    with_records(tables, part)
+}
+
+fn zipf(knobs: &Knobs, id: impl Fn(u64) -> u64) -> Part {
+    Part::Listed(Arc::new(Listed::zipf(knobs.records, YCSB_THETA, id)))
 }
 
 fn hosts_sweep(knobs: &Knobs, period_s: u64) -> Vec<TableLoad> {
@@ -207,7 +266,7 @@ fn events() -> Vec<Workload> {
                 "events",
                 "userid",
                 users(k),
-                Stamp { grain_us: 3_600 * SECOND_US, ..stamp(k) },
+                Stamp { grain_us: k.hour_s * SECOND_US, ..stamp(k) },
             )
         }),
         kind("W10", "W1 over days: ten times as much by noon", true, |k| {
@@ -216,13 +275,17 @@ fn events() -> Vec<Workload> {
             with_rate(table(k, "events", "userid", users(k), stamp(k)), day)
         }),
         kind("W10:flash", "a crowd twenty times as large within 10 s", true, |k| {
-            with_rate(table(k, "events", "userid", users(k), stamp(k)), flash_crowd(k.rate / 20.0))
+            with_rate(
+                table(k, "events", "userid", users(k), stamp(k)),
+                flash_crowd(k.rate / 20.0, k.crowd_s),
+            )
         }),
-        kind("W14", "a table by user with a secondary index by time", true, |k| {
+        kind("W14", "a table by user with a secondary index by time", false, |k| {
             let main = Knobs { design: Design::HashUid, ..k.clone() };
             let index = Knobs { design: Design::TsUid, ..k.clone() };
             let mut tables = table(&index, "events_by_time", "userid", users(k), stamp(k));
             tables.extend(table(&main, "events", "userid", users(k), stamp(k)));
+            tables[1].mirrors = true;
             tables
         }),
         kind("W15", "dashboards of the last five minutes, over what is written", true, |k| {
@@ -249,40 +312,43 @@ fn events() -> Vec<Workload> {
 
 fn ycsb() -> Vec<Workload> {
     vec![
-        kind("W6", "YCSB A, zipfian scrambled", false, |k| updates(k, &zipf(mix), u64::MAX)),
+        kind("W6", "YCSB A, zipfian scrambled", false, |k| updates(k, zipf(k, mix), u64::MAX)),
         kind("W6:ordered", "YCSB A, zipfian in order", false, |k| {
-            updates(k, &zipf(|rank| rank), RECORDS)
+            updates(k, zipf(k, |rank| rank), k.records)
         }),
         kind("W6:uniform", "YCSB C, evenly", false, |k| {
-            records(k, vec![source(Part::Even(0, RECORDS), k.rate, Kind::Read)], RECORDS)
+            let all = Part::Even(0, k.records);
+            let reads = source(all.clone(), k.rate, Kind::Read);
+            with_records(records(k, vec![reads], k.records), all)
         }),
         kind("W6:hotspot", "80 % of operations on 20 % of the keys", false, |k| {
-            let hot = source(Part::Even(0, RECORDS / 5), k.rate * 0.8, Kind::Write);
-            let cold = source(Part::Even(RECORDS / 5, RECORDS), k.rate * 0.2, Kind::Write);
-            records(k, vec![hot, cold], RECORDS)
+            let hot = source(Part::Even(0, k.records / 5), k.rate * 0.8, Kind::Write);
+            let cold = source(Part::Even(k.records / 5, k.records), k.rate * 0.2, Kind::Write);
+            records(k, vec![hot, cold], k.records)
         }),
         kind("W6:latest", "YCSB D: 95 % reads of the latest, 5 % inserts", false, |k| {
-            let behind = Arc::new(Listed::zipf(RECORDS, YCSB_THETA, |rank| rank));
-            let latest = Part::Latest { behind, first: RECORDS, per_s: k.rate * 0.05 };
-            let inserts = Part::Counter { first: RECORDS, per_s: k.rate * 0.05 };
+            let behind = Arc::new(Listed::zipf(k.records, YCSB_THETA, |rank| rank));
+            let latest = Part::Latest { behind, first: k.records, per_s: k.rate * 0.05 };
+            let inserts = Part::Counter { first: k.records, per_s: k.rate * 0.05 };
             let sources = vec![
                 source(latest, k.rate * 0.95, Kind::Read),
                 source(inserts, k.rate * 0.05, Kind::Write),
             ];
-            records(k, sources, RECORDS)
+            with_records(records(k, sources, k.records), Part::Even(0, k.records))
         }),
         kind("W6:scans", "YCSB E: 95 % scans of up to 1,000, 5 % inserts", false, |k| {
-            let scans = source(Part::Even(0, RECORDS), k.rate * 0.95, Kind::ScanAhead(1_000));
+            let scans = source(Part::Even(0, k.records), k.rate * 0.95, Kind::ScanAhead(1_000));
             let inserts = source(
-                Part::Counter { first: RECORDS, per_s: k.rate * 0.05 },
+                Part::Counter { first: k.records, per_s: k.rate * 0.05 },
                 k.rate * 0.05,
                 Kind::Write,
             );
-            records(k, vec![scans, inserts], RECORDS)
+            let tables = records(k, vec![scans, inserts], k.records);
+            with_records(tables, Part::Even(0, k.records))
         }),
         kind("W6:sequential", "inserts by a counter", false, |k| {
-            let inserts = Part::Counter { first: RECORDS, per_s: k.rate };
-            records(k, vec![source(inserts, k.rate, Kind::Write)], RECORDS)
+            let inserts = Part::Counter { first: k.records, per_s: k.rate };
+            records(k, vec![source(inserts, k.rate, Kind::Write)], k.records)
         }),
     ]
 }
@@ -290,24 +356,33 @@ fn ycsb() -> Vec<Workload> {
 fn shapes() -> Vec<Workload> {
     vec![
         kind("W7", "one key with 80 % of the load", false, |k| {
-            let hot = source(Part::Even(3_217, 3_218), k.rate * 0.8, Kind::Write);
+            let hot = source(
+                Part::Even(record(k, 3_217), record(k, 3_217) + 1),
+                k.rate * 0.8,
+                Kind::Write,
+            );
             records(
                 k,
-                vec![hot, source(Part::Even(0, RECORDS), k.rate * 0.2, Kind::Write)],
-                RECORDS,
+                vec![hot, source(Part::Even(0, k.records), k.rate * 0.2, Kind::Write)],
+                k.records,
             )
         }),
         kind("W7:two", "two keys with 45 % each", false, |k| {
             let hot = |key| source(Part::Even(key, key + 1), k.rate * 0.45, Kind::Write);
-            let rest = source(Part::Even(0, RECORDS), k.rate * 0.1, Kind::Write);
-            records(k, vec![hot(3_217), hot(70_001), rest], RECORDS)
+            let [one, other] = [3_217, 70_001].map(|at| record(k, at));
+            let rest = source(Part::Even(0, k.records), k.rate * 0.1, Kind::Write);
+            records(k, vec![hot(one), hot(other), rest], k.records)
         }),
         kind("W7:range", "90 % of the load on 1 % of the keys", false, |k| {
-            let hot = source(Part::Even(40_000, 41_000), k.rate * 0.9, Kind::Write);
+            let hot = source(
+                Part::Even(record(k, 40_000), record(k, 41_000).max(record(k, 40_000) + 1)),
+                k.rate * 0.9,
+                Kind::Write,
+            );
             records(
                 k,
-                vec![hot, source(Part::Even(0, RECORDS), k.rate * 0.1, Kind::Write)],
-                RECORDS,
+                vec![hot, source(Part::Even(0, k.records), k.rate * 0.1, Kind::Write)],
+                k.records,
             )
         }),
         kind("W11", "a sorted load into an empty table", false, |k| {
@@ -351,3 +426,44 @@ pub fn background(name: &str, partitions: u32, rows_per_s: f64) -> TableLoad {
 
 /// When virtual time begins, seconds since the Unix epoch.
 pub(crate) const BEGIN_S: u64 = BEGIN_US / SECOND_US;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(of: &str) -> Vec<&'static str> {
+        group(of).into_iter().map(|workload| workload.name).collect()
+    }
+
+    #[test]
+    fn a_group_is_a_workload_with_its_variants() {
+        assert_eq!(names("W3"), ["W3", "W3:metrics"]);
+        assert_eq!(names("w3:"), ["W3"]);
+        assert_eq!(names("w3:METRICS"), ["W3:metrics"]);
+        assert_eq!(names("W1"), ["W1"], "and not W10 to W15");
+        assert_eq!(names("all").len(), all().len());
+        assert!(names("W").is_empty() && names("").is_empty() && names("W16").is_empty());
+    }
+
+    #[test]
+    fn every_workload_says_what_it_shows_and_has_a_name_of_its_own() {
+        let all = all();
+        for workload in &all {
+            assert!(!workload.shows().is_empty(), "{}", workload.name);
+            let same = all.iter().filter(|own| own.name.eq_ignore_ascii_case(workload.name));
+            assert_eq!(same.count(), 1, "{}", workload.name);
+        }
+        let numbers: std::collections::BTreeSet<&str> =
+            all.iter().map(|own| own.name.split(':').next().unwrap()).collect();
+        assert_eq!(numbers.len(), 15, "W1 to W15: {numbers:?}");
+    }
+
+    #[test]
+    fn only_the_first_table_has_rows_of_its_own() {
+        for workload in all() {
+            let tables = workload.tables(&Knobs::of(Design::UidTs, 1_000.0));
+            assert!(!tables[0].mirrors, "{}", workload.name);
+            assert!(tables[1..].iter().all(|table| table.mirrors), "{}", workload.name);
+        }
+    }
+}

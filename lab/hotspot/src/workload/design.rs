@@ -15,7 +15,9 @@ use super::stamp::Stamp;
 pub(crate) const BUCKETS: u64 = 1 << 16;
 
 /// How keys are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
     /// PRIMARY KEY (ts, entity): all that is new goes to one place.

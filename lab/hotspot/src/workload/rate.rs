@@ -76,11 +76,11 @@ impl Rate {
 
 /// A crowd twenty times as large within ten seconds, for five minutes.
 #[must_use]
-pub(super) fn flash_crowd(base: f64) -> Rate {
+pub(super) fn flash_crowd(base: f64, at_s: u64) -> Rate {
     Rate::Flash {
         base,
         times: 20.0,
-        at_us: 120 * SECOND_US,
+        at_us: at_s * SECOND_US,
         within_us: 10 * SECOND_US,
         for_us: 300 * SECOND_US,
     }

@@ -9,9 +9,10 @@ use partita_load::{Remedy, TableFacts};
 use super::design::{BUCKETS, Design, Shape, keys};
 use super::law::encode;
 use super::listed::Listed;
+use super::part::{Part, SECOND_US};
+use super::rate::Rate;
 use super::source::{Kind, Source};
 use super::stamp::{BEGIN_US, Stamp};
-use super::{part::SECOND_US, rate::Rate};
 
 /// Where the leaders of a table's first partitions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,17 @@ pub enum Spread {
     Even,
     /// All on the first node.
     OneNode,
+}
+
+/// Operations a second by what they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mix {
+    /// Rows written.
+    pub writes: f64,
+    /// Keys read.
+    pub reads: f64,
+    /// Ranges read.
+    pub scans: f64,
 }
 
 /// A table of entities and times, of which other designs can be thought of.
@@ -51,6 +63,11 @@ pub struct TableLoad {
     pub spread: Spread,
     /// How it was made, when it has an entity and a time.
     pub events: Option<Events>,
+    /// Keys that are there before the first operation.
+    pub(crate) prior: Option<Part>,
+    /// Whether its rows are those of the first table once more, under its own key: as one of the two is an index of the
+    /// other.
+    pub mirrors: bool,
 }
 
 impl TableLoad {
@@ -78,6 +95,8 @@ impl TableLoad {
             row_bytes: 100.0,
             spread: Spread::Even,
             events: Some(events),
+            prior: None,
+            mirrors: false,
         }
     }
 
@@ -94,6 +113,8 @@ impl TableLoad {
             row_bytes: 1_000.0,
             spread: Spread::Even,
             events: None,
+            prior: None,
+            mirrors: false,
         }
     }
 
@@ -115,6 +136,21 @@ impl TableLoad {
     #[must_use]
     pub fn offered(&self, at_us: u64) -> f64 {
         self.sources.iter().map(|source| source.rate.at(at_us) * source.cost).sum()
+    }
+
+    /// What is asked for at a time, by what is done, operations a second.
+    #[must_use]
+    pub fn mix(&self, at_us: u64) -> Mix {
+        let mut mix = Mix::default();
+        for source in &self.sources {
+            let rate = source.rate.at(at_us);
+            match source.kind {
+                Kind::Write => mix.writes += rate,
+                Kind::Read => mix.reads += rate,
+                Kind::ScanAhead(_) | Kind::ScanRecent(_) => mix.scans += rate,
+            }
+        }
+        mix
     }
 
     /// Whether every partition is asked for the same all the time.

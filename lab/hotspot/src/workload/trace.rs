@@ -1,7 +1,8 @@
 //! Operations in a file, to be played again.
 //!
 //! ```text
-//!   "PARTRC1\n"  columns: count, then the width of each
+//!   "PARTRC2\n"  what it is of: bytes, then that many bytes of UTF-8; columns: count, then the width of each; CRC-32C
+//!                of all this but the first eight bytes
 //!   block*:      operations (1..), bytes, then that many bytes, then CRC-32C of these (4 bytes, little-endian)
 //!   the end:     0, operations in all
 //!   operation:   microseconds since the one before, kind (0 write, 1 read, 2 scan), key; for a scan its end
@@ -18,11 +19,13 @@ use partita_load::streams::Op;
 
 use super::source::Kind;
 
-const MAGIC: &[u8; 8] = b"PARTRC1\n";
+const MAGIC: &[u8; 8] = b"PARTRC2\n";
 const BLOCK_OPS: usize = 4_096;
 /// No block is longer: 4,096 operations of two keys of a kilobyte.
 const BLOCK_BYTES_MAX: u64 = 16 << 20;
 const COLUMNS_MAX: u64 = 8;
+/// No text about a trace is longer.
+const ABOUT_BYTES_MAX: u64 = 64 << 10;
 
 /// What is wrong with a trace.
 #[derive(Debug)]
@@ -69,15 +72,19 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace of keys whose columns have these widths.
+    /// Begins a trace of keys whose columns have these widths, with a text that says what it is of.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn new(mut out: W, widths: &[usize]) -> io::Result<Self> {
-        let mut head = MAGIC.to_vec();
+    pub fn new(mut out: W, about: &str, widths: &[usize]) -> io::Result<Self> {
+        let mut head = Vec::new();
+        put(&mut head, about.len() as u64);
+        head.extend_from_slice(about.as_bytes());
         put(&mut head, widths.len() as u64);
         widths.iter().for_each(|width| put(&mut head, *width as u64));
+        out.write_all(MAGIC)?;
         out.write_all(&head)?;
+        out.write_all(&crc32c::crc32c(&head).to_le_bytes())?;
         Ok(Self { out, block: Vec::new(), ops: 0, all: 0, at_us: 0, last: Vec::new() })
     }
 
@@ -143,6 +150,7 @@ impl<W: Write> Writer<W> {
 /// Reads a trace.
 pub struct Reader<R: Read> {
     input: R,
+    about: String,
     widths: Vec<usize>,
     block: Vec<u8>,
     at: usize,
@@ -171,6 +179,15 @@ fn get(mut next: impl FnMut() -> Result<u8, TraceError>) -> Result<u64, TraceErr
     Err(TraceError::Damaged("a number is too long"))
 }
 
+/// A number of the head, whose bytes are kept.
+fn noted(input: &mut impl Read, head: &mut Vec<u8>) -> Result<u64, TraceError> {
+    get(|| {
+        let byte = byte(input)?;
+        head.push(byte);
+        Ok(byte)
+    })
+}
+
 impl<R: Read> Reader<R> {
     /// Begins to read.
     ///
@@ -182,17 +199,42 @@ impl<R: Read> Reader<R> {
         if &magic != MAGIC {
             return Err(TraceError::Damaged("it does not begin as one"));
         }
-        let columns = get(|| Ok(byte(&mut input)?))?;
+        // What was read of the head, for its checksum.
+        let mut head = Vec::new();
+        let length = noted(&mut input, &mut head)?;
+        if length > ABOUT_BYTES_MAX {
+            return Err(TraceError::Damaged("the text about it is too long"));
+        }
+        let begin = head.len();
+        input.by_ref().take(length).read_to_end(&mut head)?;
+        let about = String::from_utf8(head[begin..].to_vec());
+        let about = about.map_err(|_| TraceError::Damaged("the text about it is none"))?;
+        if about.len() as u64 != length {
+            return Err(TraceError::Damaged("the text about it is cut short"));
+        }
+        let columns = noted(&mut input, &mut head)?;
         if columns > COLUMNS_MAX {
             return Err(TraceError::Damaged("too many columns"));
         }
         let mut widths = Vec::new();
         for _ in 0..columns {
-            let width = get(|| Ok(byte(&mut input)?))?;
+            let width = noted(&mut input, &mut head)?;
             widths.push(usize::try_from(width.min(8)).unwrap_or(8));
         }
+        let mut sum = [0; 4];
+        input.read_exact(&mut sum)?;
+        if crc32c::crc32c(&head) != u32::from_le_bytes(sum) {
+            return Err(TraceError::Damaged("its head's checksum is wrong"));
+        }
         let (block, last) = (Vec::new(), Vec::new());
-        Ok(Self { input, widths, block, at: 0, left: 0, all: 0, at_us: 0, last, ended: false })
+        let (at, left, all, at_us, ended) = (0, 0, 0, 0, false);
+        Ok(Self { input, about, widths, block, at, left, all, at_us, last, ended })
+    }
+
+    /// What it is of, as its writer said.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        &self.about
     }
 
     /// Widths of the columns of its keys.

@@ -14,16 +14,7 @@ use partita_hotspot::workload::{Design, Knobs, find};
 
 /// Ten nodes, 10,000 users with a mild skew, three lanes' worth of rows.
 pub(crate) fn knobs(design: Design) -> Knobs {
-    Knobs {
-        design,
-        rate: 60_000.0,
-        entities: 10_000,
-        theta: 0.5,
-        disorder_us: 50_000,
-        late_share: 0.0,
-        partitions: 8,
-        day_s: 86_400,
-    }
+    Knobs::of(design, 60_000.0)
 }
 
 /// A cluster under a workload.

@@ -1,0 +1,71 @@
+//! What a real cluster cannot show of a workload as the catalogue means it, in sentences for its report.
+//!
+//! Invariant: they follow from the tables and what is asked of them, not from a workload's name.
+
+use super::part::Part;
+use super::source::Kind;
+use super::table::{Spread, TableLoad};
+
+/// See the head of the file; nothing when all of it can be shown.
+#[must_use]
+pub fn lacking(loads: &[TableLoad]) -> Vec<&'static str> {
+    let sources = || loads.iter().flat_map(|load| &load.sources);
+    let reads = || sources().filter(|source| source.kind != Kind::Write);
+    let parts = || reads().flat_map(|source| &source.law.parts);
+    let events = || loads.iter().filter_map(|load| load.events.as_ref());
+    let said = [
+        (
+            events().any(|events| events.time.descending),
+            "Key columns cannot descend, PRIMARY KEY (ts DESC, ..) is refused: a column that counts down stands in its place, with the time beside it.",
+        ),
+        (
+            loads.iter().any(|load| load.mirrors),
+            "There are no secondary indexes: the writers keep the index as a table of its own, by a second INSERT that is not one with the first.",
+        ),
+        (
+            loads.iter().any(|load| load.spread == Spread::OneNode),
+            "A table cannot be made with its leaders on one node: they are moved there before the clock starts, one by one.",
+        ),
+        (
+            reads().next().is_some(),
+            "Reads do not pass a partition's write lane, so that no bound holds them and none of them makes a partition hot. In the virtual cluster they do: it does not stand beside such a run.",
+        ),
+        (
+            reads().any(|source| source.kind == Kind::Read) && events().next().is_some(),
+            "Dashboards look back on what the run itself wrote: there is nothing from before.",
+        ),
+        (
+            parts().any(|part| matches!(part, Part::Latest { .. })),
+            "A counter's keys are drawn from its last second: some are written twice and some never, so that some reads of the latest find nothing.",
+        ),
+    ];
+    said.into_iter().filter(|(so, _)| *so).map(|(_, text)| text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Design, Knobs, find};
+
+    fn words(name: &str) -> String {
+        let loads = find(name).unwrap().tables(&Knobs::of(Design::UidTs, 1_000.0));
+        lacking(&loads).join(" ")
+    }
+
+    #[test]
+    fn what_a_store_lacks_is_said_where_it_matters_only() {
+        for name in ["W1", "W3", "W4:home", "W5", "W7", "W9", "W10", "W11"] {
+            assert_eq!(words(name), "", "{name}");
+        }
+        for (name, word) in [
+            ("W8", "descend"),
+            ("W13", "leaders"),
+            ("W14", "secondary"),
+            ("W12", "Reads"),
+            ("W15", "look back"),
+            ("W6:latest", "find nothing"),
+        ] {
+            assert!(words(name).contains(word), "{name}: {}", words(name));
+        }
+    }
+}

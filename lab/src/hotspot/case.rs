@@ -1,0 +1,299 @@
+//! Which runs there are: each a workload of the catalogue under a design, with its tables and its operations.
+//!
+//! Invariants: pure, but for the file that is replayed; names of runs and of tables are unique; every run of a workload has
+//! the same rate, whatever its design; a replayed run is the recorded one, operation by operation.
+
+use anyhow::{Context, bail, ensure};
+use partita_hotspot::workload::{
+    Design, Knobs, Mix, SqlTable, TableLoad, Workload, all, find, group,
+};
+
+use super::offer::Offer;
+use super::options::{Options, PARTITION_RATE, PARTITION_RATE_READS};
+use super::recorded;
+
+/// Partitions' worth of rows that are written: one partition cannot take them, and eight can.
+const LANES: f64 = 3.0;
+/// Reads of a range may be of many rows: no more than so many a second, unless --rate says otherwise.
+const SCANS_PER_S: f64 = 50.0;
+
+/// See the head of the file.
+pub(super) struct Case {
+    /// As it is shown.
+    pub(super) name: String,
+    /// What it is, in a sentence.
+    pub(super) about: String,
+    /// Of the demonstration that needs no name.
+    pub(super) workload: Option<&'static str>,
+    /// Where the workload leaves it open.
+    pub(super) design: Option<Design>,
+    pub(super) knobs: Knobs,
+    /// Its tables; the first is looked at.
+    pub(super) loads: Vec<TableLoad>,
+    pub(super) offer: Offer,
+}
+
+/// All runs, and what they have in common.
+pub(super) struct Cases {
+    pub(super) all: Vec<Case>,
+    pub(super) seconds: u64,
+    /// Rows a second that a partition takes at most, as far as that is known.
+    pub(super) bound: Option<f64>,
+}
+
+/// What is asked of a workload's first table, as shares.
+fn mix(workload: &Workload, design: Design) -> Mix {
+    let of = workload.tables(&Knobs::of(design, 1.0));
+    of.first().map_or_else(Mix::default, |load| load.mix(0))
+}
+
+fn reads(mix: &Mix) -> bool {
+    mix.reads + mix.scans > 0.0
+}
+
+/// Whether a workload reads, under any design.
+fn any_reads(workload: &Workload) -> bool {
+    Design::ALL.iter().any(|design| reads(&mix(workload, *design)))
+}
+
+/// Operations a second of a workload.
+fn rate(options: &Options, workload: &Workload, bound: Option<f64>) -> f64 {
+    let lane = if any_reads(workload) { PARTITION_RATE_READS } else { PARTITION_RATE };
+    let most = LANES * bound.unwrap_or(lane);
+    let scans = |design: &Design| {
+        let mix = mix(workload, *design);
+        mix.scans / (mix.writes + mix.reads + mix.scans).max(f64::MIN_POSITIVE)
+    };
+    let share = Design::ALL.iter().map(scans).fold(0.0, f64::max);
+    let most = if share > 0.0 { most.min(SCANS_PER_S / share) } else { most };
+    options.rate.unwrap_or(most)
+}
+
+impl Case {
+    fn of(workload: &Workload, named: bool, knobs: Knobs, offer: Offer) -> Self {
+        let design = workload.designs.then_some(knobs.design);
+        let loads = workload.tables(&knobs);
+        let Some(known) = design.filter(|_| !named) else {
+            let (name, clauses) = match design {
+                Some(design) => {
+                    let table = SqlTable::of(&loads[0], "", 0);
+                    let clauses = design.clauses(table.entity().unwrap_or("key"), knobs.partitions);
+                    (format!("{} {}", workload.name, design.name()), format!("{clauses}. "))
+                }
+                None => (workload.name.to_owned(), String::new()),
+            };
+            let about = format!("{}. {clauses}To be seen: {}.", workload.about, workload.shows());
+            return Self {
+                name,
+                about,
+                workload: Some(workload.name),
+                design,
+                knobs,
+                loads,
+                offer,
+            };
+        };
+        let (name, about) = (known.name().to_owned(), about(known).to_owned());
+        Self { name, about, workload: None, design, knobs, loads, offer }
+    }
+
+    /// A name for files and tables: small letters, numbers, and these between.
+    pub(super) fn slug(&self, between: char) -> String {
+        let small = self.name.to_ascii_lowercase();
+        small.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { between }).collect()
+    }
+
+    /// The name of one of its tables: nobody else's tables begin like this.
+    pub(super) fn table(&self, at: usize) -> String {
+        let own = if at == 0 { String::new() } else { format!("_{}", self.loads[at].name) };
+        format!("lab_hotspot_{}{own}", self.slug('_'))
+    }
+
+    /// Whether anything is read.
+    pub(super) fn reads(&self) -> bool {
+        reads(&self.loads[0].mix(0))
+    }
+}
+
+/// What a design is, for people.
+fn about(design: Design) -> &'static str {
+    match design {
+        Design::TsUid => {
+            "PRIMARY KEY (ts, userid): all that is new has the highest key, so that one partition takes it."
+        }
+        Design::UidTs => {
+            "PRIMARY KEY (userid, ts): users spread over the partitions, and what belongs to one lies together."
+        }
+        Design::HashUid => {
+            "PARTITION BY HASH (userid): users are dealt out, however unevenly their numbers lie."
+        }
+        Design::HashAll => {
+            "PARTITION BY HASH (ts, userid): every row goes anywhere; so do the rows of one user."
+        }
+        Design::Single => {
+            "PRIMARY KEY (userid, ts), and all rows are one user's: no key spreads what has only one value."
+        }
+    }
+}
+
+/// The workloads that are named, each once.
+fn named(options: &Options) -> anyhow::Result<Vec<Workload>> {
+    let mut named: Vec<Workload> = Vec::new();
+    for name in &options.workload {
+        let found = group(name);
+        ensure!(!found.is_empty(), "there is no workload {name}; --list shows all");
+        for workload in found {
+            if !named.iter().any(|own| own.name == workload.name) {
+                named.push(workload);
+            }
+        }
+    }
+    Ok(named)
+}
+
+impl Cases {
+    /// Those that the options name.
+    ///
+    /// # Errors
+    /// When there is no such workload, more than one run is to be recorded, or the file to be replayed is none.
+    pub(super) fn of(options: &Options) -> anyhow::Result<Self> {
+        if let Some(path) = &options.replay {
+            let (about, offered) = recorded::scan(path)?;
+            let workload = find(&about.workload)
+                .with_context(|| format!("there is no workload {} any more", about.workload))?;
+            let offer = Offer::Recorded { path: path.clone(), offered };
+            let case = Case::of(&workload, true, about.knobs, offer);
+            let bound = options.bound(case.reads());
+            return Ok(Self { all: vec![case], seconds: about.seconds, bound });
+        }
+        let mut all = Vec::new();
+        let named = if options.workload.is_empty() { vec![] } else { named(options)? };
+        let is_named = !named.is_empty();
+        let workloads =
+            if is_named { named } else { vec![find("W1").context("the workload is there")?] };
+        let bound = options.bound(workloads.iter().any(any_reads));
+        for workload in &workloads {
+            let rate = rate(options, workload, bound);
+            let designs = if workload.designs { &options.design[..] } else { &[Design::UidTs] };
+            for design in designs {
+                let knobs = options.knobs(*design, rate);
+                let first = workload.tables(&knobs).into_iter().next().context("it has a table")?;
+                let offer = Offer::Drawn { load: Box::new(first), seed: options.seed };
+                all.push(Case::of(workload, is_named, knobs, offer));
+            }
+        }
+        if options.record.is_some() && all.len() != 1 {
+            bail!(
+                "--record is of one run, and these are {}: name one workload and one --design",
+                all.len()
+            );
+        }
+        Ok(Self { all, seconds: options.seconds, bound })
+    }
+}
+
+/// The catalogue for people: a line for each workload.
+pub(super) fn list() -> String {
+    let all = all();
+    let width = all.iter().map(|own| own.name.chars().count()).max().unwrap_or(0) + 1;
+    let line = |own: &Workload| {
+        let name = format!("{}{}", own.name, if own.designs { "*" } else { "" });
+        format!("{name:<width$}  {} -- {}\n", own.about, own.shows())
+    };
+    let lines: String = all.iter().map(line).collect();
+    format!("{lines}* under each --design")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn cases(arguments: &[&str]) -> anyhow::Result<Cases> {
+        let all = [&["hotspot"][..], arguments].concat();
+        Cases::of(&Command::try_parse_from(all)?.options)
+    }
+
+    fn names(cases: &Cases) -> Vec<&str> {
+        cases.all.iter().map(|case| case.name.as_str()).collect()
+    }
+
+    #[test]
+    fn without_a_name_it_is_user_events_under_five_designs_as_ever() {
+        let cases = cases(&[]).unwrap();
+        assert_eq!(names(&cases), ["ts-uid", "uid-ts", "hash-uid", "hash-all", "single"]);
+        assert_eq!((cases.seconds, cases.bound), (60, Some(1_000.0)));
+        let first = &cases.all[0];
+        assert_eq!((first.knobs.rate, first.workload, first.reads()), (3_000.0, None, false));
+        assert_eq!(
+            (first.table(0).as_str(), first.slug('-').as_str()),
+            ("lab_hotspot_ts_uid", "ts-uid")
+        );
+    }
+
+    #[test]
+    fn names_and_groups_of_workloads_run_under_designs_where_they_leave_that_open() {
+        let runs = cases(&["--workload", "W4:home,W14,W6:latest", "--design", "ts-uid,hash-uid"]);
+        let runs = runs.unwrap();
+        assert_eq!(names(&runs), ["W4:home ts-uid", "W4:home hash-uid", "W14", "W6:latest"]);
+        assert_eq!(runs.bound, Some(150.0), "one of them reads");
+        assert_eq!(runs.all[0].slug('-'), "w4-home-ts-uid");
+        assert_eq!(runs.all[2].table(0), "lab_hotspot_w14");
+        assert_eq!(runs.all[2].table(1), "lab_hotspot_w14_events");
+        assert!(runs.all[0].about.contains("PRIMARY KEY (ts, room)"), "{}", runs.all[0].about);
+        let group = cases(&["--workload", "W6,W6:scans"]).unwrap();
+        assert_eq!(group.all.len(), 7, "each once");
+        assert!(cases(&["--workload", "W99"]).is_err());
+    }
+
+    #[test]
+    fn every_run_of_the_catalogue_has_a_table_and_a_file_of_its_own() {
+        let cases = cases(&["--workload", "all"]).unwrap();
+        let tables: std::collections::BTreeSet<String> = cases
+            .all
+            .iter()
+            .flat_map(|case| (0..case.loads.len()).map(|at| case.table(at)))
+            .collect();
+        let files: std::collections::BTreeSet<String> =
+            cases.all.iter().map(|case| case.slug('-')).collect();
+        let all_tables: usize = cases.all.iter().map(|case| case.loads.len()).sum();
+        assert_eq!((tables.len(), files.len()), (all_tables, cases.all.len()));
+        assert!(cases.all.len() > 60, "{}", cases.all.len());
+    }
+
+    #[test]
+    fn what_reads_ranges_is_asked_less_often_under_all_designs_alike() {
+        let rates: Vec<f64> = cases(&["--workload", "W15,W6:scans"])
+            .unwrap()
+            .all
+            .iter()
+            .map(|case| case.knobs.rate)
+            .collect();
+        assert_eq!(rates[..5], [100.0; 5]);
+        assert!((rates[5] - 50.0 / 0.95).abs() < 1e-9, "{rates:?}");
+        let said = cases(&["--workload", "W15", "--rate", "7"]).unwrap();
+        assert!(said.all.iter().all(|case| case.knobs.rate == 7.0));
+    }
+
+    #[test]
+    fn only_one_run_is_recorded() {
+        let error = cases(&["--record", "x", "--workload", "W7"]).err().expect("three runs");
+        assert!(error.to_string().contains("these are 3"), "{error}");
+        assert!(cases(&["--record", "x", "--workload", "W7:"]).is_ok());
+        assert!(cases(&["--replay", "x", "--seconds", "5"]).is_err(), "the file says how long");
+    }
+
+    #[test]
+    fn the_list_has_a_line_for_each() {
+        let list = list();
+        assert_eq!(list.lines().count(), all().len() + 1);
+        assert!(list.lines().any(|line| line.starts_with("W6:latest ") && line.contains(" -- ")));
+    }
+}

@@ -1,0 +1,190 @@
+//! A run in a file: what was asked of the cluster, operation by operation, and of what.
+//!
+//! Invariants: the file alone says what is needed to run it again, but for the cluster; it is read to its end before the
+//! clock starts, so that a damaged one is noticed then; what is recorded follows from the law and the seed, whatever the
+//! cluster made of it.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use partita_hotspot::workload::{Kind, Knobs, Reader, SECOND_US, Writer};
+use partita_load::streams::Op;
+use serde::{Deserialize, Serialize};
+
+use super::case::Case;
+
+/// Bytes that are read or written at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+/// No run is longer, seconds: a day.
+const SECONDS_MAX: u64 = 86_400;
+/// As many users or records, and partitions, as anybody may ask for.
+const ENTITIES_MAX: u64 = 100_000_000;
+const PARTITIONS_MAX: u32 = 1_000;
+
+/// What a trace is of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct About {
+    pub(super) workload: String,
+    pub(super) knobs: Knobs,
+    pub(super) seconds: u64,
+}
+
+/// Writes what a run offers into a file; how many operations.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn record(path: &Path, case: &Case, seconds: u64) -> anyhow::Result<u64> {
+    let of = || format!("cannot write {}", path.display());
+    let about = About {
+        workload: case.workload.unwrap_or("W1").to_owned(),
+        knobs: case.knobs.clone(),
+        seconds,
+    };
+    let file = BufWriter::with_capacity(BUFFER_BYTES, File::create(path).with_context(of)?);
+    let about = serde_json::to_string(&about)?;
+    let mut writer = Writer::new(file, &about, &case.loads[0].shape.widths).with_context(of)?;
+    let (mut count, mut failed) = (0, None);
+    case.offer.each(seconds, |at_us, kind, op| match writer.add(at_us, kind, op) {
+        Ok(()) => {
+            count += 1;
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    match failed {
+        Some(error) => Err(error).with_context(of),
+        None => writer.finish().map(|_| count).with_context(of),
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<Reader<BufReader<File>>> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Reader::new(BufReader::with_capacity(BUFFER_BYTES, file))?)
+}
+
+/// What a file is of, and its operations by second.
+///
+/// # Errors
+/// When it cannot be read to its end, or is not of a run.
+pub(super) fn scan(path: &Path) -> anyhow::Result<(About, Vec<u64>)> {
+    let about: About = serde_json::from_str(open(path)?.about())
+        .with_context(|| format!("{} does not say of which run it is", path.display()))?;
+    let seconds = about.seconds;
+    let knobs = &about.knobs;
+    // Whoever made the file, what is in it is no reason to run out of memory.
+    let bounded = (1..=SECONDS_MAX).contains(&seconds)
+        && knobs.entities <= ENTITIES_MAX
+        && knobs.records <= ENTITIES_MAX
+        && knobs.partitions <= PARTITIONS_MAX
+        && knobs.day_s.min(knobs.hour_s) > 0
+        && knobs.rate.is_finite()
+        && knobs.rate > 0.0;
+    ensure!(bounded, "{} is of a run that nobody could make: {about:?}", path.display());
+    let mut offered = vec![0; usize::try_from(seconds)?];
+    each(path, |at_us, _, _| {
+        let second = usize::try_from(at_us / SECOND_US).unwrap_or(usize::MAX);
+        if let Some(count) = offered.get_mut(second) {
+            *count += 1;
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((about, offered))
+}
+
+/// Gives the operations of a file until somebody has had enough.
+///
+/// # Errors
+/// When it cannot be read, or is damaged.
+pub(super) fn each(
+    path: &Path,
+    mut take: impl FnMut(u64, Kind, &Op) -> ControlFlow<()>,
+) -> anyhow::Result<()> {
+    let (mut reader, mut op) = (open(path)?, Op::default());
+    while let Some((at_us, kind)) = reader.next(&mut op)? {
+        if take(at_us, kind, &op).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::case::Cases;
+    use super::super::options::Options;
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn cases(arguments: &[&str]) -> anyhow::Result<Cases> {
+        let all = [&["hotspot"][..], arguments].concat();
+        Cases::of(&Command::try_parse_from(all)?.options)
+    }
+
+    fn operations(case: &Case, seconds: u64) -> Vec<(u64, bool, Op)> {
+        let mut all = Vec::new();
+        let take = |at_us, kind, op: &Op| {
+            all.push((at_us, kind == Kind::Write, op.clone()));
+            ControlFlow::Continue(())
+        };
+        case.offer.each(seconds, take).unwrap();
+        all
+    }
+
+    #[test]
+    fn a_recorded_run_is_the_same_run_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let file = path.display().to_string();
+        for name in ["W1", "W6:scans", "W15", "W14", "W9"] {
+            let run = ["--workload", name, "--design", "ts-uid", "--seconds", "5", "--users", "50"];
+            let recorded = cases(&run).unwrap();
+            let case = &recorded.all[0];
+            let count = record(&path, case, recorded.seconds).unwrap();
+            let again = cases(&["--replay", &file]).unwrap();
+            let other = &again.all[0];
+            assert_eq!((&other.name, again.seconds), (&case.name, 5));
+            assert_eq!(other.table(0), case.table(0));
+            // A rate may lose its last digit in JSON.
+            assert!((other.knobs.rate - case.knobs.rate).abs() < 1e-9, "{name}");
+            let rate = case.knobs.rate;
+            assert_eq!(Knobs { rate, ..other.knobs.clone() }, case.knobs, "{name}");
+            let (was, is) = (operations(case, 5), operations(other, 5));
+            assert_eq!((was.len() as u64, &was), (count, &is), "{name}");
+            let offered: f64 = (1..=5).map(|second| other.offer.offered(second)).sum();
+            assert!((offered - was.len() as f64).abs() < 0.5, "{offered}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_trace_of_a_run_is_refused_before_anything_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let file = path.display().to_string();
+        let refused = || cases(&["--replay", &file]).err().expect("refused").to_string();
+        assert!(refused().contains("cannot read"));
+        std::fs::write(&path, "no trace at all").unwrap();
+        assert!(refused().contains("does not begin as one"), "{}", refused());
+        let other = Writer::new(Vec::new(), "of something", &[8]).unwrap();
+        std::fs::write(&path, other.finish().unwrap()).unwrap();
+        assert!(refused().contains("does not say of which run"), "{}", refused());
+        let recorded = cases(&["--workload", "W7:", "--seconds", "2"]).unwrap();
+        record(&path, &recorded.all[0], 2).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.truncate(bytes.len() - 20);
+        std::fs::write(&path, bytes).unwrap();
+        assert!(refused().contains("trace"), "{}", refused());
+    }
+}
