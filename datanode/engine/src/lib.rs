@@ -19,7 +19,6 @@
 //! row are rows with one key, of which the *fold* makes one.
 
 mod absorb;
-mod ahead;
 mod arrival;
 mod blocks;
 mod cache;

@@ -2,8 +2,7 @@
 //!
 //! A scan takes a version, leaves out files and runs by key and time, and makes units of the rest
 //! ([`crate::plan`]): what has to be merged is in one unit, everything else is in units of its own.
-//! Streams take units from a common queue until it is empty; one that is alone may be ahead of its reader
-//! ([`crate::ahead`]).
+//! Streams take units from a common queue until it is empty.
 //!
 //! Domains on key columns are applied to each source, since they keep or drop all versions of a key.
 //! Domains on fields are applied behind the merge only: below it they would bring versions back that
@@ -26,7 +25,6 @@ use partita_proto::key::KeyCodec;
 use partita_proto::range::KeyRange;
 use partita_proto::service::{RowStream, ScanStats};
 
-use crate::ahead::{self, Ahead};
 use crate::error::Result;
 use crate::file::parts_within;
 use crate::footer::Counters;
@@ -182,12 +180,7 @@ impl Reading {
         stats.files_pruned.fetch_add(plan.files_pruned, Ordering::Relaxed);
         let count = self.parallelism.min(plan.units.len()).max(1);
         let layout = Arc::clone(&self.version.layout);
-        let read_ahead = count == 1
-            && self.limit.is_none()
-            && plan.units.len() > 1
-            && ahead::is_selective(&layout, &self.domains);
         let task = Arc::new(Task {
-            read_ahead,
             key_domains: layout.key_domains(&self.domains),
             field_domains: self.domains.only(|name| !layout.is_key(name)),
             layout,
@@ -228,8 +221,6 @@ struct Task {
     key_domains: Domains,
     field_domains: Domains,
     queue: Mutex<VecDeque<Unit>>,
-    /// Whether there is one stream, which may be ahead of its reader.
-    read_ahead: bool,
     /// Rows that are still wanted.
     left: AtomicUsize,
 }
@@ -237,12 +228,7 @@ struct Task {
 type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 fn stream(task: &Arc<Task>) -> RowStream {
-    let worker = Worker {
-        task: Arc::clone(task),
-        batches: None,
-        ahead: Ahead::default(),
-        ready: VecDeque::new(),
-    };
+    let worker = Worker { task: Arc::clone(task), batches: None };
     let batches = futures::stream::try_unfold(worker, |mut worker| async move {
         let batch = worker.next().await?;
         Ok::<_, partita_proto::Error>(batch.map(|batch| (batch, worker)))
@@ -255,9 +241,6 @@ struct Worker {
     task: Arc<Task>,
     /// Of the unit that it is at.
     batches: Option<Batches>,
-    ahead: Ahead,
-    /// Rows that were read ahead.
-    ready: VecDeque<RecordBatch>,
 }
 
 impl Worker {
@@ -266,18 +249,7 @@ impl Worker {
             if self.task.left.load(Ordering::Relaxed) == 0 {
                 return Ok(None);
             }
-            if let Some(rows) = self.ready.pop_front() {
-                return Ok(Some(rows));
-            }
             let Some(batches) = &mut self.batches else {
-                if self.task.read_ahead {
-                    let read = |unit| Arc::clone(&self.task).read_whole(unit);
-                    self.ahead.fill(&mut self.task.queue.lock(), read);
-                    if let Some(rows) = self.ahead.next().await? {
-                        self.ready = rows.into();
-                        continue;
-                    }
-                }
                 let Some(unit) = self.task.queue.lock().pop_front() else { return Ok(None) };
                 self.batches = Some(self.task.open(unit).await?);
                 continue;
@@ -295,19 +267,6 @@ impl Worker {
 }
 
 impl Task {
-    /// All rows of a small unit.
-    async fn read_whole(self: Arc<Self>, unit: Unit) -> ahead::Rows {
-        let mut batches = self.open(unit).await?;
-        let mut all = Vec::new();
-        while let Some(batch) = batches.next().await.transpose()? {
-            let rows = self.finish(&batch)?;
-            if rows.num_rows() > 0 {
-                all.push(rows);
-            }
-        }
-        Ok(all)
-    }
-
     /// The rows of a unit: merged, without deleted ones, in the domains of the key's columns.
     async fn open(self: &Arc<Self>, unit: Unit) -> Result<Batches> {
         let Unit { range, mut files, mut runs, ranges, merge } = unit;

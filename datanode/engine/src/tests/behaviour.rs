@@ -150,28 +150,6 @@ async fn files_row_groups_and_pages_that_cannot_match_are_not_read() {
 }
 
 #[tokio::test]
-async fn what_is_read_ahead_of_one_series_comes_in_order_and_ends_with_its_stream() {
-    let mut fixture = Fixture::series(last_row()).await;
-    // Ten hours, so ten small files; the last hour has newer rows in memory.
-    fixture.put(&ALL[..3], &minutes("h1", 600));
-    fixture.flush().await.unwrap();
-    fixture.put(&ALL[..3], &minutes("h1", 600)[540..]);
-    let mut scan = fixture.scan(&["a"], &[("host", Domain::point(text("h1")))]);
-    scan.parallelism = 1;
-    let scanned = fixture.partition.scan(scan.clone()).unwrap();
-    assert_eq!((scanned.streams.len(), scanned.sorted), (1, true));
-    let batches: Vec<_> = scanned.streams.into_iter().next().unwrap().try_collect().await.unwrap();
-    let found: Vec<_> = batches.iter().flat_map(rows_of).collect();
-    assert_eq!(found, (0..600).map(|minute| vec![int(minute)]).collect::<Vec<_>>());
-
-    let mut abandoned = fixture.partition.scan(scan).unwrap().streams.remove(0);
-    assert!(abandoned.try_next().await.unwrap().is_some());
-    drop(abandoned);
-    fixture.partition.compact(true).await.unwrap();
-    assert_eq!(fixture.read(&["a"]).await.len(), 600);
-}
-
-#[tokio::test]
 async fn a_scan_reads_only_the_bytes_of_its_columns() {
     let mut schema = series_schema(last_row());
     for id in 10..60 {
