@@ -19,7 +19,7 @@ use crate::node::Datanode;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How often expired files are looked for.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
-/// How long to leave a replica alone after its work failed (a full disk, mostly).
+/// How long a piece of work that failed (a full disk, mostly) is not tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What a decision needs to know of one replica.
@@ -63,6 +63,17 @@ pub fn choose(views: &[View], memtables_bytes_max: u64) -> Option<Work> {
     views.iter().find(|view| view.wants_compaction).map(|view| Work::Compact(view.partition))
 }
 
+/// A replica as if it did not want the work that is left alone. What it wants besides is done: merging files
+/// makes the space that a flush lacked.
+fn without(mut view: View, left_alone: &[(Work, tokio::time::Instant)]) -> View {
+    let alone = |work: Work| left_alone.iter().any(|(other, _)| *other == work);
+    if alone(Work::Flush(view.partition)) {
+        view = View { memtable_bytes: 0, wants_flush: false, pins_log: false, ..view };
+    }
+    view.wants_compaction &= !alone(Work::Compact(view.partition));
+    view
+}
+
 /// Looks, chooses and works until stopped.
 pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut look = tokio::time::interval(LOOK_INTERVAL);
@@ -70,7 +81,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut expire = tokio::time::interval(EXPIRE_INTERVAL);
     expire.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let pressure = node.pressure();
-    let mut left_alone: Vec<(PartitionId, tokio::time::Instant)> = Vec::new();
+    let mut left_alone: Vec<(Work, tokio::time::Instant)> = Vec::new();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -87,19 +98,16 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
         loop {
             let now = tokio::time::Instant::now();
             left_alone.retain(|(_, until)| *until > now);
-            let views: Vec<View> = node
-                .views(&pinning)
-                .into_iter()
-                .filter(|view| !left_alone.iter().any(|(id, _)| *id == view.partition))
-                .collect();
+            let views = node.views(&pinning).into_iter().map(|view| without(view, &left_alone));
+            let views: Vec<View> = views.collect();
             let Some(work) = choose(&views, node.options().memtables_bytes_max) else { break };
             let (partition, result) = carry_out(&node, work).await;
             match result {
                 Ok(true) => {}
-                Ok(false) => left_alone.push((partition, now + RETRY_INTERVAL)),
+                Ok(false) => left_alone.push((work, now + RETRY_INTERVAL)),
                 Err(error) => {
                     warn!(%partition, ?work, %error, "background work failed; trying again later");
-                    left_alone.push((partition, now + RETRY_INTERVAL));
+                    left_alone.push((work, now + RETRY_INTERVAL));
                 }
             }
             if stop.is_cancelled() {
@@ -121,6 +129,8 @@ async fn carry_out(node: &Datanode, work: Work) -> (PartitionId, Result<bool, Er
                 .flush()
                 .await
                 .map(|()| replica.partition().durable_mark().map(|(index, _)| index) != before)
+                .inspect_err(|error| node.flush_failed(error))
+                .inspect(|_| node.flush_succeeded())
         }
         Work::Compact(_) => replica.compact(false).await,
     };
@@ -142,6 +152,18 @@ mod tests {
             wants_compaction: false,
             pins_log: false,
         }
+    }
+
+    #[test]
+    fn what_failed_is_left_alone_and_what_else_is_wanted_is_done() {
+        let now = tokio::time::Instant::now();
+        let full = View { wants_flush: true, wants_compaction: true, ..view(1, 10) };
+        let flush = [(Work::Flush(PartitionId(1)), now)];
+        assert_eq!(choose(&[full], 1), Some(Work::Flush(PartitionId(1))));
+        assert_eq!(choose(&[without(full, &flush)], 1), Some(Work::Compact(PartitionId(1))));
+        let both = [flush[0], (Work::Compact(PartitionId(1)), now)];
+        assert_eq!(choose(&[without(full, &both)], 1), None);
+        assert_eq!(without(View { partition: PartitionId(2), ..full }, &both).memtable_bytes, 10);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use partita_engine::EngineOptions;
 use partita_proto::beat::LoadBeat;
 use partita_proto::clock::Clock;
@@ -73,6 +73,8 @@ pub struct Datanode {
     pub(crate) replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
     /// One order at a time creates or drops replicas.
     pub(crate) orders: tokio::sync::Mutex<()>,
+    /// Why the last flush failed, if there was no space.
+    disk_full: Mutex<Option<String>>,
     tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
 }
@@ -117,6 +119,7 @@ impl Datanode {
             clock,
             replicas: RwLock::default(),
             orders: tokio::sync::Mutex::new(()),
+            disk_full: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         });
@@ -170,7 +173,19 @@ impl Datanode {
         self.replicas().iter().filter_map(|replica| replica.beat()).collect()
     }
 
-    /// Waits while memtables are over twice their budget: flushing cannot keep up.
+    /// Remembers that memtables cannot be flushed for want of space.
+    pub(crate) fn flush_failed(&self, error: &Error) {
+        if let Error::DiskFull(why) = error {
+            *self.disk_full.lock() = Some(why.clone());
+        }
+    }
+
+    /// There is space.
+    pub(crate) fn flush_succeeded(&self) {
+        *self.disk_full.lock() = None;
+    }
+
+    /// Waits while memtables are over twice their budget: flushing cannot keep up. On a full disk it would be in vain.
     async fn wait_for_memory(&self, replica: &Replica) -> Result<(), Error> {
         let limit = self.options.memtables_bytes_max.saturating_mul(2);
         let used = || -> u64 {
@@ -181,6 +196,10 @@ impl Datanode {
         }
         let begun = tokio::time::Instant::now();
         while used() > limit {
+            if let Some(why) = self.disk_full.lock().clone() {
+                replica.reject();
+                return Err(Error::DiskFull(why));
+            }
             if begun.elapsed() >= MEMTABLE_WAIT {
                 replica.reject();
                 return Err(Error::Overloaded(format!(

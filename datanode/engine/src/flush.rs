@@ -12,6 +12,7 @@ use arrow::compute::take_record_batch;
 use futures::StreamExt;
 use partita_proto::domain::Domains;
 
+use crate::compaction::Flushes;
 use crate::error::Result;
 use crate::file::FileMeta;
 use crate::layout::Layout;
@@ -53,6 +54,8 @@ impl Partition {
             Ok(width) => width,
             Err(error) => {
                 discard(&self.store, &self.root, &written).await;
+                // Perhaps there is no space: merging makes some, so it no longer waits for more files.
+                *self.flushes.lock() = Flushes::default();
                 return Err(error);
             }
         };
