@@ -20,6 +20,7 @@ mod shape;
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -42,7 +43,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use partita_proto::catalog::Table;
-use partita_proto::domain::Domains;
+use partita_proto::domain::{Domain, Domains};
 use partita_proto::id::TableId;
 use partita_proto::route::Route;
 use partita_proto::service::{RowStream, ScanStats};
@@ -232,6 +233,7 @@ impl PartitionScanExec {
             || schema.key.last() != Some(&time.id)
             || self.spec.limit.is_some()
             || self.spec.at_data.is_some()
+            || !self.keeps_newest(&time.storage_name)
         {
             return None;
         }
@@ -249,6 +251,19 @@ impl PartitionScanExec {
             ..self.spec.clone()
         };
         Some((Self::new(spec, Arc::clone(&self.router)), columns))
+    }
+
+    /// Whether domains that hold any row of a series hold its newest: they are of the key, and of the time from some
+    /// moment on.
+    fn keeps_newest(&self, time: &str) -> bool {
+        let schema = &self.spec.table.schema;
+        let no_end = |domain: &Domain| matches!(domain.intervals(), [interval] if interval.high == Bound::Unbounded);
+        self.spec.domains.iter().all(|(name, domain)| {
+            let column = schema.columns.iter().find(|column| column.storage_name == name);
+            column.is_none_or(|column| {
+                schema.key.contains(&column.id) && (name != time || no_end(domain))
+            })
+        })
     }
 
     /// The scan of what is made of its rows where they are.
