@@ -346,11 +346,7 @@ impl PartitionScanExec {
         text
     }
 
-    fn describe_domain(
-        &self,
-        storage_name: &str,
-        domain: &partita_proto::domain::Domain,
-    ) -> String {
+    fn describe_domain(&self, storage_name: &str, domain: &Domain) -> String {
         let columns = &self.spec.table.schema.columns;
         let column = columns.iter().find(|column| column.storage_name == storage_name);
         let name = column.map_or(storage_name, |column| column.name.as_str());
