@@ -122,7 +122,8 @@ impl Partition {
         let options = &self.options;
         let busy = self.flushes.lock().busy(self.clock.now_ms());
         let runs = if busy { options.compaction_runs_busy } else { options.compaction_runs };
-        runs.max(2)
+        // More are never merged at once, so that to wait for more would be to wait for ever.
+        runs.clamp(2, RUNS_MAX)
     }
 
     /// Merges files where there are too many; with `all`, merges all files of each window into one

@@ -21,7 +21,8 @@ pub struct EngineOptions {
     /// The most that one compaction reads, unless it is told to compact all. Default 2 GiB: bounds
     /// how long it takes and how much space it needs on top.
     pub compaction_bytes_max: u64,
-    /// So many sorted runs of about one size in one window are merged into one. Default 4.
+    /// So many sorted runs of about one size in one window are merged into one. Default 4; 16
+    /// at most, here and below.
     pub compaction_runs: usize,
     /// The same while memtables are flushed one after the other: a load goes on, and its rows would be
     /// merged several times. Default 12.

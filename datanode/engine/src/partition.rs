@@ -69,7 +69,7 @@ pub struct Partition {
     pub(crate) compacting: tokio::sync::Mutex<()>,
     /// What came in of another replica's files when its transfer ended early.
     pub(crate) kept: Mutex<Option<Kept>>,
-    /// Whether files should be merged, as of a number of changes of the files.
+    /// Whether files should be merged, as of a number of changes of the files and of runs that are worth merging.
     pub(crate) compaction_due: Mutex<Option<((u64, usize), bool)>>,
     /// When memtables were flushed: how many runs are worth merging depends on it.
     pub(crate) flushes: Mutex<Flushes>,
