@@ -210,6 +210,7 @@ impl Partition {
             footers: Arc::clone(&self.footers),
             blocks: Arc::clone(&self.options.blocks),
             counters: Counters::default(),
+            series: None,
         };
         let inputs = files.into_iter().map(|file| {
             let read = Read {

@@ -52,6 +52,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod version;
+mod wanted;
 mod window;
 mod writer;
 

@@ -73,6 +73,7 @@ impl Partition {
             footers: Arc::clone(&self.footers),
             blocks: Arc::clone(&self.options.blocks),
             counters: Counters::default(),
+            series: None,
         };
         let fields = layout.key_names().filter_map(|name| layout.field(name));
         let read = Read {

@@ -29,7 +29,7 @@ pub struct EngineOptions {
     pub compaction_runs_busy: usize,
     /// Bytes of decoded file footers that a partition keeps in memory. Default 32 MiB.
     pub footer_bytes_max: u64,
-    /// Bytes that a partition keeps in memory to find the newest row of each series in its files.
+    /// Bytes that a partition keeps in memory to find the rows of some series, or the newest row of each, in its files.
     /// Default 16 MiB: a hundred thousand series, or a thousand of them in each of a hundred files.
     pub series_bytes_max: u64,
     /// Keeps what small reads have read of files. Partitions whose options are clones of each other

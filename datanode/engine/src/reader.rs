@@ -25,6 +25,7 @@ use crate::file::FileEntry;
 use crate::footer::{Counters, Footer, Footers};
 use crate::layout::adapt;
 use crate::options::BATCH_ROWS;
+use crate::wanted::{BySeries, Wanted};
 
 /// How files are reached.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub(crate) struct FileReader {
     pub(crate) footers: Arc<Footers>,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) counters: Counters,
+    /// Tells rows by their series, for who reads few of them.
+    pub(crate) series: Option<BySeries>,
 }
 
 /// What to read of a file.
@@ -55,8 +58,26 @@ pub(crate) type BatchStream = BoxStream<'static, Result<RecordBatch>>;
 impl FileReader {
     /// Opens a file.
     pub(crate) async fn open(&self, file: &FileEntry, read: Read) -> Result<BatchStream> {
+        let wanted = match &self.series {
+            Some(series) => series.wanted(self, file, &read).await?,
+            None => None,
+        };
+        self.open_with(file, read, wanted).await
+    }
+
+    /// Opens a file of which these rows are wanted.
+    pub(crate) async fn open_with(
+        &self,
+        file: &FileEntry,
+        mut read: Read,
+        wanted: Option<Wanted>,
+    ) -> Result<BatchStream> {
         let footer = self.footer(file).await?;
         let metadata = footer.metadata.metadata();
+        let rows = wanted.map(|wanted| {
+            read.domains = wanted.domains;
+            wanted.rows
+        });
         let mut columns = Vec::new();
         for (name, domain) in read.domains.iter() {
             columns.push(ColumnStatistics::new(&footer, name, domain)?);
@@ -64,7 +85,8 @@ impl FileReader {
         let in_range = |group: &usize| file.group_overlaps(*group, &read.ranges);
         let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
         let all = read.groups.clone();
-        let groups: Vec<usize> = all.clone().filter(in_range).filter(may_match).collect();
+        let mut groups: Vec<usize> = all.clone().filter(in_range).filter(may_match).collect();
+        let rows = rows.map(|rows| rows_of_groups(metadata, &mut groups, &rows));
         let stats = &self.counters.scan;
         let pruned = (all.len() - groups.len()) as u64;
         stats.row_groups_pruned.fetch_add(pruned, Ordering::Relaxed);
@@ -76,7 +98,11 @@ impl FileReader {
         }
         self.counters.file(file.meta().id);
         let filters = filters(&footer, &read, &columns, &groups);
-        let selection = select_pages(metadata, &columns, &groups)?;
+        let pages = select_pages(metadata, &columns, &groups)?;
+        let selection = match (rows, pages) {
+            (Some(rows), Some(pages)) => Some(rows.intersection(&pages)),
+            (rows, pages) => rows.or(pages),
+        };
         self.start(file, &footer, read.schema, Rows { groups, selection, filters })
     }
 
@@ -326,6 +352,34 @@ fn select_pages(
         });
     }
     Ok(selection)
+}
+
+/// Keeps of some row groups (ascending) those that have some of these rows (by number, ascending, disjoint), and says
+/// which rows of the groups kept they are.
+fn rows_of_groups(
+    metadata: &ParquetMetaData,
+    groups: &mut Vec<usize>,
+    rows: &[Range<usize>],
+) -> RowSelection {
+    let count =
+        |group: usize| usize::try_from(metadata.row_group(group).num_rows()).unwrap_or(usize::MAX);
+    let (mut ranges, mut kept) = (Vec::new(), 0);
+    let (mut group_seen, mut start) = (0, 0);
+    groups.retain(|group| {
+        start += (group_seen..*group).map(count).sum::<usize>();
+        group_seen = *group;
+        let end = start + count(*group);
+        let before = ranges.len();
+        let first = rows.partition_point(|range| range.end <= start);
+        for range in rows[first..].iter().take_while(|range| range.start < end) {
+            let (from, to) = (range.start.max(start), range.end.min(end));
+            ranges.push(kept + from - start..kept + to - start);
+        }
+        let any = ranges.len() > before;
+        kept += if any { end - start } else { 0 };
+        any
+    });
+    RowSelection::from_consecutive_ranges(ranges.into_iter(), kept)
 }
 
 /// The row groups that some rows (by number, ascending) are in, and which rows of these groups they

@@ -36,6 +36,7 @@ use crate::plan::{Unit, plan};
 use crate::reader::{FileReader, Read};
 use crate::source::{file_input, with_keys};
 use crate::version::Version;
+use crate::wanted::BySeries;
 
 /// What to read.
 #[derive(Clone, Debug)]
@@ -101,6 +102,10 @@ impl Partition {
                 footers: Arc::clone(&self.footers),
                 blocks: Arc::clone(&self.options.blocks),
                 counters,
+                series: Some(BySeries {
+                    cache: Arc::clone(&self.series),
+                    layout: Arc::clone(layout),
+                }),
             },
             columns: request.columns,
             domains,

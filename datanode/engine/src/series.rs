@@ -6,6 +6,7 @@
 //! key, and kept. What of the file lies outside of the range does not count.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, UInt32Array};
@@ -27,6 +28,9 @@ use crate::reader::{FileReader, Read};
 const ROWS_PER_SERIES_MIN: u64 = 4;
 /// So many series are kept of any file.
 const SERIES_FEW: u64 = if cfg!(test) { 4 } else { 8192 };
+/// Who could do without the ends of a file gets them when its rows were looked at so often without. All columns of the key
+/// are read for them: about as much as was spent on single columns by then.
+const ASKED_MIN: usize = if cfg!(test) { 1 } else { 3 };
 /// The part of the cache that one file may take.
 const CACHE_SHARE: u64 = 4;
 
@@ -38,14 +42,24 @@ pub(crate) struct SeriesEnds {
     pub(crate) keys: Keys,
 }
 
-/// What is kept of a file: its ends under one version of the schema and in one range, or that they are too many.
+/// What is kept of a file, under one version of the schema and in one range.
 #[derive(Debug)]
 pub(crate) struct Found {
     version: (SchemaVersion, Epoch),
-    ends: Option<Arc<SeriesEnds>>,
+    known: Known,
 }
 
-/// The ends of files.
+/// What is known of a file's series.
+#[derive(Clone, Debug)]
+enum Known {
+    /// Nothing, and of so many row groups it was asked for.
+    Asked(usize),
+    Ends(Arc<SeriesEnds>),
+    /// They are too many.
+    Many,
+}
+
+/// What is known of files.
 pub(crate) type SeriesCache = Recent<FileId, Arc<Found>>;
 
 impl SeriesEnds {
@@ -54,6 +68,13 @@ impl SeriesEnds {
         let rows = ends(keys, tail).into_iter().map(number);
         let rows = UInt32Array::from_iter_values(rows);
         Ok(Self { keys: keys.take(&rows)?, rows })
+    }
+
+    /// The numbers of the rows of a series, by its place; in front of the first one's are those that do not count.
+    pub(crate) fn rows_of(&self, place: usize) -> Range<usize> {
+        let rows = self.rows.values();
+        let start = place.checked_sub(1).map_or(0, |before| rows[before] as usize + 1);
+        start..rows[place] as usize + 1
     }
 
     fn bytes(&self) -> u64 {
@@ -145,10 +166,10 @@ pub(crate) async fn of_file(
 ) -> Result<Option<Arc<SeriesEnds>>> {
     let (id, rows) = (file.meta().id, file.meta().rows);
     let version = (layout.config.schema.version, layout.config.epoch);
-    if let Some(found) = cache.get(id)
-        && found.version == version
-    {
-        return Ok(found.ends.clone());
+    match known(cache, id, version) {
+        Known::Ends(ends) => return Ok(Some(ends)),
+        Known::Many => return Ok(None),
+        Known::Asked(_) => {}
     }
     let bytes_max = cache.bytes_max() / CACHE_SHARE;
     let fields = layout.key_names().filter_map(|name| layout.field(name));
@@ -158,7 +179,7 @@ pub(crate) async fn of_file(
         ranges: Arc::from([KeyRange::all()]),
         groups: 0..file.row_groups(),
     };
-    let mut batches = reader.open(file, read).await?;
+    let mut batches = reader.open_with(file, read, None).await?;
     let mut growing = Growing::default();
     let mut few = u32::try_from(rows).is_ok();
     while few && let Some(batch) = batches.try_next().await? {
@@ -170,8 +191,36 @@ pub(crate) async fn of_file(
     }
     let ends = few.then(|| Arc::new(growing.finish()));
     let bytes = ends.as_ref().map_or(0, |ends| ends.bytes()) + size_of::<Found>() as u64;
-    cache.insert(id, Arc::new(Found { version, ends: ends.clone() }), bytes);
+    let known = ends.clone().map_or(Known::Many, Known::Ends);
+    cache.insert(id, Arc::new(Found { version, known }), bytes);
     Ok(ends)
+}
+
+/// As [`of_file`], for who can do without and looks at so many row groups then: the ends are found when they were asked for
+/// often.
+pub(crate) async fn when_asked_often(
+    cache: &SeriesCache,
+    reader: &FileReader,
+    file: &FileEntry,
+    layout: &Layout,
+    tail: usize,
+    groups: usize,
+) -> Result<Option<Arc<SeriesEnds>>> {
+    let version = (layout.config.schema.version, layout.config.epoch);
+    let id = file.meta().id;
+    if let Known::Asked(before) = known(cache, id, version)
+        && before < ASKED_MIN * file.row_groups()
+    {
+        let known = Known::Asked(before + groups);
+        cache.insert(id, Arc::new(Found { version, known }), size_of::<Found>() as u64);
+        return Ok(None);
+    }
+    of_file(cache, reader, file, layout, tail).await
+}
+
+fn known(cache: &SeriesCache, file: FileId, version: (SchemaVersion, Epoch)) -> Known {
+    let found = cache.get(file).filter(|found| found.version == version);
+    found.map_or(Known::Asked(0), |found| found.known.clone())
 }
 
 /// Of each source, which of its ends (by place among them) are the newest rows of their series over

@@ -462,3 +462,62 @@ async fn the_newest_rows_are_found_without_reading_the_others() {
     let (found, _) = newest(&fixture, &[]).await;
     assert_eq!(found.last(), Some(&last("c", 298, 298, Value::Null)));
 }
+
+#[tokio::test]
+async fn once_it_is_known_where_series_end_a_look_at_some_does_not_read_what_tells_them_apart() {
+    for options in [last_row(), append()] {
+        let mut fixture = Fixture::series(options).await;
+        let hosts: Vec<String> = (0..40).map(|host| format!("host{host:03}")).collect();
+        let rows: Vec<Row> = hosts.iter().flat_map(|host| minutes(host, 50)).collect();
+        fixture.put(&ALL[..3], &rows);
+        fixture.flush().await.unwrap();
+        let wide = Domain::compare(Comparison::Less, text("host002"));
+        let asked = [
+            vec![("host", Domain::point(text("host007")))],
+            vec![("host", Domain::points(["host007", "host008", "host039", "none"].map(text)))],
+            vec![("host", wide.union(&Domain::point(text("host030"))))],
+            vec![("host", Domain::compare(Comparison::NotEqual, text("host020")))],
+            vec![("host", Domain::point(text("none")))],
+            vec![("host", Domain::point(text("host007"))), ("ts", at_least(ts(25 * 60_000)))],
+            vec![("host", Domain::point(text("host000"))), ("a", at_least(int(48)))],
+        ];
+        for domains in asked {
+            let held = |row: &&Row| {
+                let of = |(name, domain): &(&str, Domain)| {
+                    domain.contains(&row[ALL.iter().position(|column| column == name).unwrap()])
+                };
+                domains.iter().all(of)
+            };
+            let expected: Vec<i64> = rows.iter().filter(held).map(|row| number(&row[2])).collect();
+            let mut bytes = Vec::new();
+            fixture.reopen().await;
+            for known in [false, true] {
+                if known {
+                    // Looked at often enough, as a whole.
+                    let all = [("host", Domain::compare(Comparison::NotEqual, text("none")))];
+                    for _ in 0..2 {
+                        assert_eq!(fixture.read_where(&["a"], &all).await.unwrap().len(), 2000);
+                    }
+                }
+                let scan = fixture.scan(&["a"], &domains);
+                let found = collect(&fixture.partition, scan).await.unwrap();
+                let mut numbers: Vec<i64> = found.rows.iter().map(|row| number(&row[0])).collect();
+                let mut expected = expected.clone();
+                numbers.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(numbers, expected, "{domains:?}");
+                bytes.push(found.stats.bytes_scanned.load(Ordering::Relaxed));
+            }
+            if !expected.is_empty() {
+                assert!(bytes[1] < bytes[0], "{domains:?}: {bytes:?}");
+            }
+        }
+    }
+}
+
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::Int(number) => *number,
+        other => panic!("{other:?} is no number"),
+    }
+}

@@ -1,0 +1,126 @@
+//! Which rows of a file are of the series that are wanted.
+//!
+//! A domain on a tag keeps or drops a whole series, and a series is a run of rows. Where the ends of a file's series are
+//! known ([`crate::series`]), its rows are told from their keys, and the columns of the tags are not read at all: these
+//! are long runs of the same words, and comparing them row by row costs more than everything else of a look at one
+//! series.
+//!
+//! Invariants:
+//! - every row that is left out is outside of the domains;
+//! - every row that counts (is in the file's range) and is not left out is in those domains that are not handed back.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use partita_proto::domain::{Domain, Domains};
+use partita_proto::schema::ColumnType;
+
+use crate::error::Result;
+use crate::file::FileEntry;
+use crate::layout::Layout;
+use crate::reader::{FileReader, Read};
+use crate::series::{SeriesCache, SeriesEnds, series, when_asked_often};
+
+/// With fewer rows in a series than this, it is as cheap to look at each row.
+const ROWS_PER_SERIES_MIN: u64 = if cfg!(test) { 1 } else { 32 };
+
+/// What tells rows by their series.
+#[derive(Clone)]
+pub(crate) struct BySeries {
+    pub(crate) cache: Arc<SeriesCache>,
+    pub(crate) layout: Arc<Layout>,
+}
+
+/// Some rows of a file.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Wanted {
+    /// By number: ascending, disjoint, not empty.
+    pub(crate) rows: Vec<Range<usize>>,
+    /// What is still to be looked at row by row.
+    pub(crate) domains: Domains,
+}
+
+impl BySeries {
+    /// The rows of a file that are of wanted series; `None` when nothing is known of its series, or it would not help.
+    pub(crate) async fn wanted(
+        &self,
+        reader: &FileReader,
+        file: &FileEntry,
+        read: &Read,
+    ) -> Result<Option<Wanted>> {
+        let Some(tail) = self.layout.time_tail() else { return Ok(None) };
+        let tags = self.tags(&read.domains);
+        if tags.is_empty() {
+            return Ok(None);
+        }
+        let groups = read.groups.len();
+        let ends = when_asked_often(&self.cache, reader, file, &self.layout, tail, groups).await?;
+        let Some(ends) = ends else { return Ok(None) };
+        let candidates = candidates(&ends, tail, read);
+        let few = file.meta().rows / ROWS_PER_SERIES_MIN;
+        if candidates.iter().map(|places| places.len() as u64).sum::<u64>() > few {
+            return Ok(None);
+        }
+        let mut rows: Vec<Range<usize>> = Vec::new();
+        for place in candidates.into_iter().flatten() {
+            let key = self.layout.codec.decode(ends.keys.get(place))?;
+            if !tags.iter().all(|tag| tag.domain.contains(&key.key[tag.position])) {
+                continue;
+            }
+            let found = ends.rows_of(place);
+            match rows.last_mut() {
+                Some(last) if last.end == found.start => last.end = found.end,
+                _ => rows.push(found),
+            }
+        }
+        let known: Vec<&str> = tags.iter().map(|tag| tag.name).collect();
+        let domains = read.domains.only(|name| !known.contains(&name));
+        Ok(Some(Wanted { rows, domains }))
+    }
+
+    /// The domains on columns of the key that are the same for all rows of a series, and compare alike in keys and in
+    /// columns.
+    fn tags<'a>(&self, domains: &'a Domains) -> Vec<Tag<'a>> {
+        let codec = &self.layout.codec;
+        let columns = codec.key_columns().iter().zip(codec.key_types()).enumerate();
+        // The last one is the time index.
+        let tags = columns.take(codec.key_columns().len().saturating_sub(1));
+        let float = |of: &ColumnType| matches!(of, ColumnType::Float32 | ColumnType::Float64);
+        tags.filter(|(_, (_, column_type))| !float(column_type))
+            .filter_map(|(position, (column, _))| {
+                let (name, domain) = domains.iter().find(|(name, _)| name == column)?;
+                Some(Tag { position, name, domain })
+            })
+            .collect()
+    }
+}
+
+/// A domain on a column of the key.
+struct Tag<'a> {
+    position: usize,
+    name: &'a str,
+    domain: &'a Domain,
+}
+
+/// The series, by place, that may have rows with wanted keys: ascending, disjoint.
+fn candidates(ends: &SeriesEnds, tail: usize, read: &Read) -> Vec<Range<usize>> {
+    let mut candidates: Vec<Range<usize>> = Vec::new();
+    let mut from = 0;
+    for range in &*read.ranges {
+        // The first whose last key is not before the range, and the first all of whose keys are behind it.
+        let start = ends.keys.lower_bound(&range.start).max(from);
+        let mut end = range.end.as_ref().map_or(ends.keys.len(), |end| ends.keys.lower_bound(end));
+        // One that ends behind the range may begin before it ends.
+        if let Some(behind) = &range.end
+            && end < ends.keys.len()
+            && series(ends.keys.get(end), tail) < &behind[..]
+        {
+            end += 1;
+        }
+        if start < end {
+            candidates.push(start..end);
+            from = end;
+        }
+    }
+    candidates
+}
