@@ -22,6 +22,11 @@ const SPLITS_A_MINUTE: f64 = 2.0;
 const SPLITS_A_MINUTE_SHARE: f64 = 0.05;
 /// A tail must have been seen for so long before a table is re-keyed by itself: such a change stays.
 const REKEY_AFTER_MS: u64 = 30_000;
+/// A lane this busy, before which requests wait, is asked for more than it takes ...
+const SATURATED: f64 = 0.9;
+/// ... and how much more, nobody knows: who waits does not ask for more. It is taken for so many times what the lane takes.
+/// Too few buckets would be full again, and stay so until load has cut them; too many cost little.
+const SATURATED_TIMES: f64 = 4.0;
 
 impl Scheduler {
     /// Cuts hot partitions, where a cut helps.
@@ -196,7 +201,9 @@ impl Scheduler {
                 let rates = part.window.rates(now_ms);
                 let capacity = rates.write_rows / rates.rho_10.max(0.01);
                 // What was turned away would have come.
-                let offered = rates.write_rows / (1.0 - rates.pressure.min(0.99));
+                let known = rates.write_rows / (1.0 - rates.pressure.min(0.99));
+                let waited = rates.rho_10 >= SATURATED && rates.queue_depth > 0;
+                let offered = if waited { known.max(SATURATED_TIMES * capacity) } else { known };
                 let tail = tails.entry(part.table).or_default();
                 tail.0 += offered;
                 tail.1 = tail.1.max(capacity);

@@ -70,6 +70,8 @@ pub(crate) struct World {
     pub(crate) losing: f64,
     /// Loads swing by this share from second to second.
     pub(crate) noise: f64,
+    /// What a lane does not take waits, and is not turned away.
+    pub(crate) waiting: bool,
     pub(crate) log: Vec<(u64, Action)>,
     pub(crate) outcomes: Vec<SplitOutcome>,
     /// Merges of what load had cut less than an hour before.
@@ -97,6 +99,7 @@ impl World {
             failing: 0.0,
             losing: 0.0,
             noise: 0.0,
+            waiting: false,
             log: Vec::new(),
             outcomes: Vec::new(),
             flaps: 0,
@@ -250,7 +253,9 @@ impl World {
         counters.busy_ns += whole(served * 1e9);
         counters.write_rows += whole(served * 20_000.0);
         counters.write_batches += whole(served * 2_000.0);
-        counters.rejected += whole((offered - served).max(0.0) * 2_000.0);
+        let too_much = whole((offered - served).max(0.0) * 2_000.0);
+        let queue_depth = if self.waiting { u32::try_from(too_much).unwrap() } else { 0 };
+        counters.rejected += too_much - u64::from(queue_depth);
         part.bytes += served * self.tables[&part.table].bytes_per_s;
         let report = PartitionReport {
             partition: PartitionId(id),
@@ -259,7 +264,7 @@ impl World {
             at_ms: self.now_ms,
             counters: part.counters,
             size_bytes: whole(part.bytes),
-            queue_depth: 0,
+            queue_depth,
         };
         let (leader, up) = (part.leader, self.nodes[part.leader as usize].up);
         self.partitions.insert(id, part);

@@ -178,6 +178,27 @@ fn an_append_only_table_is_given_buckets_once_where_that_is_allowed() {
 }
 
 #[test]
+fn buckets_are_for_more_than_a_full_lane_takes_where_requests_wait_for_it() {
+    // Three lanes' load of which one lane's is seen: the rest waits, is in nobody's counters, and must fit all the same.
+    let mut world = World::new(8, 8.0, 1);
+    world.waiting = true;
+    let facts = TableFacts {
+        append_only: true,
+        remedy: Remedy::Auto,
+        tail: Tail::Right,
+        ..TableFacts::default()
+    };
+    world.add_table(1, facts, Oracle::Says(Class::MovingRight), 1, three, tail(3.0));
+    world.run(120);
+    let given = world.log.iter().find_map(|(_, action)| match action.step {
+        Step::Rekey { buckets, .. } => Some(buckets),
+        _ => None,
+    });
+    // Four lanes' load, each bucket 40 % busy.
+    assert_eq!(given, Some(10));
+}
+
+#[test]
 fn a_smaller_size_to_split_at_makes_no_wave() {
     let mut world = World::new(3, 8.0, 1);
     world.add_table(1, TableFacts::default(), Oracle::Halves, 100, three, even(1.0));
