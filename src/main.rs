@@ -14,6 +14,7 @@ mod heatmap;
 mod hot;
 mod load;
 mod meta;
+mod orphan;
 mod peers;
 mod sql;
 mod standalone;
@@ -76,6 +77,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(error) = orphan::watch() {
+        return failed(&error);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&anyhow::anyhow!("cannot start the runtime: {error}")),

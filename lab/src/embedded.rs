@@ -1,8 +1,9 @@
 //! A cluster for the length of a run: one meta, three datanodes and a frontend as processes of their own, on loopback, their
 //! data in a folder that goes with them.
 //!
-//! Invariant: everything ends, and the folder is removed, when it is dropped; a process that ended by itself is told with
-//! the end of its log.
+//! Invariants: everything ends, and the folder is removed, when it is dropped; without that, as when this process is killed
+//! outright, the others end all the same, because each has a pipe from here as its standard input, and only the folder
+//! stays; a process that ended by itself is told with the end of its log.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);
 /// Lines of a log that are told.
 const LOG_LINES: usize = 15;
+/// Has a process end when its standard input does (`src/orphan.rs`). Not an option, so that other binaries than this one
+/// can be started, which may not know it.
+const ENDS_WITH_STDIN: &str = "PARTITA_ENDS_WITH_STDIN";
 
 struct Process {
     name: String,
@@ -93,7 +97,9 @@ impl Embedded {
         }
         let (out, log) =
             (File::create(self.file(name, "out"))?, File::create(self.file(name, "log"))?);
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn();
+        // The child keeps this end of the pipe as long as it is known here.
+        command.env(ENDS_WITH_STDIN, "1").stdin(Stdio::piped());
+        let child = command.stdout(out).stderr(log).spawn();
         let child = child.with_context(|| format!("cannot run {}", self.binary.display()))?;
         self.processes.push(Process { name: name.to_owned(), child });
         Ok(())

@@ -7,7 +7,7 @@
 //!     ├─▶ offer: what is asked, by law and seed or recorded ─▶ drive: INSERTs and SELECTs in an open loop ─▶ a cluster
 //!     │                                                        watch: what the store says each second ◀─┘
 //!     │                                                        ask: why, what would help, the picture, what queries touch
-//!     └─▶ twin: the virtual cluster                              ─▶ report: terminal, html, json
+//!     └─▶ twin: the virtual cluster                              ─▶ report: terminal, html, json; guide: Markdown
 //! ```
 //!
 //! Invariants: each run is by itself, in tables of its own, and all runs of a workload are on the same rows; what the store
@@ -29,7 +29,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use partita_hotspot::metrics::{Second, Summary, Told};
+use partita_hotspot::metrics::{FanOut, Second, Summary, Told};
 use partita_hotspot::report::{Shown, pictures};
 use partita_hotspot::workload::{Design, SqlTable, lacking};
 use tokio::time::Instant;
@@ -103,6 +103,10 @@ struct Run {
     design: Option<Design>,
     rate: f64,
     splits_at: Vec<u64>,
+    /// The statements that made its tables.
+    created: Vec<String>,
+    /// The column of whose rows they are.
+    entity: Option<String>,
     twin: Option<(Summary, Vec<u64>)>,
     /// What it does not show of its workload.
     lacking: Vec<String>,
@@ -119,8 +123,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     options.check()?;
     let cases = Cases::of(options)?;
     // Before anything runs for minutes: is there a place for the report?
-    std::fs::create_dir_all(&options.out)
-        .with_context(|| format!("cannot make {}", options.out.display()))?;
+    for folder in std::iter::once(&options.out).chain(&options.guide) {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     tokio::select! {
         done = Box::pin(all(options, &cases)) => done,
         stopped = stopped() => {
@@ -133,20 +139,20 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
 async fn all(options: &Options, cases: &Cases) -> anyhow::Result<()> {
     let mut live = Live::new();
     if let (Some(path), Some(case)) = (&options.record, cases.all.first()) {
-        let count = recorded::record(path, case, cases.seconds)?;
+        let count = recorded::record(path, case)?;
         live.say(&format!("{count} operations are recorded in {}", path.display()));
     }
     let mut target = Target::of(options, cases.bound, &mut live).await?;
     let mut runs = Vec::new();
     for case in &cases.all {
-        let ran = Box::pin(one(options, cases, case, &mut target, &mut live)).await;
+        let ran = Box::pin(one(options, case, &mut target, &mut live)).await;
         // A process that ended says more than the connection that broke.
         target.check()?;
         let mut run = ran.with_context(|| format!("the run of {} failed", case.name))?;
         // The virtual cluster's lanes take reads too, and it draws what it is asked itself.
         let comparable = !case.reads() && options.replay.is_none();
         if let Some(bound) = cases.bound.filter(|_| comparable) {
-            let (loads, seconds, seed) = (case.loads.clone(), cases.seconds, options.seed);
+            let (loads, seconds, seed) = (case.loads.clone(), case.seconds, options.seed);
             let computed = move || twin::run(loads, NODES, bound, seconds, seed);
             run.twin = Some(tokio::task::spawn_blocking(computed).await?);
         }
@@ -174,7 +180,6 @@ fn entities(case: &Case, table: &SqlTable, seed: u64) -> Vec<i64> {
 /// Runs one.
 async fn one(
     options: &Options,
-    cases: &Cases,
     case: &Case,
     target: &mut Target,
     live: &mut Live,
@@ -197,14 +202,20 @@ async fn one(
         batch: options.batch as usize,
         servers: target.servers.clone(),
         connections,
-        seconds: cases.seconds,
+        seconds: case.seconds,
     };
     let drive = Drive::start(plan, begin).await?;
-    follow(cases, case, target, live, &drive, &mut watch, begin).await?;
+    follow(case, target, live, &drive, &mut watch, begin).await?;
     // While what was sampled is fresh.
     let explained = ask::explain(&client, &table).await;
     let counts = drive.finish().await;
-    let map = ask::picture(&target.http, &table, cases.seconds + 5).await;
+    // What was placed otherwise on the way has two: of where its rows went before, and of where they went from then on.
+    let former = watch.first.rekeyed.map(|_| ask::former(&table));
+    let mut drawn = Vec::new();
+    for name in former.iter().chain([&table]) {
+        let map = ask::picture(&target.http, name, case.seconds + 5).await;
+        drawn.extend(map.as_ref().map(pictures));
+    }
     let asked = match tables[0].entity() {
         Some(entity) => {
             let users = entities(case, &tables[0], options.seed);
@@ -215,30 +226,17 @@ async fn one(
     let found = rows(&client, &format!("SELECT count(*) FROM {table}")).await;
     let found = found.ok().and_then(|rows| rows.first()?.first()?.clone());
     let mut findings = explained.findings;
-    findings.extend(counts.messages().into_iter().map(|text| format!("turned away: {text}")));
+    findings.extend(findings_of(&watch, &counts));
     if let (Some((_, times)), Some(entity)) = (&asked, tables[0].entity()) {
         let whose = if entity == "userid" { "user" } else { entity };
         findings.push(format!("a {whose}'s rows were read in {:.0} ms (median)", times[0]));
     }
-    if counts.unsaid() > 0 {
-        findings.push(format!("{} operations had no statement and were left out", counts.unsaid()));
-    }
-    let told = Told {
-        policy: "partita",
-        measured: true,
-        t_detect_s: watch.first.hot_s,
-        t_verdict_s: watch.first.verdict_s,
-        verdicts: watch.first.classes.clone(),
-        load_splits_after_moving: watch.first.load_splits_after_moving,
-        fan_out: asked.map(|(fan_out, _)| fan_out),
-        ..Told::default()
-    };
-    let summary = Summary::of_seconds(&watch.seconds, told);
+    let summary = summary(&watch, asked.map(|(fan_out, _)| fan_out));
     let shown = Shown {
         name: case.name.clone(),
         about: case.about.clone(),
         note: note(options, case, &counts, found.as_deref(), &watch, &created.join("; ")),
-        pictures: map.as_ref().map(pictures),
+        pictures: drawn,
         findings,
         advice: explained.advice,
         seconds: watch.seconds,
@@ -258,14 +256,46 @@ async fn one(
         design: case.design,
         rate: case.knobs.rate,
         splits_at: watch.first.splits_at,
+        created,
+        entity: tables[0].entity().map(str::to_owned),
         twin: None,
         lacking: lacking.collect(),
     })
 }
 
+/// What a run came to.
+fn summary(watch: &Watch, fan_out: Option<FanOut>) -> Summary {
+    let told = Told {
+        policy: "partita",
+        measured: true,
+        t_detect_s: watch.first.hot_s,
+        t_verdict_s: watch.first.verdict_s,
+        verdicts: watch.first.classes.clone(),
+        load_splits_after_moving: watch.first.load_splits_after_moving,
+        rekeyed: watch.first.rekeyed,
+        fan_out,
+        ..Told::default()
+    };
+    Summary::of_seconds(&watch.seconds, told)
+}
+
+/// What was seen while it went on.
+fn findings_of(watch: &Watch, counts: &Counts) -> Vec<String> {
+    let rekeyed = watch.first.rekeyed.map(|(at, partitions)| {
+        format!(
+            "after {at} s the store dealt new rows out over {partitions} partitions by hash; those from before stay where they are, in a table whose name ends in $former"
+        )
+    });
+    let mut findings: Vec<String> = rekeyed.into_iter().collect();
+    findings.extend(counts.messages().into_iter().map(|text| format!("turned away: {text}")));
+    if counts.unsaid() > 0 {
+        findings.push(format!("{} operations had no statement and were left out", counts.unsaid()));
+    }
+    findings
+}
+
 /// Watches a run to its end, and shows it.
 async fn follow(
-    cases: &Cases,
     case: &Case,
     target: &mut Target,
     live: &mut Live,
@@ -276,14 +306,14 @@ async fn follow(
     tokio::time::sleep_until(begin).await;
     watch.begin();
     let (table, mut map) = (case.table(0), None);
-    for second in 1..=cases.seconds {
+    for second in 1..=case.seconds {
         tokio::time::sleep_until(begin + Duration::from_secs(second)).await;
         watch.second(second, case.offer.offered(second), &drive.counts).await;
         if live.wants_picture() && second.is_multiple_of(PICTURE_EVERY_S) {
-            map = ask::picture(&target.http, &table, cases.seconds).await.or(map);
+            map = ask::picture(&target.http, &table, case.seconds).await.or(map);
         }
         if let Some(line) = watch.seconds.last() {
-            live.second(&case.name, cases.seconds, line, map.as_ref());
+            live.second(&case.name, case.seconds, line, map.as_ref());
         }
         if let Some(failure) = drive.counts.failure() {
             bail!("{failure}");

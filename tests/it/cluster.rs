@@ -6,6 +6,7 @@ mod experiment;
 mod harness;
 mod hotspot;
 mod nodes;
+mod orphans;
 mod splits;
 
 use std::collections::BTreeSet;

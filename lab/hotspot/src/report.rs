@@ -1,10 +1,13 @@
-//! What a run is shown as: a table in the terminal, `report.json`, `seconds.jsonl`, `seconds.csv`, and one page.
+//! What a run is shown as: a table in the terminal, `report.json`, `seconds.jsonl`, `seconds.csv`, one page, and a guide
+//! through the pictures as Markdown.
 //!
 //! Invariants: the page needs nothing from elsewhere; text is shown as text, never as markup; latencies say whether
 //! they were measured or estimated.
 
 mod advice;
 mod chart;
+mod figure;
+mod guide;
 mod html;
 mod shown;
 
@@ -13,6 +16,7 @@ use std::fmt::Write as _;
 use crate::metrics::{QUERIES, Summary};
 
 pub use advice::advice;
+pub use guide::{Guide, Guided, Written, guide};
 pub use html::{Page, Section, page};
 pub use shown::{Advised, Shown, pictures};
 
@@ -64,6 +68,7 @@ pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
         "p99",
         "verdict",
         "after",
+        "re-keyed",
         "by user",
         "by time",
         "partitions",
@@ -81,11 +86,6 @@ pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for (name, summary) in rows {
         let last = &summary.last;
-        let common = summary
-            .verdicts
-            .iter()
-            .max_by_key(|(_, times)| **times)
-            .map_or("-", |(class, _)| *class);
         let fan_out = |query: usize| {
             summary
                 .fan_out
@@ -101,8 +101,9 @@ pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
             format!("{:.1}", summary.n_eff_leaders),
             latency(summary, summary.p50_ms),
             latency(summary, summary.p99_ms),
-            common.to_owned(),
+            summary.verdict().unwrap_or("-").to_owned(),
             time(summary.t_verdict_s),
+            summary.rekeyed.map_or_else(|| "-".to_owned(), |(at, _)| format!("{at} s")),
             fan_out(0),
             fan_out(1),
             summary.partitions.to_string(),

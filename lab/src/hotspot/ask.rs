@@ -67,6 +67,11 @@ pub(super) async fn explain(client: &Client, table: &str) -> Explained {
     }
 }
 
+/// The table that has the rows from before those of this one were placed otherwise.
+pub(super) fn former(table: &str) -> String {
+    format!("{table}$former")
+}
+
 /// The picture of the last seconds.
 pub(super) async fn picture(http: &HttpDoor, table: &str, seconds: u64) -> Option<Heatmap> {
     let path =

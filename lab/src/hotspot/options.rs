@@ -34,10 +34,10 @@ pub struct Options {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "ts-uid,uid-ts,hash-uid,hash-all,single"
+        default_value = "ts-uid,ts-uid-auto,uid-ts,hash-uid,hash-all,single"
     )]
     pub(super) design: Vec<Design>,
-    /// Seconds for each run.
+    /// Seconds for each run; twice as many where a table is to cure itself.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
     pub(super) seconds: u64,
     /// Rows a second that one partition of the cluster that is started here takes at most: 1000 (150 where a workload
@@ -90,6 +90,10 @@ pub struct Options {
     /// Folder for report.html, report.json, and the seconds of each run as JSONL and CSV.
     #[arg(long, default_value = "hotspot-report")]
     pub(super) out: PathBuf,
+    /// Folder for a page that walks through the pictures, for who sees them for the first time: README.md and SVGs, as
+    /// code hosts show them.
+    #[arg(long, value_name = "DIR")]
+    pub(super) guide: Option<PathBuf>,
     /// Folder below which the cluster that is started here keeps its data; by default the system's for temporary files.
     #[arg(long)]
     pub(super) data_dir: Option<PathBuf>,

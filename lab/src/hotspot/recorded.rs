@@ -36,7 +36,8 @@ pub(super) struct About {
 ///
 /// # Errors
 /// When it cannot be written.
-pub(super) fn record(path: &Path, case: &Case, seconds: u64) -> anyhow::Result<u64> {
+pub(super) fn record(path: &Path, case: &Case) -> anyhow::Result<u64> {
+    let seconds = case.seconds;
     let of = || format!("cannot write {}", path.display());
     let about = About {
         workload: case.workload.unwrap_or("W1").to_owned(),
@@ -116,22 +117,8 @@ pub(super) fn each(
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
-    use super::super::case::Cases;
-    use super::super::options::Options;
+    use super::super::case::tests::cases;
     use super::*;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    fn cases(arguments: &[&str]) -> anyhow::Result<Cases> {
-        let all = [&["hotspot"][..], arguments].concat();
-        Cases::of(&Command::try_parse_from(all)?.options)
-    }
 
     fn operations(case: &Case, seconds: u64) -> Vec<(u64, bool, Op)> {
         let mut all = Vec::new();
@@ -152,7 +139,7 @@ mod tests {
             let run = ["--workload", name, "--design", "ts-uid", "--seconds", "5", "--users", "50"];
             let recorded = cases(&run).unwrap();
             let case = &recorded.all[0];
-            let count = record(&path, case, recorded.seconds).unwrap();
+            let count = record(&path, case).unwrap();
             let again = cases(&["--replay", &file]).unwrap();
             let other = &again.all[0];
             assert_eq!((&other.name, again.seconds), (&case.name, 5));
@@ -181,7 +168,7 @@ mod tests {
         std::fs::write(&path, other.finish().unwrap()).unwrap();
         assert!(refused().contains("does not say of which run"), "{}", refused());
         let recorded = cases(&["--workload", "W7:", "--seconds", "2"]).unwrap();
-        record(&path, &recorded.all[0], 2).unwrap();
+        record(&path, &recorded.all[0]).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         bytes.truncate(bytes.len() - 20);
         std::fs::write(&path, bytes).unwrap();

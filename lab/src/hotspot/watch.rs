@@ -1,7 +1,7 @@
 //! What the store says of a table once a second, as the lines that a virtual cluster writes too.
 //!
 //! Invariants: shares are of what leaders counted, rows written, and reads where a run reads; rows and latencies are the clients' own; cores are the system's count for
-//! each datanode, which only a cluster on this machine has; a second in which the store said nothing repeats what it said
+//! each datanode that was started here, and otherwise what nodes say of themselves; a second in which the store said nothing repeats what it said
 //! before.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use partita_load::Shape;
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
+use super::ask::former;
 use super::drive::Counts;
 use crate::door::postgres::rows;
 use crate::latency::Latencies;
@@ -56,7 +57,11 @@ struct Partition {
 #[derive(Clone, Debug, Default)]
 struct Told {
     partitions: Vec<Partition>,
+    /// Whether rows from before are placed otherwise.
+    rekeyed: bool,
     nodes: Vec<u64>,
+    /// Cores that each node says it uses.
+    cores: Vec<f64>,
     splits_load: u64,
     splits_in_vain: u64,
     splits_size: u64,
@@ -74,6 +79,8 @@ pub(super) struct First {
     pub(super) classes: BTreeMap<&'static str, u64>,
     pub(super) load_splits_after_moving: u64,
     pub(super) splits_at: Vec<u64>,
+    /// When new rows were placed otherwise, and over how many partitions.
+    pub(super) rekeyed: Option<(u64, u32)>,
 }
 
 /// Watches one table.
@@ -134,14 +141,19 @@ impl Watch {
 
     async fn ask(&self) -> Result<Told, tokio_postgres::Error> {
         let table = &self.table;
+        let of = format!("\"table\" IN ('{table}', '{}')", former(table));
         let partitions = format!(
-            "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s FROM sys.partition_load WHERE \"table\" = '{table}'"
+            "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s, \"table\" FROM sys.partition_load WHERE {of}"
         );
         let events = format!(
-            "SELECT kind, why, in_vain FROM sys.split_events WHERE \"table\" = '{table}' AND outcome = 'done'"
+            "SELECT kind, why, in_vain FROM sys.split_events WHERE {of} AND outcome = 'done'"
         );
         let mut told = Told::default();
         for row in rows(&self.client, &partitions).await? {
+            if text(&row, 6) != table {
+                told.rekeyed = true;
+                continue;
+            }
             let class = CLASSES.iter().find(|class| **class == text(&row, 3)).copied();
             told.partitions.push(Partition {
                 leader: text(&row, 0).parse().unwrap_or(0),
@@ -151,9 +163,10 @@ impl Watch {
                 verdict: class.filter(|class| *class != "UNKNOWN"),
             });
         }
-        let nodes = "SELECT node FROM sys.node_load ORDER BY node";
+        let nodes = "SELECT node, cpu_cores FROM sys.node_load ORDER BY node";
         for row in rows(&self.client, nodes).await? {
             told.nodes.push(text(&row, 0).parse().unwrap_or(0));
+            told.cores.extend(text(&row, 1).parse::<f64>().ok());
         }
         for row in rows(&self.client, &events).await? {
             told.count(text(&row, 0), text(&row, 1), matches!(text(&row, 2), "t" | "true"));
@@ -204,6 +217,8 @@ impl Watch {
         if let Ok(told) = self.ask().await {
             self.told = told;
         }
+        // Nodes of other machines, and other processes' nodes, are known by what they say.
+        let cpu = if self.meters.is_empty() { self.told.cores.clone() } else { cpu };
         let line = Second { cpu, ..self.line(second, offered, served, rejected, &latencies) };
         let nodes = Shape::of(line.cpu.iter().copied()).effective;
         let line = Second { n_eff_nodes: nodes, ..line };
@@ -276,6 +291,10 @@ impl Watch {
             self.first.verdict_s.get_or_insert(second);
         }
         self.said = said;
+        if self.told.rekeyed {
+            let partitions = u32::try_from(self.told.partitions.len()).unwrap_or(u32::MAX);
+            self.first.rekeyed.get_or_insert((second, partitions));
+        }
         let new = self.told.splits_load.saturating_sub(self.splits_before);
         self.splits_before = self.told.splits_load;
         if MOVING.iter().any(|class| self.first.classes.contains_key(class)) {

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use partita_hotspot::metrics::{Summary, csv};
-use partita_hotspot::report::{Advised, Page, Section, align, fan_out_lines, lines, page};
+use partita_hotspot::report::{
+    Advised, Guide, Guided, Page, Section, align, fan_out_lines, guide, lines, page,
+};
 use partita_hotspot::workload::Design;
 use serde::Serialize;
 
@@ -15,12 +17,6 @@ use super::case::{Case, Cases};
 use super::{Options, Run, last, twin};
 use crate::embedded::NODES;
 use crate::report::say;
-
-/// What this demonstration does not show.
-const NOT_YET: [&str; 2] = [
-    "Tables stay as they were made: what hotspot_remedy = auto does to an append-only table while it is written is not run here. The virtual cluster shows it: partita lab sim --workload W1 --remedy-auto.",
-    "sys.node_load does not tell the nodes' cores: they are the system's count for the processes of a cluster on this machine, and missing with --connect.",
-];
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -97,11 +93,13 @@ fn about(options: &Options, cases: &Cases, cores: usize) -> String {
             path.display()
         ),
         None if options.workload.is_empty() => format!(
-            "{:.0} rows/s were written for {seconds} s under each design, in INSERTs of {batch} rows",
-            rows_per_s(cases)
+            "{:.0} rows/s were written for {seconds} s under each design{}, in INSERTs of {batch} rows",
+            rows_per_s(cases),
+            longer(cases)
         ),
         None => format!(
-            "Each workload was run for {seconds} s ({}), in INSERTs of up to {batch} rows and reads of their own; a day is {} s here and an hour {} s",
+            "Each workload was run for {seconds} s{} ({}), in INSERTs of up to {batch} rows and reads of their own; a day is {} s here and an hour {} s",
+            longer(cases),
             rates(cases),
             seconds,
             (seconds / 2).max(1)
@@ -115,6 +113,21 @@ fn about(options: &Options, cases: &Cases, cores: usize) -> String {
     format!(
         "{cluster} {bound} {asked}, in an open loop: latency counts from when {each} was due.{users} Figures are means over the last fifth of a run."
     )
+}
+
+/// Which runs take longer than the others; nothing when none does.
+fn longer(cases: &Cases) -> String {
+    let mut designs: Vec<(&str, u64)> = Vec::new();
+    for case in cases.all.iter().filter(|case| case.seconds != cases.seconds) {
+        let name = match case.design {
+            Some(design) => design.name(),
+            None => case.name.as_str(),
+        };
+        if !designs.contains(&(name, case.seconds)) {
+            designs.push((name, case.seconds));
+        }
+    }
+    designs.iter().map(|(name, seconds)| format!(" ({seconds} s under {name})")).collect()
 }
 
 /// Rows a second of the first run.
@@ -136,9 +149,9 @@ fn rates(cases: &Cases) -> String {
     said.join(", ")
 }
 
-/// What this demonstration does not show: of all runs, then of each workload, each sentence once.
+/// What is not shown of each workload, each sentence once.
 fn not_yet(runs: &[Run]) -> Vec<String> {
-    let mut all: Vec<String> = NOT_YET.map(str::to_owned).to_vec();
+    let mut all: Vec<String> = Vec::new();
     for run in runs {
         let named = |text: &String| match run.workload {
             Some(name) => format!("{name}: {text}"),
@@ -218,11 +231,13 @@ pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::R
         put(&options.out, &format!("{name}.jsonl"), &(json?.join("\n") + "\n"))?;
         put(&options.out, &format!("{name}.csv"), &csv(&run.shown.seconds))?;
     }
-    sections.push(Section {
-        title: "Not yet".to_owned(),
-        text: not_yet.join(" "),
-        lines: Vec::new(),
-    });
+    if let Some(folder) = &options.guide {
+        write_guide(folder, &about, &sections, &not_yet, runs)?;
+    }
+    if !not_yet.is_empty() {
+        let (title, text) = ("Not yet".to_owned(), not_yet.join(" "));
+        sections.push(Section { title, text, lines: Vec::new() });
+    }
     let html = page("What a key design does to a cluster", &about, &rows, &sections, &pages);
     put(&options.out, "report.html", &html)?;
     let written = Written {
@@ -245,7 +260,29 @@ pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::R
             say(&format!("{}: {verdict}{advice}", run.shown.name))?;
         }
     }
+    if let Some(folder) = &options.guide {
+        say(&format!("the guide is in {}", folder.display()))?;
+    }
     say(&format!("written to {}", options.out.join("report.html").display()))
+}
+
+/// Writes the page that walks through the pictures.
+fn write_guide(
+    folder: &Path,
+    about: &str,
+    sections: &[Section],
+    not_yet: &[String],
+    runs: &[Run],
+) -> anyhow::Result<()> {
+    let mut guided = Vec::new();
+    for Run { shown, slug, design, entity, created, .. } in runs {
+        guided.push(Guided { shown, slug, design: *design, entity: entity.as_deref(), created });
+    }
+    let command = "partita lab hotspot --guide DIR";
+    for file in guide(&Guide { about, command, runs: &guided, sections, not_yet }) {
+        put(folder, &file.name, &file.text)?;
+    }
+    Ok(())
 }
 
 fn put(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {

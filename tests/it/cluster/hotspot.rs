@@ -54,7 +54,7 @@ async fn the_lab_shows_one_busy_partition_under_time_first_and_eight_under_a_has
         assert!((twin / real - 1.0).abs() <= 0.1, "N_eff {real} and {twin}");
     }
     let page = read("report.html");
-    for part in ["<svg", "Real and virtual", "Not yet", "prefers-color-scheme:dark"] {
+    for part in ["<svg", "Real and virtual", "Leaders and cores", "prefers-color-scheme:dark"] {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("href=") && !page.contains("src="), "the page needs nothing else");
@@ -66,8 +66,10 @@ async fn the_lab_shows_one_busy_partition_under_time_first_and_eight_under_a_has
 /// Runs `lab hotspot`; its report, and what it said.
 async fn lab(options: &[&str], out: &Path) -> (Value, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_partita"));
-    command.args(["lab", "hotspot", "--batch", "20", "--connections", "6"]).args(options);
-    command.arg("--out").arg(out);
+    command.args(["lab", "hotspot"]).args(options).arg("--out").arg(out);
+    if !options.contains(&"--batch") {
+        command.args(["--batch", "20", "--connections", "6"]);
+    }
     let done = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     let said = [done.stdout, done.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
@@ -121,6 +123,86 @@ async fn a_workload_of_the_catalogue_runs_is_recorded_and_runs_again_elsewhere()
     let client = server.connect().await;
     let stored = one(&client, "SELECT count(*) FROM lab_hotspot_w6_ordered").await;
     assert_eq!(stored, "400", "the recorded run's table is made, loaded and left where it ran");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_is_left_to_cure_itself_does_so_and_the_guide_shows_how() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("data")).unwrap();
+    let (data, guide) = (at("data").display().to_string(), at("guide").display().to_string());
+    let run = ["--design", "ts-uid-auto", "--seconds", "45", "--partition-rate", PARTITION_RATE];
+    // Two partitions' worth.
+    let load = ["--rate", "300", "--users", "1000", "--batch", "30", "--connections", "16"];
+    let folders = ["--data-dir", &data, "--guide", &guide];
+    let (report, said) = lab(&[&run[..], &load, &folders].concat(), &at("out")).await;
+
+    let own = &report["runs"][0];
+    assert_eq!((&own["design"], &report["seconds"]), (&"ts-uid-auto".into(), &45.into()));
+    let seconds = std::fs::read_to_string(at("out").join("ts-uid-auto.jsonl")).unwrap();
+    let seconds: Vec<Value> =
+        seconds.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(seconds.len(), 90, "a cure takes its time");
+    let (cured, partitions) =
+        (number(own, "/summary/rekeyed/0"), number(own, "/summary/rekeyed/1"));
+    let verdict = number(own, "/summary/t_verdict_s");
+    assert!(verdict + 30.0 <= cured + 3.0 && cured <= 75.0, "{verdict} and {cured}: {own:#}");
+    // Until then one partition bore it.
+    let before: Vec<f64> = seconds
+        .iter()
+        .filter(|second| (15.0..cured - 1.0).contains(&number(second, "/second")))
+        .map(|second| number(second, "/n_eff"))
+        .collect();
+    assert!(before.len() >= 10 && before.iter().all(|n_eff| *n_eff <= 1.05), "{before:?}");
+    assert!(number(own, "/summary/n_eff") >= 0.8 * partitions && partitions >= 2.0, "{own:#}");
+    assert!(number(own, "/summary/served_share") >= 0.95, "{own:#}");
+    let last_before = seconds.iter().rfind(|second| number(second, "/second") < cured).unwrap();
+    assert_eq!(number(last_before, "/splits_load"), 0.0, "no cut helps what moves");
+    // One of those that are new, and all eight from before.
+    assert_eq!(number(own, "/summary/fan_out/mean/0"), 9.0, "{own:#}");
+    let note = own["note"].as_str().unwrap();
+    let stored = note.split(' ').next().unwrap();
+    assert!(note.contains(&format!("{stored} rows were acknowledged, the table has {stored}.")));
+    assert!(note.contains("'hotspot_remedy' = 'auto'"), "{note}");
+
+    assert!(said.contains("the guide is in"), "{said}");
+    let page = std::fs::read_to_string(at("guide").join("README.md")).unwrap();
+    for part in ["MOVING_RIGHT", "without being asked", "The second picture", "append_mode"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    for name in ["ts-uid-auto", "ts-uid-auto-2", "ts-uid-auto-lines", "trade-off"] {
+        for theme in ["light", "dark"] {
+            let file = format!("{name}-{theme}.svg");
+            let svg = std::fs::read_to_string(at("guide").join(&file)).expect(&file);
+            assert!(svg.starts_with("<svg xmlns=") && page.contains(&file), "{file}");
+        }
+    }
+    assert!(!page.contains(&data), "nothing of this machine: {page}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_leave_a_node_that_leads_everything() {
+    let _turn = turn().await;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().display().to_string();
+    // 45 rows/s for each of eight partitions of 150: less than a third of what they take.
+    let run = ["--workload", "W13", "--seconds", "30", "--rate", "360", "--data-dir", &data];
+    let run = [&run[..], &["--partition-rate", PARTITION_RATE]].concat();
+    let (report, _) = lab(&run, &dir.path().join("out")).await;
+    let own = &report["runs"][0];
+    let lacking = own["not_yet"].to_string();
+    assert!(!lacking.contains("did not begin"), "all leaders were on one node: {lacking}");
+    let lines = std::fs::read_to_string(dir.path().join("out/w13.jsonl")).unwrap();
+    let loads: Vec<f64> = lines
+        .lines()
+        .map(|line| number(&serde_json::from_str(line).unwrap(), "/node_max_over_mean"))
+        .collect();
+    // Three, three and two of eight; a second in which a leader is on its way is another.
+    let mut last = loads[loads.len() - 10..].to_vec();
+    last.sort_by(f64::total_cmp);
+    assert!(last[5] <= 1.3, "{loads:?}");
+    assert!(number(own, "/summary/served_share") >= 0.9, "{own:#}");
 }
 
 #[test]

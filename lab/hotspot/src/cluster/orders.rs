@@ -14,6 +14,8 @@ use crate::workload::{Design, Source, Spread, keys};
 const MERGE_MS: u64 = 2_000;
 /// As long as it takes to record another placement.
 const REKEY_MS: u64 = 1_000;
+/// How new rows are placed by then, as meta does it: by a hash of what is left of the key without the time.
+pub(crate) const AFTERWARDS: Design = Design::HashUid;
 /// Orders of others than the scheduler have numbers from here on.
 const FOREIGN: u64 = 1 << 40;
 
@@ -224,7 +226,7 @@ impl Cluster {
         let now_ms = self.now_ms;
         let entry = &mut self.tables[table];
         let events = entry.load.events.clone().ok_or(Failed::Other)?;
-        let (law, shape) = keys(Design::HashAll, events.entity, &events.entities, events.time);
+        let (law, shape) = keys(AFTERWARDS, events.entity, &events.entities, events.time);
         let old: Vec<u32> = std::mem::take(&mut entry.order);
         entry.past.extend(&old);
         entry.key_epoch += 1;
@@ -233,6 +235,8 @@ impl Cluster {
         }
         (entry.load.facts.tail, entry.load.facts.buckets) = (shape.tail, buckets);
         entry.load.facts.partitions_min = buckets as usize;
+        // What has rows from before is not placed otherwise once more.
+        entry.load.facts.append_only = false;
         entry.load.shape = shape;
         let row_bytes = entry.load.row_bytes;
         for id in old {

@@ -111,7 +111,19 @@ pub struct Told {
     pub log_hash: String,
 }
 
+/// Classes of keys that move, which are what a table is re-keyed for.
+const MOVING: [&str; 2] = ["MOVING_RIGHT", "MOVING_LEFT"];
+
 impl Summary {
+    /// The class that speaks for the run: the one that the table was re-keyed for, or else the one that was named for most
+    /// partitions.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&'static str> {
+        let moving = self.verdicts.keys().copied().find(|class| MOVING.contains(class));
+        let most = self.verdicts.iter().max_by_key(|(_, times)| **times).map(|(class, _)| *class);
+        moving.filter(|_| self.rekeyed.is_some()).or(most)
+    }
+
     /// Sums up a cluster's run.
     #[must_use]
     pub fn of(cluster: &Cluster) -> Self {

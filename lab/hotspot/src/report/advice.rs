@@ -25,15 +25,17 @@ pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
         let columns = columns_of(&op.key, &shape.widths);
         if let (Some(entity), Some(time)) = (columns.get(entity), columns.get(time)) {
             // In the order of the key, the bucket left out: 0 and 1 are numbers of key columns.
-            let pair = if events.design == Design::TsUid { [time, entity] } else { [entity, time] };
+            let pair = if events.design.time_first() { [time, entity] } else { [entity, time] };
             rows.push(pair.map(|column| column.to_be_bytes().to_vec()).to_vec());
         }
     }
-    let time_at = usize::from(events.design != Design::TsUid);
+    let time_at = usize::from(!events.design.time_first());
     let partitions = cluster.partitions();
     let buckets = u32::try_from(partitions).unwrap_or(u32::MAX);
     let today = match events.design {
-        Design::TsUid | Design::UidTs | Design::Single => Placing::Range { order: vec![0, 1] },
+        Design::TsUid | Design::TsUidAuto | Design::UidTs | Design::Single => {
+            Placing::Range { order: vec![0, 1] }
+        }
         Design::HashUid => Placing::Hash { of: vec![0], buckets, order: vec![0, 1] },
         Design::HashAll => Placing::Hash { of: vec![0, 1], buckets, order: vec![0, 1] },
     };

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 560.0;
+pub(super) const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 160.0;
 const LEFT: f64 = 62.0;
 const BOTTOM: f64 = 22.0;

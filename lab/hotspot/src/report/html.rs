@@ -4,9 +4,8 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Dot, Line, chart, scatter};
 use super::shown::Shown;
-use super::{fan_out_lines, lines};
+use super::{fan_out_lines, figure, lines};
 use crate::metrics::{Second, Summary};
 
 const STYLE: &str = "
@@ -63,59 +62,15 @@ fn table(lines: &[Vec<String>]) -> String {
     html
 }
 
-fn line<'a>(
-    name: &'a str,
-    colour: &'a str,
-    seconds: &[Second],
-    of: impl Fn(&Second) -> f64,
-) -> Line<'a> {
-    Line { name, colour, values: seconds.iter().map(of).collect() }
-}
-
 /// The lines over time of a run.
 fn charts(seconds: &[Second], latency: &str) -> String {
-    let (a, b, c) = ("var(--a)", "var(--b)", "var(--c)");
     let mut charts = vec![
-        chart(
-            "rows/s",
-            &[
-                line("asked for", b, seconds, |s| s.offered),
-                line("served", a, seconds, |s| s.served),
-            ],
-        ),
-        chart(
-            "N_eff",
-            &[
-                line("partitions", a, seconds, |s| s.n_eff),
-                line("leaders' nodes", c, seconds, |s| s.n_eff_leaders),
-            ],
-        ),
-        chart(
-            &format!("latency, ms, {latency}"),
-            &[line("p50", c, seconds, |s| s.p50_ms), line("p99", b, seconds, |s| s.p99_ms)],
-        ),
-        chart(
-            "splits by load",
-            &[
-                line("all", a, seconds, |s| s.splits_load as f64),
-                line("in vain", b, seconds, |s| s.splits_in_vain as f64),
-            ],
-        ),
+        figure::rates(seconds),
+        figure::spread(seconds),
+        figure::latency(seconds, latency),
+        figure::splits(seconds),
     ];
-    if seconds.iter().any(|second| !second.cpu.is_empty()) {
-        let nodes = seconds.iter().map(|second| second.cpu.len()).max().unwrap_or(0);
-        let names: Vec<String> = (1..=nodes).map(|node| format!("node {node}")).collect();
-        let of = |list: &[f64], node: usize| list.get(node).copied().unwrap_or(0.0);
-        let pick = |list: fn(&Second) -> &Vec<f64>| -> Vec<Line<'_>> {
-            let colours = [a, b, c].into_iter().cycle();
-            let named = names.iter().zip(colours).enumerate().take(4);
-            named
-                .map(|(node, (name, colour))| line(name, colour, seconds, |s| of(list(s), node)))
-                .collect()
-        };
-        charts.push(chart("share by leading node", &pick(|s| &s.leaders)));
-        charts.push(chart("cores in use", &pick(|s| &s.cpu)));
-    }
+    charts.extend(figure::nodes(seconds));
     format!("<div class=\"charts\">{}</div>", charts.concat())
 }
 
@@ -127,7 +82,7 @@ impl Page {
         if !run.about.is_empty() {
             let _ok = write!(body, "<p>{}</p>", plain(&run.about));
         }
-        if let Some([light, dark]) = &run.pictures {
+        for [light, dark] in &run.pictures {
             let _ok = write!(
                 body,
                 "<div class=\"map\"><div class=\"light\">{light}</div><div class=\"dark\">{dark}</div></div>"
@@ -153,21 +108,10 @@ impl Page {
     }
 }
 
-/// The trade-off: how evenly writes lie against what it costs to read a user.
+/// The trade-off between writes and reads.
 fn trade_off(rows: &[(String, &Summary)]) -> String {
-    let dots: Vec<Dot<'_>> = rows
-        .iter()
-        .filter_map(|(name, summary)| {
-            let fan_out = summary.fan_out.as_ref()?;
-            Some(Dot { name, x: fan_out.mean[0], y: summary.n_eff })
-        })
-        .collect();
-    if dots.is_empty() {
-        return String::new();
-    }
-    let drawn =
-        scatter("partitions that write (N_eff) against partitions that a user's read asks", &dots);
-    format!("<div class=\"charts one\">{drawn}</div>")
+    let drawn = figure::trade_off(rows);
+    drawn.map_or_else(String::new, |drawn| format!("<div class=\"charts one\">{drawn}</div>"))
 }
 
 /// The whole page.

@@ -32,8 +32,9 @@ pub struct Shown {
     pub seconds: Vec<Second>,
     /// What they come to.
     pub summary: Summary,
-    /// The picture, for a light ground and for a dark one.
-    pub pictures: Option<[String; 2]>,
+    /// The pictures, each for a light ground and for a dark one; several where rows were placed otherwise on the way, the
+    /// earlier first.
+    pub pictures: Vec<[String; 2]>,
     /// What was found, in sentences.
     pub findings: Vec<String>,
     /// What was advised, the best first.
@@ -79,7 +80,7 @@ impl Shown {
             about: String::new(),
             seconds: cluster.books().seconds.clone(),
             summary: summary.clone(),
-            pictures: heatmap(name, cluster).map(|heatmap| pictures(&heatmap)),
+            pictures: heatmap(name, cluster).iter().map(pictures).collect(),
             findings: found.into_iter().collect(),
             advice: advice.collect(),
             note: format!("log {}", summary.log_hash),

@@ -298,11 +298,8 @@ fn events() -> Vec<Workload> {
                     stamp.disorder_us = 300 * SECOND_US;
                 }
             }
-            reads.kind = if k.design == Design::TsUid {
-                Kind::ScanRecent(300 * SECOND_US)
-            } else {
-                Kind::Read
-            };
+            reads.kind =
+                if k.design.time_first() { Kind::ScanRecent(300 * SECOND_US) } else { Kind::Read };
             tables[0].sources[0].rate = Rate::Steady(k.rate / 2.0);
             tables[0].sources.push(reads);
             tables

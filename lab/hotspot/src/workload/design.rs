@@ -22,6 +22,8 @@ pub(crate) const BUCKETS: u64 = 1 << 16;
 pub enum Design {
     /// PRIMARY KEY (ts, entity): all that is new goes to one place.
     TsUid,
+    /// The same in a table that keeps every row and is left to cure itself: `hotspot_remedy = auto`.
+    TsUidAuto,
     /// PRIMARY KEY (entity, ts).
     UidTs,
     /// PARTITION BY HASH (entity), PRIMARY KEY (entity, ts).
@@ -34,14 +36,15 @@ pub enum Design {
 
 impl Design {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::TsUid, Self::UidTs, Self::HashUid, Self::HashAll, Self::Single];
+    pub const ALL: [Self; 6] =
+        [Self::TsUid, Self::TsUidAuto, Self::UidTs, Self::HashUid, Self::HashAll, Self::Single];
 
     /// As it is typed.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::TsUid => "ts-uid",
+            Self::TsUidAuto => "ts-uid-auto",
             Self::UidTs => "uid-ts",
             Self::HashUid => "hash-uid",
             Self::HashAll => "hash-all",
@@ -55,11 +58,34 @@ impl Design {
         matches!(self, Self::HashUid | Self::HashAll)
     }
 
+    /// Whether the time leads the key.
+    #[must_use]
+    pub fn time_first(self) -> bool {
+        matches!(self, Self::TsUid | Self::TsUidAuto)
+    }
+
+    /// Whether the store is to place new rows otherwise by itself, once the table's end stays hot.
+    #[must_use]
+    pub fn cures_itself(self) -> bool {
+        self == Self::TsUidAuto
+    }
+
+    /// The options of CREATE TABLE; empty for a table that has none.
+    pub(crate) fn options(self) -> &'static str {
+        if self.cures_itself() {
+            " WITH ('append_mode' = 'true', 'hotspot_remedy' = 'auto')"
+        } else {
+            ""
+        }
+    }
+
     /// The clauses of CREATE TABLE, with these names for the entity and the time.
     #[must_use]
     pub fn clauses(self, entity: &str, buckets: u32) -> String {
         match self {
-            Self::TsUid => format!("PRIMARY KEY (ts, {entity})"),
+            Self::TsUid | Self::TsUidAuto => {
+                format!("PRIMARY KEY (ts, {entity}){}", self.options())
+            }
             Self::UidTs | Self::Single => format!("PRIMARY KEY ({entity}, ts)"),
             Self::HashUid => format!(
                 "PARTITION BY HASH ({entity}) PARTITIONS {buckets}, PRIMARY KEY ({entity}, ts)"
@@ -120,7 +146,7 @@ pub(crate) fn keys(
     let bucket = Part::Even(0, BUCKETS);
     let grows = if time.descending { Tail::Left } else { Tail::Right };
     let (parts, names, placement, tail) = match design {
-        Design::TsUid => (vec![stamp, entity], vec!["ts", name], 0, grows),
+        Design::TsUid | Design::TsUidAuto => (vec![stamp, entity], vec!["ts", name], 0, grows),
         Design::UidTs | Design::Single => (vec![entity, stamp], vec![name, "ts"], 0, Tail::None),
         Design::HashUid => {
             let both = Part::Listed(Arc::new(entities.bucketed()));

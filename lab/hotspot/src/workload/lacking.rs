@@ -24,7 +24,7 @@ pub fn lacking(loads: &[TableLoad]) -> Vec<&'static str> {
         ),
         (
             loads.iter().any(|load| load.spread == Spread::OneNode),
-            "A table cannot be made with its leaders on one node: they are moved there before the clock starts, one by one.",
+            "A table cannot be made with its leaders on one node: they are moved there before the clock starts, one by one. Meta deals leaders out by their number as well as by load, and has taken them apart within seconds, whatever they bear: what load alone does, the virtual cluster shows.",
         ),
         (
             reads().next().is_some(),

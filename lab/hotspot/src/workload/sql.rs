@@ -89,6 +89,7 @@ pub struct SqlTable {
     /// The column of the text, and how long that is.
     text: &'static str,
     repeats: usize,
+    /// What CREATE TABLE says behind the columns: where rows lie, and the options.
     placed: String,
     /// When the run begins, microseconds since the Unix epoch.
     begin_us: i64,
@@ -143,7 +144,8 @@ impl SqlTable {
             placed: String::new(),
             begin_us,
         };
-        table.placed = table.placed_by(load);
+        let options = load.events.as_ref().map_or("", |events| events.design.options());
+        table.placed = table.placed_by(load) + options;
         table
     }
 

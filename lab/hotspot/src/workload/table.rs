@@ -82,7 +82,7 @@ impl TableLoad {
             tail: shape.tail,
             buckets,
             partitions_min: if events.design.hashed() { partitions as usize } else { 1 },
-            remedy: Remedy::Advise,
+            remedy: if events.design.cures_itself() { Remedy::Auto } else { Remedy::Advise },
             ..TableFacts::default()
         };
         let source = Source { law, rate: events.rate, kind: Kind::Write, cost: 1.0 };
@@ -175,7 +175,7 @@ fn event_cuts(events: &Events, shape: &Shape, partitions: u32) -> Vec<Vec<u8>> {
     match events.design {
         Design::HashUid | Design::HashAll => even_cuts(BUCKETS, 2, partitions),
         // The partitions of a table that has been there for a while: an hour each, the last one growing.
-        Design::TsUid => {
+        Design::TsUid | Design::TsUidAuto => {
             let cut = |ago: u64| {
                 let ticks = (BEGIN_US - 3_600 * SECOND_US * ago) / events.time.grain_us;
                 let value = if events.time.descending { u64::MAX - ticks } else { ticks };

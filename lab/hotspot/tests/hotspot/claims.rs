@@ -52,6 +52,27 @@ fn buckets_for_what_is_new_carry_the_load_within_a_minute_of_the_verdict() {
 }
 
 #[test]
+fn a_table_that_is_left_to_cure_itself_does_and_is_read_in_both_places() {
+    for seed in 1..=3 {
+        let mut cluster = cluster("W1", &knobs(Design::TsUidAuto), Policy::Ours, seed);
+        cluster.run(180);
+        let summary = Summary::of(&cluster);
+        let (cured, buckets) = summary.rekeyed.expect("buckets were given");
+        let (verdict, served) = (summary.t_verdict_s.unwrap(), summary.t95_s.unwrap());
+        assert!((verdict + 30..verdict + 40).contains(&cured), "{cured} {verdict}");
+        assert!(served <= verdict + 60, "{served} {verdict}");
+        assert!(summary.served_share >= 0.99, "{summary:?}");
+        assert!(summary.n_eff >= 0.95 * f64::from(buckets), "{} of {buckets}", summary.n_eff);
+        assert_eq!(summary.last.splits_load, 0, "no cut helps before, and none is needed after");
+        // A user's rows are in one of the buckets, and anywhere in what was there before; the last minutes are in all of
+        // the buckets, and in the last partition from before.
+        let fan_out = summary.fan_out.unwrap();
+        assert_eq!(fan_out.mean[0], 9.0, "{fan_out:?}");
+        assert_eq!(fan_out.mean[1], f64::from(buckets) + 1.0, "{fan_out:?}");
+    }
+}
+
+#[test]
 fn a_hash_of_the_whole_key_uses_all_partitions() {
     let summary = outcome("W1", &knobs(Design::HashAll), Policy::Ours, 60);
     assert!(

@@ -38,6 +38,8 @@ fn user_events_have_the_table_of_each_design() {
     let cuts: Vec<String> = (1..8).rev().map(|ago| format!("({})", BEGIN - ago * hour)).collect();
     let cuts = cuts.join(", ");
     assert_eq!(by_time, format!("{head}ts, userid)) PARTITION BY RANGE (ts) SPLIT AT ({cuts})"));
+    let kept = " WITH ('append_mode' = 'true', 'hotspot_remedy' = 'auto')";
+    assert_eq!(made("W1", Design::TsUidAuto), format!("{by_time}{kept}"));
     let by_user = made("W1", Design::UidTs);
     assert!(by_user.starts_with(&format!("{head}userid, ts)) PARTITION BY RANGE (userid) SPLIT")));
     assert_eq!(by_user.matches("), (").count(), 6, "{by_user}");

@@ -1,0 +1,264 @@
+//! A page that walks through the pictures of a run, for people who see such pictures for the first time: Markdown and
+//! files beside it, as code hosts show them.
+//!
+//! ```text
+//!   Guide { what was written, runs } ──▶ README.md, and for each run NAME-light.svg, NAME-dark.svg (where keys lie that
+//!                                        are written) and NAME-lines-light.svg, NAME-lines-dark.svg (over time)
+//! ```
+//!
+//! Invariants: every figure is of the run, and every sentence about it follows from what the run showed ([`words`]); what
+//! others wrote is shown as text, never as markup; every picture is there for a light ground and for a dark one; nothing
+//! is needed from elsewhere.
+
+mod words;
+
+use std::fmt::Write as _;
+
+use partita_heatmap::Theme;
+
+use super::figure::{alone, latency, rates, trade_off};
+use super::html::Section;
+use super::shown::Shown;
+use crate::metrics::Summary;
+use crate::workload::Design;
+
+/// The page's file.
+const PAGE: &str = "README.md";
+
+/// A run, and what made its tables.
+pub struct Guided<'a> {
+    /// What it came to.
+    pub shown: &'a Shown,
+    /// For names of files.
+    pub slug: &'a str,
+    /// How its keys are made, where that is known.
+    pub design: Option<Design>,
+    /// The column of whose rows they are, where they are somebody's.
+    pub entity: Option<&'a str>,
+    /// The statements that made its tables.
+    pub created: &'a [String],
+}
+
+/// See the head of the file.
+pub struct Guide<'a> {
+    /// What all runs had in common.
+    pub about: &'a str,
+    /// The command that wrote it.
+    pub command: &'a str,
+    /// In the order in which they are shown.
+    pub runs: &'a [Guided<'a>],
+    /// Tables besides.
+    pub sections: &'a [Section],
+    /// What is not shown.
+    pub not_yet: &'a [String],
+}
+
+/// A file of a page.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its name in the page's folder.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Text as text: what Markdown and HTML would take for their own is told not to be.
+fn plain(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '$' => {
+                safe.push('\\');
+                safe.push(letter);
+            }
+            '\n' | '\r' => safe.push(' '),
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// Text between quotes of HTML.
+fn quoted(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;").replace('\n', " ")
+}
+
+/// A table; the first line is its head.
+fn table(lines: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        let cells: Vec<String> = line.iter().map(|cell| plain(cell)).collect();
+        // Writing to a string cannot fail.
+        let _ok = writeln!(text, "| {} |", cells.join(" | "));
+        if at == 0 {
+            let _ok = writeln!(text, "|---|{}", "---:|".repeat(line.len().saturating_sub(1)));
+        }
+    }
+    text
+}
+
+/// A picture in the reader's theme.
+fn picture(name: &str, alt: &str) -> String {
+    format!(
+        "<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"{name}-dark.svg\">\n  \
+         <img alt=\"{}\" src=\"{name}-light.svg\" width=\"100%\">\n</picture>\n\n",
+        quoted(alt)
+    )
+}
+
+fn statement(sql: &str) -> String {
+    format!("```sql\n{}\n```\n\n", sql.replace("```", ""))
+}
+
+fn bullets(sentences: &[String]) -> String {
+    let lines: String = sentences.iter().map(|sentence| format!("- {sentence}\n")).collect();
+    if lines.is_empty() { lines } else { lines + "\n" }
+}
+
+impl Guided<'_> {
+    /// The names of its pictures: the first run's keys are in `NAME`, and if they were placed otherwise, in `NAME-2`.
+    fn map_name(&self, at: usize) -> String {
+        if at == 0 { self.slug.to_owned() } else { format!("{}-{}", self.slug, at + 1) }
+    }
+
+    fn lines_name(&self) -> String {
+        format!("{}-lines", self.slug)
+    }
+
+    fn files(&self, files: &mut Vec<Written>) {
+        for (at, [light, dark]) in self.shown.pictures.iter().enumerate() {
+            let name = self.map_name(at);
+            for (theme, text) in [("light", light), ("dark", dark)] {
+                files.push(Written { name: format!("{name}-{theme}.svg"), text: text.clone() });
+            }
+        }
+        let seconds = &self.shown.seconds;
+        let lines = [rates(seconds), latency(seconds, self.shown.summary.latency)];
+        files.extend(both(&self.lines_name(), &lines));
+    }
+
+    fn text(&self) -> String {
+        let shown = self.shown;
+        let mut text = format!("## {}\n\n", plain(&shown.name));
+        if !shown.about.is_empty() {
+            let _ok = write!(text, "{}\n\n", plain(&shown.about));
+        }
+        self.created.iter().for_each(|sql| text.push_str(&statement(sql)));
+        let seen = words::seen(shown, self.design);
+        for at in 0..shown.pictures.len() {
+            let alt = format!("Load of {} by key and time. {}", shown.name, seen.join(" "));
+            text.push_str(&picture(&self.map_name(at), &alt));
+        }
+        text.push_str(&bullets(&seen));
+        let lines = format!("Rows a second and latency of {} over time", shown.name);
+        text.push_str(&picture(&self.lines_name(), &lines));
+        text.push_str(&bullets(&words::found(shown, self.entity)));
+        // Of a table that is well at the end nothing has to become better; and what comes after the table as it is would not.
+        let ill = shown.seconds.last().is_some_and(|second| second.verdict.is_some());
+        let advice = shown.advice.iter().filter(|_| ill);
+        let better = advice.map_while(|own| Some((own, own.ddl.as_ref()?)));
+        for (at, (advised, ddl)) in better.enumerate() {
+            if at == 0 {
+                text.push_str("What the store advised, the best first:\n\n");
+            }
+            let _ok = write!(text, "{}\n\n", plain(&advised.text));
+            text.push_str(&statement(ddl));
+        }
+        text
+    }
+}
+
+/// A picture in both themes.
+fn both(name: &str, charts: &[String]) -> [Written; 2] {
+    [("light", Theme::Light), ("dark", Theme::Dark)].map(|(suffix, theme)| Written {
+        name: format!("{name}-{suffix}.svg"),
+        text: alone(charts, theme),
+    })
+}
+
+/// The figures of all runs.
+fn figures(guide: &Guide<'_>) -> String {
+    let head = [
+        "run",
+        "served",
+        "N_eff of partitions",
+        "busiest",
+        "latency p50",
+        "p99",
+        "verdict",
+        "splits by load",
+        "a read of one's rows asks",
+    ];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for run in guide.runs {
+        let summary = &run.shown.summary;
+        let asks = summary.fan_out.as_ref().map(|own| format!("{:.1}", own.mean[0]));
+        lines.push(vec![
+            run.shown.name.clone(),
+            format!("{:.0} %", summary.served_share * 100.0),
+            format!("{:.1} of {}", summary.n_eff, summary.partitions),
+            format!("{:.0} %", summary.max_share * 100.0),
+            super::latency(summary, summary.p50_ms),
+            super::latency(summary, summary.p99_ms),
+            summary.verdict().unwrap_or("-").to_owned(),
+            (summary.last.splits_load + summary.last.splits_isolate).to_string(),
+            asks.unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table(&lines)
+}
+
+/// The page and its pictures; the page first.
+#[must_use]
+pub fn guide(guide: &Guide<'_>) -> Vec<Written> {
+    let mut files = Vec::new();
+    let mut text = format!(
+        "# What a key does, in pictures\n\n\
+         `{}` wrote this page from one run of it: every figure and every sentence below is of that run.\n\n\
+         ## What was written\n\n{}\n\n{}\n\n",
+        guide.command.replace('`', "'"),
+        plain(guide.about),
+        words::WRITTEN,
+    );
+    text.push_str("## How to read a picture\n\n");
+    text.push_str(&bullets(&words::legend(guide.runs)));
+    let _ok = write!(text, "## The figures\n\n{}\n{}\n\n", figures(guide), words::FIGURES);
+    for run in guide.runs {
+        text.push_str(&run.text());
+        run.files(&mut files);
+    }
+    let rows: Vec<(String, &Summary)> =
+        guide.runs.iter().map(|run| (run.shown.name.clone(), &run.shown.summary)).collect();
+    let sums = words::sums(guide.runs);
+    let drawn = trade_off(&rows);
+    if drawn.is_some() || !sums.is_empty() {
+        text.push_str("## What it comes to\n\n");
+    }
+    if let Some(drawn) = drawn {
+        files.extend(both("trade-off", &[drawn]));
+        text.push_str(&picture("trade-off", words::TRADE_OFF));
+        let _ok = write!(text, "{}\n\n", words::TRADE_OFF);
+    }
+    text.push_str(&bullets(&sums));
+    for section in guide.sections.iter().filter(|section| !section.lines.is_empty()) {
+        let _ok = write!(
+            text,
+            "## {}\n\n{}\n\n{}\n",
+            plain(&section.title),
+            plain(&section.text),
+            table(&section.lines)
+        );
+    }
+    if !guide.not_yet.is_empty() {
+        let said: Vec<String> = guide.not_yet.iter().map(|one| plain(one)).collect();
+        let _ok = write!(text, "## Not yet\n\n{}", bullets(&said));
+    }
+    let text = text.trim_end().to_owned() + "\n";
+    files.insert(0, Written { name: PAGE.to_owned(), text });
+    files
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! The end of a process that nobody is left to end: the lab starts a cluster for a few minutes, and when the lab is killed
+//! outright it cannot stop what it started.
+//!
+//! ```text
+//!   lab ── a pipe, which the kernel closes with the lab ──▶ standard input of each process of its cluster
+//! ```
+//!
+//! A pipe rather than Linux's signal at a parent's death: that comes when the *thread* that started a process ends, and
+//! not at all when the parent was gone before the signal was asked for.
+//!
+//! Invariants: only a process that was started to be like this looks at its standard input; nothing is ever written to it;
+//! what it acknowledged is on disk at any moment, so that it may end at any moment.
+
+use std::io::Read;
+
+use anyhow::Context;
+
+/// Set by whoever holds the other end of the process's standard input.
+const VARIABLE: &str = "PARTITA_ENDS_WITH_STDIN";
+
+/// Has this process end as soon as its standard input does, if it was started to.
+///
+/// # Errors
+/// When there is no thread to watch it.
+pub(crate) fn watch() -> anyhow::Result<()> {
+    if std::env::var_os(VARIABLE).is_none_or(|value| value != "1") {
+        return Ok(());
+    }
+    let watch = || {
+        until_end(std::io::stdin());
+        end();
+    };
+    let thread = std::thread::Builder::new().name("orphan".to_owned()).spawn(watch);
+    thread.map(drop).context("cannot watch standard input")
+}
+
+/// Returns when nothing can come any more.
+fn until_end(mut input: impl Read) {
+    let mut buffer = [0; 64];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[expect(clippy::exit, reason = "it must not depend on what the rest of the process is busy with")]
+fn end() {
+    std::process::exit(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that it was interrupted, then a byte, then an error, and must not be asked again.
+    struct Broken(u8);
+
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.0 += 1;
+            match self.0 {
+                1 => Err(std::io::ErrorKind::Interrupted.into()),
+                2 => {
+                    buffer[0] = 0;
+                    Ok(1)
+                }
+                3 => Err(std::io::ErrorKind::BrokenPipe.into()),
+                asked => panic!("asked {asked} times"),
+            }
+        }
+    }
+
+    #[test]
+    fn input_ends_when_it_is_closed_or_broken_and_not_before() {
+        let mut input = Broken(0);
+        until_end(&mut input);
+        assert_eq!(input.0, 3);
+        let (reader, writer) = std::io::pipe().unwrap();
+        let waiting = std::thread::spawn(move || until_end(reader));
+        assert!(!waiting.is_finished(), "somebody holds the other end");
+        drop(writer);
+        waiting.join().unwrap();
+    }
+}
