@@ -112,7 +112,7 @@ impl Datanode {
                 host: Arc::clone(&host),
                 store: files.store(),
                 files,
-                making: tokio::sync::Mutex::new(()),
+                making: Arc::default(),
                 partitions: RwLock::default(),
             }),
             host,

@@ -1,13 +1,13 @@
 //! Changes of what a partition owns, as entries of its log.
 //!
 //! ```text
-//!   split at S:   flush ── child's files ── child's group in the log ── own range and epoch ── start child; S: one edit
+//!   split at S:   flush ── own range and epoch ── child's files ── child's group in the log ── start child; S: one edit
 //!   freeze at F:  flush ── own epoch and F, and that it is frozen: one edit
 //!   absorb at A:  flush ── the frozen neighbour's files ── own range, epoch and A: one edit
 //! ```
 //!
-//! Nothing is applied meanwhile, so what a split has to wait for is what its child needs to be there after a crash. The
-//! edit of its own manifest is made while entries are applied again.
+//! Nothing is applied meanwhile but for a split, which waits for no disk: what its child needs to be there after a crash,
+//! and the edit of its own manifest, are made while entries are applied again.
 //!
 //! Invariants:
 //! - whether an order takes effect is decided by the entry and by what was applied before it, so that all replicas do the
@@ -16,6 +16,8 @@
 //!   finds what was done;
 //! - an order that took effect is not carried out again: it is remembered, and the epoch tells;
 //! - a frozen partition has the same rows on all replicas until it is given free: nothing that is applied changes them.
+
+use std::sync::Arc;
 
 use partita_engine::{EngineError, Origin, PartitionConfig, Place, Settled, Unrecorded};
 use partita_proto::id::Epoch;
@@ -26,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::machine::{PartitionMachine, failed};
 use crate::reply::Outcome;
-use crate::surroundings::Birth;
+use crate::surroundings::{Birth, root_of};
 
 /// The epoch after one.
 fn after(epoch: Epoch) -> Epoch {
@@ -160,30 +162,37 @@ impl PartitionMachine {
             )));
         };
         let settled = self.settle().await?;
-        let state = self.requests.lock().encode_for_child();
         let node = mark.members().get(&config.replica).copied();
         let replica = node.and_then(|node| split.replicas.get(&node).copied());
-        let mut begins = false;
         // One that was removed from the group is no parent.
-        if let Some(replica) = replica {
-            let config = PartitionConfig {
-                partition: split.child,
-                epoch: after(config.epoch),
-                replica,
-                members: child.members(),
-                range: right,
-                join: false,
-                ..PartitionConfig::clone(&config)
-            };
-            let origin = Origin { parent: split.partition, index };
-            let birth = Birth { parent: &settled, config, mark: child, state, origin };
-            begins = self.near.bear(birth, &self.stop).await?;
-        }
+        let birth = match replica {
+            Some(replica) => {
+                let config = PartitionConfig {
+                    partition: split.child,
+                    epoch: after(config.epoch),
+                    replica,
+                    members: child.members(),
+                    range: right,
+                    join: false,
+                    ..PartitionConfig::clone(&config)
+                };
+                let origin = Origin { parent: split.partition, index };
+                let state = self.requests.lock().encode_for_child();
+                let place = Place { index, mark: child.to_bytes(), state };
+                let root = root_of(split.child);
+                Some(Birth {
+                    offspring: settled.offspring(&root, config, place, origin).map_err(failed)?,
+                    partition: split.child,
+                    replica,
+                    mark: child,
+                    origin,
+                    nobody_else: Arc::clone(&self.near.making).lock_owned().await,
+                })
+            }
+            None => None,
+        };
         if let Some(unrecorded) = self.resize(settled, index, mark, order, &left)? {
-            self.near.record_later(unrecorded, config.partition, self.stop.clone());
-        }
-        if begins {
-            self.near.begin(split.child);
+            self.near.record_later(birth, unrecorded, config.partition, self.stop.clone());
         }
         Ok(None)
     }

@@ -286,6 +286,20 @@ impl Datanode {
         found.ok().flatten().flatten()
     }
 
+    /// Refuses to remove a replica as long as its parent has still to be cut.
+    async fn check_cut(&self, partition: PartitionId) -> Result<(), Error> {
+        if let Some(origin) = self.origin_in_log(partition).await
+            && self.near.awaits(origin)
+        {
+            // It would be made again, and have forgotten its votes.
+            return Err(Error::Unavailable(format!(
+                "partition {partition} was cut off from partition {}, which has still to be cut here",
+                origin.parent
+            )));
+        }
+        Ok(())
+    }
+
     /// Removes a replica. Every step may be done already by an order that failed half-way.
     pub(crate) async fn remove(
         &self,
@@ -297,15 +311,7 @@ impl Datanode {
             // The order is about one that was dropped before this one came.
             return Ok(());
         }
-        if let Some(origin) = self.origin_in_log(partition).await
-            && self.near.awaits(origin)
-        {
-            // It would be made again, and have forgotten its votes.
-            return Err(Error::Unavailable(format!(
-                "partition {partition} was cut off from partition {}, which has still to be cut here",
-                origin.parent
-            )));
-        }
+        self.check_cut(partition).await?;
         if let Ok(replica) = self.replica(partition) {
             if let Err(error) = replica.shutdown().await {
                 warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
@@ -314,6 +320,8 @@ impl Datanode {
             replica.partition().close().await;
         }
         let _nobody_else = self.near.making.lock().await;
+        // Of one that was cut off meanwhile the log knew nothing yet.
+        self.check_cut(partition).await?;
         self.near.files.remove(partition)?;
         if self.near.in_log(partition) == Some(number) {
             self.destroy_group(partition).await?;

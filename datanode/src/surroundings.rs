@@ -2,9 +2,9 @@
 //! shares with the node's other groups, and the partitions next to its own.
 //!
 //! Invariants:
-//! - a replica that was cut off has files before it is in the log, and is in the log before its parent gives up what it
-//!   owns now: at any time one of the two has the rows;
-//! - nobody else makes or removes the files of a partition while one is cut off.
+//! - a replica that was cut off has files before it is in the log, and is in the log before its parent's manifest gives
+//!   up what it owns now: after a crash at any time one of the two has the rows;
+//! - nobody else makes or removes the files of a partition from the moment at which one is cut off until it is in the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::RwLock;
-use partita_engine::{EngineError, Origin, Partition, PartitionConfig, Place, Settled, Unrecorded};
+use partita_engine::{EngineError, Offspring, Origin, Partition, Unrecorded};
 use partita_proto::id::{GroupId, PartitionId, ReplicaId};
 use partita_raft::{Host, MachineError, Mark};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -35,18 +35,19 @@ pub(crate) struct Surroundings {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) store: Arc<dyn ObjectStore>,
     /// Held by whoever makes or removes the files of a partition. Whoever holds it waits for no group.
-    pub(crate) making: Mutex<()>,
+    pub(crate) making: Arc<Mutex<()>>,
     /// The partitions that are open, started or about to be.
     pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
 }
 
 /// A partition that is to be cut off.
-pub(crate) struct Birth<'a> {
-    pub(crate) parent: &'a Settled,
-    pub(crate) config: PartitionConfig,
+pub(crate) struct Birth {
+    pub(crate) offspring: Offspring,
+    pub(crate) partition: PartitionId,
+    pub(crate) replica: ReplicaId,
     pub(crate) mark: Mark,
-    pub(crate) state: bytes::Bytes,
     pub(crate) origin: Origin,
+    pub(crate) nobody_else: OwnedMutexGuard<()>,
 }
 
 impl Surroundings {
@@ -71,33 +72,23 @@ impl Surroundings {
 
     /// Makes the replica of a partition that is cut off, durably: its files, then its group. What a crash has left of
     /// it is used or made anew; what is here for another reason is left alone. Answers whether it is to be started.
-    pub(crate) async fn bear(
-        &self,
-        birth: Birth<'_>,
-        stop: &CancellationToken,
-    ) -> Result<bool, MachineError> {
-        let _nobody_else = self.making.lock().await;
-        let Birth { parent, config, mark, state, origin } = birth;
-        let (partition, replica) = (config.partition, config.replica);
+    async fn bear(&self, birth: Birth, stop: &CancellationToken) -> Result<bool, MachineError> {
+        let Birth { offspring, partition, replica, mark, origin, nobody_else: _nobody_else } =
+            birth;
         if self.partition(partition).is_some() || self.in_log(partition).is_some() {
             return Ok(false);
         }
-        let root = root_of(partition);
-        match Partition::origin_at(&self.store, &root).await {
+        match Partition::origin_at(&self.store, &root_of(partition)).await {
             Ok(Some(Some(found))) if found == origin => {}
             // Ordered to be here as one that gets everything from its leader.
             Ok(Some(_)) => return Ok(false),
-            Ok(None) | Err(EngineError::Corrupted(_)) => {
-                let place = Place { index: origin.index, mark: mark.to_bytes(), state };
-                loop {
-                    self.remove(partition)?;
-                    let (config, place) = (config.clone(), place.clone());
-                    match parent.split_off(&root, config, place, origin).await {
-                        Ok(()) => break,
-                        Err(error) => self.wait_for_space(partition, error, stop).await?,
-                    }
+            Ok(None) | Err(EngineError::Corrupted(_)) => loop {
+                self.remove(partition)?;
+                match offspring.make().await {
+                    Ok(()) => break,
+                    Err(error) => self.wait_for_space(partition, error, stop).await?,
                 }
-            }
+            },
             Err(error) => return Err(failed(error)),
         }
         let seeded = self.host.seed_group(partition.into(), replica, &mark).await;
@@ -141,9 +132,10 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Makes durable what a partition owns now, while it goes on.
+    /// Makes durable what a partition owns now, after what was cut off from it, while it goes on.
     pub(crate) fn record_later(
         self: &Arc<Self>,
+        birth: Option<Birth>,
         mut unrecorded: Unrecorded,
         partition: PartitionId,
         stop: CancellationToken,
@@ -152,7 +144,16 @@ impl Surroundings {
         let Some(node) = self.node.upgrade() else { return };
         let near = Arc::clone(self);
         node.tasks().spawn(async move {
-            if let Err(error) = near.record(&mut unrecorded, partition, &stop).await {
+            let made = async {
+                if let Some(birth) = birth {
+                    let child = birth.partition;
+                    if near.bear(birth, &stop).await? {
+                        near.begin(child);
+                    }
+                }
+                near.record(&mut unrecorded, partition, &stop).await
+            };
+            if let Err(error) = made.await {
                 error!(%partition, %error, "a change of what the partition owns was not recorded");
             }
         });
@@ -179,8 +180,8 @@ impl Surroundings {
         Ok((found, requests))
     }
 
-    /// Has a replica that was cut off started: not by who applies the log, because a group that starts applies its own.
-    pub(crate) fn begin(&self, partition: PartitionId) {
+    /// Has a replica that was cut off started: nobody waits for it, because a group that starts applies its own log.
+    fn begin(&self, partition: PartitionId) {
         if let Some(node) = self.node.upgrade() {
             let tasks = node.tasks().clone();
             tasks.spawn(async move { node.begin(partition).await });

@@ -10,6 +10,8 @@ use partita_proto::Error;
 use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::route::Route;
 
+use crate::router::is_absent;
+
 /// Partitions remembered; beyond that all are forgotten and learned again.
 const REMEMBERED_MAX: usize = 1 << 20;
 
@@ -43,8 +45,8 @@ impl Leaders {
         asked: Option<NodeId>,
         error: &Error,
     ) -> Option<NodeId> {
-        let elsewhere =
-            matches!(error, Error::NotLeader { .. } | Error::Unavailable(_) | Error::Timeout(_));
+        let elsewhere = is_absent(error)
+            || matches!(error, Error::NotLeader { .. } | Error::Unavailable(_) | Error::Timeout(_));
         let known = self.known(route).filter(|known| !elsewhere || Some(*known) != asked);
         known
             .or_else(|| {

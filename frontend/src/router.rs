@@ -434,18 +434,19 @@ impl Router {
                 Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
                     return Ok(Attempt::Stale(error));
                 }
-                // A partition that is gone was split, merged or moved, or its table dropped.
-                Err(error @ Error::NotFound { kind: "partition", .. }) => {
-                    return Ok(Attempt::Stale(error));
-                }
                 Err(error) => error,
             };
+            let absent = is_absent(&error);
+            // It was merged, or its table dropped.
+            if absent && self.has_changed(&part.table, &part.route) {
+                return Ok(Attempt::Stale(error));
+            }
             // A connection that broke may have broken on the way back.
             if matches!(error, Error::Timeout(_) | Error::Unavailable(_)) {
                 part.uncertain.store(true, Ordering::Relaxed);
             }
             // A full disk does not empty itself within a write's patience.
-            if !error.is_retryable() || matches!(error, Error::DiskFull(_)) {
+            if !(absent || error.is_retryable()) || matches!(error, Error::DiskFull(_)) {
                 return Err(named(part, error.into()));
             }
             if Instant::now() + pause >= deadline {
@@ -535,6 +536,13 @@ impl Router {
         named(part, SqlError { message, retryable: true, ..error }.with_hint(hint))
     }
 
+    /// Whether a partition is another now than a route says, or gone.
+    pub(crate) fn has_changed(&self, table: &Table, route: &Route) -> bool {
+        let newest = self.newest(table);
+        let found = newest.as_ref().and_then(|table| table.partitions.route(route.partition));
+        found.is_none_or(|found| found.epoch != route.epoch)
+    }
+
     /// Waits until the catalog is newer than a version, for at most [`PAUSE_MAX`]: the change may
     /// have come in between.
     pub(crate) async fn newer_catalog(&self, version: u64, deadline: Instant) {
@@ -544,6 +552,12 @@ impl Router {
         // Too late or not at all, the caller looks at the catalog anyway.
         let _waited = tokio::time::timeout_at(until, newer).await.is_ok();
     }
+}
+
+/// Whether a node does not hold the partition that it was asked for. As long as the catalog says that it does, it is about
+/// to: a partition that was cut off a moment ago is on some nodes earlier than on others.
+pub(crate) fn is_absent(error: &Error) -> bool {
+    matches!(error, Error::NotFound { kind: "partition", .. })
 }
 
 /// A table as it is in a catalog; `None` when it is gone.

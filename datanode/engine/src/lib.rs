@@ -65,5 +65,5 @@ pub use partition::{Partition, PartitionConfig, PartitionStats};
 pub use pinned::Pinned;
 pub use scan::{Scan, Scanned};
 pub use settled::{Settled, Unrecorded};
-pub use split::Place;
+pub use split::{Offspring, Place};
 pub use store::{After, Lazy, LocalStore};

@@ -2,9 +2,9 @@
 //! partition owns is changed from here.
 //!
 //! ```text
-//!   settle: sealed memtables -> files ── split_off: a child of them ── resize: range, epoch ── record: one edit
-//!           nobody flushes, nobody edits the manifest ──────────────────────────────────────────────▶
-//!                                                                      readers and writers go on from here
+//!   settle: sealed memtables -> files ── resize: range, epoch ── a child of the files (`split.rs`) ── record: one edit
+//!           nobody flushes, nobody edits the manifest ───────────────────────────────────────────────▶
+//!                                        readers and writers go on from here
 //! ```
 //!
 //! A disk is waited for as seldom as can be: the files are durable with the first manifest that names them, and a new
@@ -108,7 +108,7 @@ impl Partition {
 }
 
 impl Settled {
-    pub(crate) fn partition(&self) -> &Partition {
+    pub(crate) fn partition(&self) -> &Arc<Partition> {
         &self.partition
     }
 

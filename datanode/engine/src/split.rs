@@ -3,7 +3,7 @@
 //! ```text
 //!   [a ............. z)   files: 1 2 3 4
 //!   [a ...... m)          files: 1 2 3        resize: one edit of the manifest (`settled.rs`)
-//!            [m .... z)   files:     3 4      split_off: the same bytes under a second name
+//!            [m .... z)   files:     3 4      offspring: the same bytes under a second name
 //! ```
 //!
 //! No row is copied. A file that reaches over the cut belongs to both; whoever reads it leaves out what lies outside,
@@ -24,9 +24,9 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use partita_proto::range::{Bound, TypedRange};
 
 use crate::error::{EngineError, Result};
-use crate::file::{FileEntry, file_path};
+use crate::file::{FileEntry, FileHandle, file_path};
 use crate::layout::Layout;
-use crate::manifest::{Durable, Manifest, Origin};
+use crate::manifest::{Durable, Manifest, Origin, Recorded};
 use crate::partition::{Partition, PartitionConfig};
 use crate::settled::Settled;
 
@@ -103,33 +103,54 @@ impl Partition {
     }
 }
 
+/// A partition that is to be cut off: what it begins with, and where. It may be made while its parent goes on, as long
+/// as that is not recorded ([`crate::Unrecorded`]): until then nobody removes the files.
+pub struct Offspring {
+    parent: Arc<Partition>,
+    root: Path,
+    recorded: Recorded,
+    files: Vec<Arc<FileHandle>>,
+}
+
 impl Settled {
-    /// Makes a partition below `root`, in the same store, of what this one has in the range that `config` says: durable
-    /// when this answers, as of `place` in its own log.
+    /// What a partition below `root`, in the same store, is made of that gets what this one has in the range that
+    /// `config` says, as of `place` in its own log.
     ///
     /// # Errors
-    /// [`EngineError::AlreadyExists`] when there is one, [`EngineError::InvalidInput`] when the range does not fit the
-    /// key; [`EngineError::DiskFull`], or when the store fails: remove what is below the root, and try again.
-    pub async fn split_off(
+    /// [`EngineError::InvalidInput`] when the range does not fit the key.
+    pub fn offspring(
         &self,
         root: &Path,
         config: PartitionConfig,
         place: Place,
         origin: Origin,
-    ) -> Result<()> {
+    ) -> Result<Offspring> {
         let layout = Arc::new(Layout::new(Arc::new(config))?);
-        let partition = self.partition();
-        let mut files = BTreeMap::new();
-        let mut copied = Vec::new();
+        let mut metas = BTreeMap::new();
+        let mut files = Vec::new();
         for handle in self.files() {
             let entry = FileEntry::new(Arc::clone(handle), &layout)?;
             if !entry.is_outside() {
-                files.insert(handle.meta.id, handle.meta.clone());
-                copied.push((handle.path.clone(), file_path(root, handle.meta.id)));
+                metas.insert(handle.meta.id, handle.meta.clone());
+                files.push(Arc::clone(handle));
             }
         }
-        let copied = partition.copy(copied).await?;
-        let recorded = self.begins(Arc::clone(&layout.config), files, place.into(), origin);
-        Manifest::begin(Arc::clone(&partition.store), root, recorded, copied).await.map(drop)
+        let recorded = self.begins(Arc::clone(&layout.config), metas, place.into(), origin);
+        Ok(Offspring { parent: Arc::clone(self.partition()), root: root.clone(), recorded, files })
+    }
+}
+
+impl Offspring {
+    /// Makes it: durable when this answers.
+    ///
+    /// # Errors
+    /// [`EngineError::AlreadyExists`] when there is one; [`EngineError::DiskFull`], or when the store fails: remove what
+    /// is below the root, and try again.
+    pub async fn make(&self) -> Result<()> {
+        let Self { parent, root, recorded, files } = self;
+        let names =
+            files.iter().map(|handle| (handle.path.clone(), file_path(root, handle.meta.id)));
+        let copied = parent.copy(names.collect()).await?;
+        Manifest::begin(Arc::clone(&parent.store), root, recorded.clone(), copied).await.map(drop)
     }
 }

@@ -15,6 +15,7 @@ use object_store::{
 use partita_proto::reshape::{Absorb, Freeze, Reshape, Split};
 use partita_raft::SimulatedDisk;
 use partita_raft::transport::memory::MemoryNetwork;
+use tokio::sync::RwLock;
 
 use super::table::bound;
 use super::*;
@@ -27,12 +28,15 @@ const CHILD: PartitionId = PartitionId(8);
 struct FailingFiles {
     inner: LocalFiles,
     budget: Arc<AtomicUsize>,
+    copies: Arc<RwLock<()>>,
 }
 
 #[derive(Debug)]
 struct FailingStore {
     inner: Arc<dyn ObjectStore>,
     budget: Arc<AtomicUsize>,
+    /// No file gets a second name while somebody holds it.
+    copies: Arc<RwLock<()>>,
 }
 
 fn is_missing(error: &Error) -> bool {
@@ -50,7 +54,11 @@ fn spend(budget: &AtomicUsize) -> object_store::Result<()> {
 
 impl Files for FailingFiles {
     fn store(&self) -> Arc<dyn ObjectStore> {
-        Arc::new(FailingStore { inner: self.inner.store(), budget: Arc::clone(&self.budget) })
+        Arc::new(FailingStore {
+            inner: self.inner.store(),
+            budget: Arc::clone(&self.budget),
+            copies: Arc::clone(&self.copies),
+        })
     }
 
     fn partitions(&self) -> Result<std::collections::BTreeSet<PartitionId>, Error> {
@@ -134,6 +142,7 @@ impl ObjectStore for FailingStore {
         to: &Place,
         options: CopyOptions,
     ) -> object_store::Result<()> {
+        let _allowed = self.copies.read().await;
         spend(&self.budget)?;
         self.inner.copy_opts(from, to, options).await
     }
@@ -144,6 +153,7 @@ struct Fragile {
     dir: tempfile::TempDir,
     disk: SimulatedDisk,
     budget: Arc<AtomicUsize>,
+    copies: Arc<RwLock<()>>,
     host: Arc<Host>,
     node: Arc<Datanode>,
 }
@@ -162,7 +172,9 @@ impl Fragile {
         let host = host.unwrap();
         let budget = Arc::new(AtomicUsize::new(usize::MAX));
         let inner = LocalFiles::open(dir.path().join("partitions")).unwrap();
-        let files = Arc::new(FailingFiles { inner, budget: Arc::clone(&budget) });
+        let copies = Arc::default();
+        let files =
+            FailingFiles { inner, budget: Arc::clone(&budget), copies: Arc::clone(&copies) };
         let options = NodeOptions {
             node: NodeId(1),
             dir: dir.path().to_owned(),
@@ -172,8 +184,9 @@ impl Fragile {
             partition_rows_per_s: None,
         };
         let clock = Arc::new(StoppedClock);
-        let node = Datanode::open_over(options, Arc::clone(&host), clock, files).await.unwrap();
-        Self { dir, disk, budget, host, node }
+        let node =
+            Datanode::open_over(options, Arc::clone(&host), clock, Arc::new(files)).await.unwrap();
+        Self { dir, disk, budget, copies, host, node }
     }
 
     /// Ends without a word, and starts with what is on the disks.
@@ -209,6 +222,13 @@ impl Fragile {
 
     async fn split(&self) -> Result<(), Error> {
         self.node.reshape(Reshape::Split(Self::order())).await.map(drop)
+    }
+
+    /// Cuts it, and waits until that is durable.
+    async fn split_for_good(&self) -> Result<(), Error> {
+        self.split().await?;
+        // Nothing is flushed before the cut is recorded, nor after that failed.
+        self.node.flush_partition(PARTITION).await
     }
 
     /// Cuts it, and freezes the right half.
@@ -283,7 +303,7 @@ async fn a_store_that_fails_at_any_step_of_a_split_leaves_all_rows_to_the_next_s
         let node = Fragile::new().await;
         node.filled().await;
         node.budget.store(budget, Ordering::Relaxed);
-        completed = node.split().await.is_ok();
+        completed = node.split_for_good().await.is_ok();
         let node = node.again().await;
         node.check().await;
         node.again().await.node.abandon().await;
@@ -296,13 +316,31 @@ async fn a_store_that_fails_at_any_step_of_a_split_leaves_all_rows_to_the_next_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_takes_writes_while_what_was_cut_off_from_it_is_made() {
+    let node = Fragile::new().await;
+    node.filled().await;
+    let held = Arc::clone(&node.copies).write_owned().await;
+    node.split().await.unwrap();
+    let parent = (PARTITION, Epoch(2));
+    // One that it knows passes its log too, and changes no row.
+    write_to(&node.node, parent, 1, &[(10, 1)]).await.unwrap();
+    assert_eq!(rows_of(&node.node, parent).await.unwrap().len(), 40);
+    assert!(is_missing(&rows_of(&node.node, (CHILD, Epoch(2))).await.unwrap_err()));
+    drop(held);
+    node.check().await;
+    let node = node.again().await;
+    assert_eq!(node.node.status().await.unwrap().len(), 2);
+    node.node.abandon().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_power_cut_of_the_log_at_any_step_of_a_split_leaves_all_rows_to_the_next_start() {
     let mut completed = false;
     for operations in 0..60 {
         let node = Fragile::new().await;
         node.filled().await;
         node.disk.cut_after(operations);
-        completed = tokio::time::timeout(std::time::Duration::from_secs(5), node.split())
+        completed = tokio::time::timeout(std::time::Duration::from_secs(5), node.split_for_good())
             .await
             .is_ok_and(|split| split.is_ok());
         let node = node.again().await;

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::{Part, ScanSpec};
 use crate::at_data::AtData;
 use crate::error::{OUT_OF_MEMORY, SqlError};
-use crate::router::Router;
+use crate::router::{Router, is_absent};
 
 /// The pause before a partition is asked again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -170,14 +170,16 @@ impl Opener {
                     leaders.answered(route.partition, node);
                     return Ok(Ok(reply));
                 }
-                Err(
-                    error @ (Error::StaleRoute { .. }
-                    | Error::StaleSchema { .. }
-                    | Error::NotFound { kind: "partition", .. }),
-                ) => return Ok(Err(error)),
+                Err(error @ (Error::StaleRoute { .. } | Error::StaleSchema { .. })) => {
+                    return Ok(Err(error));
+                }
                 Err(error) => error,
             };
-            if !error.is_retryable() || Instant::now() + pause >= deadline {
+            let absent = is_absent(&error);
+            if absent && self.router.has_changed(&self.spec.table, route) {
+                return Ok(Err(error));
+            }
+            if !(absent || error.is_retryable()) || Instant::now() + pause >= deadline {
                 let detail =
                     format!("table \"{}\", partition {}", self.spec.table.name, route.partition);
                 let error = self.router.explained(&self.spec.table, route, error);

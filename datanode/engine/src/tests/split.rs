@@ -34,7 +34,7 @@ pub(super) async fn split(
     };
     let origin = Origin { parent: config.partition, index };
     let settled = fixture.partition.settle().await?;
-    settled.split_off(root, child, place(index), origin).await?;
+    settled.offspring(root, child, place(index), origin)?.make().await?;
     resize(settled, TypedRange { start, end: at.clone() }, index, epoch).await
 }
 
