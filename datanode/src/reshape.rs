@@ -25,6 +25,7 @@ use partita_proto::range::TypedRange;
 use partita_proto::reshape::{Absorb, Reshape, Reshaped, Split};
 use partita_raft::{MachineError, Mark};
 use tokio::time::Instant;
+use tracing::debug;
 
 use crate::machine::{PartitionMachine, failed};
 use crate::reply::Outcome;
@@ -161,7 +162,9 @@ impl PartitionMachine {
                 split.replicas.keys().collect::<Vec<_>>()
             )));
         };
+        let begun = Instant::now();
         let settled = self.settle().await?;
+        debug!(partition = %config.partition, took = ?begun.elapsed(), "at rest");
         let node = mark.members().get(&config.replica).copied();
         let replica = node.and_then(|node| split.replicas.get(&node).copied());
         // One that was removed from the group is no parent.

@@ -17,6 +17,7 @@ use partita_engine::{EngineError, Offspring, Origin, Partition, Unrecorded};
 use partita_proto::id::{GroupId, PartitionId, ReplicaId};
 use partita_raft::{Host, MachineError, Mark};
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -73,6 +74,7 @@ impl Surroundings {
     /// Makes the replica of a partition that is cut off, durably: its files, then its group. What a crash has left of
     /// it is used or made anew; what is here for another reason is left alone. Answers whether it is to be started.
     async fn bear(&self, birth: Birth, stop: &CancellationToken) -> Result<bool, MachineError> {
+        let begun = Instant::now();
         let Birth { offspring, partition, replica, mark, origin, nobody_else: _nobody_else } =
             birth;
         if self.partition(partition).is_some() || self.in_log(partition).is_some() {
@@ -93,7 +95,8 @@ impl Surroundings {
         }
         let seeded = self.host.seed_group(partition.into(), replica, &mark).await;
         let seeded = seeded.map_err(|error| MachineError(error.to_string()))?;
-        info!(%partition, %replica, parent = %origin.parent, upto = origin.index, "partition cut off");
+        let took = begun.elapsed();
+        info!(%partition, %replica, parent = %origin.parent, upto = origin.index, ?took, "partition cut off");
         Ok(seeded)
     }
 

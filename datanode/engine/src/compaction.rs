@@ -3,8 +3,9 @@
 //! What to merge is decided by [`pick`], a pure function of the files. It looks at one window at a
 //! time (files of windows that overlap count as one window, since a key's versions may be in both)
 //! and merges neighbouring runs of about one size into one of the next size. Files that reach beyond the partition's
-//! range go first: they are written again without what lies outside. While rows come fast, more runs are waited for:
-//! what is merged then is merged again soon, and the load needs the CPU.
+//! range go first: they are written again without what lies outside, once the range has been the same for a while, since
+//! one split is often followed by the next, and writers need the CPU then. While rows come fast, more runs are waited for:
+//! what is merged then is merged again soon.
 //!
 //! Invariants:
 //! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out
@@ -38,6 +39,18 @@ const SIZE_MIN: u64 = 4 * 1024 * 1024;
 
 /// Flushes that follow each other within this time mean that rows come fast, until none has come for as long.
 const BUSY_MS: i64 = 10_000;
+
+/// For how long a range has to have been the same before files are written again that reach beyond it.
+const REST_MS: i64 = 10_000;
+
+/// What is worth merging now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aim {
+    /// So many runs of one size.
+    runs_min: usize,
+    /// Files that reach beyond the range, even alone.
+    clipped: bool,
+}
 
 /// When the last two flushes ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,27 +116,38 @@ impl Partition {
             return true;
         }
         let version = self.version();
-        let runs_min = self.runs_min();
+        let aim = self.aim();
         let mut due = self.compaction_due.lock();
         // It is asked often, and files change seldom.
-        let of = (version.files_changes, runs_min);
+        let of = (version.files_changes, aim);
         match *due {
             Some((known, answer)) if known == of => answer,
             _ => {
-                let answer = pick(&views(&version), &self.options, runs_min).is_some();
+                let answer = pick(&views(&version), &self.options, aim).is_some();
                 *due = Some((of, answer));
                 answer
             }
         }
     }
 
-    /// How many runs are merged into one now.
-    fn runs_min(&self) -> usize {
+    /// What is worth merging now.
+    fn aim(&self) -> Aim {
         let options = &self.options;
-        let busy = self.flushes.lock().busy(self.clock.now_ms());
+        let now_ms = self.clock.now_ms();
+        let busy = self.flushes.lock().busy(now_ms);
         let runs = if busy { options.compaction_runs_busy } else { options.compaction_runs };
+        let epoch = self.config().epoch;
+        let mut since = self.range_since.lock();
+        let since_ms = match *since {
+            Some((of, since_ms)) if of == epoch => since_ms,
+            _ => {
+                *since = Some((epoch, now_ms));
+                now_ms
+            }
+        };
+        let clipped = now_ms.saturating_sub(since_ms) >= REST_MS;
         // More are never merged at once, so that to wait for more would be to wait for ever.
-        runs.clamp(2, RUNS_MAX)
+        Aim { runs_min: runs.clamp(2, RUNS_MAX), clipped }
     }
 
     /// Merges files where there are too many; with `all`, merges all files of each window into one
@@ -142,7 +166,7 @@ impl Partition {
             let version = self.version();
             let views = views(&version);
             let picked =
-                if all { pick_all(&views) } else { pick(&views, &self.options, self.runs_min()) };
+                if all { pick_all(&views) } else { pick(&views, &self.options, self.aim()) };
             let Some(pick) = picked else { return Ok(done) };
             if !self.merge_files(version, pick).await? {
                 return Ok(done);
@@ -304,13 +328,14 @@ fn windows(files: &[View]) -> Vec<Window> {
 
 /// What to merge when there is nothing special to be done. What is to be merged anyway and reaches beyond the range goes
 /// before what only does the latter: it is written once for both.
-fn pick(files: &[View], options: &EngineOptions, runs_min: usize) -> Option<Pick> {
+fn pick(files: &[View], options: &EngineOptions, aim: Aim) -> Option<Pick> {
     let windows = windows(files);
-    let due = windows.iter().filter_map(|window| pick_in(window, options, runs_min));
+    let due = windows.iter().filter_map(|window| pick_in(window, options, aim.runs_min));
     let due: Vec<Pick> = due.collect();
     let clipped = |id: &FileId| files.iter().any(|file| file.id == *id && file.clipped);
     let both = due.iter().find(|pick| pick.files.iter().any(clipped)).cloned();
-    both.or_else(|| windows.iter().find_map(Window::pick_clipped)).or(due.into_iter().next())
+    let alone = || windows.iter().find_map(Window::pick_clipped).filter(|_| aim.clipped);
+    both.or_else(alone).or(due.into_iter().next())
 }
 
 fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<Pick> {
@@ -391,7 +416,8 @@ mod tests {
 
     fn picked(files: &[View]) -> Option<(Vec<u64>, bool)> {
         let options = EngineOptions::default();
-        pick(files, &options, options.compaction_runs).map(|pick| (pick.files, pick.covering))
+        let aim = Aim { runs_min: options.compaction_runs, clipped: true };
+        pick(files, &options, aim).map(|pick| (pick.files, pick.covering))
     }
 
     #[test]
@@ -405,9 +431,9 @@ mod tests {
     fn more_runs_are_waited_for_while_flush_follows_flush() {
         let options = EngineOptions::default();
         let files: Vec<_> = (1..=12).map(|id| file(id, id, 10, None)).collect();
-        let runs = options.compaction_runs_busy;
-        assert_eq!(pick(&files[..11], &options, runs), None);
-        assert_eq!(pick(&files, &options, runs).map(|pick| pick.files.len()), Some(12));
+        let aim = Aim { runs_min: options.compaction_runs_busy, clipped: true };
+        assert_eq!(pick(&files[..11], &options, aim), None);
+        assert_eq!(pick(&files, &options, aim).map(|pick| pick.files.len()), Some(12));
 
         let mut flushes = Flushes::default();
         assert!(!flushes.busy(0));
@@ -474,6 +500,11 @@ mod tests {
         assert_eq!(picked(&files), Some((vec![1], true)));
         files.push(file(4, 4, 10, None));
         assert_eq!(picked(&files), Some((vec![1, 2, 3, 4], true)));
+        // As long as the range changes, it is left alone.
+        let options = EngineOptions::default();
+        let aim = Aim { runs_min: options.compaction_runs, clipped: false };
+        assert_eq!(pick(&files[..3], &options, aim), None);
+        assert_eq!(pick(&files, &options, aim).map(|pick| pick.files), Some(vec![1, 2, 3, 4]));
         // Elsewhere, what is merged anyway waits.
         let mut files: Vec<_> = (1..=4).map(|id| file(id, id, 10, Some((0, 10)))).collect();
         files.push(View { clipped: true, ..file(5, 5, 10, Some((10, 20))) });

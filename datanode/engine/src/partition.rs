@@ -27,12 +27,13 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parking_lot::{Mutex, RwLock};
 use partita_proto::clock::Clock;
+use partita_proto::id::Epoch;
 use partita_proto::key::Keys;
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, WriteKind};
 
 use crate::arrival::Kept;
-use crate::compaction::Flushes;
+use crate::compaction::{Aim, Flushes};
 use crate::error::{EngineError, Result};
 use crate::file::{FileEntry, FileHandle, FileMeta, Garbage, files_directory};
 use crate::footer::{Footers, verify};
@@ -69,8 +70,10 @@ pub struct Partition {
     pub(crate) compacting: tokio::sync::Mutex<()>,
     /// What came in of another replica's files when its transfer ended early.
     pub(crate) kept: Mutex<Option<Kept>>,
-    /// Whether files should be merged, as of a number of changes of the files and of runs that are worth merging.
-    pub(crate) compaction_due: Mutex<Option<((u64, usize), bool)>>,
+    /// Whether files should be merged, as of a number of changes of the files and of what is worth merging.
+    pub(crate) compaction_due: Mutex<Option<((u64, Aim), bool)>>,
+    /// Since when, in milliseconds of the clock, the range has been that of an epoch, as far as somebody looked.
+    pub(crate) range_since: Mutex<Option<(Epoch, i64)>>,
     /// When memtables were flushed: how many runs are worth merging depends on it.
     pub(crate) flushes: Mutex<Flushes>,
     /// Why nothing may be changed any more.
@@ -163,6 +166,7 @@ impl Partition {
             compacting: tokio::sync::Mutex::new(()),
             kept: Mutex::new(None),
             compaction_due: Mutex::new(None),
+            range_since: Mutex::new(None),
             flushes: Mutex::default(),
             stopped: Mutex::new(None),
         }))

@@ -113,6 +113,10 @@ async fn both_halves_share_a_file_that_the_cut_goes_through_until_compaction_wri
     let total = fixture.partition.stats().rows + child.stats().rows;
     assert!((120..=160).contains(&total), "sizes are about what each half has: {total}");
     for partition in [&fixture.partition, &child] {
+        assert!(!partition.wants_compaction(), "another cut may follow");
+    }
+    fixture.clock.0.store(10_000, Ordering::Relaxed);
+    for partition in [&fixture.partition, &child] {
         assert!(partition.wants_compaction());
         while partition.compact(false).await.unwrap() {}
         assert!(!partition.wants_compaction());
