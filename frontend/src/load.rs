@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::error::SqlError;
 use crate::frontend::Frontend;
-use crate::hotspot::class::remedy;
+use crate::hotspot::class::{is_curable, remedy};
 use crate::hotspot::shown::advice;
 
 /// How long what meta said explains errors.
@@ -91,14 +91,28 @@ impl Frontend {
         Ok(self.meta().heatmap(request).await?)
     }
 
-    /// What would help a table of which a class of hot partitions was found: statements for the busiest one of that class,
-    /// as `sys.hot_partitions` has them, or else words. `None` if nothing is known or wanted to help.
-    pub fn advice(&self, table: &Table, report: &LoadReport, class: &str) -> Option<String> {
+    /// What would help against what was found of a partition of a table, at any time: statements, as
+    /// `sys.hot_partitions` has them, where the same is found still or where they concern the whole table; else words.
+    /// `None` if nothing is known or wanted to help.
+    pub fn advice(
+        &self,
+        table: &Table,
+        report: &LoadReport,
+        partition: Option<u64>,
+        class: &str,
+    ) -> Option<String> {
         let of_class = report.partitions.iter().filter(|load| load.table == table.id);
         let of_class = of_class.filter_map(|load| {
             Some((load, load.verdict.as_ref().filter(|verdict| verdict.class == class)?))
         });
-        let busiest = of_class.max_by(|(a, _), (b, _)| a.busy.s10.total_cmp(&b.busy.s10));
+        let whole_table = is_curable(class);
+        let fitting =
+            of_class.filter(|(load, _)| whole_table || Some(load.partition.0) == partition);
+        let busiest = fitting.max_by(|(a, _), (b, _)| a.busy.s10.total_cmp(&b.busy.s10));
+        // Nothing new comes into a former table.
+        let catalog = self.catalog();
+        let mut tables = catalog.tables.values().flat_map(|tables| tables.values());
+        let busiest = busiest.filter(|_| !tables.any(|other| other.former == Some(table.id)));
         let statements = busiest.and_then(|(load, verdict)| advice(table, load, verdict));
         statements.or_else(|| remedy(class).map(str::to_owned))
     }

@@ -104,6 +104,9 @@ pub struct Mark {
 /// What the detector said of a partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerdictNote {
+    /// The partition, if it is known by a number.
+    #[serde(default)]
+    pub partition: Option<u64>,
     /// Seconds since the Unix epoch.
     pub since: u64,
     /// Likewise; nothing while it holds.

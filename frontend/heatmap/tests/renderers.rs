@@ -42,6 +42,7 @@ fn picture(marks: usize) -> Heatmap {
     }
     for class in ["MOVING_RIGHT", "<HOT&KEY>"] {
         history.find(Finding {
+            partition: None,
             since: START + 20,
             until: None,
             start: key(50),

@@ -166,7 +166,8 @@ impl Asked {
             && let Some(report) = door.frontend.load().await
         {
             for note in heatmap.verdicts.iter_mut().filter(|note| note.advice.is_empty()) {
-                let advice = door.frontend.advice(&self.table, &report, &note.class);
+                let advice =
+                    door.frontend.advice(&self.table, &report, note.partition, &note.class);
                 note.advice = advice.unwrap_or_default();
             }
         }

@@ -211,6 +211,32 @@ async fn a_hot_partition_comes_with_its_cure() {
 }
 
 #[tokio::test]
+async fn a_cut_is_advised_for_the_partition_that_it_is_of_and_nothing_for_a_former_table() {
+    let db = hot(FrontendOptions::default()).await;
+    let table = db.frontend.catalog().table("public", "events").cloned().unwrap();
+    let [left, right] = [0, 1].map(|at| table.partitions.routes()[at].partition.0);
+    let mut report = db.fake.load.lock().clone();
+    let advice = |report: &LoadReport, partition, class| {
+        db.frontend.advice(&table, report, Some(partition), class).unwrap()
+    };
+    // Another key would help the whole table, whichever partition it was found of.
+    assert!(advice(&report, left, "MOVING_RIGHT").contains("PARTITION BY HASH"));
+    let verdict = report.partitions[1].verdict.clone().unwrap();
+    report.partitions[1].verdict = Some(Verdict { class: "MULTI_TAIL".to_owned(), ..verdict });
+    let cut = format!("ALTER TABLE events SPLIT PARTITION {right}");
+    assert_eq!(advice(&report, right, "MULTI_TAIL"), cut);
+    assert!(!advice(&report, left, "MULTI_TAIL").contains("ALTER"));
+
+    let db = hot(FrontendOptions::default()).await;
+    db.tag("ALTER TABLE events SET ('append_mode' = 'true')").await;
+    db.tag("ALTER TABLE events PARTITION BY HASH (userid) PARTITIONS 4").await;
+    let former = db.frontend.catalog().table("public", "events$former").cloned().unwrap();
+    let report = db.fake.load.lock().clone();
+    let advice = db.frontend.advice(&former, &report, None, "MOVING_RIGHT").unwrap();
+    assert!(!advice.contains("ALTER") && !advice.contains("CREATE"), "{advice}");
+}
+
+#[tokio::test]
 async fn explain_hotspot_ranks_designs_by_replayed_keys() {
     let db = hot(FrontendOptions::default()).await;
     let rows = db.rows("EXPLAIN HOTSPOT events").await;

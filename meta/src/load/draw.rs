@@ -208,6 +208,7 @@ fn finding(watched: &Watched, hot: &HotPartition) -> Option<Finding> {
     let seen = &verdict.evidence;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     Some(Finding {
+        partition: Some(hot.partition.0),
         since: hot.verdict_since_ms / 1_000,
         until: None,
         start: Key::from(watched.range.start.as_ref()),

@@ -117,6 +117,7 @@ impl Table {
             ),
         };
         history.find(Finding {
+            partition: None,
             since: since + VERDICT_AFTER,
             until: None,
             start: Key::clone(&start),

@@ -86,6 +86,8 @@ pub struct Event {
 /// What the detector said of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
+    /// The partition, if it is known by a number.
+    pub partition: Option<u64>,
     /// Since when, seconds since the Unix epoch.
     pub since: u64,
     /// Until when; nothing while it holds.

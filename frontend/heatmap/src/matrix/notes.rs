@@ -71,6 +71,7 @@ impl<L: Fn(&[u8]) -> String> Notes<'_, L> {
         });
         let end = finding.end.as_ref().map_or_else(|| "(highest)".to_owned(), |end| self.name(end));
         VerdictNote {
+            partition: finding.partition,
             since: finding.since,
             until: finding.until,
             from_row,

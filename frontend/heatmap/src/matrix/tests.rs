@@ -293,6 +293,7 @@ fn marks_and_findings_stand_where_they_belong() {
         text: "later".to_owned(),
     });
     let finding = |evidence: &str| Finding {
+        partition: Some(4),
         since: START + 6,
         until: None,
         start: key(50),

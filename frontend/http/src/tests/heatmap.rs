@@ -35,6 +35,7 @@ async fn hot() -> Api {
     };
     history.push(&Report { from: NOW - 60, seconds: 60, partitions: vec![load] });
     history.find(Finding {
+        partition: None,
         since: NOW - 30,
         until: None,
         start,

@@ -156,6 +156,7 @@ fn shares(source: &Source, at_us: u64, low: &[u8], high: Option<&[u8]>) -> Share
 fn finding(now_ms: u64, low: &[u8], high: Option<&[u8]>, verdict: &Verdict) -> Finding {
     let evidence = &verdict.evidence;
     Finding {
+        partition: None,
         since: now_ms / 1_000,
         until: None,
         start: Key::from(low),
