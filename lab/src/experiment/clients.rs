@@ -1,4 +1,5 @@
-//! Clients in closed loops: each asks or writes again when it is answered, as the published experiments did.
+//! Clients in closed loops: each asks or writes again when it is answered, as the published experiments did, or some time
+//! after that.
 //!
 //! A span is what all of them did between two looks. A request counts in the span in which it ends, so that spans that
 //! follow each other lose none; what ran while a span began tells in its latencies that it began before.
@@ -65,17 +66,25 @@ pub(super) struct Work {
     pub(super) write: Option<Ask>,
     /// The share of reads where there are both.
     pub(super) reads: f64,
+    /// For how long a client thinks between an answer and its next request, on average; how long is drawn from an
+    /// exponential distribution.
+    pub(super) thinks: Duration,
 }
 
 impl Work {
     /// Reads only.
     pub(super) fn reading(read: Ask) -> Self {
-        Self { read: Some(read), write: None, reads: 1.0 }
+        Self { read: Some(read), write: None, reads: 1.0, thinks: Duration::ZERO }
     }
 
     /// Writes only.
     pub(super) fn writing(write: Ask) -> Self {
-        Self { read: None, write: Some(write), reads: 0.0 }
+        Self { read: None, write: Some(write), reads: 0.0, thinks: Duration::ZERO }
+    }
+
+    /// How long it is until the next one.
+    fn pause(&self, random: &mut Random) -> Duration {
+        self.thinks.mul_f64(-(1.0 - random.unit()).ln())
     }
 
     /// Which statement is next.
@@ -267,6 +276,9 @@ impl Worker {
                 Kind::Write => (&self.work.write, &self.statements.write),
             };
             let (Some(ask), Some(statement)) = (ask, statement) else { return };
+            if !self.work.thinks.is_zero() {
+                tokio::time::sleep(self.work.pause(&mut self.random)).await;
+            }
             let values = (ask.draw)(&mut self.random);
             let given: Vec<&(dyn ToSql + Sync)> = values.iter().map(Value::as_sql).collect();
             let begun = Instant::now();
@@ -304,9 +316,12 @@ mod tests {
     #[test]
     fn reads_and_writes_come_in_their_shares() {
         let mut random = Random::new(1, 0);
-        let mix = Work { read: Some(ask()), write: Some(ask()), reads: 0.9 };
+        let thinks = Duration::from_millis(100);
+        let mix = Work { read: Some(ask()), write: Some(ask()), reads: 0.9, thinks };
         let reads = (0..10_000).filter(|_| mix.next(&mut random) == Kind::Read).count();
         assert!((8_800..9_200).contains(&reads), "{reads}");
+        let thought: Duration = (0..10_000).map(|_| mix.pause(&mut random)).sum();
+        assert!((950..1_050).contains(&thought.as_secs()), "{thought:?}");
         assert_eq!(Work::reading(ask()).next(&mut random), Kind::Read);
         assert_eq!(Work::writing(ask()).next(&mut random), Kind::Write);
     }

@@ -283,6 +283,7 @@ async fn reads(options: &Options, site: &Site, runs: &mut Runs) -> anyhow::Resul
                 read: Some(table.read(options.rows)),
                 write: Some(table.write()),
                 reads: READS,
+                thinks: Duration::ZERO,
             };
             let seed = seed.wrapping_add(u64::from(round));
             let measured = Clients::measure(&site.servers, options.clients, &work, seed, time);

@@ -90,6 +90,10 @@ pub struct Options {
     /// Clients, each in a closed loop.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
+    /// What clients would write in all if no answer took time, in times what a partition takes: how long they think
+    /// between an answer and the next request follows.
+    #[arg(long, default_value_t = 1.3, value_parser = demand_of)]
+    demand: f64,
     /// Seconds that are measured before, and after.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
@@ -128,6 +132,22 @@ pub(super) struct Runs {
     after: Phase,
 }
 
+fn demand_of(text: &str) -> Result<f64, String> {
+    let demand = text.parse().ok().filter(|demand| (0.1..=100.0).contains(demand));
+    demand.ok_or_else(|| "it is a number from 0.1 to 100".to_owned())
+}
+
+/// For how long a client thinks. Without it, all clients are always waiting, for one partition or for the other: their p99
+/// is that of all waiting for the same one, and no split changes it.
+fn thinks(options: &Options) -> Duration {
+    match options.site.bound().filter(|_| options.operation == Operation::Insert) {
+        Some(bound) => {
+            Duration::from_secs_f64(f64::from(options.clients) / (options.demand * bound))
+        }
+        None => Duration::ZERO,
+    }
+}
+
 /// The share of published requests that took under 2 ms, and how many they were a second.
 fn published(at: usize) -> (f64, f64) {
     let all: f64 = PUBLISHED[at].iter().sum();
@@ -142,15 +162,18 @@ fn filled(number: u64) -> i64 {
 fn work(options: &Options) -> Work {
     let rows = options.rows;
     match options.operation {
-        Operation::Insert => Work::writing(Ask {
-            text: format!("INSERT INTO {TABLE} (k, v) VALUES ($1, $2)"),
-            draw: Arc::new(|random| {
-                vec![
-                    Value::Int(random.below(KEYS).cast_signed()),
-                    Value::Text("a value of some length".to_owned()),
-                ]
-            }),
-        }),
+        Operation::Insert => {
+            let ask = Ask {
+                text: format!("INSERT INTO {TABLE} (k, v) VALUES ($1, $2)"),
+                draw: Arc::new(|random| {
+                    vec![
+                        Value::Int(random.below(KEYS).cast_signed()),
+                        Value::Text("a value of some length".to_owned()),
+                    ]
+                }),
+            };
+            Work { thinks: thinks(options), ..Work::writing(ask) }
+        }
         Operation::Select => Work::reading(Ask {
             text: format!("SELECT v FROM {TABLE} WHERE k = $1"),
             draw: Arc::new(move |random| vec![Value::Int(filled(random.below(rows)))]),
@@ -297,8 +320,16 @@ fn told(options: &Options, runs: Runs) -> Told<Runs> {
             SPLIT_WITHIN.as_secs()
         ),
     };
+    let thought = match thinks(options) {
+        Duration::ZERO => String::new(),
+        thinks => format!(
+            ", who think {:.0} ms between requests on average (they would ask for {:.1} times what a partition takes),",
+            thinks.as_secs_f64() * 1e3,
+            options.demand
+        ),
+    };
     let about = format!(
-        "{} clients in closed loops on a table of one partition: {what}. {} s before, then {when}, and {} s after. Our limit is {:.1} ms: before, it was kept by as large a share of ours as kept 2 ms of theirs.",
+        "{} clients in closed loops{thought} on a table of one partition: {what}. {} s before, then {when}, and {} s after. Our limit is {:.1} ms: before, it was kept by as large a share of ours as kept 2 ms of theirs.",
         options.clients, options.seconds, options.seconds, runs.limit_ms
     );
     let mut table =
