@@ -182,6 +182,7 @@ mod tests {
     fn now(rows: f32, class: Option<&str>) -> TableNow {
         let start = Key::from([]);
         let finding = |class: &str| Finding {
+            partition: Some(1),
             since: START,
             until: None,
             start: Key::clone(&start),
