@@ -6,8 +6,8 @@
 //!   absorb at A:  flush ── the frozen neighbour's files ── own range, epoch and A: one edit
 //! ```
 //!
-//! Nothing is applied meanwhile but for a split, which waits for no disk: what its child needs to be there after a crash,
-//! and the edit of its own manifest, are made while entries are applied again.
+//! Nothing is applied meanwhile, but a split waits for no sync: what its child needs to be there after a crash, and the
+//! edit of its own manifest, are made while entries are applied again.
 //!
 //! Invariants:
 //! - whether an order takes effect is decided by the entry and by what was applied before it, so that all replicas do the
