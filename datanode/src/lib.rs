@@ -17,6 +17,7 @@ mod leadership;
 mod load;
 mod machine;
 pub mod maintenance;
+mod making;
 mod metered;
 mod node;
 mod reconfigure;

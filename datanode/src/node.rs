@@ -112,7 +112,7 @@ impl Datanode {
                 host: Arc::clone(&host),
                 store: files.store(),
                 files,
-                making: Arc::default(),
+                making: Making::default(),
                 partitions: RwLock::default(),
             }),
             host,

@@ -111,7 +111,7 @@ impl PartitionMachine {
             }
         };
         self.flush_all().await?;
-        let _nobody_removes = self.near.making.lock().await;
+        let _nobody_removes = self.near.making.hold(absorb.right).await;
         let (right, theirs) = self.near.frozen(absorb.right, absorb.frozen)?;
         if !self.partition.is_left_of(&right, &absorb.end) {
             return Err(MachineError(format!(
@@ -189,7 +189,7 @@ impl PartitionMachine {
                     replica,
                     mark: child,
                     origin,
-                    nobody_else: Arc::clone(&self.near.making).lock_owned().await,
+                    nobody_else: self.near.making.hold(split.child).await,
                 })
             }
             None => None,

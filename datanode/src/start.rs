@@ -243,8 +243,8 @@ impl Datanode {
 
     /// Makes the files of a replica that is to be created.
     async fn make(&self, spec: PartitionSpec) -> Result<Arc<Partition>, Error> {
-        let _nobody_else = self.near.making.lock().await;
         let partition = spec.partition;
+        let _nobody_else = self.near.making.hold_soon(partition).await?;
         let root = root_of(partition);
         let found = Partition::origin_at(&self.near.store, &root).await;
         if let Ok(Some(Some(origin))) = found
@@ -319,7 +319,7 @@ impl Datanode {
             // A flush under way would write into the directory after it is gone.
             replica.partition().close().await;
         }
-        let _nobody_else = self.near.making.lock().await;
+        let _nobody_else = self.near.making.hold_soon(partition).await?;
         // Of one that was cut off meanwhile the log knew nothing yet.
         self.check_cut(partition).await?;
         self.near.files.remove(partition)?;

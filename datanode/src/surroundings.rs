@@ -16,13 +16,13 @@ use parking_lot::RwLock;
 use partita_engine::{EngineError, Offspring, Origin, Partition, Unrecorded};
 use partita_proto::id::{GroupId, PartitionId, ReplicaId};
 use partita_raft::{Host, MachineError, Mark};
-use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::files::Files;
 use crate::machine::{failed, remembered};
+use crate::making::{Hold, Making};
 use crate::node::Datanode;
 use crate::requests::Requests;
 
@@ -35,8 +35,7 @@ pub(crate) struct Surroundings {
     pub(crate) host: Arc<Host>,
     pub(crate) files: Arc<dyn Files>,
     pub(crate) store: Arc<dyn ObjectStore>,
-    /// Held by whoever makes or removes the files of a partition. Whoever holds it waits for no group.
-    pub(crate) making: Arc<Mutex<()>>,
+    pub(crate) making: Making,
     /// The partitions that are open, started or about to be.
     pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
 }
@@ -48,7 +47,8 @@ pub(crate) struct Birth {
     pub(crate) replica: ReplicaId,
     pub(crate) mark: Mark,
     pub(crate) origin: Origin,
-    pub(crate) nobody_else: OwnedMutexGuard<()>,
+    /// Of the new partition.
+    pub(crate) nobody_else: Hold,
 }
 
 impl Surroundings {

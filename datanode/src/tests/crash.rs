@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -29,6 +29,7 @@ struct FailingFiles {
     inner: LocalFiles,
     budget: Arc<AtomicUsize>,
     copies: Arc<RwLock<()>>,
+    full: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -37,6 +38,8 @@ struct FailingStore {
     budget: Arc<AtomicUsize>,
     /// No file gets a second name while somebody holds it.
     copies: Arc<RwLock<()>>,
+    /// No file gets a second name for want of space.
+    full: Arc<AtomicBool>,
 }
 
 fn is_missing(error: &Error) -> bool {
@@ -58,6 +61,7 @@ impl Files for FailingFiles {
             inner: self.inner.store(),
             budget: Arc::clone(&self.budget),
             copies: Arc::clone(&self.copies),
+            full: Arc::clone(&self.full),
         })
     }
 
@@ -143,6 +147,10 @@ impl ObjectStore for FailingStore {
         options: CopyOptions,
     ) -> object_store::Result<()> {
         let _allowed = self.copies.read().await;
+        if self.full.load(Ordering::Relaxed) {
+            let source = Box::new(std::io::Error::from(std::io::ErrorKind::StorageFull));
+            return Err(object_store::Error::Generic { store: "full", source });
+        }
         spend(&self.budget)?;
         self.inner.copy_opts(from, to, options).await
     }
@@ -154,6 +162,7 @@ struct Fragile {
     disk: SimulatedDisk,
     budget: Arc<AtomicUsize>,
     copies: Arc<RwLock<()>>,
+    full: Arc<AtomicBool>,
     host: Arc<Host>,
     node: Arc<Datanode>,
 }
@@ -172,9 +181,13 @@ impl Fragile {
         let host = host.unwrap();
         let budget = Arc::new(AtomicUsize::new(usize::MAX));
         let inner = LocalFiles::open(dir.path().join("partitions")).unwrap();
-        let copies = Arc::default();
-        let files =
-            FailingFiles { inner, budget: Arc::clone(&budget), copies: Arc::clone(&copies) };
+        let (copies, full) = (Arc::default(), Arc::default());
+        let files = FailingFiles {
+            inner,
+            budget: Arc::clone(&budget),
+            copies: Arc::clone(&copies),
+            full: Arc::clone(&full),
+        };
         let options = NodeOptions {
             node: NodeId(1),
             dir: dir.path().to_owned(),
@@ -186,7 +199,7 @@ impl Fragile {
         let clock = Arc::new(StoppedClock);
         let node =
             Datanode::open_over(options, Arc::clone(&host), clock, Arc::new(files)).await.unwrap();
-        Self { dir, disk, budget, copies, host, node }
+        Self { dir, disk, budget, copies, full, host, node }
     }
 
     /// Ends without a word, and starts with what is on the disks.
@@ -331,6 +344,42 @@ async fn a_partition_takes_writes_while_what_was_cut_off_from_it_is_made() {
     let node = node.again().await;
     assert_eq!(node.node.status().await.unwrap().len(), 2);
     node.node.abandon().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cut_off_and_waits_for_space_keeps_no_partition_from_being_dropped() {
+    let node = Fragile::new().await;
+    node.filled().await;
+    let other = PartitionId(20);
+    let others = PartitionSpec { partition: other, ..spec(true) };
+    node.node.open_partition(others).await.unwrap();
+    node.full.store(true, Ordering::Relaxed);
+    node.split().await.unwrap();
+    let parent = (PARTITION, Epoch(2));
+    write_to(&node.node, parent, 1, &[(10, 1)]).await.unwrap();
+    // Its own order is to come again; it holds back no others.
+    let child = node.node.drop_partition(CHILD, ReplicaId(80)).await.unwrap_err();
+    assert!(matches!(&child, Error::Unavailable(why) if why.contains("wait for space")), "{child}");
+    node.node.drop_partition(other, ReplicaId(1)).await.unwrap();
+    // What waits goes with its parent.
+    node.node.drop_partition(PARTITION, ReplicaId(1)).await.unwrap();
+    node.node.drop_partition(CHILD, ReplicaId(80)).await.unwrap();
+    assert_eq!(node.node.status().await.unwrap().len(), 0);
+    let node = node.again().await;
+    assert_eq!(node.node.status().await.unwrap().len(), 0);
+    node.node.abandon().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waited_for_space_is_cut_off_when_there_is_some() {
+    let node = Fragile::new().await;
+    node.filled().await;
+    node.full.store(true, Ordering::Relaxed);
+    node.split().await.unwrap();
+    assert!(is_missing(&rows_of(&node.node, (CHILD, Epoch(2))).await.unwrap_err()));
+    node.full.store(false, Ordering::Relaxed);
+    node.check().await;
+    node.again().await.node.abandon().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
