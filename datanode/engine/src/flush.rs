@@ -27,6 +27,9 @@ use crate::version::{Flushed, Version};
 use crate::window;
 use crate::writer::Purpose;
 
+/// Bytes of memtables that are few enough to be encoded on the spot.
+const FEW_BYTES: u64 = 256 * 1024;
+
 /// Sorted rows of one window, oldest source first.
 type Windows = BTreeMap<i64, Vec<Part>>;
 
@@ -143,6 +146,7 @@ async fn write_runs(
         return Ok(());
     }
     let layout = output.layout;
+    let few = sealed.iter().map(|sealed| sealed.memtable.bytes).sum::<u64>() <= FEW_BYTES;
     let run = output.manifest.lock().await.allocate();
     for (start, parts) in cut(layout, runs, width)? {
         let with_op = parts.iter().any(Part::has_op);
@@ -151,7 +155,12 @@ async fn write_runs(
         // An older version may be in a file, so deletes are kept.
         let merge = Merge::new(layout, Arc::clone(&schema), inputs, false);
         let window = width.map(|width| window::window(start, width));
-        output.write(merge, schema, run, window, written).await?;
+        if output.lazy && few {
+            // Somebody waits for them: the partition is to be cut.
+            output.write_few(merge, schema, run, window, written).await?;
+        } else {
+            output.write(merge, schema, run, window, written).await?;
+        }
     }
     Ok(())
 }

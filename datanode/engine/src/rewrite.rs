@@ -13,7 +13,7 @@ use crate::file::{FileMeta, file_path};
 use crate::layout::Layout;
 use crate::manifest::{Manifest, delete};
 use crate::merge::{Merge, Merged};
-use crate::sink::{Sink, write_object};
+use crate::sink::{Sink, write_object, write_small_object};
 use crate::writer::{FileWriter, Purpose};
 
 /// Where and how files are written.
@@ -69,6 +69,36 @@ impl Output<'_> {
             written.push(meta);
             rest = Some(later);
         }
+        Ok(())
+    }
+
+    /// As [`Output::write`], for few rows that are in memory, which make one file. Their encoding takes no longer than
+    /// it would take a busy machine to have another thread begin with it.
+    pub(crate) async fn write_few(
+        &self,
+        mut merge: Merge,
+        schema: SchemaRef,
+        run: u64,
+        window: Option<(i64, i64)>,
+        written: &mut Vec<FileMeta>,
+    ) -> Result<()> {
+        let mut rows = Vec::new();
+        while let Some(merged) = merge.next().await? {
+            rows.push(merged);
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let id = self.manifest.lock().await.allocate();
+        let encode = |sink: Sink| {
+            let mut writer = FileWriter::new(schema, self.purpose, (id, run), window, sink)?;
+            for merged in &rows {
+                writer.write(self.layout, &merged.batch, &merged.first, &merged.last)?;
+            }
+            writer.finish(self.layout)
+        };
+        let path = file_path(self.root, id);
+        written.push(write_small_object(self.store, &path, self.lazy, encode).await?);
         Ok(())
     }
 }

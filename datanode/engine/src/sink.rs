@@ -22,6 +22,8 @@ pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 /// Where an encoder writes to.
 pub(crate) struct Sink {
     parts: mpsc::Sender<Bytes>,
+    /// Whether there may be several parts, each of which waits until the one ahead of it has been taken.
+    waits: bool,
     part: BytesMut,
     sums: Sums,
 }
@@ -92,7 +94,11 @@ impl Sink {
 
     fn send(&mut self) -> io::Result<()> {
         let part = self.part.split().freeze();
-        self.parts.blocking_send(part).map_err(|_| io::Error::other("the upload has ended"))
+        if self.waits {
+            let sent = self.parts.blocking_send(part);
+            return sent.map_err(|_| io::Error::other("the upload has ended"));
+        }
+        self.parts.try_send(part).map_err(|_| io::Error::other("nobody takes the only part"))
     }
 }
 
@@ -100,7 +106,7 @@ impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.sums.add(bytes);
         self.part.extend_from_slice(bytes);
-        if self.part.len() >= PART_BYTES {
+        if self.waits && self.part.len() >= PART_BYTES {
             self.send()?;
         }
         Ok(bytes.len())
@@ -121,7 +127,7 @@ pub(crate) async fn write_object<T: Send + 'static>(
     encode: impl FnOnce(Sink) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let (parts, mut received) = mpsc::channel(PARTS_WAITING);
-    let sink = Sink { parts, part: BytesMut::new(), sums: Sums::default() };
+    let sink = Sink { parts, waits: true, part: BytesMut::new(), sums: Sums::default() };
     let encoding = partita_proto::blocking::spawn(move || encode(sink));
     let mut upload: Option<Box<dyn MultipartUpload>> = None;
     let uploaded = upload_parts(store, path, &mut received, &mut upload).await;
@@ -140,12 +146,7 @@ pub(crate) async fn write_object<T: Send + 'static>(
             upload.complete().await.map(|_| value).map_err(|error| EngineError::store(path, &error))
         }
         (Ok((last, value)), None) => {
-            let mut options = PutOptions::default();
-            if lazy {
-                options.extensions.insert(Lazy);
-            }
-            let put = store.put_opts(path, last.unwrap_or_default().into(), options).await;
-            put.map(|_| value).map_err(|error| EngineError::store(path, &error))
+            put(store, path, lazy, last.unwrap_or_default()).await.map(|()| value)
         }
         (Ok((Some(_), _)), Some(_)) => {
             Err(EngineError::Internal(format!("a part of {path} was kept back")))
@@ -159,6 +160,27 @@ pub(crate) async fn write_object<T: Send + 'static>(
         tracing::debug!(%path, %error, "an upload that failed was not aborted; it goes at the next start");
     }
     finished
+}
+
+/// As [`write_object`], for what is encoded in a moment and put as one part: no thread is changed but by the store.
+pub(crate) async fn write_small_object<T>(
+    store: &Arc<dyn ObjectStore>,
+    path: &Path,
+    lazy: bool,
+    encode: impl FnOnce(Sink) -> Result<T>,
+) -> Result<T> {
+    let (parts, mut received) = mpsc::channel(1);
+    let value = encode(Sink { parts, waits: false, part: BytesMut::new(), sums: Sums::default() })?;
+    put(store, path, lazy, received.try_recv().unwrap_or_default()).await.map(|()| value)
+}
+
+async fn put(store: &Arc<dyn ObjectStore>, path: &Path, lazy: bool, bytes: Bytes) -> Result<()> {
+    let mut options = PutOptions::default();
+    if lazy {
+        options.extensions.insert(Lazy);
+    }
+    let put = store.put_opts(path, bytes.into(), options).await;
+    put.map(drop).map_err(|error| EngineError::store(path, &error))
 }
 
 /// Uploads parts as they come. One that is the only one is returned instead: it needs no upload in
