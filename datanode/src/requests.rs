@@ -13,7 +13,9 @@
 //! - the newest [`REQUESTS_MAX`] write requests are remembered, and at most twice as many; the oldest go first;
 //! - a request that takes effect was never taken before, as long as no more than [`CLIENTS_MAX`] clients are at work.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use partita_proto::reshape::{Freeze, Reshape};
@@ -44,9 +46,12 @@ pub enum Known {
 /// The remembered requests of one partition.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    order: VecDeque<RequestId>,
+    /// With the index at which each took effect.
+    order: VecDeque<(RequestId, u64)>,
     index_of: HashMap<RequestId, u64>,
     forgotten: Forgotten,
+    /// The stored form of these, once somebody has asked: a cut asks three times while writes wait.
+    listed: OnceLock<Bytes>,
     frozen: bool,
     /// The last order that changed what the partition owns, and its index.
     last: Option<(Reshape, u64)>,
@@ -111,13 +116,15 @@ impl Requests {
 
     /// Remembers that a request took effect at an index.
     pub fn insert(&mut self, id: RequestId, index: u64) {
-        if self.index_of.insert(id, index).is_none() {
-            self.order.push_back(id);
+        self.listed.take();
+        if let Entry::Vacant(new) = self.index_of.entry(id) {
+            new.insert(index);
+            self.order.push_back((id, index));
         }
         // One for one; two for one as long as there are those of a neighbour besides.
         for _ in 0..2 {
             if self.order.len() > REQUESTS_MAX
-                && let Some(oldest) = self.order.pop_front()
+                && let Some((oldest, _)) = self.order.pop_front()
             {
                 self.index_of.remove(&oldest);
                 self.forgotten.add(oldest);
@@ -144,20 +151,18 @@ impl Requests {
     /// Remembers the write requests of another partition too. There is no telling which of the two took one first, so
     /// they lie side by side, by how many each took after them.
     pub fn join(&mut self, other: &Self) {
-        let newest = |of: &Self| -> Vec<(RequestId, u64)> {
-            let index = |id: &RequestId| of.index_of.get(id).copied().unwrap_or_default();
-            of.order.iter().rev().map(|id| (*id, index(id))).collect()
-        };
+        let newest =
+            |of: &Self| -> Vec<(RequestId, u64)> { of.order.iter().rev().copied().collect() };
         let (own, theirs) = (newest(self), newest(other));
         let most = own.len().max(theirs.len());
-        (self.order, self.index_of) = <_>::default();
+        (self.order, self.index_of, self.listed) = <_>::default();
         other.forgotten.0.iter().for_each(|id| self.forgotten.add(*id));
         for (id, index) in (0..most).flat_map(|at| own.get(at).into_iter().chain(theirs.get(at))) {
             if self.index_of.contains_key(id) {
                 continue;
             }
             if self.order.len() < JOINED_MAX {
-                self.order.push_front(*id);
+                self.order.push_front((*id, *index));
                 self.index_of.insert(*id, *index);
             } else {
                 self.forgotten.add(*id);
@@ -196,20 +201,38 @@ impl Requests {
         self.encode_onto(Stored::default())
     }
 
-    fn encode_onto(&self, mut stored: Stored) -> Bytes {
+    /// The stored form of what is known of write requests, with the rest behind it: parts of a message are one message.
+    fn encode_onto(&self, rest: Stored) -> Bytes {
+        let listed = self.listed.get_or_init(|| self.encode_list());
+        let mut encoded = Vec::with_capacity(listed.len() + rest.encoded_len());
+        encoded.extend_from_slice(listed);
+        encoded.extend(rest.encode_to_vec());
+        encoded.into()
+    }
+
+    fn encode_list(&self) -> Bytes {
+        let mut stored = Stored::default();
         let mut clients: HashMap<u64, u32> = HashMap::new();
+        // Most have the client of the one before.
+        let mut before = None;
         let (mut sequence, mut index) = (0i64, 0i64);
-        for id in &self.order {
-            let next = u32::try_from(clients.len()).unwrap_or(u32::MAX);
-            let client = *clients.entry(id.client).or_insert_with(|| {
-                stored.clients.push(id.client);
-                next
-            });
+        for (id, at) in &self.order {
+            let client = match before {
+                Some((same, client)) if same == id.client => client,
+                _ => {
+                    let next = u32::try_from(clients.len()).unwrap_or(u32::MAX);
+                    *clients.entry(id.client).or_insert_with(|| {
+                        stored.clients.push(id.client);
+                        next
+                    })
+                }
+            };
+            before = Some((id.client, client));
             stored.client.push(client);
             let this = id.sequence.cast_signed();
             stored.sequence.push(this.wrapping_sub(sequence));
             sequence = this;
-            let at = self.index_of.get(id).copied().unwrap_or_default().cast_signed();
+            let at = at.cast_signed();
             stored.index.push(at.wrapping_sub(index));
             index = at;
         }
@@ -239,7 +262,7 @@ impl Requests {
             index = index.wrapping_add(*step);
             let client = *stored.clients.get(usize::try_from(*client).ok()?)?;
             let id = RequestId { client, sequence: sequence.cast_unsigned() };
-            requests.order.push_back(id);
+            requests.order.push_back((id, index.cast_unsigned()));
             requests.index_of.insert(id, index.cast_unsigned());
         }
         Some(requests)
@@ -403,5 +426,19 @@ mod tests {
         assert_eq!(again.order, requests.order);
         assert_eq!(again.index_of, requests.index_of);
         assert!(Requests::decode(&[0xff; 7]).is_none());
+    }
+
+    #[test]
+    fn the_stored_form_is_that_of_now_whenever_somebody_has_asked_before() {
+        let mut requests = of(1, 0..3);
+        let before = requests.encode();
+        assert_eq!(requests.encode(), before);
+        requests.insert(id(2, 7), 200);
+        let again = Requests::decode(&requests.encode()).unwrap();
+        assert_eq!((again.len(), again.known(id(2, 7), &[])), (4, Known::Taken(200)));
+        requests.join(&of(3, 0..2));
+        let joined = Requests::decode(&requests.encode_for_child()).unwrap();
+        assert_eq!((joined.len(), joined.known(id(3, 1), &[])), (6, Known::Taken(101)));
+        assert_eq!(joined.order, requests.order);
     }
 }

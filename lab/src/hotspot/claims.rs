@@ -1,0 +1,311 @@
+//! What is claimed of key designs, judged by what runs on a cluster came to (`--claims`): the assertions that the virtual
+//! cluster's tests make (`lab/hotspot/tests/hotspot/claims.rs`), of real nodes.
+//!
+//! Invariants: pure; a run is judged by what was measured in it, and what it does not decide is said to be open.
+
+use partita_hotspot::metrics::Summary;
+
+use super::watch::Reshaped;
+use crate::claim::Claim;
+
+/// A verdict comes so soon after the load, seconds.
+const VERDICT_S: u64 = 20;
+/// What helps comes so soon after the verdict, seconds. It is looked at once a second.
+const RELIEF_S: u64 = 2;
+/// A table that cures itself serves what is asked so soon after the verdict, seconds.
+const CURED_S: u64 = 60;
+/// No more of the cuts of loads that stay are to be in vain.
+const IN_VAIN_SHARE: f64 = 0.001;
+/// Of the mean: no node leads more when all is balanced.
+const NODE_MAX: f64 = 1.25;
+
+/// What a case is run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shows {
+    /// All that is new goes to one place, and nothing is done about it but to say so.
+    OneHotspot,
+    /// The same, cured by the store.
+    Cure,
+    /// A load that stays: cuts help.
+    StaticLoad,
+    /// Days and nights.
+    Days,
+    /// Many lukewarm partitions that one node leads.
+    LukewarmNode,
+}
+
+/// A run, as far as it is judged.
+pub(super) struct Judged<'a> {
+    pub(super) name: &'a str,
+    pub(super) shows: Shows,
+    pub(super) summary: &'a Summary,
+    /// When it was cut by load, seconds.
+    pub(super) splits_at: &'a [u64],
+    pub(super) reshaped: &'a [Reshaped],
+    /// What became of the statement that was advised, if one was.
+    pub(super) advice_ran: Option<&'a Result<String, String>>,
+}
+
+fn seconds(at: Option<u64>) -> String {
+    at.map_or_else(|| "never".to_owned(), |at| format!("after {at} s"))
+}
+
+/// What a run says of what it is for.
+pub(super) fn claims(judged: &Judged<'_>) -> Vec<Claim> {
+    match judged.shows {
+        Shows::OneHotspot => one_hotspot(judged),
+        Shows::Cure => vec![cure(judged)],
+        Shows::StaticLoad => static_load(judged),
+        Shows::Days => vec![no_flaps(judged), in_vain(judged)],
+        Shows::LukewarmNode => lukewarm(judged),
+    }
+}
+
+fn one_hotspot(judged: &Judged<'_>) -> Vec<Claim> {
+    let Judged { name, summary, advice_ran, .. } = judged;
+    let ran = match advice_ran {
+        Some(Ok(ddl)) => (format!("the store ran: {ddl}"), true),
+        Some(Err(error)) => (error.clone(), false),
+        None => ("no statement was advised".to_owned(), false),
+    };
+    let after = summary.load_splits_after_moving;
+    vec![
+        Claim::judged(
+            &format!("{name}: one partition at a time takes all (N_eff at most 1.05)"),
+            format!("N_eff {:.3}", summary.n_eff),
+            summary.n_eff <= 1.05,
+        ),
+        Claim::judged(
+            &format!("{name}: it is said within {VERDICT_S} s why"),
+            format!("{} ({})", seconds(summary.t_verdict_s), classes(summary)),
+            summary.t_verdict_s.is_some_and(|at| at <= VERDICT_S),
+        ),
+        Claim::judged(
+            &format!("{name}: nothing is cut by load after that"),
+            format!("{after} cuts"),
+            after == 0,
+        ),
+        Claim::judged(&format!("{name}: what is advised can be run as it is"), ran.0, ran.1),
+    ]
+}
+
+fn classes(summary: &Summary) -> String {
+    let all: Vec<&str> = summary.verdicts.keys().copied().collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+}
+
+fn cure(judged: &Judged<'_>) -> Claim {
+    let Judged { name, summary, .. } = judged;
+    let claim = format!("{name}: 95 % is served within {CURED_S} s of the verdict, and stays so");
+    let (Some(verdict), served) = (summary.t_verdict_s, summary.t95_s) else {
+        return Claim::judged(&claim, "there was no verdict".to_owned(), false);
+    };
+    let soon = served.is_some_and(|at| at <= verdict + CURED_S);
+    let measured = format!(
+        "verdict after {verdict} s, 95 % {}, {:.1} % in the end",
+        seconds(served),
+        summary.served_share * 100.0
+    );
+    Claim::judged(&claim, measured, soon && summary.served_share >= 0.95)
+}
+
+fn static_load(judged: &Judged<'_>) -> Vec<Claim> {
+    let Judged { name, summary, splits_at, .. } = judged;
+    let relief = format!("{name}: the first cut is made within {RELIEF_S} s of the verdict");
+    let relief = match (summary.t_verdict_s, splits_at.first()) {
+        // A verdict that was carried out between two looks was not seen.
+        (verdict, Some(cut)) => {
+            let took = verdict.map_or(0, |at| cut.saturating_sub(at));
+            Claim::judged(&relief, format!("{took} s"), took <= RELIEF_S)
+        }
+        (_, None) => Claim::open(&relief, "nothing had to be cut"),
+    };
+    let served = Claim::judged(
+        &format!("{name}: what was too much for one partition is served in the end"),
+        format!("{:.1} %", summary.served_share * 100.0),
+        summary.served_share >= 0.95,
+    );
+    vec![relief, served, in_vain(judged), stall(judged)]
+}
+
+/// Cuts by load that were judged, and those of them that did not help.
+fn in_vain(judged: &Judged<'_>) -> Claim {
+    let claim =
+        format!("{}: at most {:.1} % of cuts are in vain", judged.name, IN_VAIN_SHARE * 100.0);
+    let by_load = judged.reshaped.iter().filter(|event| event.is_by_load());
+    let known: Vec<bool> = by_load.clone().filter_map(|event| event.in_vain).collect();
+    if known.is_empty() {
+        return Claim::open(&claim, &format!("none of {} is judged yet", by_load.count()));
+    }
+    let vain = known.iter().filter(|vain| **vain).count();
+    let shares: Vec<String> = by_load
+        .clone()
+        .filter_map(|event| event.actual_share)
+        .map(|share| format!("{:.0} %", share * 100.0))
+        .collect();
+    let measured = format!(
+        "{vain} of {} judged ({} in all); the busier parts bear {}",
+        known.len(),
+        by_load.count(),
+        shares.join(", ")
+    );
+    #[expect(clippy::cast_precision_loss, reason = "cuts of minutes")]
+    let holds = vain as f64 <= IN_VAIN_SHARE * known.len() as f64;
+    Claim::judged(&claim, measured, holds)
+}
+
+/// How long writes waited for a cut, and how long one took from its order on.
+fn stall(judged: &Judged<'_>) -> Claim {
+    let claim = format!("{}: no cut holds writes up for 50 ms", judged.name);
+    let mut stalls: Vec<f64> = judged.reshaped.iter().filter_map(|event| event.stall_ms).collect();
+    stalls.sort_unstable_by(f64::total_cmp);
+    let Some(most) = stalls.last() else { return Claim::open(&claim, "nothing was cut") };
+    let middle = stalls[stalls.len() / 2];
+    let took = judged.reshaped.iter().filter_map(|event| event.took_ms).fold(0.0, f64::max);
+    let measured = format!(
+        "{} cuts, median {middle:.0} ms, most {most:.0} ms; {took:.0} ms at most from the order on",
+        stalls.len()
+    );
+    Claim::judged(&claim, measured, *most < 50.0)
+}
+
+fn no_flaps(judged: &Judged<'_>) -> Claim {
+    let cut: Vec<&str> = judged
+        .reshaped
+        .iter()
+        .filter(|event| !event.is_merge)
+        .map(|event| event.key.as_str())
+        .collect();
+    let again = judged.reshaped.iter().filter(|event| event.is_merge);
+    let flaps = again.clone().filter(|event| cut.contains(&event.key.as_str())).count();
+    Claim::judged(
+        &format!("{}: nothing that was cut is merged again", judged.name),
+        format!("{flaps} of {} cuts, {} merges in all", cut.len(), again.count()),
+        flaps == 0,
+    )
+}
+
+fn lukewarm(judged: &Judged<'_>) -> Vec<Claim> {
+    let Judged { name, summary, .. } = judged;
+    let first = format!(
+        "{name}: no partition is hot, and none is cut ({}, {} cuts)",
+        summary
+            .t_detect_s
+            .map_or_else(|| "none was".to_owned(), |at| format!("one was after {at} s")),
+        summary.last.splits_load
+    );
+    vec![
+        Claim::judged(
+            &format!("{name}: leaders move until no node leads {NODE_MAX} times the mean"),
+            format!(
+                "{:.2} times, after {} transfers",
+                summary.node_max_over_mean, summary.last.transfers
+            ),
+            summary.node_max_over_mean <= NODE_MAX,
+        ),
+        Claim::judged(
+            &format!("{name}: nothing is cut for it"),
+            first,
+            summary.last.splits_load == 0,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Verdict;
+
+    fn verdicts(judged: &Judged<'_>) -> Vec<Verdict> {
+        claims(judged).iter().map(|claim| claim.verdict).collect()
+    }
+
+    fn summary() -> Summary {
+        Summary::of_seconds(&[], partita_hotspot::metrics::Told::default())
+    }
+
+    fn judged<'a>(shows: Shows, summary: &'a Summary, reshaped: &'a [Reshaped]) -> Judged<'a> {
+        Judged { name: "it", shows, summary, splits_at: &[12], reshaped, advice_ran: None }
+    }
+
+    fn cut(key: &str, in_vain: Option<bool>, stall_ms: f64) -> Reshaped {
+        Reshaped {
+            is_merge: false,
+            why: "load: its write lane".to_owned(),
+            key: key.to_owned(),
+            in_vain,
+            actual_share: in_vain.map(|vain| if vain { 0.95 } else { 0.52 }),
+            stall_ms: Some(stall_ms),
+            took_ms: Some(300.0),
+        }
+    }
+
+    use Verdict::{Fails, Holds, Open};
+
+    #[test]
+    fn a_hotspot_is_to_be_one_named_soon_left_alone_and_told_what_helps() {
+        let ran = Ok("ALTER TABLE t".to_owned());
+        let good = Summary { n_eff: 1.01, t_verdict_s: Some(12), ..summary() };
+        let one = judged(Shows::OneHotspot, &good, &[]);
+        assert_eq!(
+            verdicts(&Judged { advice_ran: Some(&ran), ..one }),
+            [Holds, Holds, Holds, Holds]
+        );
+        let refused = Err("no such column".to_owned());
+        let bad =
+            Summary { n_eff: 2.0, t_verdict_s: Some(21), load_splits_after_moving: 1, ..summary() };
+        let one = Judged { advice_ran: Some(&refused), ..judged(Shows::OneHotspot, &bad, &[]) };
+        assert_eq!(verdicts(&one), [Fails, Fails, Fails, Fails]);
+        let silent = summary();
+        assert_eq!(verdicts(&judged(Shows::OneHotspot, &silent, &[]))[1], Fails);
+    }
+
+    #[test]
+    fn a_cure_is_judged_from_the_verdict_on_and_by_what_stays() {
+        let cured = |t95_s, served_share| Summary {
+            t_verdict_s: Some(12),
+            t95_s,
+            served_share,
+            ..summary()
+        };
+        for (summary, verdict) in [
+            (cured(Some(60), 1.0), Holds),
+            (cured(Some(73), 1.0), Fails),
+            (cured(None, 0.3), Fails),
+            (cured(Some(60), 0.9), Fails),
+        ] {
+            assert_eq!(verdicts(&judged(Shows::Cure, &summary, &[])), [verdict], "{summary:?}");
+        }
+    }
+
+    #[test]
+    fn cuts_of_a_load_that_stays_are_judged_by_what_their_children_got() {
+        let good = Summary { t_verdict_s: Some(11), served_share: 0.99, ..summary() };
+        let cuts = [cut("a", Some(false), 10.0), cut("b", None, 20.0)];
+        assert_eq!(verdicts(&judged(Shows::StaticLoad, &good, &cuts)), [Holds; 4]);
+        let cuts = [cut("a", Some(true), 10.0), cut("b", Some(false), 60.0)];
+        let late = Summary { t_verdict_s: Some(8), served_share: 0.5, ..summary() };
+        assert_eq!(verdicts(&judged(Shows::StaticLoad, &late, &cuts)), [Fails; 4]);
+        let none = Judged { splits_at: &[], ..judged(Shows::StaticLoad, &good, &[]) };
+        assert_eq!(verdicts(&none), [Open, Holds, Open, Open]);
+    }
+
+    #[test]
+    fn what_was_cut_and_merged_again_is_a_flap_and_another_merge_is_none() {
+        let merge = |key: &str| Reshaped { is_merge: true, in_vain: None, ..cut(key, None, 1.0) };
+        let summary = summary();
+        let days = |events: &[Reshaped]| verdicts(&judged(Shows::Days, &summary, events))[0];
+        assert_eq!(days(&[cut("a", None, 1.0), merge("b")]), Holds);
+        assert_eq!(days(&[cut("a", None, 1.0), merge("a")]), Fails);
+        assert_eq!(days(&[]), Holds);
+    }
+
+    #[test]
+    fn a_lukewarm_node_is_relieved_by_its_leaders_alone() {
+        let moved = Summary { node_max_over_mean: 1.1, ..summary() };
+        assert_eq!(verdicts(&judged(Shows::LukewarmNode, &moved, &[])), [Holds, Holds]);
+        let mut cut = Summary { node_max_over_mean: 2.0, ..summary() };
+        cut.last.splits_load = 1;
+        assert_eq!(verdicts(&judged(Shows::LukewarmNode, &cut, &[])), [Fails, Fails]);
+    }
+}
