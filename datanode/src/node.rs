@@ -34,6 +34,7 @@ use tracing::warn;
 
 use crate::files::{Files, LocalFiles};
 use crate::maintenance::{self, View};
+use crate::making::Making;
 use crate::replica::Replica;
 use crate::surroundings::Surroundings;
 

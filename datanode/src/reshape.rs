@@ -17,8 +17,6 @@
 //! - an order that took effect is not carried out again: it is remembered, and the epoch tells;
 //! - a frozen partition has the same rows on all replicas until it is given free: nothing that is applied changes them.
 
-use std::sync::Arc;
-
 use partita_engine::{EngineError, Origin, PartitionConfig, Place, Settled, Unrecorded};
 use partita_proto::id::Epoch;
 use partita_proto::range::TypedRange;

@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
 thread_local! {
@@ -43,12 +43,32 @@ pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Jo
     runtime.spawn(async move { done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) })
 }
 
+/// Does work that may block, but not for long, on this thread: where somebody waits for it, and cores are taken, another
+/// thread would begin later than this one ends.
+pub fn at_once<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        // What else this thread had to do goes to another.
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+
+    #[test]
+    fn work_at_once_is_done_by_the_thread_that_asks_in_any_runtime_and_in_none() {
+        let here = || at_once(|| std::thread::current().id()) == std::thread::current().id();
+        assert!(here());
+        let one = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert!(one.block_on(async move { here() }));
+        let many = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        assert!(many.block_on(async move { tokio::spawn(async move { here() }).await.unwrap() }));
+    }
 
     #[tokio::test]
     async fn work_in_place_is_over_when_it_was_handed_over_and_may_use_the_runtime() {

@@ -29,6 +29,7 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
     UploadPart,
 };
+use partita_proto::blocking::at_once;
 use tokio::task::spawn_blocking;
 
 /// What the store calls itself in errors.
@@ -107,18 +108,24 @@ impl ObjectStore for LocalStore {
             None => Vec::new(),
         };
         let root = self.root.clone();
-        blocking(move || {
+        let fresh = matches!(options.mode, PutMode::Create);
+        let write = move || {
             let staged = Staged::create(place, temporary)?;
             let mut file = &staged.file;
             payload.iter().try_for_each(|part| file.write_all(part))?;
-            let fresh = matches!(options.mode, PutMode::Create);
-            if lazy {
-                return staged.rename(fresh);
-            }
-            settle(&root, &before)?;
-            staged.finish(fresh)
-        })
-        .await?;
+            Ok::<_, io::Error>(staged)
+        };
+        if lazy {
+            // No disk is waited for.
+            at_once(|| write()?.rename(fresh)).map_err(put_failed)?;
+        } else {
+            blocking(move || {
+                let staged = write()?;
+                settle(&root, &before)?;
+                staged.finish(fresh)
+            })
+            .await?;
+        }
         Ok(PutResult { e_tag: None, version: None })
     }
 
@@ -354,12 +361,16 @@ async fn blocking<T: Send + 'static>(
     let result = spawn_blocking(work)
         .await
         .map_err(|error| Error::Generic { store: NAME, source: Box::new(error) })?;
-    result.map_err(|error| match error.kind() {
+    result.map_err(put_failed)
+}
+
+fn put_failed(error: io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::AlreadyExists => {
             Error::AlreadyExists { path: String::new(), source: Box::new(error) }
         }
         _ => Error::Generic { store: NAME, source: Box::new(error) },
-    })
+    }
 }
 
 fn failed(path: &FsPath, error: io::Error) -> Error {
