@@ -40,6 +40,7 @@ use crate::error::Error;
 use crate::placement::Placement;
 use crate::range::{Bound, KeyRange, TypedRange};
 use crate::schema::{ColumnType, TableSchema};
+use crate::value::Value;
 
 /// The name of the placement's column: UInt16 without NULL, the first column of write batches,
 /// memtables and files of tables placed by hash or rules.
@@ -263,6 +264,23 @@ impl KeyCodec {
             )));
         }
         Ok(bound)
+    }
+
+    /// One value of a key, by the number of its column; the others are not looked into.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] when there is none, as far as that is seen.
+    pub fn value(&self, key: &[u8], column: usize) -> Result<Value, Error> {
+        let mut rest = match self.inner.placed {
+            true => key.get(PLACEMENT_BYTES..).unwrap_or_default(),
+            false => key,
+        };
+        let missing = || Error::Corrupted(format!("a key has no column {column}"));
+        let column_type = *self.inner.types.get(column).ok_or_else(missing)?;
+        for before in &self.inner.types[..column] {
+            cell::skip(&mut rest, *before)?;
+        }
+        cell::decode(&mut rest, column_type)
     }
 
     /// Where the cells of a key end, ascending: the placement's first, if there is one. A key that is cut

@@ -63,8 +63,15 @@ impl BySeries {
         }
         let mut rows: Vec<Range<usize>> = Vec::new();
         for place in candidates.into_iter().flatten() {
-            let key = self.layout.codec.decode(ends.keys.get(place))?;
-            if !tags.iter().all(|tag| tag.domain.contains(&key.key[tag.position])) {
+            let key = ends.keys.get(place);
+            let mut is_wanted = true;
+            for tag in &tags {
+                is_wanted = tag.domain.contains(&self.layout.codec.value(key, tag.position)?);
+                if !is_wanted {
+                    break;
+                }
+            }
+            if !is_wanted {
                 continue;
             }
             let found = ends.rows_of(place);

@@ -127,6 +127,35 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
     Ok(value)
 }
 
+/// Leaves out one cell at the front of the input. What is in it is not checked.
+pub(super) fn skip(input: &mut &[u8], column_type: ColumnType) -> Result<(), Error> {
+    let width = width(column_type);
+    let (sentinel, mut rest) = input.split_first().ok_or_else(ends)?;
+    if width > 0 {
+        *input = rest.get(width..).ok_or_else(ends)?;
+        return Ok(());
+    }
+    if *sentinel == NON_EMPTY {
+        let mut block = 0;
+        loop {
+            let width = block_width(block);
+            let (mark, behind) =
+                rest.get(width..).and_then(<[u8]>::split_first).ok_or_else(ends)?;
+            rest = behind;
+            if *mark != CONTINUED {
+                break;
+            }
+            block += 1;
+        }
+    }
+    *input = rest;
+    Ok(())
+}
+
+fn block_width(block: usize) -> usize {
+    if block < SMALL_BLOCKS { SMALL_BLOCK_BYTES } else { BLOCK_BYTES }
+}
+
 fn int(value: Option<impl Into<i64>>) -> Value {
     value.map_or(Value::Null, |v| Value::Int(v.into()))
 }
@@ -194,7 +223,7 @@ fn variable(out: &mut Vec<u8>, value: &[u8]) {
     let mut rest = value;
     let mut block = 0;
     loop {
-        let width = if block < SMALL_BLOCKS { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
+        let width = block_width(block);
         let (content, behind) = rest.split_at(rest.len().min(width));
         out.extend_from_slice(content);
         out.resize(out.len() + width - content.len(), 0);
@@ -217,7 +246,7 @@ fn take_variable(input: &mut &[u8]) -> Result<Option<Vec<u8>>, Error> {
             let mut value = Vec::new();
             let mut block = 0;
             loop {
-                let width = if block < SMALL_BLOCKS { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
+                let width = block_width(block);
                 let (content, behind) = rest.split_at_checked(width).ok_or_else(ends)?;
                 let (mark, behind) = behind.split_first().ok_or_else(ends)?;
                 rest = behind;

@@ -57,7 +57,11 @@ proptest! {
             let encoded = codec.encode_bound(bound).unwrap();
             prop_assert_eq!(encoded.as_ref(), key);
             prop_assert_eq!(&codec.decode(key).unwrap(), bound);
+            prop_assert!(codec.value(key, types.len()).is_err());
             for columns in 0..types.len() {
+                prop_assert_eq!(&codec.value(key, columns).unwrap(), &bound.key[columns]);
+                let cut = codec.encode_bound(&prefix(bound, columns)).unwrap();
+                prop_assert!(codec.value(&cut, columns).is_err(), "it ends before");
                 let prefix = prefix(bound, columns);
                 let encoded = codec.encode_bound(&prefix).unwrap();
                 prop_assert!(key.starts_with(&encoded));
