@@ -6,7 +6,7 @@
 //!   scaling           cockroachdb#38160: more writers on a key that only grows
 //!
 //!   site (a cluster) <── clients (closed loops) ── experiment ─▶ told: figures beside theirs, claims, JSON
-//!                                                      └─ statistics, claim: does the shape hold?
+//!                                                      └─ claim: does the shape hold?
 //! ```
 //!
 //! Machines differ, so that figures stand beside each other and only their *shape* is asserted: ratios, growth, what stays
@@ -16,13 +16,11 @@
 //! what the store does not do is said to be so; a cluster that ran before is left without the tables of the
 //! experiment, whatever becomes of it; who stops it is told that they may be there.
 
-mod claim;
 mod clients;
 mod hash_index;
 mod overloaded;
 mod scaling;
 mod site;
-mod statistics;
 mod told;
 
 use anyhow::bail;

@@ -16,6 +16,7 @@
 mod ask;
 mod before;
 mod case;
+mod claims;
 mod drive;
 mod live;
 mod offer;
@@ -41,10 +42,11 @@ use crate::embedded::{Embedded, NODES};
 use crate::report::say;
 use crate::stop::stopped;
 use case::{Case, Cases};
+use claims::Shows;
 use drive::{Counts, Drive, Plan};
 use live::Live;
 pub(crate) use options::Options;
-use watch::Watch;
+use watch::{Reshaped, Watch};
 
 /// Before the first row, so that all writers are there.
 const LEAD: Duration = Duration::from_millis(500);
@@ -110,6 +112,12 @@ struct Run {
     twin: Option<(Summary, Vec<u64>)>,
     /// What it does not show of its workload.
     lacking: Vec<String>,
+    /// What it is judged by, if it is.
+    shows: Option<Shows>,
+    /// Cuts and merges of its first table.
+    reshaped: Vec<Reshaped>,
+    /// What became of the statement that was advised, where that was tried.
+    advice_ran: Option<Result<String, String>>,
 }
 
 /// Runs all that is named, and reports.
@@ -231,6 +239,11 @@ async fn one(
         let whose = if entity == "userid" { "user" } else { entity };
         findings.push(format!("a {whose}'s rows were read in {:.0} ms (median)", times[0]));
     }
+    let reshaped = watch.reshaped().await;
+    let advice_ran = match case.shows {
+        Some(Shows::OneHotspot) => ask::try_advice(&client, &table, &explained.advice).await,
+        _ => None,
+    };
     let summary = summary(&watch, asked.map(|(fan_out, _)| fan_out));
     let shown = Shown {
         name: case.name.clone(),
@@ -260,6 +273,9 @@ async fn one(
         entity: tables[0].entity().map(str::to_owned),
         twin: None,
         lacking: lacking.collect(),
+        shows: case.shows,
+        reshaped,
+        advice_ran,
     })
 }
 

@@ -13,6 +13,7 @@
 //!
 //! It is the inside of a command: its errors are for a person to read, so they are `anyhow`'s.
 
+mod claim;
 mod compare;
 mod data;
 mod door;
@@ -28,6 +29,7 @@ mod query;
 mod report;
 mod server;
 mod stages;
+mod statistics;
 mod stop;
 mod writes;
 

@@ -33,10 +33,10 @@ use self::shape::{claims, figures, of_table, read_table, written_table};
 use super::clients::{Ask, Clients, Span, Value, Work};
 use super::scaling::sorted;
 use super::site::{Site, SiteOptions};
-use super::statistics::Spread;
 use super::told::Told;
 use crate::latency::Summary;
 use crate::report::progress;
+use crate::statistics::Spread;
 
 const SOURCE: &str = "CockroachDB, docs/RFCS/20191028_easier_hash_sharded_indexes.md: `kv --sequential --concurrency=256 \
      --read-percent=90`; shard AS (k % 10) STORED, not derived from the predicate (ours: naive), and unsharded (ours: plain). Its \

@@ -23,10 +23,10 @@ use anyhow::bail;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::claim::Claim;
 use super::clients::{Ask, Clients, Span, Value, Work};
 use super::site::{Site, SiteOptions};
 use super::told::{Figure, Told, heads};
+use crate::claim::Claim;
 use crate::latency::{Latencies, Summary};
 use crate::random::Random;
 use crate::report::{progress, short};
@@ -423,8 +423,8 @@ fn claims(runs: &Runs) -> Vec<Claim> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::claim::Verdict;
     use super::*;
+    use crate::claim::Verdict;
 
     fn runs(operation: Operation, after: (f64, f64, f64)) -> Runs {
         let phase = |(per_s, share_in_limit, p99_ms)| Phase {

@@ -13,10 +13,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::bail;
 use serde::Serialize;
 
-use super::claim::{Claim, grows, list};
 use super::clients::{Ask, Clients, Value, Work};
 use super::site::{Site, SiteOptions};
 use super::told::{Figure, Table, Told, heads};
+use crate::claim::{Claim, grows, list};
 use crate::latency::Summary;
 use crate::report::{progress, short};
 
@@ -288,8 +288,8 @@ fn matrix(cells: &[Cell]) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::claim::Verdict;
     use super::*;
+    use crate::claim::Verdict;
 
     fn cells(growing: [f64; 2], hashed: [[f64; 2]; 2]) -> Vec<Cell> {
         let cell = |key, partitions, writers, rows_per_s| Cell {

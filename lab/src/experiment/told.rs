@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-use super::claim::{Claim, failure};
 use super::site::SiteOptions;
+use crate::claim::{Claim, failure};
 use crate::report::{align, progress, say, say_json, short};
 
 /// A figure of ours and of theirs.

@@ -11,7 +11,7 @@ use partita_hotspot::report::Advised;
 use tokio_postgres::Client;
 
 use crate::door::http::{HttpDoor, escape};
-use crate::door::postgres::{Cells, rows};
+use crate::door::postgres::{Cells, failure, rows};
 
 /// Users that are asked for.
 const USERS: usize = 12;
@@ -70,6 +70,21 @@ pub(super) async fn explain(client: &Client, table: &str) -> Explained {
 /// The table that has the rows from before those of this one were placed otherwise.
 pub(super) fn former(table: &str) -> String {
     format!("{table}$former")
+}
+
+/// Runs what is advised first, as it is; nothing when nothing is. What it makes besides the table goes again.
+pub(super) async fn try_advice(
+    client: &Client,
+    table: &str,
+    advice: &[Advised],
+) -> Option<Result<String, String>> {
+    let ddl = advice.iter().find_map(|advised| advised.ddl.clone())?;
+    let ran = client.batch_execute(&ddl).await;
+    let ran = ran.map_err(|error| format!("{}: {ddl}", failure(&error).message));
+    for made in [format!("{table}_new"), former(table)] {
+        client.batch_execute(&format!("DROP TABLE IF EXISTS \"{made}\"")).await.ok();
+    }
+    Some(ran.map(|()| ddl))
 }
 
 /// The picture of the last seconds.

@@ -8,6 +8,7 @@ use partita_hotspot::workload::{
     Design, Knobs, Mix, SqlTable, TableLoad, Workload, all, find, group,
 };
 
+use super::claims::Shows;
 use super::offer::Offer;
 use super::options::{Options, PARTITION_RATE, PARTITION_RATE_READS};
 use super::recorded;
@@ -33,6 +34,8 @@ pub(super) struct Case {
     /// Its tables; the first is looked at.
     pub(super) loads: Vec<TableLoad>,
     pub(super) offer: Offer,
+    /// What it is judged by, if it is.
+    pub(super) shows: Option<Shows>,
 }
 
 /// All runs, and what they have in common.
@@ -95,10 +98,11 @@ impl Case {
                 seconds,
                 loads,
                 offer,
+                shows: None,
             };
         };
         let (name, about) = (known.name().to_owned(), about(known).to_owned());
-        Self { name, about, workload: None, design, knobs, seconds, loads, offer }
+        Self { name, about, workload: None, design, knobs, seconds, loads, offer, shows: None }
     }
 
     /// A name for files and tables: small letters, numbers, and these between.
@@ -173,6 +177,9 @@ impl Cases {
             let bound = options.bound(case.reads());
             return Ok(Self { all: vec![case], seconds: about.seconds, bound });
         }
+        if options.claims {
+            return Self::claimed(options);
+        }
         let mut all = Vec::new();
         let named = if options.workload.is_empty() { vec![] } else { named(options)? };
         let is_named = !named.is_empty();
@@ -197,6 +204,35 @@ impl Cases {
                 "--record is of one run, and these are {}: name one workload and one --design",
                 all.len()
             );
+        }
+        Ok(Self { all, seconds: options.seconds, bound })
+    }
+}
+
+/// What shows what is claimed: the workload, its design, what it shows, for how many times the seconds of a run, and the
+/// partitions that it begins with, where those matter.
+const CLAIMED: [(&str, Design, Shows, u64, Option<u32>); 5] = [
+    ("W1", Design::TsUid, Shows::OneHotspot, 1, None),
+    ("W1", Design::TsUidAuto, Shows::Cure, 2, None),
+    // A cut is judged a minute later.
+    ("W1", Design::UidTs, Shows::StaticLoad, 3, Some(1)),
+    // A day is a run's seconds.
+    ("W10", Design::UidTs, Shows::Days, 3, Some(1)),
+    ("W13", Design::UidTs, Shows::LukewarmNode, 2, None),
+];
+
+impl Cases {
+    fn claimed(options: &Options) -> anyhow::Result<Self> {
+        let bound = options.bound(false);
+        let mut all = Vec::new();
+        for (name, design, shows, times, partitions) in CLAIMED {
+            let workload = find(name).context("the workload is there")?;
+            let mut knobs = options.knobs(design, rate(options, &workload, bound));
+            knobs.partitions = partitions.unwrap_or(knobs.partitions);
+            let first = workload.tables(&knobs).into_iter().next().context("it has a table")?;
+            let offer = Offer::Drawn { load: Box::new(first), seed: options.seed };
+            let case = Case::of(&workload, true, knobs, options.seconds * times, offer);
+            all.push(Case { shows: Some(shows), ..case });
         }
         Ok(Self { all, seconds: options.seconds, bound })
     }
@@ -294,6 +330,21 @@ pub(super) mod tests {
         assert!((rates[6] - 50.0 / 0.95).abs() < 1e-9, "{rates:?}");
         let said = cases(&["--workload", "W15", "--rate", "7"]).unwrap();
         assert!(said.all.iter().all(|case| case.knobs.rate == 7.0));
+    }
+
+    #[test]
+    fn what_is_claimed_has_a_run_each_that_is_long_enough_to_be_judged() {
+        let cases = cases(&["--claims"]).unwrap();
+        let names = names(&cases);
+        assert_eq!(names, ["W1 ts-uid", "W1 ts-uid-auto", "W1 uid-ts", "W10 uid-ts", "W13"]);
+        let seconds: Vec<u64> = cases.all.iter().map(|case| case.seconds).collect();
+        assert_eq!(seconds, [60, 120, 180, 180, 120]);
+        assert!(cases.all.iter().all(|case| case.shows.is_some() && !case.reads()));
+        assert_eq!((cases.all[2].knobs.partitions, cases.all[3].knobs.day_s), (1, 60));
+        // Lukewarm: none of them is half busy.
+        let lukewarm = &cases.all[4].knobs;
+        assert!(lukewarm.rate / f64::from(lukewarm.partitions) < 0.5 * cases.bound.unwrap());
+        assert!(super::tests::cases(&["--claims", "--workload", "W1"]).is_err());
     }
 
     #[test]

@@ -29,6 +29,11 @@ pub struct Options {
     /// Print the workloads, and do nothing.
     #[arg(long)]
     pub(super) list: bool,
+    /// Judge what is claimed of key designs, by runs that show it: time first is one hotspot and is named, cures itself
+    /// where it may, loads that stay are cut usefully and at once, days and nights cut nothing in vain, and one node's many
+    /// lukewarm partitions move. Ends with an error where a claim fails. Eleven minutes.
+    #[arg(long, conflicts_with_all = ["workload", "design", "record", "replay", "guide", "rate", "start_partitions"])]
+    pub(super) claims: bool,
     /// How keys are made; each runs by itself.
     #[arg(
         long,

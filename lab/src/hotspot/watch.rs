@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use partita_hotspot::metrics::Second;
 use partita_load::Shape;
+use serde::Serialize;
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
@@ -69,6 +70,50 @@ struct Told {
     merges: u64,
     transfers: u64,
     moves: u64,
+    reshaped: Vec<Reshaped>,
+}
+
+/// A cut or a merge of the table, as the store tells it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Reshaped {
+    pub(super) is_merge: bool,
+    pub(super) why: String,
+    /// Where.
+    pub(super) key: String,
+    /// The busier part's share of the load in the minute after a cut by load, and whether it is so much that the cut was
+    /// of no use; nothing before.
+    pub(super) actual_share: Option<f64>,
+    pub(super) in_vain: Option<bool>,
+    /// How long writes waited, and how long it took from its order on.
+    pub(super) stall_ms: Option<f64>,
+    pub(super) took_ms: Option<f64>,
+}
+
+impl Reshaped {
+    fn of(row: &[Option<String>]) -> Self {
+        let number = |at| text(row, at).parse::<f64>().ok();
+        Self {
+            is_merge: text(row, 0) == "merge",
+            why: text(row, 1).to_owned(),
+            key: text(row, 3).to_owned(),
+            actual_share: number(4),
+            in_vain: match text(row, 2) {
+                "" => None,
+                flag => Some(matches!(flag, "t" | "true")),
+            },
+            stall_ms: number(5),
+            took_ms: number(6),
+        }
+    }
+
+    fn is_around_a_key(&self) -> bool {
+        self.why.contains("one key is hot")
+    }
+
+    /// Whether it is a cut that load asked for.
+    pub(super) fn is_by_load(&self) -> bool {
+        !self.is_merge && !self.is_around_a_key() && self.why.starts_with("load")
+    }
 }
 
 /// What was first so, and when.
@@ -106,6 +151,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Cuts and merges of the table so far; what the store does not say in time is what it said before.
+    pub(super) async fn reshaped(&mut self) -> Vec<Reshaped> {
+        if let Ok(told) = self.ask().await {
+            self.told = told;
+        }
+        self.told.reshaped.clone()
+    }
+
     /// Begins to watch, with the CPU of these processes; reads count where the run has some.
     ///
     /// # Errors
@@ -146,7 +199,7 @@ impl Watch {
             "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s, \"table\" FROM sys.partition_load WHERE {of}"
         );
         let events = format!(
-            "SELECT kind, why, in_vain FROM sys.split_events WHERE {of} AND outcome = 'done'"
+            "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms FROM sys.split_events WHERE {of} AND outcome = 'done'"
         );
         let mut told = Told::default();
         for row in rows(&self.client, &partitions).await? {
@@ -169,7 +222,7 @@ impl Watch {
             told.cores.extend(text(&row, 1).parse::<f64>().ok());
         }
         for row in rows(&self.client, &events).await? {
-            told.count(text(&row, 0), text(&row, 1), matches!(text(&row, 2), "t" | "true"));
+            told.add(Reshaped::of(&row));
         }
         let balances = "SELECT kind, count(*) FROM sys.balance_events GROUP BY kind";
         for row in rows(&self.client, balances).await? {
@@ -305,16 +358,17 @@ impl Watch {
 }
 
 impl Told {
-    fn count(&mut self, kind: &str, why: &str, in_vain: bool) {
-        match (kind, why) {
-            ("merge", _) => self.merges += 1,
-            (_, why) if why.contains("one key is hot") => self.splits_isolate += 1,
-            (_, why) if why.starts_with("load") => {
+    fn add(&mut self, event: Reshaped) {
+        match &event {
+            event if event.is_merge => self.merges += 1,
+            event if event.is_around_a_key() => self.splits_isolate += 1,
+            event if event.is_by_load() => {
                 self.splits_load += 1;
-                self.splits_in_vain += u64::from(in_vain);
+                self.splits_in_vain += u64::from(event.in_vain == Some(true));
             }
             _ => self.splits_size += 1,
         }
+        self.reshaped.push(event);
     }
 
     /// What is said of the busiest partition that anything is said of.
@@ -356,13 +410,15 @@ mod tests {
     fn events_are_counted_by_why_they_were() {
         let mut told = Told::default();
         for (kind, why, in_vain) in [
-            ("split", "load: its write lane", true),
-            ("split", "load", false),
-            ("split", "load: one key is hot; the others", false),
-            ("split", "size", false),
-            ("merge", "idle", false),
+            ("split", "load: its write lane", "t"),
+            ("split", "load", ""),
+            ("split", "load: one key is hot; the others", ""),
+            ("split", "size", ""),
+            ("merge", "idle", ""),
         ] {
-            told.count(kind, why, in_vain);
+            let cells = [kind, why, in_vain, "7", "0.5", "12.5", ""];
+            let cells = cells.map(|cell| Some(cell.to_owned()).filter(|cell| !cell.is_empty()));
+            told.add(Reshaped::of(&cells));
         }
         let counts = [
             told.splits_load,
@@ -372,5 +428,9 @@ mod tests {
             told.merges,
         ];
         assert_eq!(counts, [2, 1, 1, 1, 1]);
+        let first = &told.reshaped[0];
+        assert_eq!((first.in_vain, first.actual_share), (Some(true), Some(0.5)));
+        assert_eq!((first.stall_ms, first.took_ms), (Some(12.5), None));
+        assert_eq!(told.reshaped.iter().filter(|event| event.is_by_load()).count(), 2);
     }
 }

@@ -14,7 +14,10 @@ use partita_hotspot::workload::Design;
 use serde::Serialize;
 
 use super::case::{Case, Cases};
+use super::claims::{Judged, claims};
+use super::watch::Reshaped;
 use super::{Options, Run, last, twin};
+use crate::claim::{Claim, failure};
 use crate::embedded::NODES;
 use crate::report::say;
 
@@ -29,6 +32,9 @@ struct Written<'a> {
     cores: usize,
     runs: Vec<WrittenRun<'a>>,
     not_yet: &'a [String],
+    /// What is claimed of the runs, and whether it holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claims: Vec<Claim>,
 }
 
 #[derive(Serialize)]
@@ -42,6 +48,7 @@ struct WrittenRun<'a> {
     summary: &'a Summary,
     virtual_summary: Option<&'a Summary>,
     splits_by_load_s: &'a [u64],
+    cuts_and_merges: &'a [Reshaped],
     findings: &'a [String],
     advice: &'a [Advised],
     note: &'a str,
@@ -50,7 +57,7 @@ struct WrittenRun<'a> {
 
 impl<'a> WrittenRun<'a> {
     fn of(run: &'a Run) -> Self {
-        let Run { shown, splits_at, twin, workload, design, rate, lacking, .. } = run;
+        let Run { shown, splits_at, reshaped, twin, workload, design, rate, lacking, .. } = run;
         Self {
             name: &shown.name,
             workload: *workload,
@@ -60,6 +67,7 @@ impl<'a> WrittenRun<'a> {
             summary: &shown.summary,
             virtual_summary: twin.as_ref().map(|(summary, _)| summary),
             splits_by_load_s: splits_at,
+            cuts_and_merges: reshaped,
             findings: &shown.findings,
             advice: &shown.advice,
             note: &shown.note,
@@ -208,7 +216,7 @@ fn pairs(runs: &[Run]) -> Vec<twin::Pair<'_>> {
 /// Prints and writes all.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// When a file cannot be written, or a claim fails.
 pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (about, not_yet) = (about(options, cases, cores), not_yet(runs));
@@ -249,6 +257,7 @@ pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::R
         cores,
         runs: runs.iter().map(WrittenRun::of).collect(),
         not_yet: &not_yet,
+        claims: runs.iter().filter_map(judged).flat_map(|judged| claims(&judged)).collect(),
     };
     put(&options.out, "report.json", &serde_json::to_string_pretty(&written)?)?;
     say(&about)?;
@@ -263,7 +272,23 @@ pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::R
     if let Some(folder) = &options.guide {
         say(&format!("the guide is in {}", folder.display()))?;
     }
-    say(&format!("written to {}", options.out.join("report.html").display()))
+    for claim in &written.claims {
+        say(&claim.line())?;
+    }
+    say(&format!("written to {}", options.out.join("report.html").display()))?;
+    // After all was written: what failed is in it.
+    failure(&written.claims).map_or(Ok(()), |failed| Err(anyhow::anyhow!(failed)))
+}
+
+fn judged(run: &Run) -> Option<Judged<'_>> {
+    Some(Judged {
+        name: &run.shown.name,
+        shows: run.shows?,
+        summary: &run.shown.summary,
+        splits_at: &run.splits_at,
+        reshaped: &run.reshaped,
+        advice_ran: run.advice_ran.as_ref(),
+    })
 }
 
 /// Writes the page that walks through the pictures.

@@ -4,10 +4,10 @@
 //! of writes.
 
 use super::{KINDS, Kind, Runs, Slice, Written};
-use crate::experiment::claim::{Claim, Unit, grows, is_flat, list};
-use crate::experiment::statistics::{Spread, median};
+use crate::claim::{Claim, Unit, grows, is_flat, list};
 use crate::experiment::told::{Figure, Table, heads};
 use crate::report::short;
+use crate::statistics::{Spread, median};
 
 /// Reads and writes a second, and milliseconds that 99 % of them took: unsharded, and sharded without inference.
 const PUBLISHED_PLAIN: [f64; 4] = [55_675.5, 6_184.4, 21.0, 56.6];

@@ -1,7 +1,7 @@
 //! What the experiment makes of rounds that are given.
 
-use super::super::claim::Verdict;
 use super::*;
+use crate::claim::Verdict;
 use crate::random::Random;
 
 fn runs(reads: [[f64; 3]; 3], written: [[f64; 2]; 2]) -> Runs {
