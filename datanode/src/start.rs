@@ -111,7 +111,7 @@ impl Datanode {
                 false => Start::Create { members: config.members.clone() },
             }));
         };
-        match engine.origin().await {
+        match engine.origin() {
             Some(origin) if origin.index == index => {
                 let parent = all.get(&origin.parent).map(|parent| parent.durable_mark());
                 if parent.is_some_and(|mark| mark.is_none_or(|(upto, _)| upto < index)) {
@@ -280,7 +280,7 @@ impl Datanode {
     async fn origin_in_log(&self, partition: PartitionId) -> Option<Origin> {
         self.near.in_log(partition)?;
         if let Some(engine) = self.near.partition(partition) {
-            return engine.origin().await;
+            return engine.origin();
         }
         let found = Partition::origin_at(&self.near.store, &root_of(partition)).await;
         found.ok().flatten().flatten()

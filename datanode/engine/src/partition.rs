@@ -38,7 +38,7 @@ use crate::error::{EngineError, Result};
 use crate::file::{FileEntry, FileHandle, FileMeta, Garbage, files_directory};
 use crate::footer::{Footers, verify};
 use crate::layout::Layout;
-use crate::manifest::{Edit, Manifest, Recorded, delete};
+use crate::manifest::{Edit, Manifest, Origin, Recorded, delete};
 use crate::memtable::{LogPosition, Sealed};
 use crate::options::EngineOptions;
 use crate::rewrite::{Output, discard};
@@ -64,6 +64,8 @@ pub struct Partition {
     pub(crate) applying: Mutex<()>,
     version: RwLock<Arc<Version>>,
     pub(crate) manifest: Arc<tokio::sync::Mutex<Manifest>>,
+    /// As the manifest has it, which never changes.
+    pub(crate) origin: Option<Origin>,
     /// Held by a flush.
     pub(crate) flushing: Arc<tokio::sync::Mutex<()>>,
     /// Held by whoever replaces files.
@@ -142,7 +144,7 @@ impl Partition {
         manifest: Manifest,
     ) -> Result<Arc<Self>> {
         let garbage = Garbage::default();
-        let Recorded { config, files, durable, width, .. } = manifest.recorded().clone();
+        let Recorded { config, files, durable, width, origin, .. } = manifest.recorded().clone();
         let handles: Vec<_> = files
             .into_values()
             .map(|meta| Arc::new(FileHandle::new(meta, &root, &garbage)))
@@ -162,6 +164,7 @@ impl Partition {
             applying: Mutex::new(()),
             version: RwLock::new(Arc::new(version)),
             manifest: Arc::new(tokio::sync::Mutex::new(manifest)),
+            origin,
             flushing: Arc::default(),
             compacting: tokio::sync::Mutex::new(()),
             kept: Mutex::new(None),

@@ -67,9 +67,9 @@ impl Partition {
         }
     }
 
-    /// What the partition was cut off from, if it was.
-    pub async fn origin(&self) -> Option<Origin> {
-        self.manifest.lock().await.recorded().origin
+    /// What the partition was cut off from, if it was. Never waits: the partition may be waiting for space itself.
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
     }
 
     /// What is left and right of a key of the partition's range; `None` if it is not inside of it, or not a key.

@@ -105,7 +105,7 @@ async fn both_halves_share_a_file_that_the_cut_goes_through_until_compaction_wri
     fixture.flush().await.unwrap();
     split(&fixture, &child_root(), &at(&[text("h"), ts(30)]), 4).await.unwrap();
     let child = open(&fixture, child_root()).await.unwrap();
-    assert_eq!(child.origin().await, Some(Origin { parent: PartitionId(7), index: 4 }));
+    assert_eq!(child.origin(), Some(Origin { parent: PartitionId(7), index: 4 }));
     let left = [rows("a", 0..20), rows("h", 0..30)].concat();
     let right = [rows("h", 30..100), rows("x", 0..20)].concat();
     assert_eq!((read(&fixture.partition).await, read(&child).await), (left.clone(), right.clone()));
