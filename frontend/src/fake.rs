@@ -33,7 +33,7 @@ use partita_proto::service::{
     TableChange, WriteKind, WriteReply, WriteRequest,
 };
 use partita_worker::{MEMORY_BYTES, Worker};
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 
 use crate::error::SqlError;
 use crate::frontend::{Frontend, FrontendOptions};
@@ -62,6 +62,8 @@ pub struct Fake {
     nodes: u64,
     /// Rows are taken and not kept: for those who measure what comes before.
     pub forgets: AtomicBool,
+    /// No write is looked at while somebody holds it.
+    pub writes: Arc<RwLock<()>>,
     /// What the next writes fail with, before they do anything.
     pub write_errors: Mutex<VecDeque<Error>>,
     /// What the next writes fail with, after they took effect.
@@ -111,6 +113,7 @@ impl Fake {
             next: AtomicU64::new(10),
             nodes,
             forgets: AtomicBool::new(false),
+            writes: Arc::default(),
             write_errors: Mutex::new(VecDeque::new()),
             late_write_errors: Mutex::new(VecDeque::new()),
             scan_errors: Mutex::new(VecDeque::new()),
@@ -629,6 +632,7 @@ struct FakeNode(Arc<Fake>, NodeId);
 #[async_trait]
 impl DataService for FakeNode {
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        let _allowed = self.0.writes.read().await;
         self.0.write(self.1, request)
     }
 

@@ -65,6 +65,8 @@ pub struct FrontendMetrics {
     pub bytes_written: Counter,
     /// Writes that one partition took whole.
     pub single_partition_writes: Counter,
+    /// Small writes that went to their partition together with others.
+    pub joined_writes: Counter,
     /// Writes that were cut over several partitions.
     pub multi_partition_writes: Counter,
     /// Write requests sent again, for any reason.
@@ -125,6 +127,7 @@ impl FrontendMetrics {
             ("rows_deleted", self.rows_deleted.get()),
             ("bytes_written", self.bytes_written.get()),
             ("single_partition_writes", self.single_partition_writes.get()),
+            ("joined_writes", self.joined_writes.get()),
             ("multi_partition_writes", self.multi_partition_writes.get()),
             ("write_retries", self.write_retries.get()),
             ("write_failures", self.write_failures.get()),

@@ -13,7 +13,11 @@
 //!   and when the halves become one again, what one of them did is not taken for the other's;
 //! - the bytes on their way are bounded, those beyond wait; so is the time that a write is tried.
 //!
+//! Small parts of several writes may go together (`router/together.rs`).
+//!
 //! A write of several partitions is not atomic: when some parts fail, the error says which.
+
+mod together;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -48,6 +52,7 @@ use crate::load::{Loads, overload};
 use crate::metrics::FrontendMetrics;
 use crate::quorum;
 use crate::row_counts::RowCounts;
+use together::{SMALL_BYTES, Together};
 
 /// The longest encoded key.
 pub(crate) const KEY_BYTES_MAX: usize = 64 << 10;
@@ -80,6 +85,7 @@ pub(crate) struct Router {
     row_counts: RowCounts,
     leaders: Leaders,
     members: watch::Receiver<Arc<Members>>,
+    together: Together,
 }
 
 /// Rows of one partition, under one identity.
@@ -93,6 +99,23 @@ struct Part {
     rows: RecordBatch,
     /// An attempt ended without an answer: it may have taken effect.
     uncertain: AtomicBool,
+}
+
+/// A part that did not take effect as a whole.
+#[derive(Clone, Debug)]
+struct Failed {
+    /// Where it was to go.
+    partition: PartitionId,
+    error: SqlError,
+    /// Some of it may have taken effect.
+    perhaps: bool,
+}
+
+impl Failed {
+    /// Whether its rows were not taken, and will not be.
+    fn is_refusal(&self) -> bool {
+        !self.perhaps && !self.error.retryable
+    }
 }
 
 /// What became of one attempt.
@@ -128,6 +151,7 @@ impl Router {
             row_counts: RowCounts::default(),
             leaders: Leaders::default(),
             members,
+            together: Together::default(),
         }
     }
 
@@ -187,7 +211,7 @@ impl Router {
     /// Sends rows to where they belong, and waits until all have taken effect. Returns how many
     /// partitions took them.
     pub(crate) async fn write(
-        &self,
+        self: &Arc<Self>,
         state: &Arc<SessionState>,
         table: &Arc<Table>,
         plan: &Arc<TablePlan>,
@@ -227,7 +251,7 @@ impl Router {
         } else {
             self.metrics.multi_partition_writes.add(1);
         }
-        let outcome = self.send_all(state, parts, deadline).await;
+        let outcome = self.send_all(state, parts, bytes, deadline).await;
         match &outcome {
             Ok(()) => self.metrics.bytes_written.add(bytes as u64),
             Err(_) => self.metrics.write_failures.add(1),
@@ -289,16 +313,22 @@ impl Router {
         RequestId { client: self.client, sequence: self.sequence.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// Sends parts of so many bytes in all.
     async fn send_all(
-        &self,
+        self: &Arc<Self>,
         state: &Arc<SessionState>,
         mut parts: Vec<Part>,
+        bytes: usize,
         deadline: Instant,
     ) -> Result<(), SqlError> {
         if parts.len() == 1
             && let Some(part) = parts.pop()
         {
-            return self.send(state, part, deadline).await.map_err(|(_, error)| error);
+            let sent = match bytes <= SMALL_BYTES {
+                true => self.send_small(state, part, bytes, deadline).await,
+                false => self.send(state, part, deadline).await,
+            };
+            return sent.map_err(|failed| failed.error);
         }
         let total = parts.len();
         // Slices of one partition go one after another, so that the last version of a key is last.
@@ -358,7 +388,7 @@ impl Router {
             // Numbered as they set out: one that waited long behind others must not look as if it came again.
             part.id = self.next_id();
             let sent = self.send(state, part, deadline).await;
-            sent.map_err(|(partition, error)| (partition, error, total - done))?;
+            sent.map_err(|failed| (failed.partition, failed.error, total - done))?;
         }
         Ok(())
     }
@@ -369,21 +399,27 @@ impl Router {
         state: &Arc<SessionState>,
         part: Part,
         deadline: Instant,
-    ) -> Result<(), (PartitionId, SqlError)> {
+    ) -> Result<(), Failed> {
         let first = part.route.partition;
         let mut parts = vec![part];
+        let mut perhaps = false;
         while let Some(part) = parts.pop() {
             let partition = part.route.partition;
             let version = self.catalog.borrow().version;
-            match self.attempt(&part, deadline).await.map_err(|error| (partition, error))? {
-                Attempt::Done => {}
+            let attempt = self.attempt(&part, deadline).await;
+            perhaps |= part.uncertain.load(Ordering::Relaxed);
+            match attempt.map_err(|error| Failed { partition, error, perhaps })? {
+                Attempt::Done => perhaps = true,
                 Attempt::Stale(cause) => {
                     self.metrics.write_retries.add(1);
                     self.newer_catalog(version, deadline).await;
                     if Instant::now() >= deadline {
-                        return Err((partition, self.timed_out(&part, cause)));
+                        let error = self.timed_out(&part, cause);
+                        return Err(Failed { partition, error, perhaps });
                     }
-                    let again = self.cut_again(state, part).map_err(|error| (first, error))?;
+                    let again = self.cut_again(state, part);
+                    let again =
+                        again.map_err(|error| Failed { partition: first, error, perhaps })?;
                     parts.extend(again);
                 }
             }
@@ -447,7 +483,7 @@ impl Router {
             }
             // A full disk does not empty itself within a write's patience.
             if !(absent || error.is_retryable()) || matches!(error, Error::DiskFull(_)) {
-                return Err(named(part, error.into()));
+                return Err(named(&part.table, &part.route, error.into()));
             }
             if Instant::now() + pause >= deadline {
                 let overloaded = matches!(error, Error::Overloaded(_));
@@ -526,14 +562,15 @@ impl Router {
     }
 
     fn timed_out(&self, part: &Part, last: Error) -> SqlError {
-        let error = SqlError::from(self.explained(&part.table, &part.route, last));
+        let uncertain = part.uncertain.load(Ordering::Relaxed);
+        self.too_late(&part.table, &part.route, uncertain, last)
+    }
+
+    fn too_late(&self, table: &Table, route: &Route, uncertain: bool, last: Error) -> SqlError {
+        let error = SqlError::from(self.explained(table, route, last));
         let message = format!("the write did not succeed in time: {}", error.message);
-        let hint = if part.uncertain.load(Ordering::Relaxed) {
-            "it may or may not have taken effect"
-        } else {
-            "send it again"
-        };
-        named(part, SqlError { message, retryable: true, ..error }.with_hint(hint))
+        let hint = if uncertain { "it may or may not have taken effect" } else { "send it again" };
+        named(table, route, SqlError { message, retryable: true, ..error }.with_hint(hint))
     }
 
     /// Whether a partition is another now than a route says, or gone.
@@ -571,8 +608,8 @@ fn by_id(catalog: &Catalog, id: TableId) -> Option<&Arc<Table>> {
     catalog.table_by_id(id)
 }
 
-fn named(part: &Part, error: SqlError) -> SqlError {
-    let context = format!("table \"{}\", partition {}", part.table.name, part.route.partition);
+fn named(table: &Table, route: &Route, error: SqlError) -> SqlError {
+    let context = format!("table \"{}\", partition {}", table.name, route.partition);
     let detail = match error.detail {
         Some(detail) => format!("{context}: {detail}"),
         None => context,

@@ -8,6 +8,7 @@ mod predicates;
 mod reading;
 mod reshaping;
 mod sessions;
+mod together;
 mod writing;
 
 use std::sync::Arc;

@@ -1,0 +1,131 @@
+//! Small writes that come while others are on their way.
+
+use std::sync::Arc;
+
+use partita_proto::Error;
+use partita_proto::range::Bound;
+use partita_proto::value::Value;
+use tokio::task::JoinHandle;
+
+use super::Db;
+use crate::{SessionOptions, SqlError};
+
+/// How many go before the others.
+const FIRST: usize = 2;
+
+type Running = Vec<JoinHandle<Result<(), SqlError>>>;
+
+/// Has so many sessions insert a row each into a table whose partition answers nobody, until those that may go have gone
+/// and all others wait.
+async fn waiting(db: &Db, users: std::ops::Range<u64>) -> Running {
+    let count = users.clone().count();
+    let mut running = Vec::new();
+    for user in users {
+        let session = db.frontend.session(SessionOptions::default());
+        let sql = format!("INSERT INTO t VALUES ({user}, {user})");
+        running.push(tokio::spawn(async move { session.execute(&sql).await.map(drop) }));
+    }
+    while db.frontend.router().waiting() < count - FIRST {
+        tokio::task::yield_now().await;
+    }
+    running
+}
+
+async fn table() -> Db {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (id BIGINT, v BIGINT, PRIMARY KEY (id)) WITH ('append_mode' = 'true')")
+        .await;
+    db
+}
+
+async fn answers(running: Running) -> Vec<Result<(), SqlError>> {
+    let mut answers = Vec::new();
+    for one in running {
+        answers.push(one.await.unwrap());
+    }
+    answers
+}
+
+async fn ids(db: &Db) -> Vec<u64> {
+    let rows = db.rows("SELECT id FROM t ORDER BY id").await;
+    rows.iter().map(|row| row[0].parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_waits_goes_as_one_request_and_each_is_answered() {
+    let db = table().await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let running = waiting(&db, 0..50).await;
+    drop(held);
+    assert!(answers(running).await.iter().all(Result::is_ok));
+    assert_eq!(ids(&db).await, (0..50).collect::<Vec<_>>());
+    let requests: Vec<usize> = db.fake.requests.lock().iter().map(|(_, _, rows)| *rows).collect();
+    assert_eq!(requests, [1, 1, 48]);
+    assert_eq!(db.frontend.metrics().joined_writes.get(), 48);
+    // One that comes alone goes alone, and nobody is left behind.
+    db.tag("INSERT INTO t VALUES (50, 50)").await;
+    assert_eq!(db.frontend.router().waiting(), 0);
+    assert_eq!(db.fake.requests.lock().len(), 4);
+}
+
+#[tokio::test]
+async fn what_is_refused_together_is_sent_one_by_one() {
+    let db = table().await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let running = waiting(&db, 0..10).await;
+    let refused = || Error::InvalidInput("not these rows".to_owned());
+    // Those that went first, those that go together, and one of these.
+    db.fake.write_errors.lock().extend((0..4).map(|_| refused()));
+    drop(held);
+    let answers = answers(running).await;
+    let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
+    let failed: Vec<&SqlError> = failed.collect();
+    assert_eq!(failed.len(), 3, "{failed:?}");
+    assert!(failed.iter().all(|error| error.message.contains("not these rows")));
+    let stored = ids(&db).await;
+    let acknowledged = (0..10).zip(&answers).filter(|(_, answer)| answer.is_ok());
+    assert_eq!(stored, acknowledged.map(|(id, _)| id).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_asked_for_again_under_the_same_identity() {
+    let db = table().await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let running = waiting(&db, 0..10).await;
+    let lost = || Error::Unavailable("the answer was lost".to_owned());
+    db.fake.late_write_errors.lock().extend((0..3).map(|_| lost()));
+    drop(held);
+    assert!(answers(running).await.iter().all(Result::is_ok));
+    assert_eq!(ids(&db).await, (0..10).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn who_goes_away_takes_no_rows_of_others_with_him() {
+    let db = table().await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let mut running = waiting(&db, 0..10).await;
+    // One that is on its way, and one that waits.
+    running.remove(9).abort();
+    running.remove(0).abort();
+    while db.fake.requests.lock().is_empty() && db.frontend.router().waiting() > 7 {
+        tokio::task::yield_now().await;
+    }
+    drop(held);
+    assert!(answers(running).await.iter().all(Result::is_ok));
+    let stored = ids(&db).await;
+    assert!((1..9).all(|id| stored.contains(&id)), "{stored:?}");
+    assert!(!stored.contains(&9), "it was never sent: {stored:?}");
+    db.tag("INSERT INTO t VALUES (50, 50)").await;
+}
+
+#[tokio::test]
+async fn what_went_together_is_cut_where_its_partition_was_cut_meanwhile() {
+    let db = table().await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let running = waiting(&db, 0..20).await;
+    db.fake.split("public", "t", 0, Bound { placement: None, key: vec![Value::Int(7)] }).unwrap();
+    drop(held);
+    assert!(answers(running).await.iter().all(Result::is_ok));
+    assert_eq!(ids(&db).await, (0..20).collect::<Vec<_>>());
+    assert_eq!(db.fake.rows("public", "t"), [7, 13]);
+}
