@@ -334,17 +334,19 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_claimed_has_a_run_each_that_is_long_enough_to_be_judged() {
-        let cases = cases(&["--claims"]).unwrap();
-        let names = names(&cases);
-        assert_eq!(names, ["W1 ts-uid", "W1 ts-uid-auto", "W1 uid-ts", "W10 uid-ts", "W13"]);
-        let seconds: Vec<u64> = cases.all.iter().map(|case| case.seconds).collect();
+        let claimed = cases(&["--claims"]).unwrap();
+        assert_eq!(
+            names(&claimed),
+            ["W1 ts-uid", "W1 ts-uid-auto", "W1 uid-ts", "W10 uid-ts", "W13"]
+        );
+        let seconds: Vec<u64> = claimed.all.iter().map(|case| case.seconds).collect();
         assert_eq!(seconds, [60, 120, 180, 180, 120]);
-        assert!(cases.all.iter().all(|case| case.shows.is_some() && !case.reads()));
-        assert_eq!((cases.all[2].knobs.partitions, cases.all[3].knobs.day_s), (1, 60));
+        assert!(claimed.all.iter().all(|case| case.shows.is_some() && !case.reads()));
+        assert_eq!((claimed.all[2].knobs.partitions, claimed.all[3].knobs.day_s), (1, 60));
         // Lukewarm: none of them is half busy.
-        let lukewarm = &cases.all[4].knobs;
-        assert!(lukewarm.rate / f64::from(lukewarm.partitions) < 0.5 * cases.bound.unwrap());
-        assert!(super::tests::cases(&["--claims", "--workload", "W1"]).is_err());
+        let lukewarm = &claimed.all[4].knobs;
+        assert!(lukewarm.rate / f64::from(lukewarm.partitions) < 0.5 * claimed.bound.unwrap());
+        assert!(cases(&["--claims", "--workload", "W1"]).is_err());
     }
 
     #[test]
