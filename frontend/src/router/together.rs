@@ -29,10 +29,10 @@ use tokio::time::Instant;
 
 use super::{Failed, Part, Router};
 
-/// Parts larger than this gain nothing by company.
-pub(super) const SMALL_BYTES: usize = 16 << 10;
+/// Parts larger than this cost mostly what their rows do, and gain little by company.
+pub(super) const SMALL_BYTES: usize = 4 << 10;
 /// Rows that go together.
-const TOGETHER_BYTES_MAX: usize = 1 << 20;
+const TOGETHER_BYTES_MAX: usize = 256 << 10;
 /// Requests of small parts that are on their way to a partition at the same time. With one, the partition would have
 /// nothing to do while an answer is on its way back.
 const FLIGHTS_MAX: usize = 2;
