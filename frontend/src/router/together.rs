@@ -39,7 +39,7 @@ const FLIGHTS_MAX: usize = 2;
 
 /// What may go together: rows under one schema and one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Lane {
+struct Target {
     partition: PartitionId,
     epoch: Epoch,
     schema: SchemaVersion,
@@ -60,10 +60,10 @@ struct Queue {
     waiting: VecDeque<Waiting>,
 }
 
-/// The lanes that something is on its way in.
+/// Where something is on its way to, and who waits.
 #[derive(Default)]
 pub(super) struct Together {
-    lanes: Mutex<HashMap<Lane, Queue>>,
+    queues: Mutex<HashMap<Target, Queue>>,
 }
 
 /// How a part goes on.
@@ -73,9 +73,9 @@ enum Turn {
 }
 
 impl Together {
-    fn enter(&self, lane: Lane, part: Part, bytes: usize, deadline: Instant) -> Turn {
-        let mut lanes = self.lanes.lock();
-        let queue = lanes.entry(lane).or_default();
+    fn enter(&self, target: Target, part: Part, bytes: usize, deadline: Instant) -> Turn {
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(target).or_default();
         if queue.flights < FLIGHTS_MAX {
             queue.flights += 1;
             return Turn::Now(part);
@@ -86,9 +86,9 @@ impl Together {
     }
 
     /// One has come back: those who go next, in order. When nobody waits, that flight is over.
-    fn leave(&self, lane: Lane) -> Vec<Waiting> {
-        let mut lanes = self.lanes.lock();
-        let Some(queue) = lanes.get_mut(&lane) else { return Vec::new() };
+    fn leave(&self, target: Target) -> Vec<Waiting> {
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(&target) else { return Vec::new() };
         let (mut next, mut bytes) = (Vec::new(), 0);
         while let Some(first) = queue.waiting.front()
             && (next.is_empty() || bytes + first.bytes <= TOGETHER_BYTES_MAX)
@@ -103,7 +103,7 @@ impl Together {
         if next.is_empty() {
             queue.flights -= 1;
             if queue.flights == 0 {
-                lanes.remove(&lane);
+                queues.remove(&target);
             }
         }
         next
@@ -114,7 +114,7 @@ impl Together {
 impl Router {
     /// Parts that wait for others.
     pub(crate) fn waiting(&self) -> usize {
-        self.together.lanes.lock().values().map(|queue| queue.waiting.len()).sum()
+        self.together.queues.lock().values().map(|queue| queue.waiting.len()).sum()
     }
 }
 
@@ -122,21 +122,21 @@ impl Router {
 struct Flight {
     router: Arc<Router>,
     state: Arc<SessionState>,
-    lane: Lane,
+    target: Target,
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let next = self.router.together.leave(self.lane);
+        let next = self.router.together.leave(self.target);
         if next.is_empty() {
             return;
         }
         // Without a runtime everything ends, and they are told so by what they wait for.
         if let Ok(runtime) = Handle::try_current() {
             let (router, state) = (Arc::clone(&self.router), Arc::clone(&self.state));
-            let lane = self.lane;
+            let target = self.target;
             runtime.spawn(async move {
-                let flight = Flight { router, state, lane };
+                let flight = Flight { router, state, target };
                 flight.router.send_together(&flight.state, next).await;
             });
         }
@@ -153,17 +153,17 @@ impl Router {
         deadline: Instant,
     ) -> Result<(), Failed> {
         let partition = part.route.partition;
-        let lane = Lane {
+        let target = Target {
             partition,
             epoch: part.route.epoch,
             schema: part.table.schema.version,
             kind: part.kind,
         };
         let (table, route) = (Arc::clone(&part.table), part.route.clone());
-        match self.together.enter(lane, part, bytes, deadline) {
+        match self.together.enter(target, part, bytes, deadline) {
             Turn::Now(part) => {
                 let (router, state) = (Arc::clone(self), Arc::clone(state));
-                let flight = Flight { router, state, lane };
+                let flight = Flight { router, state, target };
                 self.send(&flight.state, part, deadline).await
             }
             Turn::Later(answered) => {
@@ -178,7 +178,7 @@ impl Router {
         }
     }
 
-    /// Sends parts of one lane as one, and answers each.
+    /// Sends parts of one target as one, and answers each.
     async fn send_together(&self, state: &Arc<SessionState>, together: Vec<Waiting>) {
         let deadline = together.iter().map(|waiting| waiting.deadline).max();
         let one = match together.as_slice() {
