@@ -3,7 +3,7 @@
 //!
 //! Invariants: pure; a run is judged by what was measured in it, and what it does not decide is said to be open.
 
-use partita_hotspot::metrics::Summary;
+use partita_hotspot::metrics::{Second, Summary};
 
 use super::watch::Reshaped;
 use crate::claim::Claim;
@@ -16,6 +16,8 @@ const RELIEF_S: u64 = 2;
 const CURED_S: u64 = 60;
 /// No more of the cuts of loads that stay are to be in vain.
 const IN_VAIN_SHARE: f64 = 0.001;
+/// What is served is looked at over so many seconds: INSERTs of many rows come in lumps.
+const SERVED_OVER_S: usize = 10;
 /// Of the mean: no node leads more when all is balanced.
 const NODE_MAX: f64 = 1.25;
 
@@ -39,6 +41,7 @@ pub(super) struct Judged<'a> {
     pub(super) name: &'a str,
     pub(super) shows: Shows,
     pub(super) summary: &'a Summary,
+    pub(super) seconds: &'a [Second],
     /// When it was cut by load, seconds.
     pub(super) splits_at: &'a [u64],
     pub(super) reshaped: &'a [Reshaped],
@@ -94,19 +97,32 @@ fn classes(summary: &Summary) -> String {
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
+/// From when on 95 % of what was asked was served: in the seconds right after it, and in all that were left.
+fn served_from(seconds: &[Second]) -> Option<u64> {
+    let enough = |seconds: &[Second]| {
+        let sum = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>();
+        sum(|second| second.served) >= 0.95 * sum(|second| second.offered)
+    };
+    let mut windows = seconds.windows(SERVED_OVER_S).enumerate();
+    let found = windows.find(|(at, window)| enough(window) && enough(&seconds[*at..]));
+    found.map(|(_, window)| window[0].second)
+}
+
 fn cure(judged: &Judged<'_>) -> Claim {
     let Judged { name, summary, .. } = judged;
-    let claim = format!("{name}: 95 % is served within {CURED_S} s of the verdict, and stays so");
-    let (Some(verdict), served) = (summary.t_verdict_s, summary.t95_s) else {
+    let claim =
+        format!("{name}: 95 % is served within {CURED_S} s of the verdict, and from then on");
+    let Some(verdict) = summary.t_verdict_s else {
         return Claim::judged(&claim, "there was no verdict".to_owned(), false);
     };
-    let soon = served.is_some_and(|at| at <= verdict + CURED_S);
+    let served = served_from(judged.seconds);
     let measured = format!(
-        "verdict after {verdict} s, 95 % {}, {:.1} % in the end",
+        "verdict after {verdict} s, new rows dealt out {}, 95 % {}, {:.1} % in the end",
+        seconds(summary.rekeyed.map(|(at, _)| at)),
         seconds(served),
         summary.served_share * 100.0
     );
-    Claim::judged(&claim, measured, soon && summary.served_share >= 0.95)
+    Claim::judged(&claim, measured, served.is_some_and(|at| at <= verdict + CURED_S))
 }
 
 fn static_load(judged: &Judged<'_>) -> Vec<Claim> {
@@ -187,26 +203,24 @@ fn no_flaps(judged: &Judged<'_>) -> Claim {
 
 fn lukewarm(judged: &Judged<'_>) -> Vec<Claim> {
     let Judged { name, summary, .. } = judged;
-    let first = format!(
-        "{name}: no partition is hot, and none is cut ({}, {} cuts)",
-        summary
-            .t_detect_s
-            .map_or_else(|| "none was".to_owned(), |at| format!("one was after {at} s")),
-        summary.last.splits_load
-    );
+    let begun = judged.seconds.first().map_or(0.0, |second| second.node_max_over_mean);
+    let hot = match summary.t_detect_s {
+        Some(at) => format!("one was hot after {at} s"),
+        None => "none was hot".to_owned(),
+    };
+    let moved =
+        format!("{begun:.2} times in the beginning, {:.2} in the end", summary.node_max_over_mean);
+    let cuts = summary.last.splits_load;
     vec![
         Claim::judged(
             &format!("{name}: leaders move until no node leads {NODE_MAX} times the mean"),
-            format!(
-                "{:.2} times, after {} transfers",
-                summary.node_max_over_mean, summary.last.transfers
-            ),
-            summary.node_max_over_mean <= NODE_MAX,
+            moved,
+            begun > NODE_MAX && summary.node_max_over_mean <= NODE_MAX,
         ),
         Claim::judged(
-            &format!("{name}: nothing is cut for it"),
-            first,
-            summary.last.splits_load == 0,
+            &format!("{name}: no partition is hot, and none is cut"),
+            format!("{hot}, {cuts} cuts"),
+            summary.t_detect_s.is_none() && cuts == 0,
         ),
     ]
 }
@@ -225,7 +239,15 @@ mod tests {
     }
 
     fn judged<'a>(shows: Shows, summary: &'a Summary, reshaped: &'a [Reshaped]) -> Judged<'a> {
-        Judged { name: "it", shows, summary, splits_at: &[12], reshaped, advice_ran: None }
+        Judged {
+            name: "it",
+            shows,
+            summary,
+            seconds: &[],
+            splits_at: &[12],
+            reshaped,
+            advice_ran: None,
+        }
     }
 
     fn cut(key: &str, in_vain: Option<bool>, stall_ms: f64) -> Reshaped {
@@ -260,22 +282,33 @@ mod tests {
         assert_eq!(verdicts(&judged(Shows::OneHotspot, &silent, &[]))[1], Fails);
     }
 
+    /// Seconds in which so many of 100 rows were served.
+    fn served(rows: &[f64]) -> Vec<Second> {
+        let second = |(at, served): (u64, &f64)| Second {
+            second: at,
+            offered: 100.0,
+            served: *served,
+            ..Second::default()
+        };
+        (1..).zip(rows).map(second).collect()
+    }
+
     #[test]
     fn a_cure_is_judged_from_the_verdict_on_and_by_what_stays() {
-        let cured = |t95_s, served_share| Summary {
-            t_verdict_s: Some(12),
-            t95_s,
-            served_share,
-            ..summary()
-        };
-        for (summary, verdict) in [
-            (cured(Some(60), 1.0), Holds),
-            (cured(Some(73), 1.0), Fails),
-            (cured(None, 0.3), Fails),
-            (cured(Some(60), 0.9), Fails),
-        ] {
-            assert_eq!(verdicts(&judged(Shows::Cure, &summary, &[])), [verdict], "{summary:?}");
+        let lumps = [[90.0, 101.0]; 60].concat();
+        let late = [vec![30.0; 60], lumps.clone()].concat();
+        let later = [vec![30.0; 80], lumps.clone()].concat();
+        let relapse = [lumps.clone(), vec![30.0; 60]].concat();
+        let summary = Summary { t_verdict_s: Some(2), ..summary() };
+        for (rows, verdict) in
+            [(lumps, Holds), (late, Holds), (later, Fails), (relapse, Fails), (vec![], Fails)]
+        {
+            let seconds = served(&rows);
+            let judged = Judged { seconds: &seconds, ..judged(Shows::Cure, &summary, &[]) };
+            assert_eq!(verdicts(&judged), [verdict], "{:?}", claims(&judged));
         }
+        let silent = Summary { t_verdict_s: None, ..summary.clone() };
+        assert_eq!(verdicts(&judged(Shows::Cure, &silent, &[])), [Fails]);
     }
 
     #[test]
@@ -302,10 +335,16 @@ mod tests {
 
     #[test]
     fn a_lukewarm_node_is_relieved_by_its_leaders_alone() {
+        let begun = |node_max_over_mean| [Second { node_max_over_mean, ..Second::default() }];
         let moved = Summary { node_max_over_mean: 1.1, ..summary() };
-        assert_eq!(verdicts(&judged(Shows::LukewarmNode, &moved, &[])), [Holds, Holds]);
-        let mut cut = Summary { node_max_over_mean: 2.0, ..summary() };
+        let (all, none) = (begun(3.0), begun(1.0));
+        let node = judged(Shows::LukewarmNode, &moved, &[]);
+        assert_eq!(verdicts(&Judged { seconds: &all, ..node }), [Holds, Holds]);
+        let node = judged(Shows::LukewarmNode, &moved, &[]);
+        assert_eq!(verdicts(&Judged { seconds: &none, ..node }), [Fails, Holds], "it never was");
+        let mut cut = Summary { node_max_over_mean: 2.0, t_detect_s: Some(9), ..summary() };
         cut.last.splits_load = 1;
-        assert_eq!(verdicts(&judged(Shows::LukewarmNode, &cut, &[])), [Fails, Fails]);
+        let node = judged(Shows::LukewarmNode, &cut, &[]);
+        assert_eq!(verdicts(&Judged { seconds: &all, ..node }), [Fails, Fails]);
     }
 }

@@ -285,6 +285,7 @@ fn judged(run: &Run) -> Option<Judged<'_>> {
         name: &run.shown.name,
         shows: run.shows?,
         summary: &run.shown.summary,
+        seconds: &run.shown.seconds,
         splits_at: &run.splits_at,
         reshaped: &run.reshaped,
         advice_ran: run.advice_ran.as_ref(),
