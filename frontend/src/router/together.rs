@@ -68,7 +68,7 @@ pub(super) struct Together {
 
 /// How a part goes on.
 enum Turn {
-    Now(Part),
+    Now(Box<Part>),
     Later(oneshot::Receiver<Result<(), Failed>>),
 }
 
@@ -78,7 +78,7 @@ impl Together {
         let queue = queues.entry(target).or_default();
         if queue.flights < FLIGHTS_MAX {
             queue.flights += 1;
-            return Turn::Now(part);
+            return Turn::Now(Box::new(part));
         }
         let (answer, answered) = oneshot::channel();
         queue.waiting.push_back(Waiting { part, bytes, deadline, answer });
@@ -164,7 +164,7 @@ impl Router {
             Turn::Now(part) => {
                 let (router, state) = (Arc::clone(self), Arc::clone(state));
                 let flight = Flight { router, state, target };
-                self.send(&flight.state, part, deadline).await
+                self.send(&flight.state, *part, deadline).await
             }
             Turn::Later(answered) => {
                 let why = match tokio::time::timeout_at(deadline, answered).await {

@@ -307,7 +307,7 @@ mod tests {
             let judged = Judged { seconds: &seconds, ..judged(Shows::Cure, &summary, &[]) };
             assert_eq!(verdicts(&judged), [verdict], "{:?}", claims(&judged));
         }
-        let silent = Summary { t_verdict_s: None, ..summary.clone() };
+        let silent = Summary { t_verdict_s: None, ..summary };
         assert_eq!(verdicts(&judged(Shows::Cure, &silent, &[])), [Fails]);
     }
 
