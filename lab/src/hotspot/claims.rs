@@ -129,11 +129,12 @@ fn static_load(judged: &Judged<'_>) -> Vec<Claim> {
     let Judged { name, summary, splits_at, .. } = judged;
     let relief = format!("{name}: the first cut is made within {RELIEF_S} s of the verdict");
     let relief = match (summary.t_verdict_s, splits_at.first()) {
-        // A verdict that was carried out between two looks was not seen.
-        (verdict, Some(cut)) => {
-            let took = verdict.map_or(0, |at| cut.saturating_sub(at));
+        (Some(verdict), Some(cut)) if verdict <= *cut => {
+            let took = cut - verdict;
             Claim::judged(&relief, format!("{took} s"), took <= RELIEF_S)
         }
+        // What was carried out between two looks was not seen.
+        (_, Some(_)) => Claim::open(&relief, "it was cut before a verdict was seen"),
         (_, None) => Claim::open(&relief, "nothing had to be cut"),
     };
     let served = Claim::judged(
@@ -319,6 +320,8 @@ mod tests {
         let cuts = [cut("a", Some(true), 10.0), cut("b", Some(false), 60.0)];
         let late = Summary { t_verdict_s: Some(8), served_share: 0.5, ..summary() };
         assert_eq!(verdicts(&judged(Shows::StaticLoad, &late, &cuts)), [Fails; 4]);
+        let unseen = Judged { splits_at: &[9], ..judged(Shows::StaticLoad, &good, &[]) };
+        assert_eq!(verdicts(&unseen)[0], Open, "it was cut before its verdict was seen");
         let none = Judged { splits_at: &[], ..judged(Shows::StaticLoad, &good, &[]) };
         assert_eq!(verdicts(&none), [Open, Holds, Open, Open]);
     }
