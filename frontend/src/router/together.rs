@@ -36,6 +36,9 @@ const TOGETHER_BYTES_MAX: usize = 256 << 10;
 /// Requests of small parts that are on their way to a partition at the same time. With one, the partition would have
 /// nothing to do while an answer is on its way back.
 const FLIGHTS_MAX: usize = 2;
+/// From so many that wait on, those that have gone away are looked for now and then: what they take is no longer counted
+/// among the bytes that are on their way.
+const TIDY_MIN: usize = 64;
 
 /// What may go together: rows under one schema and one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +85,9 @@ impl Together {
         }
         let (answer, answered) = oneshot::channel();
         queue.waiting.push_back(Waiting { part, bytes, deadline, answer });
+        if queue.waiting.len() >= TIDY_MIN && queue.waiting.len().is_power_of_two() {
+            queue.waiting.retain(|waiting| !waiting.answer.is_closed());
+        }
         Turn::Later(answered)
     }
 
@@ -196,7 +202,9 @@ impl Router {
                 return;
             }
         }
-        for Waiting { part, deadline, answer, .. } in together {
+        for Waiting { mut part, deadline, answer, .. } in together {
+            // Numbered as it sets out, which it does for the first time: one that waited must not look as if it came again.
+            part.id = self.next_id();
             answer.send(self.send(state, part, deadline).await).ok();
         }
     }

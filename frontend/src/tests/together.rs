@@ -119,6 +119,38 @@ async fn who_goes_away_takes_no_rows_of_others_with_him() {
 }
 
 #[tokio::test]
+async fn those_who_go_away_while_nobody_is_answered_do_not_pile_up() {
+    let db = table().await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    // Two of them are on their way, and stay.
+    let first = waiting(&db, 0..FIRST as u64).await;
+    while db.frontend.router().waiting() == 0 {
+        let session = db.frontend.session(SessionOptions::default());
+        let next =
+            tokio::spawn(async move { session.execute("INSERT INTO t VALUES (2, 2)").await });
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        next.abort();
+    }
+    for _ in 0..400 {
+        let session = db.frontend.session(SessionOptions::default());
+        let next =
+            tokio::spawn(async move { session.execute("INSERT INTO t VALUES (3, 3)").await });
+        let before = db.frontend.router().waiting();
+        while db.frontend.router().waiting() == before {
+            tokio::task::yield_now().await;
+        }
+        next.abort();
+        assert!(db.frontend.router().waiting() <= 64);
+    }
+    drop(held);
+    assert!(answers(first).await.iter().all(Result::is_ok));
+    db.tag("INSERT INTO t VALUES (1000, 0)").await;
+    assert_eq!(db.frontend.router().waiting(), 0);
+}
+
+#[tokio::test]
 async fn what_went_together_is_cut_where_its_partition_was_cut_meanwhile() {
     let db = table().await;
     let held = Arc::clone(&db.fake.writes).write_owned().await;
