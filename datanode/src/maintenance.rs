@@ -1,8 +1,9 @@
 //! The node's background work: flush, compaction, expiry.
 //!
-//! What to do next is decided by a pure function of what every replica reports ([`choose`]); this
-//! file's worker only carries it out, one thing at a time, so that the work never takes more than
-//! one core from requests.
+//! What to do next is decided by pure functions of what every replica reports ([`choose_flush`], [`choose_merge`]);
+//! this file's worker only carries it out, one of each at a time: so the work never takes more than two cores from
+//! requests, and memtables are written while files are merged. (One after the other, writers stood still for as long
+//! as a merge took, once memtables and log were full.)
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use partita_proto::error::Error;
 use partita_proto::id::{GroupId, PartitionId};
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::node::Datanode;
 
@@ -46,20 +48,23 @@ pub enum Work {
     Compact(PartitionId),
 }
 
-/// The next piece of work: what the engine asks for, then what the log asks for, then the largest
-/// memtable when all together exceed their budget, then compaction.
-pub fn choose(views: &[View], memtables_bytes_max: u64) -> Option<Work> {
+/// The memtables to be written next: what the engine asks for, then what the log asks for, then the largest when all
+/// together exceed their budget.
+pub fn choose_flush(views: &[View], memtables_bytes_max: u64) -> Option<Work> {
     let flushable = || views.iter().filter(|view| view.memtable_bytes > 0);
-    if let Some(view) = views.iter().find(|view| view.wants_flush) {
-        return Some(Work::Flush(view.partition));
-    }
-    if let Some(view) = views.iter().find(|view| view.pins_log) {
+    let asked = views.iter().find(|view| view.wants_flush);
+    if let Some(view) = asked.or_else(|| views.iter().find(|view| view.pins_log)) {
         return Some(Work::Flush(view.partition));
     }
     if flushable().map(|view| view.memtable_bytes).sum::<u64>() > memtables_bytes_max {
         let largest = flushable().max_by_key(|view| view.memtable_bytes)?;
         return Some(Work::Flush(largest.partition));
     }
+    None
+}
+
+/// The files to be merged next.
+pub fn choose_merge(views: &[View]) -> Option<Work> {
     views.iter().find(|view| view.wants_compaction).map(|view| Work::Compact(view.partition))
 }
 
@@ -74,53 +79,95 @@ fn without(mut view: View, left_alone: &[(Work, tokio::time::Instant)]) -> View 
     view
 }
 
-/// Looks, chooses and works until stopped.
+/// A piece of work, and whether it changed anything.
+type Ended = (Work, Result<bool, Error>);
+
+/// What was tried in vain, and until when it is not tried again.
+#[derive(Debug, Default)]
+struct LeftAlone(Vec<(Work, tokio::time::Instant)>);
+
+impl LeftAlone {
+    /// What the replicas want now, but for what is left alone.
+    fn views(&mut self, node: &Datanode, pinning: &BTreeSet<GroupId>) -> Vec<View> {
+        let now = tokio::time::Instant::now();
+        self.0.retain(|(_, until)| *until > now);
+        node.views(pinning).into_iter().map(|view| without(view, &self.0)).collect()
+    }
+
+    /// Takes note of how a piece of work ended.
+    fn note(&mut self, (work, result): Ended) {
+        match result {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => warn!(?work, %error, "background work failed; trying again later"),
+        }
+        self.0.push((work, tokio::time::Instant::now() + RETRY_INTERVAL));
+    }
+
+    fn note_merged(&mut self, merged: Result<Option<Ended>, JoinError>) {
+        match merged {
+            Ok(Some(ended)) => self.note(ended),
+            Ok(None) => {}
+            Err(error) => error!(%error, "merging files ended"),
+        }
+    }
+}
+
+/// Looks, chooses and works until stopped; what was begun is brought to its end.
 pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut look = tokio::time::interval(LOOK_INTERVAL);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut expire = tokio::time::interval(EXPIRE_INTERVAL);
     expire.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let pressure = node.pressure();
-    let mut left_alone: Vec<(Work, tokio::time::Instant)> = Vec::new();
+    let mut left_alone = LeftAlone::default();
+    let mut expiry_due = false;
+    // At most one: a merge, or expiry, which would wait for it.
+    let mut merges: JoinSet<Option<Ended>> = JoinSet::new();
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => break,
+            Some(merged) = merges.join_next() => left_alone.note_merged(merged),
             _ = look.tick() => {}
-            _ = expire.tick() => {
-                for replica in node.replicas() {
-                    if let Err(error) = replica.partition().expire().await {
-                        warn!(partition = %replica.id(), %error, "expiry failed");
-                    }
-                }
-            }
+            _ = expire.tick() => expiry_due = true,
         }
         let pinning: BTreeSet<GroupId> = pressure.borrow().iter().copied().collect();
-        loop {
-            let now = tokio::time::Instant::now();
-            left_alone.retain(|(_, until)| *until > now);
-            let views = node.views(&pinning).into_iter().map(|view| without(view, &left_alone));
-            let views: Vec<View> = views.collect();
-            let Some(work) = choose(&views, node.options().memtables_bytes_max) else { break };
-            let (partition, result) = carry_out(&node, work).await;
-            match result {
-                Ok(true) => {}
-                Ok(false) => left_alone.push((work, now + RETRY_INTERVAL)),
-                Err(error) => {
-                    warn!(%partition, ?work, %error, "background work failed; trying again later");
-                    left_alone.push((work, now + RETRY_INTERVAL));
+        while !stop.is_cancelled() {
+            if let Some(merged) = merges.try_join_next() {
+                left_alone.note_merged(merged);
+            }
+            let views = left_alone.views(&node, &pinning);
+            if merges.is_empty() {
+                let node = Arc::clone(&node);
+                if std::mem::take(&mut expiry_due) {
+                    merges.spawn(async move { expire_all(&node).await });
+                } else if let Some(work) = choose_merge(&views) {
+                    merges.spawn(async move { Some(carry_out(&node, work).await) });
                 }
             }
-            if stop.is_cancelled() {
-                return;
-            }
+            let Some(work) = choose_flush(&views, node.options().memtables_bytes_max) else {
+                break;
+            };
+            left_alone.note(carry_out(&node, work).await);
         }
     }
+    while merges.join_next().await.is_some() {}
+}
+
+/// Drops files that hold nothing but expired rows.
+async fn expire_all(node: &Datanode) -> Option<Ended> {
+    for replica in node.replicas() {
+        if let Err(error) = replica.partition().expire().await {
+            warn!(partition = %replica.id(), %error, "expiry failed");
+        }
+    }
+    None
 }
 
 /// Does one piece of work; whether it changed anything.
-async fn carry_out(node: &Datanode, work: Work) -> (PartitionId, Result<bool, Error>) {
+async fn carry_out(node: &Datanode, work: Work) -> Ended {
     let (Work::Flush(partition) | Work::Compact(partition)) = work;
-    let Ok(replica) = node.replica(partition) else { return (partition, Ok(false)) };
+    let Ok(replica) = node.replica(partition) else { return (work, Ok(false)) };
     let started = tokio::time::Instant::now();
     let result = match work {
         Work::Flush(_) => {
@@ -137,7 +184,7 @@ async fn carry_out(node: &Datanode, work: Work) -> (PartitionId, Result<bool, Er
     if matches!(result, Ok(true)) {
         info!(%partition, ?work, took = ?started.elapsed(), "background work done");
     }
-    (partition, result)
+    (work, result)
 }
 
 #[cfg(test)]
@@ -159,31 +206,36 @@ mod tests {
         let now = tokio::time::Instant::now();
         let full = View { wants_flush: true, wants_compaction: true, ..view(1, 10) };
         let flush = [(Work::Flush(PartitionId(1)), now)];
-        assert_eq!(choose(&[full], 1), Some(Work::Flush(PartitionId(1))));
-        assert_eq!(choose(&[without(full, &flush)], 1), Some(Work::Compact(PartitionId(1))));
+        assert_eq!(choose_flush(&[full], 1), Some(Work::Flush(PartitionId(1))));
+        assert_eq!(choose_flush(&[without(full, &flush)], 1), None);
+        assert_eq!(choose_merge(&[without(full, &flush)]), Some(Work::Compact(PartitionId(1))));
         let both = [flush[0], (Work::Compact(PartitionId(1)), now)];
-        assert_eq!(choose(&[without(full, &both)], 1), None);
+        assert_eq!(choose_merge(&[without(full, &both)]), None);
         assert_eq!(without(View { partition: PartitionId(2), ..full }, &both).memtable_bytes, 10);
     }
 
     #[test]
     fn nothing_is_done_while_nothing_asks_for_it() {
-        assert_eq!(choose(&[], 100), None);
-        assert_eq!(choose(&[view(1, 60), view(2, 40)], 100), None);
+        let idle = [view(1, 60), view(2, 40)];
+        assert_eq!(choose_flush(&[], 100), None);
+        assert_eq!(choose_flush(&idle, 100), None);
+        assert_eq!(choose_merge(&idle), None);
     }
 
     #[test]
     fn the_largest_memtable_goes_first_when_all_exceed_the_budget() {
-        assert_eq!(choose(&[view(1, 50), view(2, 51)], 100), Some(Work::Flush(PartitionId(2))));
+        let full = [view(1, 50), view(2, 51)];
+        assert_eq!(choose_flush(&full, 100), Some(Work::Flush(PartitionId(2))));
     }
 
     #[test]
-    fn a_full_memtable_goes_before_a_pinned_log_and_both_before_compaction() {
+    fn a_full_memtable_goes_before_a_pinned_log_and_files_are_merged_meanwhile() {
         let full = View { wants_flush: true, ..view(1, 1) };
         let pinning = View { pins_log: true, ..view(2, 1) };
         let merging = View { wants_compaction: true, ..view(3, 0) };
-        assert_eq!(choose(&[merging, pinning, full], 100), Some(Work::Flush(PartitionId(1))));
-        assert_eq!(choose(&[merging, pinning], 100), Some(Work::Flush(PartitionId(2))));
-        assert_eq!(choose(&[merging], 100), Some(Work::Compact(PartitionId(3))));
+        assert_eq!(choose_flush(&[merging, pinning, full], 100), Some(Work::Flush(PartitionId(1))));
+        assert_eq!(choose_flush(&[merging, pinning], 100), Some(Work::Flush(PartitionId(2))));
+        assert_eq!(choose_flush(&[merging], 100), None);
+        assert_eq!(choose_merge(&[merging, pinning, full]), Some(Work::Compact(PartitionId(3))));
     }
 }
