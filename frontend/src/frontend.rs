@@ -21,6 +21,7 @@ use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
 use crate::load::Loads;
 use crate::metrics::FrontendMetrics;
+use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
 use crate::query_log::QueryLog;
 use crate::router::Router;
@@ -240,7 +241,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     // First, while scans stand right below what needs their rows.
     let mut rules = PhysicalOptimizer::new().rules;
     rules.insert(0, Arc::new(NewestRows));
-    rules.insert(1, Arc::new(RunAtData::new(Arc::clone(&runtime))));
+    rules.insert(1, Arc::new(NearEnd));
+    rules.insert(2, Arc::new(RunAtData::new(Arc::clone(&runtime))));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)

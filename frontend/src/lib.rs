@@ -17,6 +17,7 @@ mod at_data;
 pub mod catalog;
 pub mod functions;
 pub mod metrics;
+mod near_end;
 mod newest;
 pub mod output;
 pub mod query_log;

@@ -45,6 +45,7 @@ use parking_lot::Mutex;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::id::TableId;
+use partita_proto::key::KeyCodec;
 use partita_proto::route::Route;
 use partita_proto::service::{RowStream, ScanStats};
 use tokio::sync::OnceCell;
@@ -53,6 +54,7 @@ use self::opener::Opener;
 use self::shape::{Shape, limited};
 use crate::at_data::AtData;
 use crate::error::SqlError;
+use crate::near_end::NearEndExec;
 use crate::newest::Within;
 use crate::router::Router;
 
@@ -141,7 +143,7 @@ impl Usage {
     /// What all scans of a plan cost so far.
     pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
         let mut usage = Self::default();
-        for scan in scans(plan) {
+        for scan in scans(plan, NearEndExec::read) {
             usage.add(&as_scan(&scan).map(PartitionScanExec::usage).unwrap_or_default());
         }
         usage
@@ -155,7 +157,7 @@ impl Usage {
 
 /// How many partitions each scan of a plan asks, and of which table.
 pub(crate) fn fan_out(plan: &Arc<dyn ExecutionPlan>) -> Vec<(TableId, u64)> {
-    let scans = scans(plan);
+    let scans = scans(plan, NearEndExec::read);
     let of = |scan: &PartitionScanExec| (scan.spec.table.id, scan.parts.len() as u64);
     scans.iter().filter_map(|scan| as_scan(scan).map(of)).collect()
 }
@@ -165,12 +167,18 @@ fn as_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PartitionScanExec> {
     plan.downcast_ref()
 }
 
-/// The scans of a plan.
-fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+/// The scans of a plan, with those of some of the spans of what is read by spans of time.
+fn scans(
+    plan: &Arc<dyn ExecutionPlan>,
+    spans: impl Fn(&NearEndExec) -> &[Arc<dyn ExecutionPlan>],
+) -> Vec<Arc<dyn ExecutionPlan>> {
     let mut found = Vec::new();
     let mut stack = vec![Arc::clone(plan)];
     while let Some(plan) = stack.pop() {
-        stack.extend(plan.children().into_iter().map(Arc::clone));
+        match plan.downcast_ref::<NearEndExec>() {
+            Some(near) => stack.extend(spans(near).iter().map(Arc::clone)),
+            None => stack.extend(plan.children().into_iter().map(Arc::clone)),
+        }
         if as_scan(&plan).is_some() {
             found.push(plan);
         }
@@ -183,7 +191,7 @@ pub(crate) async fn pin_scans(
     plan: &Arc<dyn ExecutionPlan>,
     table: &Table,
 ) -> Result<(), SqlError> {
-    for scan in scans(plan) {
+    for scan in scans(plan, NearEndExec::spans) {
         let Some(scan) = as_scan(&scan) else { continue };
         if scan.spec.table.id != table.id {
             continue;
@@ -264,6 +272,33 @@ impl PartitionScanExec {
                 schema.key.contains(&column.id) && (name != time || no_end(domain))
             })
         })
+    }
+
+    /// What is asked for of the time index; `None`: all of it.
+    pub(crate) fn time_domain(&self) -> Option<&Domain> {
+        let time = self.spec.table.schema.time_index()?;
+        self.spec.domains.get(&time.storage_name)
+    }
+
+    /// The scan of those rows whose time lies in a domain; `None` if it has been given more to do than to read rows.
+    ///
+    /// # Errors
+    /// When the table's key is not one.
+    pub(crate) fn within_time(&self, span: &Domain) -> Result<Option<Self>, SqlError> {
+        let spec = &self.spec;
+        let table = &spec.table;
+        let Some(time) = table.schema.time_index() else { return Ok(None) };
+        if spec.newest_only || spec.at_data.is_some() || spec.limit.is_some() {
+            return Ok(None);
+        }
+        let mut domains = spec.domains.clone();
+        domains.restrict(&time.storage_name, span.clone());
+        let codec = KeyCodec::new(&table.schema, &table.placement)?;
+        let ranges = codec.key_ranges(&table.schema, &table.placement, &domains);
+        let touched = table.partitions.prune(&ranges);
+        let outputs = spec.outputs.min(touched.len() * spec.streams).max(1);
+        let spec = ScanSpec { domains, touched, outputs, ..spec.clone() };
+        Ok(Some(Self::new(spec, Arc::clone(&self.router))))
     }
 
     /// The scan of what is made of its rows where they are.

@@ -3,6 +3,7 @@
 mod at_data;
 mod defining;
 mod load;
+mod near_end;
 mod newest;
 mod predicates;
 mod reading;
