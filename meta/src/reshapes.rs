@@ -1,7 +1,8 @@
 //! What is remembered of splits and merges: those under way, and the last of those that ended. Kept in the memory of
 //! the process that leads meta; another that takes over remembers what it does itself.
 //!
-//! Invariant: an event that ended never changes again, except that somebody says what it was good for.
+//! Invariant: an event that ended never changes again, except that somebody says what it was good for, and when its new
+//! partition was led from where it is meant to be.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,6 +48,13 @@ impl Reshapes {
         {
             event.duration = began.elapsed();
             event.outcome = outcome;
+        }
+    }
+
+    /// The new partition of one is led from where it is meant to be.
+    pub(crate) fn relieved(&self, step: Step) {
+        if let Some((event, began)) = self.events.lock().get_mut(&step) {
+            event.relief = Some(began.elapsed());
         }
     }
 
@@ -127,6 +135,7 @@ pub(crate) fn event_of(
         outcome: ReshapeOutcome::UnderWay,
         stall: Duration::ZERO,
         duration: Duration::ZERO,
+        relief: None,
         actual_larger: None,
         in_vain: None,
     })

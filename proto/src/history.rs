@@ -126,6 +126,9 @@ pub struct ReshapeEvent {
     pub stall: Duration,
     /// From the beginning to the end, as far as it has come.
     pub duration: Duration,
+    /// From the beginning until the new partition was led from where it is meant to be led from; none if it has not come
+    /// so far, or was to stay.
+    pub relief: Option<Duration>,
     /// The share of the load that the right side really got, once that was looked at.
     pub actual_larger: Option<PerMille>,
     /// Whether it turned out to be of no use, once that was looked at.

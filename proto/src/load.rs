@@ -250,6 +250,8 @@ pub struct SplitEvent {
     pub stall: Option<Duration>,
     /// How long it took in all.
     pub took: Option<Duration>,
+    /// How long it took until another node led the new partition, if one was to.
+    pub relief: Option<Duration>,
     /// What became of it.
     pub outcome: String,
 }

@@ -107,6 +107,7 @@ pub(crate) const SPLIT_EVENTS: &[(&str, Kind)] = &[
     ("in_vain", Kind::Flag),
     ("stall_ms", Kind::Float),
     ("took_ms", Kind::Float),
+    ("relief_ms", Kind::Float),
     ("outcome", Kind::Text),
 ];
 
@@ -286,6 +287,7 @@ pub(crate) fn split_events(
             event.in_vain.into(),
             milliseconds(event.stall),
             milliseconds(event.took),
+            milliseconds(event.relief),
             event.outcome.as_str().into(),
         ]);
     }

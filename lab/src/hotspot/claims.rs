@@ -126,23 +126,44 @@ fn cure(judged: &Judged<'_>) -> Claim {
 }
 
 fn static_load(judged: &Judged<'_>) -> Vec<Claim> {
-    let Judged { name, summary, splits_at, .. } = judged;
-    let relief = format!("{name}: the first cut is made within {RELIEF_S} s of the verdict");
-    let relief = match (summary.t_verdict_s, splits_at.first()) {
-        (Some(verdict), Some(cut)) if verdict <= *cut => {
-            let took = cut - verdict;
-            Claim::judged(&relief, format!("{took} s"), took <= RELIEF_S)
-        }
-        // What was carried out between two looks was not seen.
-        (_, Some(_)) => Claim::open(&relief, "it was cut before a verdict was seen"),
-        (_, None) => Claim::open(&relief, "nothing had to be cut"),
-    };
+    let Judged { name, summary, .. } = judged;
     let served = Claim::judged(
         &format!("{name}: what was too much for one partition is served in the end"),
         format!("{:.1} %", summary.served_share * 100.0),
         summary.served_share >= 0.95,
     );
-    vec![relief, served, in_vain(judged), stall(judged)]
+    vec![relief(judged), served, in_vain(judged), stall(judged)]
+}
+
+/// How soon after the verdict the first cut was made and its new part led by another node.
+fn relief(judged: &Judged<'_>) -> Claim {
+    let claim = format!(
+        "{}: within {RELIEF_S} s of the verdict it is cut and another node leads the new part",
+        judged.name
+    );
+    let Some(cut) = judged.splits_at.first() else {
+        return Claim::open(&claim, "nothing had to be cut");
+    };
+    // A cut that was made before a look saw the verdict was decided with it.
+    let seen = judged.summary.t_verdict_s.filter(|verdict| verdict < cut);
+    let waited = seen.map_or(0.0, |verdict| as_seconds(cut - verdict));
+    let by_load = judged.reshaped.iter().filter(|event| event.is_by_load());
+    let handed: Vec<f64> = by_load.filter_map(|event| event.relief_ms).collect();
+    let Some(first) = handed.first() else {
+        return Claim::open(&claim, "no new part was given to another node");
+    };
+    let all = waited + first / 1e3;
+    let most = handed.iter().copied().fold(0.0, f64::max);
+    let measured = format!(
+        "{all:.1} s: {waited:.0} s until the order, {first:.0} ms from it on; {most:.0} ms at most of {} cuts",
+        handed.len()
+    );
+    Claim::judged(&claim, measured, all <= as_seconds(RELIEF_S))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
+fn as_seconds(seconds: u64) -> f64 {
+    seconds as f64
 }
 
 /// Cuts by load that were judged, and those of them that did not help.
@@ -260,6 +281,7 @@ mod tests {
             actual_share: in_vain.map(|vain| if vain { 0.95 } else { 0.52 }),
             stall_ms: Some(stall_ms),
             took_ms: Some(300.0),
+            relief_ms: Some(700.0),
         }
     }
 
@@ -320,8 +342,12 @@ mod tests {
         let cuts = [cut("a", Some(true), 10.0), cut("b", Some(false), 60.0)];
         let late = Summary { t_verdict_s: Some(8), served_share: 0.5, ..summary() };
         assert_eq!(verdicts(&judged(Shows::StaticLoad, &late, &cuts)), [Fails; 4]);
-        let unseen = Judged { splits_at: &[9], ..judged(Shows::StaticLoad, &good, &[]) };
-        assert_eq!(verdicts(&unseen)[0], Open, "it was cut before its verdict was seen");
+        let unseen = Judged { splits_at: &[9], ..judged(Shows::StaticLoad, &good, &cuts) };
+        assert_eq!(verdicts(&unseen)[0], Holds, "it was cut before its verdict was seen");
+        let slow = [Reshaped { relief_ms: Some(2_100.0), ..cut("a", Some(false), 10.0) }];
+        assert_eq!(verdicts(&Judged { reshaped: &slow, ..unseen })[0], Fails);
+        let stayed = [Reshaped { relief_ms: None, ..cut("a", Some(false), 10.0) }];
+        assert_eq!(verdicts(&judged(Shows::StaticLoad, &good, &stayed))[0], Open);
         let none = Judged { splits_at: &[], ..judged(Shows::StaticLoad, &good, &[]) };
         assert_eq!(verdicts(&none), [Open, Holds, Open, Open]);
     }

@@ -87,6 +87,8 @@ pub(super) struct Reshaped {
     /// How long writes waited, and how long it took from its order on.
     pub(super) stall_ms: Option<f64>,
     pub(super) took_ms: Option<f64>,
+    /// How long after its order another node led the part that it was to lead.
+    pub(super) relief_ms: Option<f64>,
 }
 
 impl Reshaped {
@@ -103,6 +105,7 @@ impl Reshaped {
             },
             stall_ms: number(5),
             took_ms: number(6),
+            relief_ms: number(7),
         }
     }
 
@@ -199,7 +202,7 @@ impl Watch {
             "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s, \"table\" FROM sys.partition_load WHERE {of}"
         );
         let events = format!(
-            "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms FROM sys.split_events WHERE {of} AND outcome = 'done'"
+            "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms, relief_ms FROM sys.split_events WHERE {of} AND outcome = 'done'"
         );
         let mut told = Told::default();
         for row in rows(&self.client, &partitions).await? {
@@ -416,7 +419,7 @@ mod tests {
             ("split", "size", ""),
             ("merge", "idle", ""),
         ] {
-            let cells = [kind, why, in_vain, "7", "0.5", "12.5", ""];
+            let cells = [kind, why, in_vain, "7", "0.5", "12.5", "", "250"];
             let cells = cells.map(|cell| Some(cell.to_owned()).filter(|cell| !cell.is_empty()));
             told.add(Reshaped::of(&cells));
         }
@@ -431,6 +434,7 @@ mod tests {
         let first = &told.reshaped[0];
         assert_eq!((first.in_vain, first.actual_share), (Some(true), Some(0.5)));
         assert_eq!((first.stall_ms, first.took_ms), (Some(12.5), None));
+        assert_eq!(first.relief_ms, Some(250.0));
         assert_eq!(told.reshaped.iter().filter(|event| event.is_by_load()).count(), 2);
     }
 }

@@ -174,7 +174,10 @@ impl Core {
         if let Some(to) = leader {
             for _ in 0..HAND_OVER_TRIES {
                 match self.hand_leader_over(right, to).await {
-                    Ok(_) => break,
+                    Ok(_) => {
+                        self.reshapes.relieved(step);
+                        break;
+                    }
                     Err(error) => {
                         warn!(partition = %right, %to, %error, "its leader stays for now")
                     }

@@ -302,6 +302,7 @@ fn split(event: &ReshapeEvent) -> SplitEvent {
         in_vain: event.in_vain,
         stall: over.then_some(event.stall),
         took: over.then_some(event.duration),
+        relief: event.relief,
         outcome,
     }
 }

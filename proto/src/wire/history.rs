@@ -69,6 +69,7 @@ impl Wire for ReshapeEvent {
             outcome: Some(outcome),
             stall: Some(self.stall.to_wire()),
             duration: Some(self.duration.to_wire()),
+            relief: self.relief.map(|relief| relief.to_wire()),
             actual_larger: thousandths(self.actual_larger),
             in_vain: self.in_vain,
         }
@@ -98,6 +99,7 @@ impl Wire for ReshapeEvent {
             outcome,
             stall: required(message.stall, "stall")?,
             duration: required(message.duration, "duration")?,
+            relief: message.relief.map(Wire::from_wire).transpose()?,
             actual_larger: share(message.actual_larger)?,
             in_vain: message.in_vain,
         })

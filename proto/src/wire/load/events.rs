@@ -23,6 +23,7 @@ impl Wire for SplitEvent {
             stall: self.stall.as_ref().map(Wire::to_wire),
             took: self.took.as_ref().map(Wire::to_wire),
             outcome: self.outcome.clone(),
+            relief: self.relief.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -40,6 +41,7 @@ impl Wire for SplitEvent {
             in_vain: message.in_vain,
             stall: message.stall.map(Wire::from_wire).transpose()?,
             took: message.took.map(Wire::from_wire).transpose()?,
+            relief: message.relief.map(Wire::from_wire).transpose()?,
             outcome: message.outcome,
         })
     }

@@ -25,7 +25,7 @@ fn event() -> impl Strategy<Value = ReshapeEvent> {
         name().prop_map(ReshapeOutcome::GivenUp),
     ];
     let numbers = (any::<[u64; 3]>(), any::<i64>(), any::<u32>());
-    let times = (duration(), duration());
+    let times = (duration(), duration(), option::of(duration()));
     let after = (share(), option::of(any::<bool>()));
     (numbers, kind, bound(), reason(), outcome, times, after).prop_map(
         |(([id, partition, other], at_ms, table), kind, key, reason, outcome, times, after)| {
@@ -41,6 +41,7 @@ fn event() -> impl Strategy<Value = ReshapeEvent> {
                 outcome,
                 stall: times.0,
                 duration: times.1,
+                relief: times.2,
                 actual_larger: after.0,
                 in_vain: after.1,
             }

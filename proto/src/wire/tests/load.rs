@@ -137,10 +137,11 @@ fn node_load() -> impl Strategy<Value = NodeLoad> {
 fn split_event() -> impl Strategy<Value = SplitEvent> {
     let place = (table_id(), partition_id(), vec(partition_id(), 0..3), option::of(bound()));
     let shares = (option::of(number()), option::of(number()), option::of(any::<bool>()));
-    let times = (option::of(duration()), option::of(duration()));
+    let times = (option::of(duration()), option::of(duration()), option::of(duration()));
     (at(), place, any::<bool>(), (name(), name()), shares, times).prop_map(
-        |(at, (table, partition, children, key), merge, (why, outcome), shares, (stall, took))| {
+        |(at, (table, partition, children, key), merge, (why, outcome), shares, times)| {
             let (predicted_share, actual_share, in_vain) = shares;
+            let (stall, took, relief) = times;
             SplitEvent {
                 at,
                 table,
@@ -154,6 +155,7 @@ fn split_event() -> impl Strategy<Value = SplitEvent> {
                 in_vain,
                 stall,
                 took,
+                relief,
                 outcome,
             }
         },
