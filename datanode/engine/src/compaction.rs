@@ -430,10 +430,10 @@ mod tests {
     #[test]
     fn more_runs_are_waited_for_while_flush_follows_flush() {
         let options = EngineOptions::default();
-        let files: Vec<_> = (1..=16).map(|id| file(id, id, 10, None)).collect();
+        let files: Vec<_> = (1..=12).map(|id| file(id, id, 10, None)).collect();
         let aim = Aim { runs_min: options.compaction_runs_busy, clipped: true };
-        assert_eq!(pick(&files[..15], &options, aim), None);
-        assert_eq!(pick(&files, &options, aim).map(|pick| pick.files.len()), Some(16));
+        assert_eq!(pick(&files[..11], &options, aim), None);
+        assert_eq!(pick(&files, &options, aim).map(|pick| pick.files.len()), Some(12));
 
         let mut flushes = Flushes::default();
         assert!(!flushes.busy(0));

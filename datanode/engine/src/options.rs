@@ -25,7 +25,7 @@ pub struct EngineOptions {
     /// at most, here and below.
     pub compaction_runs: usize,
     /// The same while memtables are flushed one after the other: a load goes on, and its rows would be
-    /// merged several times. Default 16.
+    /// merged several times. Default 12.
     pub compaction_runs_busy: usize,
     /// Bytes of decoded file footers that a partition keeps in memory. Default 32 MiB.
     pub footer_bytes_max: u64,
@@ -45,7 +45,7 @@ impl Default for EngineOptions {
             file_bytes_target: 256 * MIB,
             compaction_bytes_max: 2048 * MIB,
             compaction_runs: 4,
-            compaction_runs_busy: 16,
+            compaction_runs_busy: 12,
             footer_bytes_max: 32 * MIB,
             series_bytes_max: 16 * MIB,
             blocks: Arc::new(BlockCache::new(64 * MIB)),
