@@ -50,7 +50,7 @@ use crate::scan::PartitionScanExec;
 /// More rows than these are not looked for near an end.
 const ROWS_MAX: usize = 10_000;
 /// Fewer rows than these are read as fast in one go. (The unit tests' few rows meet both.)
-const WORTH_ROWS: usize = if cfg!(test) { 0 } else { 50_000 };
+const WORTH_ROWS: usize = if cfg!(test) { 1 } else { 50_000 };
 /// Where rows are ordered by the time itself, nobody knows how many come in which time; it begins with this.
 const GUESS_NS: i128 = 60_000_000_000;
 /// How much longer the second span is.
@@ -228,8 +228,7 @@ fn spans(
     };
     // Where the order begins with NULLs, the times of which a step makes one are in every span.
     let apart = (nulls_first && step.may_be_null()).then(|| {
-        let moment =
-            |ns: i128| i64::try_from(ticks(ns)).map_or(Bound::Unbounded, |at| Bound::Included(at));
+        let moment = |ns: i128| i64::try_from(ticks(ns)).map_or(Bound::Unbounded, Bound::Included);
         outside(&moment(ROUNDED_NS.start), &moment(ROUNDED_NS.end))
     });
     let length = match step.length(end)? {
