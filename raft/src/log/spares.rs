@@ -18,9 +18,9 @@ use super::disk::Disk;
 use super::recovery::{spare_name, unfinished_name};
 use crate::error::RaftError;
 
-/// Files kept ready. One is enough to hide the preparation; the others save the writing when segments are
+/// Files kept ready. One is enough to hide the preparation; a second one saves the writing when segments are
 /// reclaimed in bunches.
-const READY_MAX: usize = 4;
+const READY_MAX: usize = 2;
 /// A full disk is tried again after this long.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
