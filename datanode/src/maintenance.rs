@@ -104,11 +104,17 @@ impl LeftAlone {
         self.0.push((work, tokio::time::Instant::now() + RETRY_INTERVAL));
     }
 
-    fn note_merged(&mut self, merged: Result<Option<Ended>, JoinError>) {
-        match merged {
-            Ok(Some(ended)) => self.note(ended),
-            Ok(None) => {}
-            Err(error) => error!(%error, "merging files ended"),
+    /// The same of `merging`, which ran beside; one that panicked is not begun again at once either.
+    fn note_merged(&mut self, merging: Option<Work>, merged: Result<Option<Ended>, JoinError>) {
+        match (merged, merging) {
+            (Ok(Some(ended)), _) => self.note(ended),
+            (Ok(None), _) => {}
+            (Err(error), merging) => {
+                error!(?merging, %error, "merging files ended");
+                if let Some(work) = merging {
+                    self.note((work, Ok(false)));
+                }
+            }
         }
     }
 }
@@ -124,17 +130,18 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut expiry_due = false;
     // At most one: a merge, or expiry, which would wait for it.
     let mut merges: JoinSet<Option<Ended>> = JoinSet::new();
+    let mut merging = None;
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            Some(merged) = merges.join_next() => left_alone.note_merged(merged),
+            Some(merged) = merges.join_next() => left_alone.note_merged(merging.take(), merged),
             _ = look.tick() => {}
             _ = expire.tick() => expiry_due = true,
         }
         let pinning: BTreeSet<GroupId> = pressure.borrow().iter().copied().collect();
         while !stop.is_cancelled() {
             if let Some(merged) = merges.try_join_next() {
-                left_alone.note_merged(merged);
+                left_alone.note_merged(merging.take(), merged);
             }
             let views = left_alone.views(&node, &pinning);
             if merges.is_empty() {
@@ -142,6 +149,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
                 if std::mem::take(&mut expiry_due) {
                     merges.spawn(async move { expire_all(&node).await });
                 } else if let Some(work) = choose_merge(&views) {
+                    merging = Some(work);
                     merges.spawn(async move { Some(carry_out(&node, work).await) });
                 }
             }
