@@ -1,9 +1,9 @@
 //! Every role in one process: meta, one datanode, one frontend with its doors.
 //!
 //! The roles are those of a cluster; here they call each other through the same traits directly.
-//! Start: log, meta, datanode (its replicas from its own disk, then what meta says it lacks),
-//! frontend, doors. Stop, at SIGTERM or SIGINT: doors (requests in flight end first), datanode
-//! (memtables are flushed), meta, log.
+//! Start: log, meta, datanode (its replicas from its own disk and log; one that meta has and neither of them brings is
+//! an error, and is not made anew), frontend, doors. Stop, at SIGTERM or SIGINT: doors (requests in flight end first),
+//! datanode (memtables are flushed), meta, log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -136,13 +136,8 @@ impl Roles {
         if nodes.service.set(service).is_err() || nodes.worker.set(worker).is_err() {
             bail!("the datanode was started twice");
         }
-        for spec in meta.partitions_of(NODE) {
-            let partition = spec.partition;
-            datanode
-                .open_partition(spec)
-                .await
-                .with_context(|| format!("cannot open partition {partition}"))?;
-        }
+        let partitions = meta.partitions_of(NODE).into_iter().map(|spec| spec.partition).collect();
+        datanode.until_led(partitions).await.context("cannot open what the catalog has")?;
         let (address, labels) = (String::new(), Labels::default());
         let me = Registration { identity, node: Some(NODE), address, labels };
         meta.register(me.clone()).await.context("cannot register the node")?;

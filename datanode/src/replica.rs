@@ -243,7 +243,7 @@ impl Replica {
                 )));
             }
         }
-        self.group.read_barrier().await.map_err(|error| raft_error(self.id(), error))?;
+        self.read_barrier().await?;
         self.scans.fetch_add(1, Ordering::Relaxed);
         let asked = self.partition.key_ranges(&request.domains)?;
         let scanned = self
@@ -265,6 +265,11 @@ impl Replica {
         let watched = |stream| meter.watch(self.watched(stream));
         let streams = scanned.streams.into_iter().map(watched).collect();
         Ok(ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats })
+    }
+
+    /// Waits until everything that was ever acknowledged is applied here.
+    pub(crate) async fn read_barrier(&self) -> Result<(), Error> {
+        self.group.read_barrier().await.map_err(|error| raft_error(self.id(), error))
     }
 
     /// Remembers that files were found damaged.
@@ -351,8 +356,7 @@ impl Replica {
         };
         let _one_at_a_time = self.changing.try_lock().map_err(|_| busy("change just now"))?;
         // Whoever has not applied all of the log may take what was done for something to be done.
-        let caught_up = self.group.read_barrier().await;
-        caught_up.map_err(|error| raft_error(self.id(), error))?;
+        self.read_barrier().await?;
         if let Some(done) = self.machine.done(&order) {
             return Ok(done);
         }

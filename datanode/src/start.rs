@@ -9,10 +9,13 @@
 //! - a replica whose files or log cannot be trusted is never served: it keeps the node from starting, or,
 //!   where others can replace it ([`crate::NodeOptions::put_aside`]), is put aside as `<id>.damaged-<n>`;
 //! - a replica that was removed never comes back under its number: one that was cut off stays as long as its parent has
-//!   that still to do.
+//!   that still to do;
+//! - a replica that should be here and is not is waited for or missed ([`Datanode::until_led`]), never made anew: that
+//!   would be an empty one in its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use partita_engine::{EngineError, Origin, Partition};
 use partita_proto::error::Error;
@@ -28,7 +31,52 @@ use crate::raft_error;
 use crate::replica::Replica;
 use crate::surroundings::root_of;
 
+/// How long a start waits for partitions that the logs of others have still to cut off.
+const REPLAY_WAIT: Duration = Duration::from_secs(30);
+/// How often it looks.
+const REPLAY_POLL: Duration = Duration::from_millis(2);
+
 impl Datanode {
+    /// Waits until these partitions, of which there are no other replicas, are led here. One that was cut off just before
+    /// the last process ended may not be on the disk yet: its parent's log brings it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there is one that no log brings. What keeps another from leading.
+    pub async fn until_led(&self, mut partitions: Vec<PartitionId>) -> Result<(), Error> {
+        // What is cut off has a higher number than its parent.
+        partitions.sort_unstable();
+        for partition in partitions {
+            if self.replica(partition).is_err() {
+                let cut_off = self.until_cut_off(partition);
+                if let Ok(cut_off) = tokio::time::timeout(REPLAY_WAIT, cut_off).await {
+                    cut_off?;
+                } else {
+                    // It may wait for space, which dropping another makes, which the node has to be there for.
+                    warn!(%partition, "still to be cut off from another; what asks for it has to wait");
+                    continue;
+                }
+            }
+            self.replica(partition)?.lead_if_alone().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything in the logs here is applied, and a partition that came of it runs.
+    async fn until_cut_off(&self, partition: PartitionId) -> Result<(), Error> {
+        info!(%partition, "to be cut off from another by its log");
+        for replica in self.replicas() {
+            replica.lead_if_alone().await?;
+            replica.read_barrier().await?;
+        }
+        // Whoever makes it has held this since the cut was applied.
+        drop(self.near.making.hold(partition).await);
+        while self.replica(partition).is_err() {
+            self.near.in_log(partition).ok_or_else(|| missing(partition))?;
+            tokio::time::sleep(REPLAY_POLL).await;
+        }
+        Ok(())
+    }
+
     /// Starts every replica that is on disk.
     pub(crate) async fn open_all(&self) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
@@ -209,9 +257,12 @@ impl Datanode {
     pub(crate) async fn create(&self, spec: PartitionSpec) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
         let partition = spec.partition;
+        let nobody_else = self.near.making.hold_soon(partition).await?;
+        // Looked at now that nobody makes one: what was cut off a moment ago is in the log.
         let number = self.replica(partition).map(|replica| replica.number()).ok();
         match number.or_else(|| self.near.in_log(partition)) {
             Some(number) if number == spec.replica => {
+                drop(nobody_else);
                 self.start_known(partition, Start::Restart).await?;
                 return self.replica(partition)?.lead_if_alone().await;
             }
@@ -225,6 +276,7 @@ impl Datanode {
             None => {}
         }
         let engine = self.make(spec).await?;
+        drop(nobody_else);
         let config = engine.config();
         let start = match config.join {
             true => Start::Join,
@@ -241,10 +293,9 @@ impl Datanode {
         self.replica(partition)?.lead_if_alone().await
     }
 
-    /// Makes the files of a replica that is to be created.
+    /// Makes the files of a replica that is to be created; nobody else makes or removes them.
     async fn make(&self, spec: PartitionSpec) -> Result<Arc<Partition>, Error> {
         let partition = spec.partition;
-        let _nobody_else = self.near.making.hold_soon(partition).await?;
         let root = root_of(partition);
         let found = Partition::origin_at(&self.near.store, &root).await;
         if let Ok(Some(Some(origin))) = found
@@ -331,5 +382,12 @@ impl Datanode {
             info!(%partition, "partition dropped");
         }
         Ok(())
+    }
+}
+
+fn missing(partition: PartitionId) -> Error {
+    Error::NotFound {
+        kind: "partition",
+        name: format!("{partition} (neither on this disk nor in a log)"),
     }
 }

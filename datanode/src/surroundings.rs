@@ -77,7 +77,20 @@ impl Surroundings {
         let begun = Instant::now();
         let Birth { offspring, partition, replica, mark, origin, nobody_else: _nobody_else } =
             birth;
-        if self.partition(partition).is_some() || self.in_log(partition).is_some() {
+        let here = self.partition(partition);
+        if let Some(other) = here.as_ref().filter(|here| here.origin() != Some(origin))
+            && mark.members().len() == 1
+        {
+            // Nobody else has the rows that this one lacks.
+            return Err(MachineError(format!(
+                "partition {partition} is to be cut off from partition {} as of entry {}, but is here with another \
+                 origin: {:?}",
+                origin.parent,
+                origin.index,
+                other.origin()
+            )));
+        }
+        if here.is_some() || self.in_log(partition).is_some() {
             return Ok(false);
         }
         match Partition::origin_at(&self.store, &root_of(partition)).await {

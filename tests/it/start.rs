@@ -64,6 +64,22 @@ fn a_directory_in_use_is_refused() {
     assert!(log.contains("in use") || log.contains("lock"), "{log}");
 }
 
+#[tokio::test]
+async fn a_partition_that_is_gone_from_the_disk_is_missed_and_not_replaced_by_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    let made = "CREATE TABLE t (id BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)";
+    client.batch_execute(made).await.unwrap();
+    let partition = one(&client, "SELECT partition FROM sys.partitions").await;
+    assert!(server.stop(), "did not stop cleanly");
+    std::fs::remove_dir_all(data.join("partitions").join(&partition)).unwrap();
+    let log = Server::try_start(&data, &[]).err().expect("a server without its rows");
+    let named = format!("partition \"{partition} (neither on this disk nor in a log)\"");
+    assert!(log.contains(&named), "{log}");
+}
+
 #[test]
 fn a_directory_of_another_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();

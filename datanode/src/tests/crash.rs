@@ -347,6 +347,36 @@ async fn a_partition_takes_writes_while_what_was_cut_off_from_it_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_made_yet_when_the_node_died_is_waited_for_and_has_all_its_rows() {
+    let node = Fragile::new().await;
+    node.filled().await;
+    let held = Arc::clone(&node.copies).write_owned().await;
+    // Whoever ordered it knows now that the child is there.
+    node.split().await.unwrap();
+    // What makes the child ends with an error.
+    node.budget.store(0, Ordering::Relaxed);
+    drop(held);
+    let node = node.again().await;
+    node.node.until_led(vec![CHILD, PARTITION]).await.unwrap();
+    let child = (CHILD, Epoch(2));
+    assert_eq!(rows_of(&node.node, child).await.unwrap().len(), 20);
+    node.check().await;
+    node.again().await.node.abandon().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_no_log_brings_is_missed_and_not_made_anew() {
+    let node = Fragile::new().await;
+    node.filled().await;
+    let node = node.again().await;
+    node.node.until_led(vec![PARTITION]).await.unwrap();
+    let missed = node.node.until_led(vec![CHILD, PARTITION]).await.unwrap_err();
+    assert!(is_missing(&missed), "{missed}");
+    assert_eq!(node.node.status().await.unwrap().len(), 1);
+    node.node.abandon().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_cut_off_and_waits_for_space_keeps_no_partition_from_being_dropped() {
     let node = Fragile::new().await;
     node.filled().await;
