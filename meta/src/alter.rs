@@ -241,7 +241,7 @@ fn set_default(schema: &mut TableSchema, name: &str, default: Option<&str>) -> R
 }
 
 fn set_options(schema: &mut TableSchema, options: &TableOptions) -> Result<bool, Error> {
-    check_options(options)?;
+    check_options(options, &schema.key)?;
     if schema.options == *options {
         return Ok(false);
     }

@@ -45,7 +45,7 @@ pub(crate) fn check_table(table: &NewTable) -> Result<CheckedTable, Error> {
         column.storage_name.clone_from(&column.name);
     }
     schema.validate()?;
-    check_options(&schema.options)?;
+    check_options(&schema.options, &schema.key)?;
     let ranges = check_partitions(&schema, &table.placement, &table.cuts)?;
     Ok(CheckedTable { schema, ranges })
 }
@@ -63,13 +63,14 @@ pub(crate) fn check_partitions(
     check_cuts(schema, placement, cuts)
 }
 
-/// Checks what options say by themselves.
+/// Checks what options say of a table with such a key.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] for a time of zero.
-pub(crate) fn check_options(options: &TableOptions) -> Result<(), Error> {
+pub(crate) fn check_options(options: &TableOptions, key: &[ColumnId]) -> Result<(), Error> {
     check_ttl(options.ttl)?;
     options.partitioning.check()?;
+    options.partitioning.check_key(key.len())?;
     if options.replication_factor.is_some_and(|replicas| !(1..=REPLICAS_MAX).contains(&replicas)) {
         return Err(Error::InvalidInput(format!(
             "'replication_factor' must be between 1 and {REPLICAS_MAX}"
@@ -171,6 +172,7 @@ fn check_cuts(
     }
     for cut in cuts {
         check_place(placement, cut)?;
+        schema.options.partitioning.check_cut(cut)?;
     }
     ranges_between(&KeyCodec::new(schema, placement)?, cuts)
 }

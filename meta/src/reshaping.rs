@@ -239,6 +239,7 @@ pub(crate) fn cut_inside(
         return Err(Error::InvalidInput("a cut needs at least one value".to_owned()));
     }
     check_place(placement, at)?;
+    schema.options.partitioning.check_cut(at)?;
     let codec = KeyCodec::new(schema, placement)?;
     let (keys, cut) = (codec.range(range)?, codec.encode_bound(at)?);
     let refuse = |why: String| Err(Error::InvalidInput(why));

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::range::Bound;
 
 /// A partition is cut in two when it is larger, in MiB: what a gigabit moves in seconds.
 pub const PARTITION_SIZE_MB: u32 = 512;
@@ -28,6 +29,11 @@ pub struct Partitioning {
     pub max_partitions: u32,
     /// What may be done about a hotspot that no split helps.
     pub hotspot_remedy: HotspotRemedy,
+    /// Rows of one placement that agree in so many leading columns of the key stay in one partition: nobody cuts between
+    /// them, by hand neither; 0: rows may be parted anywhere. Cuts that there are stay. (HBase has the like of it as
+    /// `KeyPrefixRegionSplitPolicy`.)
+    #[serde(default)]
+    pub keep_together: u32,
 }
 
 impl Default for Partitioning {
@@ -39,11 +45,49 @@ impl Default for Partitioning {
             min_partitions: 1,
             max_partitions: PARTITIONS_MAX,
             hotspot_remedy: HotspotRemedy::Advise,
+            keep_together: 0,
         }
     }
 }
 
 impl Partitioning {
+    /// The most columns of the key, placement apart, that a cut may consist of.
+    pub fn cut_columns_max(&self) -> usize {
+        match self.keep_together {
+            0 => usize::MAX,
+            columns => columns as usize,
+        }
+    }
+
+    /// Checks that a key of so many columns has those by which rows are kept together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when it has fewer.
+    pub fn check_key(&self, columns: usize) -> Result<(), Error> {
+        if self.keep_together as usize <= columns {
+            return Ok(());
+        }
+        Err(Error::InvalidInput(format!(
+            "'keep_together' is {}, but the key has {columns} columns",
+            self.keep_together
+        )))
+    }
+
+    /// Checks that a cut parts no rows that are to stay together.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when it does.
+    pub fn check_cut(&self, at: &Bound) -> Result<(), Error> {
+        if at.key.len() <= self.cut_columns_max() {
+            return Ok(());
+        }
+        Err(Error::InvalidInput(format!(
+            "{at} would part rows that agree in the first {} of the key's columns, which 'keep_together' says stay in one \
+             partition",
+            self.keep_together
+        )))
+    }
+
     /// Checks that its numbers agree.
     ///
     /// # Errors

@@ -48,13 +48,15 @@ pub enum Placement {
 
 impl Placement {
     /// By hash of what tells series apart: the key's columns without the time index, or the time index where the key
-    /// is nothing else. One series lies in one partition then, and rows of one moment in all.
+    /// is nothing else. One series lies in one partition then, and rows of one moment in all. Of a table that keeps rows
+    /// together by some columns, only these are looked at.
     pub fn by_series(schema: &TableSchema) -> Self {
         let is_time = |column: &&Column| column.semantic == Semantic::TimeIndex;
-        let tags = schema.key_columns().filter(|column| !is_time(column));
+        let together = schema.options.partitioning.cut_columns_max();
+        let tags = schema.key_columns().take(together).filter(|column| !is_time(column));
         let mut columns: Vec<ColumnId> = tags.map(|column| column.id).collect();
         if columns.is_empty() {
-            columns.extend(schema.key_columns().map(|column| column.id));
+            columns.extend(schema.key_columns().take(together).map(|column| column.id));
         }
         Self::Hash { columns }
     }

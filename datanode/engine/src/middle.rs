@@ -33,7 +33,7 @@ type Samples = BTreeMap<Bytes, u64>;
 
 impl Partition {
     /// A key below which about half of the rows lie, of as few columns as leave a quarter of them on either side (if
-    /// any number does); `None` when no key leaves rows on both sides.
+    /// any number does), and parts no rows that are to stay together; `None` when no such key leaves rows on both sides.
     ///
     /// # Errors
     /// When files cannot be read.
@@ -127,7 +127,8 @@ fn choose(samples: &Samples, layout: &Layout) -> Result<Option<Bound>> {
     });
     let Some((middle, _)) = middle else { return Ok(None) };
     let columns_min = usize::from(!layout.codec.placed());
-    let columns_max = layout.codec.key_columns().len();
+    let permitted = layout.config.schema.options.partitioning.cut_columns_max();
+    let columns_max = layout.codec.key_columns().len().min(permitted);
     let mut best: Option<(u64, Bound)> = None;
     for columns in columns_min..=columns_max {
         let prefix = |key: &Bytes| -> Result<(Bytes, Bound)> {

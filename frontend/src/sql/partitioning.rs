@@ -18,6 +18,7 @@ const PARTITION_SIZE_MB: &str = "auto_partitioning_partition_size_mb";
 const MIN_PARTITIONS: &str = "auto_partitioning_min_partitions_count";
 const MAX_PARTITIONS: &str = "auto_partitioning_max_partitions_count";
 const HOTSPOT_REMEDY: &str = "hotspot_remedy";
+const KEEP_TOGETHER: &str = "keep_together";
 
 /// Shorter names, and what they are short for.
 const SHORT: [(&str, &str); 5] = [
@@ -43,6 +44,8 @@ pub enum PartitioningOption {
     MaxPartitions(u32),
     /// `hotspot_remedy`.
     HotspotRemedy(HotspotRemedy),
+    /// `keep_together`, leading columns of the key; 0: rows may be parted anywhere.
+    KeepTogether(u32),
 }
 
 impl PartitioningOption {
@@ -54,6 +57,7 @@ impl PartitioningOption {
             Self::MinPartitions(number) => to.min_partitions = number,
             Self::MaxPartitions(number) => to.max_partitions = number,
             Self::HotspotRemedy(remedy) => to.hotspot_remedy = remedy,
+            Self::KeepTogether(columns) => to.keep_together = columns,
         }
     }
 }
@@ -80,11 +84,13 @@ impl OptionPair {
             MIN_PARTITIONS if null => PartitioningOption::MinPartitions(default.min_partitions),
             MAX_PARTITIONS if null => PartitioningOption::MaxPartitions(default.max_partitions),
             HOTSPOT_REMEDY if null => PartitioningOption::HotspotRemedy(default.hotspot_remedy),
+            KEEP_TOGETHER if null => PartitioningOption::KeepTogether(default.keep_together),
             BY_LOAD => PartitioningOption::ByLoad(self.enabled()?),
             BY_SIZE => PartitioningOption::BySize(self.enabled()?),
             PARTITION_SIZE_MB => PartitioningOption::PartitionSizeMb(self.small(1)?),
             MIN_PARTITIONS => PartitioningOption::MinPartitions(self.small(1)?),
             MAX_PARTITIONS => PartitioningOption::MaxPartitions(self.small(0)?),
+            KEEP_TOGETHER => PartitioningOption::KeepTogether(self.small(0)?),
             HOTSPOT_REMEDY => {
                 PartitioningOption::HotspotRemedy(match fold(self.text()?).as_str() {
                     "off" => HotspotRemedy::Off,
@@ -122,6 +128,7 @@ pub(super) fn said(partitioning: &Partitioning) -> Vec<(&'static str, String)> {
         min_partitions,
         max_partitions,
         hotspot_remedy,
+        keep_together,
     } = *partitioning;
     let default = Partitioning::default();
     let switch = |on| if on { "ENABLED" } else { "DISABLED" }.to_owned();
@@ -143,6 +150,9 @@ pub(super) fn said(partitioning: &Partitioning) -> Vec<(&'static str, String)> {
     }
     if hotspot_remedy != default.hotspot_remedy {
         said.push((HOTSPOT_REMEDY, hotspot_remedy.sql().to_owned()));
+    }
+    if keep_together != default.keep_together {
+        said.push((KEEP_TOGETHER, keep_together.to_string()));
     }
     said
 }

@@ -76,7 +76,7 @@ async fn options_of_partitioning_are_altered_and_shown() {
     let db = users().await;
     db.tag(
         "ALTER TABLE t SET (AUTO_PARTITIONING_BY_LOAD = DISABLED, PARTITION_SIZE_MB = 64, \
-         hotspot_remedy = 'auto')",
+         hotspot_remedy = 'auto', keep_together = 1)",
     )
     .await;
     let shown = db.rows("SHOW CREATE TABLE t").await[0][1].clone();
@@ -84,6 +84,7 @@ async fn options_of_partitioning_are_altered_and_shown() {
         "'auto_partitioning_by_load' = 'DISABLED'",
         "'auto_partitioning_partition_size_mb' = '64'",
         "'hotspot_remedy' = 'auto'",
+        "'keep_together' = '1'",
     ] {
         assert!(shown.contains(said), "{said} in {shown}");
     }

@@ -191,19 +191,26 @@ impl Core {
     /// A cut as a typed bound.
     async fn cut_of(&self, partition: PartitionId, at: &At) -> Result<Bound, Error> {
         let at_edge = || Error::InvalidInput("there is nothing on one side of the cut".to_owned());
+        let gone = || Error::NotFound { kind: "partition", name: partition.to_string() };
         let (codec, highest) = {
             let keeper = self.load.lock();
             let watched = keeper.watched(partition);
             let codec = watched.and_then(|watched| keeper.codec(watched.table)).cloned();
             (codec, watched.and_then(|watched| watched.highest.clone()))
         };
-        let codec = codec
-            .ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })?;
+        let codec = codec.ok_or_else(gone)?;
+        let columns_max = {
+            let state = self.machine.state();
+            let table = state.partition(partition).and_then(|record| state.table(record.table));
+            table.ok_or_else(gone)?.schema.options.partitioning.cut_columns_max()
+        };
         match at {
             At::Key(key) => bound_at(&codec, key).ok_or_else(at_edge),
             At::HighWater => {
                 let highest = highest.ok_or_else(at_edge)?;
-                after(codec.decode(&highest)?).ok_or_else(at_edge)
+                let mut highest = codec.decode(&highest)?;
+                highest.key.truncate(columns_max);
+                after(highest).ok_or_else(at_edge)
             }
             At::Middle | At::LowWater => self.middle_of(partition).await,
         }

@@ -68,7 +68,11 @@ impl Keyed {
         let time = schema.time_index();
         let time = time.and_then(|time| schema.key.iter().position(|id| *id == time.id));
         let time_column = time.map(|position| position + placement);
-        let options = DetectOptions { keep_together: 0, placement, time_column };
+        let keep_together = match schema.options.partitioning.keep_together {
+            0 => 0,
+            columns => columns as usize + placement,
+        };
+        let options = DetectOptions { keep_together, placement, time_column };
         Some(Self { version: schema.version, codec, options })
     }
 }

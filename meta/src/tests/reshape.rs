@@ -440,6 +440,33 @@ fn what_nobody_ordered_is_bound_by_what_the_owner_of_the_table_says() {
 }
 
 #[test]
+fn rows_that_are_to_stay_together_are_not_parted_for_any_reason() {
+    let (mut world, ids) = three();
+    let set = |world: &mut World, keep_together| {
+        let partitioning = Partitioning { keep_together, ..Partitioning::default() };
+        let options = TableOptions { partitioning, ..TableOptions::default() };
+        world.done(alter("t", TableChange::SetOptions(options)))
+    };
+    assert_eq!(set(&mut world, 1), Ok(true));
+    for cause in [Cause::ByHand, Cause::Load, Cause::Size] {
+        let reason = Reason { cause, ..Reason::by_hand() };
+        let at = cut(&[Value::Int(50), Value::Timestamp(7)]);
+        let refused = world.command(&Command::Split { partition: ids[0], at, reason });
+        let Err(Error::InvalidInput(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("'keep_together' says"), "{why}");
+    }
+    split(&mut world, ids[0], at(50)).unwrap();
+    advance(&mut world, ids[0], Progress::Cut);
+    let Err(Error::InvalidInput(why)) = set(&mut world, 9) else { panic!("a key of 9 columns") };
+    assert!(why.contains("but the key has"), "{why}");
+    // And none that is there from the beginning.
+    let mut wrong = new_table("wrong");
+    wrong.schema.options.partitioning.keep_together = 1;
+    let Err(Error::InvalidInput(why)) = world.done(create(wrong)) else { panic!("it was parted") };
+    assert!(why.contains("'keep_together' says"), "{why}");
+}
+
+#[test]
 fn a_state_that_breaks_the_rules_of_splits_and_merges_is_noticed() {
     let (mut world, ids) = three();
     split(&mut world, ids[0], at(50)).unwrap();

@@ -233,6 +233,7 @@ impl Wire for Partitioning {
             min_partitions: self.min_partitions,
             max_partitions: self.max_partitions,
             hotspot_remedy: remedy.into(),
+            keep_together: self.keep_together,
         }
     }
 
@@ -250,6 +251,7 @@ impl Wire for Partitioning {
             min_partitions: message.min_partitions,
             max_partitions: message.max_partitions,
             hotspot_remedy,
+            keep_together: message.keep_together,
         })
     }
 }

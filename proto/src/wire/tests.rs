@@ -91,9 +91,9 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
         Just(HotspotRemedy::Advise),
         Just(HotspotRemedy::Auto)
     ];
-    (any::<(bool, bool, u32, u32, u32)>(), remedy).prop_map(
+    (any::<(bool, bool, u32, u32, u32, u32)>(), remedy).prop_map(
         |(
-            (by_load, by_size, partition_size_mb, min_partitions, max_partitions),
+            (by_load, by_size, partition_size_mb, min_partitions, max_partitions, keep_together),
             hotspot_remedy,
         )| {
             Partitioning {
@@ -103,6 +103,7 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
                 min_partitions,
                 max_partitions,
                 hotspot_remedy,
+                keep_together,
             }
         },
     )

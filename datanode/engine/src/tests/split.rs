@@ -379,6 +379,19 @@ async fn a_crash_at_any_step_of_a_split_leaves_one_partition_or_two() {
 }
 
 #[tokio::test]
+async fn the_middle_parts_no_rows_that_are_to_stay_together() {
+    let mut options = last_row();
+    options.partitioning.keep_together = 1;
+    let mut fixture = Fixture::series(options).await;
+    fixture.put(&NAMES, &rows("k", 0..200));
+    assert_eq!(fixture.partition.middle().await.unwrap(), None, "one host stays together");
+    fixture.put(&NAMES, &rows("h", 0..1));
+    assert_eq!(fixture.partition.middle().await.unwrap(), Some(at(&[text("k")])));
+    fixture.put(&NAMES, &rows("m", 0..9));
+    assert_eq!(fixture.partition.middle().await.unwrap(), Some(at(&[text("m")])));
+}
+
+#[tokio::test]
 async fn the_middle_is_behind_as_few_columns_as_separate_well() {
     let mut fixture = Fixture::series(last_row()).await;
     assert_eq!(fixture.partition.middle().await.unwrap(), None);

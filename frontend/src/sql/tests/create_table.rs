@@ -525,7 +525,7 @@ fn options_of_partitioning_are_read_in_long_and_short_words() {
     let (table, _) = new_table(
         "CREATE TABLE t (a BIGINT PRIMARY KEY) WITH (AUTO_PARTITIONING_BY_LOAD = DISABLED, \
          auto_partitioning_by_size = 'enabled', PARTITION_SIZE_MB = 64, MIN_PARTITIONS = 3, \
-         AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = 9, hotspot_remedy = auto)",
+         AUTO_PARTITIONING_MAX_PARTITIONS_COUNT = 9, hotspot_remedy = auto, keep_together = 1)",
     )
     .unwrap();
     let expected = Partitioning {
@@ -535,6 +535,7 @@ fn options_of_partitioning_are_read_in_long_and_short_words() {
         min_partitions: 3,
         max_partitions: 9,
         hotspot_remedy: HotspotRemedy::Auto,
+        keep_together: 1,
     };
     assert_eq!(table.schema.options.partitioning, expected);
 }

@@ -137,12 +137,13 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
     let remedy =
         prop::sample::select(vec![HotspotRemedy::Off, HotspotRemedy::Advise, HotspotRemedy::Auto]);
     let numbers = (1_u32.., 1_u32..50, prop_oneof![Just(0_u32), 50_u32..]);
-    let some = (any::<bool>(), any::<bool>(), numbers, remedy).prop_map(
+    let some = (any::<bool>(), any::<bool>(), numbers, remedy, 0_u32..3).prop_map(
         |(
             by_load,
             by_size,
             (partition_size_mb, min_partitions, max_partitions),
             hotspot_remedy,
+            keep_together,
         )| {
             Partitioning {
                 by_load,
@@ -151,6 +152,7 @@ fn partitioning() -> impl Strategy<Value = Partitioning> {
                 min_partitions,
                 max_partitions,
                 hotspot_remedy,
+                keep_together,
             }
         },
     );
