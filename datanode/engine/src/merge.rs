@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt8Array};
 use arrow::compute::{concat, filter_record_batch, interleave};
-use arrow::datatypes::{SchemaRef, UInt8Type};
+use arrow::datatypes::{DataType, SchemaRef, UInt8Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -153,7 +153,13 @@ impl Gather {
         let array = match self.segments.as_slice() {
             [] => arrow::array::new_empty_array(schema.field(column).data_type()),
             [segment] if !patched => slice(segment),
-            segments if !patched && self.rows >= segments.len() * SLICE_ROWS_MIN => {
+            // Every slice of views brings all the buffers of what it is cut from, even those that another has
+            // brought: runs that are merged again and again would come to have millions.
+            segments
+                if !patched
+                    && !is_view(schema.field(column).data_type())
+                    && self.rows >= segments.len() * SLICE_ROWS_MIN =>
+            {
                 let slices: Vec<ArrayRef> = segments.iter().map(slice).collect();
                 concat(&slices.iter().map(AsRef::as_ref).collect::<Vec<_>>())?
             }
@@ -178,6 +184,11 @@ impl Gather {
         }
         Ok(Arc::new(UInt8Array::from(values)))
     }
+}
+
+/// Whether values are kept as views into buffers that arrays share.
+pub(crate) fn is_view(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }
 
 /// The columns of a schema that folding may take from older versions.

@@ -25,6 +25,10 @@ use crate::merge::{Gather, Sorted, field_columns};
 
 /// Rows that keep more memory alive than this many times their own size are copied out of it.
 const WASTE_FACTOR_MAX: usize = 2;
+/// Values of a column may lie in so many buffers, or in more where each has so many rows to itself: whoever merges or
+/// sends rows goes through all of them.
+const BUFFERS_MAX: usize = 32;
+const BUFFER_ROWS_MIN: usize = 1024;
 
 /// Rows in key order. Immutable.
 #[derive(Debug)]
@@ -101,7 +105,7 @@ impl Run {
     fn new(layout: &Layout, mut sorted: Sorted) -> Result<Self> {
         let own = own_bytes(&sorted.batch);
         let mut kept = kept_bytes(&sorted.batch);
-        if kept > own.saturating_mul(WASTE_FACTOR_MAX) {
+        if kept > own.saturating_mul(WASTE_FACTOR_MAX) || is_scattered(&sorted.batch) {
             sorted.batch = copied(&sorted.batch)?;
             kept = kept_bytes(&sorted.batch);
         }
@@ -306,6 +310,17 @@ fn kept_bytes(batch: &RecordBatch) -> usize {
         }
     }
     allocations.into_values().sum()
+}
+
+/// Whether a column's values lie in more buffers than is good.
+fn is_scattered(batch: &RecordBatch) -> bool {
+    let buffers = batch.columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => column.as_string_view().data_buffers().len(),
+        DataType::BinaryView => column.as_binary_view().data_buffers().len(),
+        _ => 0,
+    });
+    let most = buffers.max().unwrap_or(0);
+    most > BUFFERS_MAX && most.saturating_mul(BUFFER_ROWS_MIN) > batch.num_rows()
 }
 
 /// The batch in memory of its own.

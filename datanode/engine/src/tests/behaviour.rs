@@ -282,6 +282,31 @@ async fn entries_without_rows_move_the_durable_mark() {
 }
 
 #[tokio::test]
+async fn rows_that_are_written_over_and_over_stay_in_few_buffers() {
+    use arrow::array::AsArray;
+
+    // A long text in each of many small writes, some keys more than once.
+    let mut fixture = Fixture::series(last_row()).await;
+    let mut random = 1_i64;
+    for write in 0..6_000_i64 {
+        random = random * 75 % 65_537;
+        let tick = if write % 20 == 19 { random % write } else { write };
+        let row =
+            [text("a host"), ts(tick), int(write), text(&format!("a text of some length {write}"))];
+        fixture.put(&["host", "ts", "a", "b"], &[row.to_vec()]);
+        let version = fixture.partition.version();
+        for run in &version.active.runs {
+            let rows = run.rows();
+            let texts = run.sorted.batch.columns().iter().filter_map(|c| c.as_string_view_opt());
+            let buffers = texts.map(|texts| texts.data_buffers().len()).max().unwrap_or(0);
+            assert!(buffers <= 40, "write {write}: {rows} rows in {buffers} buffers");
+        }
+    }
+    let rows = fixture.read(&["host", "ts"]).await.len();
+    assert!((5_700..6_000).contains(&rows), "{rows} rows");
+}
+
+#[tokio::test]
 async fn a_memtable_wants_to_be_flushed_when_it_is_large_or_old() {
     let mut fixture = Fixture::series(last_row()).await;
     fixture.put(&ALL[..3], &[row("h", 0, 1)]);
