@@ -26,6 +26,8 @@ use crate::options::BATCH_ROWS;
 
 /// Slices shorter than this on average are gathered row by row.
 const SLICE_ROWS_MIN: usize = 16;
+/// Slices are put together as they are where each buffer that they bring comes with so many rows on average.
+const BUFFER_ROWS_MIN: usize = 4;
 
 /// Rows in key order, with their keys.
 #[derive(Clone, Debug)]
@@ -144,6 +146,14 @@ impl Gather {
         Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
     }
 
+    /// The buffers that all slices of a column bring: each brings all that views of its batch point into, even those
+    /// that another one has brought. Runs that are merged again and again would come to have millions.
+    fn brought(&self, column: usize) -> usize {
+        let each: Vec<usize> =
+            self.buffers.iter().map(|batch| view_buffers(batch.column(column))).collect();
+        self.segments.iter().map(|segment| each[segment.buffer]).sum()
+    }
+
     fn column(&self, schema: &SchemaRef, column: usize) -> Result<ArrayRef> {
         let patches = self.patches.iter().filter(|patch| patch.column == column);
         let patched = patches.clone().next().is_some();
@@ -153,12 +163,10 @@ impl Gather {
         let array = match self.segments.as_slice() {
             [] => arrow::array::new_empty_array(schema.field(column).data_type()),
             [segment] if !patched => slice(segment),
-            // Every slice of views brings all the buffers of what it is cut from, even those that another has
-            // brought: runs that are merged again and again would come to have millions.
             segments
                 if !patched
-                    && !is_view(schema.field(column).data_type())
-                    && self.rows >= segments.len() * SLICE_ROWS_MIN =>
+                    && self.rows >= segments.len() * SLICE_ROWS_MIN
+                    && self.rows >= self.brought(column) * BUFFER_ROWS_MIN =>
             {
                 let slices: Vec<ArrayRef> = segments.iter().map(slice).collect();
                 concat(&slices.iter().map(AsRef::as_ref).collect::<Vec<_>>())?
@@ -186,9 +194,13 @@ impl Gather {
     }
 }
 
-/// Whether values are kept as views into buffers that arrays share.
-pub(crate) fn is_view(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8View | DataType::BinaryView)
+/// The buffers that views of a column point into.
+pub(crate) fn view_buffers(column: &dyn Array) -> usize {
+    match column.data_type() {
+        DataType::Utf8View => column.as_string_view().data_buffers().len(),
+        DataType::BinaryView => column.as_binary_view().data_buffers().len(),
+        _ => 0,
+    }
 }
 
 /// The columns of a schema that folding may take from older versions.

@@ -21,7 +21,7 @@ use partita_proto::service::WriteKind;
 use crate::error::{EngineError, Result};
 use crate::fold::{DELETE, PUT};
 use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN, TimeColumn, adapt};
-use crate::merge::{Gather, Sorted, field_columns};
+use crate::merge::{Gather, Sorted, field_columns, view_buffers};
 
 /// Rows that keep more memory alive than this many times their own size are copied out of it.
 const WASTE_FACTOR_MAX: usize = 2;
@@ -314,12 +314,7 @@ fn kept_bytes(batch: &RecordBatch) -> usize {
 
 /// Whether a column's values lie in more buffers than is good.
 fn is_scattered(batch: &RecordBatch) -> bool {
-    let buffers = batch.columns().iter().map(|column| match column.data_type() {
-        DataType::Utf8View => column.as_string_view().data_buffers().len(),
-        DataType::BinaryView => column.as_binary_view().data_buffers().len(),
-        _ => 0,
-    });
-    let most = buffers.max().unwrap_or(0);
+    let most = batch.columns().iter().map(|column| view_buffers(column)).max().unwrap_or(0);
     most > BUFFERS_MAX && most.saturating_mul(BUFFER_ROWS_MIN) > batch.num_rows()
 }
 
