@@ -126,16 +126,19 @@ impl FakeGroups {
         let Some(mut held) = all.get(&id).cloned() else { return };
         match order {
             Reshape::Split(Split { at, child, replicas, epoch, .. }) => {
-                let mut born = held.clone();
-                born.applied = 0;
-                born.spec.partition = *child;
-                born.spec.replica = replicas[&node];
-                born.spec.epoch = epoch.next();
-                born.spec.members =
-                    replicas.iter().map(|(node, replica)| (*replica, *node)).collect();
-                born.spec.range.start = at.clone();
+                // One that came to the group, or left it, after the order is no parent.
+                if let Some(replica) = replicas.get(&node) {
+                    let mut born = held.clone();
+                    born.applied = 0;
+                    born.spec.partition = *child;
+                    born.spec.replica = *replica;
+                    born.spec.epoch = epoch.next();
+                    born.spec.members =
+                        replicas.iter().map(|(node, replica)| (*replica, *node)).collect();
+                    born.spec.range.start = at.clone();
+                    all.entry(*child).or_insert(born);
+                }
                 held.spec.range.end = at.clone();
-                all.entry(*child).or_insert(born);
             }
             Reshape::Freeze(_) => {}
             Reshape::Absorb(Absorb { right, frozen, end, .. }) => {
