@@ -22,6 +22,7 @@ use partita_proto::error::Error;
 use partita_proto::id::{GroupId, META_GROUP, PartitionId, ReplicaId};
 use partita_proto::service::PartitionSpec;
 use partita_raft::Start;
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::load::Load;
@@ -31,7 +32,7 @@ use crate::raft_error;
 use crate::replica::Replica;
 use crate::surroundings::root_of;
 
-/// How long a start waits for partitions that the logs of others have still to cut off.
+/// How long a start waits for all partitions that the logs of others have still to cut off.
 const REPLAY_WAIT: Duration = Duration::from_secs(30);
 /// How often it looks.
 const REPLAY_POLL: Duration = Duration::from_millis(2);
@@ -43,12 +44,13 @@ impl Datanode {
     /// # Errors
     /// [`Error::NotFound`] when there is one that no log brings. What keeps another from leading.
     pub async fn until_led(&self, mut partitions: Vec<PartitionId>) -> Result<(), Error> {
+        let deadline = Instant::now() + REPLAY_WAIT;
         // What is cut off has a higher number than its parent.
         partitions.sort_unstable();
         for partition in partitions {
             if self.replica(partition).is_err() {
                 let cut_off = self.until_cut_off(partition);
-                if let Ok(cut_off) = tokio::time::timeout(REPLAY_WAIT, cut_off).await {
+                if let Ok(cut_off) = tokio::time::timeout_at(deadline, cut_off).await {
                     cut_off?;
                 } else {
                     // It may wait for space, which dropping another makes, which the node has to be there for.

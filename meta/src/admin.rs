@@ -117,7 +117,8 @@ impl Core {
             |service: Arc<dyn DataService>| async move { service.middle_key(partition).await };
         self.ask_leader(&record, ask).await?.ok_or_else(|| {
             Error::InvalidInput(format!(
-                "partition {partition} has no key that leaves rows on both sides; say where to cut it"
+                "partition {partition} has no key that leaves rows on both sides and parts none that are to stay \
+                 together; say where to cut it"
             ))
         })
     }

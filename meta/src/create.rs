@@ -66,7 +66,7 @@ pub(crate) fn check_partitions(
 /// Checks what options say of a table with such a key.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] for a time of zero.
+/// [`Error::InvalidInput`] that names the first that cannot be, as a time of zero or more columns than the key has.
 pub(crate) fn check_options(options: &TableOptions, key: &[ColumnId]) -> Result<(), Error> {
     check_ttl(options.ttl)?;
     options.partitioning.check()?;
