@@ -34,7 +34,7 @@ mod transfer;
 mod writer;
 
 pub use audit::Content;
-pub use files::Files;
+pub use files::{Files, Found};
 pub use node::{Datanode, NodeOptions};
 pub use partita_engine::{After, EngineOptions, Lazy};
 pub use requests::{Known, REQUESTS_MAX, Requests};

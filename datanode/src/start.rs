@@ -6,6 +6,8 @@
 //!   from their leader, or with its parent's files;
 //! - a replica whose files say that it had a log, but whose log is gone, is not opened; one that was cut off and never
 //!   came to be in the log waits until its parent has applied the cut again;
+//! - a log whose replica's files are gone goes only where they were dropped, or where others can replace the replica: a
+//!   disk that was not mounted takes no row with it;
 //! - a replica whose files or log cannot be trusted is never served: it keeps the node from starting, or,
 //!   where others can replace it ([`crate::NodeOptions::put_aside`]), is put aside as `<id>.damaged-<n>`;
 //! - a replica that was removed never comes back under its number: one that was cut off stays as long as its parent has
@@ -25,6 +27,7 @@ use partita_raft::Start;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
+use crate::files::Found;
 use crate::load::Load;
 use crate::machine::PartitionMachine;
 use crate::node::Datanode;
@@ -83,28 +86,22 @@ impl Datanode {
     pub(crate) async fn open_all(&self) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
         let found = self.near.files.partitions()?;
-        let known: BTreeSet<GroupId> =
-            self.near.host.known_groups().into_iter().map(|(group, _)| group).collect();
-        for group in &known {
-            let partition = PartitionId(group.0);
-            if *group != META_GROUP && !found.contains(&partition) {
-                // Its directory went first when it was dropped.
-                self.destroy_group(partition).await?;
-            }
-        }
+        let groups = self.near.host.known_groups().into_iter().map(|(group, _)| group);
+        let known: BTreeSet<PartitionId> =
+            groups.filter(|group| *group != META_GROUP).map(|group| PartitionId(group.0)).collect();
+        self.give_up_logs(&known, &found).await?;
         // Before any of them applies its log: what one has applied tells what to make of others.
         let mut opened = BTreeMap::new();
-        for partition in found {
-            match self.open_files(partition).await {
+        for partition in found.here {
+            match self.open_files(partition, known.contains(&partition)).await {
                 Ok(Some(engine)) => drop(opened.insert(partition, engine)),
                 Ok(None) => {}
                 Err(error) => self.put_aside_or(partition, error).await?,
             }
         }
-        let in_log = |partition: &PartitionId| known.contains(&GroupId::from(*partition));
         let mut starts = Vec::new();
         for (partition, engine) in &opened {
-            match self.check_log(engine, in_log(partition), &opened).await {
+            match self.check_log(engine, known.contains(partition), &opened).await {
                 Ok(Some(start)) => starts.push((Arc::clone(engine), start)),
                 Ok(None) => {}
                 Err(error) => self.put_aside_or(*partition, error).await?,
@@ -124,7 +121,39 @@ impl Datanode {
         Ok(())
     }
 
-    async fn open_files(&self, partition: PartitionId) -> Result<Option<Arc<Partition>>, Error> {
+    /// Removes from the log what has no files here, if that is as it should be.
+    async fn give_up_logs(
+        &self,
+        known: &BTreeSet<PartitionId>,
+        found: &Found,
+    ) -> Result<(), Error> {
+        let gone: Vec<_> = known.difference(&found.here).collect();
+        let mut missing = gone.iter().filter(|partition| !found.dropped.contains(partition));
+        // Where nothing at all is left, it is more likely somewhere else than gone.
+        let replaceable = self.options().put_aside && !found.here.is_empty();
+        if let Some(partition) = missing.next()
+            && !replaceable
+        {
+            return Err(without_files(**partition, missing.count()));
+        }
+        for partition in gone {
+            if !found.dropped.contains(partition) {
+                error!(%partition, "its files are gone; its log is given up, others have to replace it");
+            }
+            self.destroy_group(*partition).await?;
+        }
+        // Last: they say what was dropped.
+        for partition in found.dropped.difference(&found.here) {
+            self.near.files.remove(*partition)?;
+        }
+        Ok(())
+    }
+
+    async fn open_files(
+        &self,
+        partition: PartitionId,
+        in_log: bool,
+    ) -> Result<Option<Arc<Partition>>, Error> {
         let engine = Partition::open(
             Arc::clone(&self.near.store),
             root_of(partition),
@@ -133,6 +162,8 @@ impl Datanode {
         );
         match engine.await {
             Ok(engine) => Ok(Some(engine)),
+            // It is in the log only when it was whole.
+            Err(EngineError::NotFound(_)) if in_log => Err(without_files(partition, 0)),
             // Its creation never finished, so nobody was told that it exists.
             Err(EngineError::NotFound(_)) => {
                 warn!(%partition, "removing what a creation that did not finish has left");
@@ -246,7 +277,7 @@ impl Datanode {
         {
             return Ok(());
         }
-        let Some(engine) = self.open_files(partition).await? else { return Ok(()) };
+        let Some(engine) = self.open_files(partition, true).await? else { return Ok(()) };
         self.know(&engine);
         let started = self.start(engine, start).await;
         if started.is_err() {
@@ -287,8 +318,9 @@ impl Datanode {
         if let Err(error) = self.start(engine, start).await {
             // Nobody was told that it exists: leave nothing behind.
             self.near.partitions.write().remove(&partition);
-            self.near.files.remove(partition)?;
+            self.near.files.begin_removal(partition)?;
             self.destroy_group(partition).await?;
+            self.near.files.remove(partition)?;
             return Err(error);
         }
         info!(%partition, "partition created");
@@ -360,7 +392,8 @@ impl Datanode {
         number: ReplicaId,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
-        if self.replica(partition).is_ok_and(|replica| replica.number() != number) {
+        let here = self.replica(partition).map(|replica| replica.number()).ok();
+        if here.or_else(|| self.near.in_log(partition)).is_some_and(|here| here != number) {
             // The order is about one that was dropped before this one came.
             return Ok(());
         }
@@ -375,16 +408,28 @@ impl Datanode {
         let _nobody_else = self.near.making.hold_soon(partition).await?;
         // Of one that was cut off meanwhile the log knew nothing yet.
         self.check_cut(partition).await?;
-        self.near.files.remove(partition)?;
-        if self.near.in_log(partition) == Some(number) {
+        self.near.files.begin_removal(partition)?;
+        if self.near.in_log(partition).is_some() {
             self.destroy_group(partition).await?;
         }
+        self.near.files.remove(partition)?;
         self.near.partitions.write().remove(&partition);
         if self.replicas.write().remove(&partition).is_some() {
             info!(%partition, "partition dropped");
         }
         Ok(())
     }
+}
+
+fn without_files(partition: PartitionId, others: usize) -> Error {
+    let others = match others {
+        0 => String::new(),
+        others => format!(" (and {others} more)"),
+    };
+    Error::Corrupted(format!(
+        "the log knows partition {partition}{others}, but its files are not there: is a disk not mounted? If they are \
+         lost for good, an empty directory {partition}.dropped beside the others gives up what the log has of it too"
+    ))
 }
 
 fn missing(partition: PartitionId) -> Error {

@@ -65,7 +65,7 @@ fn a_directory_in_use_is_refused() {
 }
 
 #[tokio::test]
-async fn a_partition_that_is_gone_from_the_disk_is_missed_and_not_replaced_by_an_empty_one() {
+async fn a_partition_that_is_gone_from_the_disk_is_missed_and_whole_when_it_is_back() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let server = Server::start(&data);
@@ -74,7 +74,27 @@ async fn a_partition_that_is_gone_from_the_disk_is_missed_and_not_replaced_by_an
     client.batch_execute(made).await.unwrap();
     let partition = one(&client, "SELECT partition FROM sys.partitions").await;
     assert!(server.stop(), "did not stop cleanly");
-    std::fs::remove_dir_all(data.join("partitions").join(&partition)).unwrap();
+    let (place, elsewhere) = (data.join("partitions").join(&partition), dir.path().join("away"));
+    std::fs::rename(&place, &elsewhere).unwrap();
+    for made in [false, true] {
+        if made {
+            // As the place where a disk should be mounted.
+            std::fs::create_dir(&place).unwrap();
+        }
+        let log = Server::try_start(&data, &[]).err().expect("a server without its rows");
+        let named = format!("the log knows partition {partition}, but its files are not there");
+        assert!(log.contains(&named), "{log}");
+    }
+    std::fs::remove_dir(&place).unwrap();
+    std::fs::rename(&elsewhere, &place).unwrap();
+    // The row was in the log only.
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    assert_eq!(one(&client, "SELECT count(*) FROM t").await, "1");
+    assert!(server.stop(), "did not stop cleanly");
+    // It is given up where that is said.
+    std::fs::rename(&place, &elsewhere).unwrap();
+    std::fs::create_dir(data.join("partitions").join(format!("{partition}.dropped"))).unwrap();
     let log = Server::try_start(&data, &[]).err().expect("a server without its rows");
     let named = format!("partition \"{partition} (neither on this disk nor in a log)\"");
     assert!(log.contains(&named), "{log}");

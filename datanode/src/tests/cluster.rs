@@ -80,6 +80,10 @@ impl Cluster {
     }
 
     pub(super) async fn start(&mut self, id: u64) {
+        self.try_start(id).await.unwrap();
+    }
+
+    pub(super) async fn try_start(&mut self, id: u64) -> Result<(), Error> {
         let network = Arc::clone(&self.network);
         let member = self.member(id);
         let options = HostOptions {
@@ -99,9 +103,14 @@ impl Cluster {
             put_aside: true,
             partition_rows_per_s: None,
         };
-        let node =
-            Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await.unwrap();
-        member.running = Some((host, node));
+        match Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await {
+            Ok(node) => member.running = Some((host, node)),
+            Err(error) => {
+                host.shutdown().await.unwrap();
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Ends a node without a word.

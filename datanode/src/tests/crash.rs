@@ -19,8 +19,7 @@ use tokio::sync::RwLock;
 
 use super::table::bound;
 use super::*;
-use crate::Files;
-use crate::files::LocalFiles;
+use crate::files::{Files, Found, LocalFiles};
 
 const CHILD: PartitionId = PartitionId(8);
 
@@ -65,8 +64,13 @@ impl Files for FailingFiles {
         })
     }
 
-    fn partitions(&self) -> Result<std::collections::BTreeSet<PartitionId>, Error> {
+    fn partitions(&self) -> Result<Found, Error> {
         self.inner.partitions()
+    }
+
+    fn begin_removal(&self, partition: PartitionId) -> Result<(), Error> {
+        spend(&self.budget).map_err(|error| Error::Unavailable(error.to_string()))?;
+        self.inner.begin_removal(partition)
     }
 
     fn remove(&self, partition: PartitionId) -> Result<(), Error> {

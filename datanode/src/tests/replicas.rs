@@ -281,3 +281,21 @@ async fn a_replica_that_is_damaged_at_the_start_is_put_aside_and_made_anew() {
     assert_eq!(cluster.rows_at(2).await, rows_to(50));
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_any_of_its_files_does_not_start_and_forgets_nothing() {
+    let mut cluster = Cluster::of_three(3, 10, false).await;
+    cluster.write(1, &rows_to(50)).await;
+    cluster.converge(&[1, 2, 3]).await;
+    cluster.kill(2).await;
+    let dir = cluster.member(2).dir.path().to_owned();
+    std::fs::rename(dir.join("partitions"), dir.join("elsewhere")).unwrap();
+    let refused = cluster.try_start(2).await.unwrap_err();
+    assert!(refused.to_string().contains("is a disk not mounted?"), "{refused}");
+    std::fs::remove_dir(dir.join("partitions")).unwrap();
+    std::fs::rename(dir.join("elsewhere"), dir.join("partitions")).unwrap();
+    cluster.start(2).await;
+    cluster.converge(&[1, 2, 3]).await;
+    assert_eq!(cluster.rows_at(2).await, rows_to(50));
+    cluster.stop().await;
+}

@@ -18,12 +18,15 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
-use partita_datanode::{After, Files, Lazy};
+use partita_datanode::{After, Files, Found, Lazy};
 use partita_proto::error::Error as ServiceError;
 use partita_proto::id::PartitionId;
+
+/// What the name of a partition whose removal has begun ends with.
+const DROPPED: &str = ".dropped";
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
@@ -73,6 +76,16 @@ impl SimFiles {
 
     fn check(&self) -> Result<()> {
         if self.state.lock().off { Err(failed("the power is off".into())) } else { Ok(()) }
+    }
+
+    fn remove_below(&self, root: &Path) -> std::result::Result<(), ServiceError> {
+        let removed = async {
+            let listed: Vec<_> = self.kept.list(Some(root)).try_collect().await?;
+            let places = futures::stream::iter(listed.into_iter().map(|one| Ok(one.location)));
+            self.kept.delete_stream(places.boxed()).try_collect::<Vec<_>>().await
+        };
+        let removed = removed.now_or_never().ok_or_else(|| unavailable("the removal waits"))?;
+        removed.map(drop).map_err(unavailable)
     }
 }
 
@@ -165,25 +178,30 @@ impl Files for SimFiles {
         Arc::new(self.clone())
     }
 
-    fn partitions(&self) -> std::result::Result<BTreeSet<PartitionId>, ServiceError> {
+    fn partitions(&self) -> std::result::Result<Found, ServiceError> {
         // A store in memory answers at once.
         let listed = self.kept.list_with_delimiter(None).now_or_never();
         let listed = listed.ok_or_else(|| unavailable("the list waits"))?.map_err(unavailable)?;
-        let numbers =
-            listed.common_prefixes.iter().filter_map(|prefix| prefix.filename()?.parse().ok());
-        Ok(numbers.map(PartitionId).collect())
+        let names = || listed.common_prefixes.iter().filter_map(|prefix| prefix.filename());
+        let number = |name: &str| name.parse().ok().map(PartitionId);
+        Ok(Found {
+            here: names().filter_map(number).collect(),
+            dropped: names().filter_map(|name| number(name.strip_suffix(DROPPED)?)).collect(),
+        })
+    }
+
+    fn begin_removal(&self, partition: PartitionId) -> std::result::Result<(), ServiceError> {
+        self.check().map_err(unavailable)?;
+        let mark = Path::from(format!("{partition}{DROPPED}/mark"));
+        let marked = self.kept.put(&mark, PutPayload::new()).now_or_never();
+        let _put = marked.ok_or_else(|| unavailable("the mark waits"))?.map_err(unavailable)?;
+        self.remove_below(&Path::from(partition.to_string()))
     }
 
     fn remove(&self, partition: PartitionId) -> std::result::Result<(), ServiceError> {
         self.check().map_err(unavailable)?;
-        let root = Path::from(partition.to_string());
-        let removed = async {
-            let listed: Vec<_> = self.kept.list(Some(&root)).try_collect().await?;
-            let places = futures::stream::iter(listed.into_iter().map(|one| Ok(one.location)));
-            self.kept.delete_stream(places.boxed()).try_collect::<Vec<_>>().await
-        };
-        let removed = removed.now_or_never().ok_or_else(|| unavailable("the removal waits"))?;
-        removed.map(drop).map_err(unavailable)
+        self.remove_below(&Path::from(partition.to_string()))?;
+        self.remove_below(&Path::from(format!("{partition}{DROPPED}")))
     }
 
     fn put_aside(&self, partition: PartitionId) -> std::result::Result<String, ServiceError> {
