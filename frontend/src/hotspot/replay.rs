@@ -48,6 +48,7 @@ pub(crate) fn replay(table: &Table, report: &LoadReport) -> Found {
         columns: table.schema.key.len(),
         time: time_column(&table.schema),
         today: today(table),
+        keep_together: table.schema.options.partitioning.keep_together as usize,
         partitions: table.partitions.routes().len(),
         nodes: report.nodes.len().max(1),
         rows_per_s,

@@ -241,12 +241,15 @@ pub(crate) fn advice(table: &Table, load: &PartitionLoad, verdict: &Verdict) -> 
     })
 }
 
-/// The table placed by a hash of the first key column that is not its time, or of its whole key.
+/// The table placed by a hash of the first key column that is not its time, or of its whole key; of a table that keeps
+/// rows together, by no other columns than those that they agree in.
 fn spread(table: &Table) -> Option<String> {
-    let key: Vec<_> = table.schema.key_columns().collect();
+    let together = table.schema.options.partitioning.cut_columns_max();
+    let columns = table.schema.key.len();
+    let key: Vec<_> = table.schema.key_columns().take(together).collect();
     let first = key.iter().position(|column| !column.column_type.is_timestamp());
     let of = first.map_or_else(|| (0..key.len()).collect(), |at| vec![at]);
     let buckets = u32::try_from(table.partitions.routes().len()).unwrap_or(u32::MAX).clamp(16, 256);
-    let design = partita_load::Design::Hash { of, buckets, order: (0..key.len()).collect() };
+    let design = partita_load::Design::Hash { of, buckets, order: (0..columns).collect() };
     ddl::statements(table, &design, &[])
 }

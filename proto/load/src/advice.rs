@@ -70,6 +70,9 @@ pub struct Question<'a> {
     pub time: Option<usize>,
     /// How rows are placed today.
     pub today: Design,
+    /// Rows that agree in so many leading key columns are to stay in one partition, in another design too; 0: they may be
+    /// parted anywhere.
+    pub keep_together: usize,
     /// Partitions today.
     pub partitions: usize,
     /// Nodes that can lead.
@@ -206,7 +209,7 @@ fn candidates(question: &Question<'_>) -> Vec<Design> {
     let most = u32::try_from(question.nodes * 2).unwrap_or(u32::MAX).max(fewest);
     let mut designs = vec![question.today.clone()];
     let mut add = |design: Design| {
-        if !designs.contains(&design) {
+        if !designs.contains(&design) && keeps_together(question, &design) {
             designs.push(design);
         }
     };
@@ -225,6 +228,18 @@ fn candidates(question: &Question<'_>) -> Vec<Design> {
         add(Design::Hash { of: all.clone(), buckets, order: all.clone() });
     }
     designs
+}
+
+/// Whether rows that agree in the columns by which they are kept together still do so, and are placed alike.
+fn keeps_together(question: &Question<'_>, design: &Design) -> bool {
+    let kept = ..question.keep_together;
+    let (order, of) = match design {
+        Design::Range { order } => (order, &[][..]),
+        Design::Hash { of, order, .. } => (order, &of[..]),
+    };
+    let leads = order.iter().take(question.keep_together).all(|column| kept.contains(column));
+    let placed = question.keep_together == 0 || of.iter().all(|column| kept.contains(column));
+    leads && placed
 }
 
 /// These columns first, the time last, all others between as they stood.
@@ -316,8 +331,14 @@ impl<'a> Layout<'a> {
                     buckets_for(question.rows_per_s, question.capacity_rows_per_s, question.nodes);
                 let wanted = question.partitions.max(wanted as usize);
                 let half = question.rows.len() / 2;
-                let mut older: Vec<Vec<&[u8]>> =
-                    question.rows[..half].iter().map(|row| key(row, order)).collect();
+                let cut_columns = match question.keep_together {
+                    0 => order.len(),
+                    columns => columns.min(order.len()),
+                };
+                let mut older: Vec<Vec<&[u8]>> = question.rows[..half]
+                    .iter()
+                    .map(|row| key(row, &order[..cut_columns]))
+                    .collect();
                 older.sort_unstable();
                 let mut bounds: Vec<Vec<&[u8]>> =
                     (1..wanted).map(|cut| older[cut * half / wanted].clone()).collect();
@@ -346,7 +367,7 @@ impl<'a> Layout<'a> {
         let prefix = key(row, &self.order[..depth]);
         let full = depth == self.order.len();
         let inside =
-            self.bounds.iter().filter(|bound| !full && bound[..depth] == prefix[..]).count();
+            self.bounds.iter().filter(|bound| !full && bound.get(..depth) == Some(&prefix)).count();
         (1 + inside) as f64
     }
 

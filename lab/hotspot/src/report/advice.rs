@@ -45,6 +45,7 @@ pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
         columns: 2,
         time: Some(time_at),
         today,
+        keep_together: 0,
         partitions,
         nodes: cluster.options.nodes,
         rows_per_s: last.map_or(0.0, |second| second.offered),

@@ -31,6 +31,7 @@ fn question(rows: &[SampledRow]) -> Question<'_> {
         columns: 2,
         time: Some(0),
         today: Design::Range { order: vec![0, 1] },
+        keep_together: 0,
         partitions: 1,
         nodes: 8,
         rows_per_s: 32_000.0,
@@ -52,6 +53,40 @@ fn buckets_follow_the_load_within_two_a_node() {
     assert_eq!(buckets_for(1e9, 10_000.0, 8), 16);
     assert_eq!(buckets_for(5.0, 0.0, 8), 16);
     assert_eq!(buckets_for(0.0, 0.0, 0), 2);
+}
+
+#[test]
+fn rows_that_are_kept_together_are_parted_by_no_design() {
+    // (user, time): one user writes most.
+    let mut rows = events(4_000, 10, 1.2);
+    for row in &mut rows {
+        row.swap(0, 1);
+    }
+    let question = |keep_together| Question { time: Some(1), keep_together, ..question(&rows) };
+    let free = advise(&question(0));
+    let by_all = |choices: &[Choice]| {
+        choices
+            .iter()
+            .any(|choice| matches!(&choice.design, Design::Hash { of, .. } if of.len() > 1))
+    };
+    assert!(by_all(&free));
+    let kept = advise(&question(1));
+    assert!(!by_all(&kept));
+    for choice in &kept {
+        let (Design::Range { order } | Design::Hash { order, .. }) = &choice.design;
+        assert_eq!(order[0], 0, "{choice:?}");
+    }
+    // Its cuts are between users: the busiest one is never parted.
+    let top = |choices: &[Choice]| found(choices, &Design::Range { order: vec![0, 1] }).max_share;
+    let users = rows.iter().map(|row| &row[0]);
+    let busiest =
+        users.clone().map(|user| users.clone().filter(|other| *other == user).count()).max();
+    let share = busiest.unwrap_or(0) as f64 / rows.len() as f64;
+    assert!(top(&free) < share * 0.8, "{} of {share}", top(&free));
+    assert!(top(&kept) > share * 0.9, "{} of {share}", top(&kept));
+    // By two columns in another order they still agree.
+    let both = advise(&question(2));
+    assert!(by_all(&both));
 }
 
 #[test]
