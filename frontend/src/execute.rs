@@ -17,6 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::future::try_join_all;
 use partita_proto::service::DataService;
 
+pub use self::observe::CopyLog;
 use crate::error::SqlError;
 use crate::output::{CopyIn, CopyOut, Output};
 use crate::scan::Usage;
@@ -97,7 +98,7 @@ impl Session {
             .map(|column| column.name.clone())
             .collect();
         let (format, options) = (copy.format, copy.options.clone());
-        Ok(Output::CopyIn(CopyIn { table, columns, format, options }))
+        Ok(Output::CopyIn(CopyIn { table, columns, format, options, log: CopyLog::default() }))
     }
 
     /// Statements are atomic per partition with and without transactions; the words are accepted for

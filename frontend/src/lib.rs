@@ -45,6 +45,7 @@ mod system;
 mod table;
 mod virtual_table;
 
+pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
 pub use metrics::FrontendMetrics;
 pub use output::{CopyIn, CopyOut, Notice, Output, RowStream, Severity};

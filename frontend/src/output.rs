@@ -10,6 +10,7 @@ use futures::Stream;
 use partita_proto::catalog::Table;
 
 use crate::error::SqlError;
+use crate::execute::CopyLog;
 use crate::sql::statement::{CopyFormat, CopyOptions};
 
 /// A stream of result rows.
@@ -71,7 +72,6 @@ impl Notice {
 
 /// Rows are to follow: the door decodes them as `format` says into columns of these names and gives
 /// them to [`crate::Frontend::ingest`].
-#[derive(Clone, Debug)]
 pub struct CopyIn {
     /// Where the rows go.
     pub table: Arc<Table>,
@@ -81,6 +81,8 @@ pub struct CopyIn {
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
+    /// Writes down how it ended.
+    pub log: CopyLog,
 }
 
 /// Rows are to be written in a COPY format: the door encodes them.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
 use partita_frontend::sql::copy::{CopyDecoder, CopyEncoder};
 use partita_frontend::sql::statement::CopyFormat;
-use partita_frontend::{CopyIn, CopyOut, SqlError};
+use partita_frontend::{CopyIn, CopyLog, CopyOut, SqlError};
 use partita_proto::catalog::Table;
 use pgwire::api::ClientInfo;
 use pgwire::api::copy::CopyHandler;
@@ -31,6 +31,7 @@ pub(crate) struct CopyInProgress {
     table: Arc<Table>,
     decoder: CopyDecoder,
     rows: u64,
+    log: CopyLog,
 }
 
 impl CopyInProgress {
@@ -38,10 +39,22 @@ impl CopyInProgress {
     pub(crate) fn start(copy: CopyIn) -> PgWireResult<(Self, CopyResponse)> {
         let columns = copy.columns.len();
         let format = i8::from(copy.format == CopyFormat::Binary);
-        let decoder = CopyDecoder::new(&copy.table, &copy.columns, copy.format, &copy.options)
-            .map_err(to_wire)?;
+        let decoder = CopyDecoder::new(&copy.table, &copy.columns, copy.format, &copy.options);
+        let decoder = match decoder {
+            Ok(decoder) => decoder,
+            Err(error) => {
+                copy.log.end(Some(&error));
+                return Err(to_wire(error));
+            }
+        };
         let response = CopyResponse::new(format, columns, futures::stream::empty());
-        Ok((Self { table: copy.table, decoder, rows: 0 }, response))
+        Ok((Self { table: copy.table, decoder, rows: 0, log: copy.log }, response))
+    }
+
+    /// Ends it with an error, which says how far it came.
+    fn failed(self, error: SqlError) -> PgWireError {
+        self.log.end(Some(&error));
+        to_wire(said_how_far(error, self.rows))
     }
 }
 
@@ -79,17 +92,16 @@ where
 impl Connection {
     async fn take(&self, data: &[u8]) -> PgWireResult<()> {
         let mut copy = self.copy.lock().await;
-        let Some(running) = copy.as_mut() else {
+        let Some(mut running) = copy.take() else {
             return Err(protocol("08P01", "rows came outside of COPY"));
         };
         let result = match running.decoder.push(data) {
-            Ok(batches) => store(self, running, batches).await,
+            Ok(batches) => store(self, &mut running, batches).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = result {
-            let rows = running.rows;
-            *copy = None;
-            return Err(to_wire(said_how_far(error, rows)));
+        match result {
+            Ok(()) => *copy = Some(running),
+            Err(error) => return Err(running.failed(error)),
         }
         Ok(())
     }
@@ -101,7 +113,9 @@ async fn store(
     batches: Vec<arrow::record_batch::RecordBatch>,
 ) -> Result<(), SqlError> {
     for batch in batches {
-        copy.rows += connection.frontend().ingest(&copy.table, batch).await?;
+        let rows = connection.frontend().ingest(&copy.table, batch).await?;
+        copy.rows += rows;
+        copy.log.stored(rows);
     }
     Ok(())
 }
@@ -142,8 +156,9 @@ impl CopyHandler for Connection {
             Err(error) => Err(error),
         };
         if let Err(error) = result {
-            return Err(to_wire(said_how_far(error, copy.rows)));
+            return Err(copy.failed(error));
         }
+        copy.log.end(None);
         let rows = usize::try_from(copy.rows).unwrap_or(usize::MAX);
         let tag = Tag::new("COPY").with_rows(rows);
         client.send(PgWireBackendMessage::CommandComplete(tag.into())).await?;
@@ -156,8 +171,10 @@ impl CopyHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
-        let rows = self.copy.lock().await.take().map_or(0, |copy| copy.rows);
         let error = SqlError::new("57014", format!("COPY from stdin failed: {}", fail.message));
-        to_wire(said_how_far(error, rows))
+        match self.copy.lock().await.take() {
+            Some(copy) => copy.failed(error),
+            None => to_wire(said_how_far(error, 0)),
+        }
     }
 }

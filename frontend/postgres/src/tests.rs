@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::SinkExt;
 use futures::future::try_join_all;
 use partita_frontend::FrontendOptions;
 use partita_frontend::fake::Fake;
@@ -126,6 +127,54 @@ async fn inserts_of_one_pipeline_are_one_write_per_partition() {
     assert_eq!(door.fake.rows("public", "events"), [250, 250]);
     let row = client.query_one("SELECT count(*), sum(n) FROM events", &[]).await.unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (500, 499 * 250));
+}
+
+#[tokio::test]
+async fn a_copy_is_written_down_however_it_ends() {
+    let door = Door::open(8).await;
+    let client = door.connect().await;
+    client.batch_execute(EVENTS).await.unwrap();
+    let copied = "SELECT rows, error FROM sys.query_log WHERE kind = 'COPY' ORDER BY started";
+    let copy = async |rows: &[&'static str], of: &Client| {
+        let sink = of.copy_in("COPY events (host, ts, n) FROM STDIN").await.unwrap();
+        let mut sink = Box::pin(sink);
+        for row in rows {
+            sink.send(bytes::Bytes::from_static(row.as_bytes())).await?;
+        }
+        sink.as_mut().finish().await
+    };
+    let (good, bad) = ("a\t2024-01-01\t1\nz\t2024-01-01\t2\n", "b\t2024-01-01\tmany\n");
+    assert_eq!(copy(&[good], &client).await.unwrap(), 2);
+    copy(&[bad], &client).await.unwrap_err();
+    // Its sink is dropped within.
+    let sink = client.copy_in::<_, bytes::Bytes>("COPY events (host, ts, n) FROM STDIN").await;
+    drop(sink.unwrap());
+    // The connection ends within.
+    let mut socket = door.raw().await;
+    let query = b"COPY events (host, ts, n) FROM STDIN\0";
+    let mut message = vec![b'Q'];
+    message.extend(u32::try_from(query.len() + 4).unwrap().to_be_bytes());
+    message.extend(query);
+    socket.write_all(&message).await.unwrap();
+    while next(&mut socket).await.0 != b'G' {}
+    drop(socket);
+    let deadline = Instant::now() + PATIENCE;
+    let written = loop {
+        let found = client.query(copied, &[]).await.unwrap();
+        if found.len() == 4 {
+            break found;
+        }
+        assert!(Instant::now() < deadline, "{} of 4 are written down", found.len());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    let rows: Vec<i64> = written.iter().map(|row| row.get(0)).collect();
+    assert_eq!(rows, [2, 0, 0, 0]);
+    let state =
+        |at: usize| written[at].get::<_, Option<String>>(1).map(|error| error[..5].to_owned());
+    assert_eq!(state(0), None);
+    let mut failed: Vec<_> = (1..4).filter_map(state).collect();
+    failed.sort_unstable();
+    assert_eq!(failed, ["08006", "22P02", "57014"]);
 }
 
 /// Bind, Execute, Bind, Execute, Sync of one statement in one write of the socket.

@@ -14,11 +14,13 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::Executed;
 use crate::error::SqlError;
 use crate::frontend::Frontend;
-use crate::output::{CopyOut, Output, RowStream};
+use crate::output::{CopyIn, CopyOut, Output, RowStream};
 use crate::query_log::QueryLogEntry;
 use crate::scan::{Usage, fan_out};
 use crate::session::Session;
 use crate::sql::Statement;
+
+const CONNECTION_FAILURE: &str = "08006";
 
 /// When a statement ends, done or not.
 #[derive(Clone)]
@@ -115,7 +117,7 @@ impl Observer {
                 Output::Done { tag, rows, notices }
             }
             // The rows have yet to come, by way of ingest.
-            Output::CopyIn(copy) => Output::CopyIn(copy),
+            Output::CopyIn(copy) => Output::CopyIn(CopyIn { log: CopyLog(Some(self)), ..copy }),
         })
     }
 
@@ -189,6 +191,36 @@ impl Drop for Observer {
     fn drop(&mut self) {
         if self.plan.is_some() {
             self.write(None);
+        }
+    }
+}
+
+/// Writes down what a COPY FROM cost when it ends, whose rows come by way of [`Frontend::ingest`]. One that is dropped
+/// before has ended with its connection.
+#[derive(Default)]
+pub struct CopyLog(Option<Observer>);
+
+impl CopyLog {
+    /// So many more rows are stored.
+    pub fn stored(&mut self, rows: u64) {
+        if let Some(observer) = &mut self.0 {
+            observer.rows += rows;
+        }
+    }
+
+    /// It has ended, with this error if it failed.
+    pub fn end(mut self, error: Option<&SqlError>) {
+        if let Some(mut observer) = self.0.take() {
+            observer.write(error);
+        }
+    }
+}
+
+impl Drop for CopyLog {
+    fn drop(&mut self) {
+        if let Some(mut observer) = self.0.take() {
+            let gone = SqlError::new(CONNECTION_FAILURE, "COPY ended before all its rows had come");
+            observer.write(Some(&gone));
         }
     }
 }
