@@ -3,7 +3,7 @@
 #   writes    small replicated writes beside etcd's, three members each, in turns
 #   ingest    bulk load with three replicas beside one, in turns
 #   start     a table of many partitions with three replicas: made, and back after everything was killed
-#   failover  how long writes stand after kill -9 of the datanode that leads their partition
+#   failover  how long writes and reads stand after kill -9 (or SIGSTOP) of the datanode that leads their partition
 #   splits    for how long writes wait when a partition is cut while many clients write
 # One scratch folder; everything that was started is stopped, and the folder removed, when it ends.
 #
@@ -20,6 +20,7 @@ clients="1 32 256"
 partitions="1 8"
 many=1000
 kills=20
+signals="KILL STOP"
 cuts=100
 out=/dev/stdout
 
@@ -32,7 +33,8 @@ usage: deploy/bench-cluster.sh [options]
   --clients LIST     clients of writes ($clients)
   --partitions LIST  partitions of the table that is written to ($partitions)
   --many N           partitions of start ($many)
-  --kills N          kills of failover ($kills)
+  --kills N          kills of failover, by each signal ($kills)
+  --signals LIST     signals of failover, KILL or STOP ($signals)
   --cuts N           cuts of splits ($cuts)
   --out FILE         results, a line of JSON each ($out)
 END
@@ -47,6 +49,7 @@ while [ $# -gt 0 ]; do
     --partitions) partitions=$2; shift ;;
     --many) many=$2; shift ;;
     --kills) kills=$2; shift ;;
+    --signals) signals=$2; shift ;;
     --cuts) cuts=$2; shift ;;
     --out) out=$2; shift ;;
     --help) usage; exit 0 ;;
@@ -196,31 +199,42 @@ many_partitions() {
   sql "DROP TABLE many"
 }
 
-# Milliseconds until a write succeeds after the leader of its partition was killed.
+# Milliseconds that a statement takes.
+timed() {
+  local began
+  began=$(now_ms)
+  sql "$1" >/dev/null
+  echo $(($(now_ms) - began))
+}
+
+# Milliseconds until a write and a read succeed that begin when the leader of their partition was killed, or stopped.
 failover() {
-  local leader began gap
+  local signal kill leader n row=0 reader
   sql "CREATE TABLE failing (id BIGINT, PRIMARY KEY (id)) PARTITION BY HASH (id) PARTITIONS 1"
-  for kill in $(seq "$kills"); do
-    sql "INSERT INTO failing VALUES ($kill)"
+  for signal in $signals; do for kill in $(seq "$kills"); do
+    row=$((row + 1))
+    sql "INSERT INTO failing VALUES ($row)"
     leader=$(sql "SELECT node FROM sys.partitions WHERE \"table\" = 'failing'")
     # Nodes are numbered in the order in which they registered.
     for n in 1 2 3; do
       if grep -q "^number $leader\$" "$scratch/datanode$n/NODE"; then leader=$n; break; fi
     done
-    end KILL "datanode$leader"
-    began=$(now_ms)
-    sql "INSERT INTO failing VALUES (-$kill)"
-    gap=$(($(now_ms) - began))
-    printf '{"kill":%s,"writes_after_ms":%s}\n' "$kill" "$gap" | tee -a "$out" >&2
-    start_node "$leader"
+    if [ "$signal" = STOP ]; then kill -STOP "${pids[datanode$leader]}"; else end "$signal" "datanode$leader"; fi
+    timed "SELECT count(*) FROM failing WHERE id = $row" >"$scratch/read" &
+    reader=$!
+    timed "INSERT INTO failing VALUES (-$row)" >"$scratch/written"
+    wait "$reader"
+    printf '{"signal":"%s","kill":%s,"writes_after_ms":%s,"reads_after_ms":%s}\n' "$signal" "$kill" \
+      "$(cat "$scratch/written")" "$(cat "$scratch/read")" | tee -a "$out" >&2
+    if [ "$signal" = STOP ]; then kill -CONT "${pids[datanode$leader]}"; else start_node "$leader"; fi
     wait_for_nodes
     # Until the node has caught up, so that each kill meets a whole group.
     until [ "$(sql "SELECT count(*) FROM sys.replicas WHERE \"table\" = 'failing' AND role IN ('leader', 'follower')")" = 3 ]; do
       sleep 0.2
     done
     sleep 1
-  done
-  [ "$(sql 'SELECT count(*) FROM failing')" = $((2 * kills)) ] || { say "rows are missing"; exit 1; }
+  done; done
+  [ "$(sql 'SELECT count(*) FROM failing')" = $((2 * row)) ] || { say "rows are missing"; exit 1; }
 }
 
 # Cuts the partition with the most rows, again and again, while 32 clients write single rows.
