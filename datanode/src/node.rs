@@ -28,6 +28,7 @@ use partita_proto::service::{
 };
 use partita_raft::Host;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
@@ -44,6 +45,9 @@ const PARTITIONS: &str = "partitions";
 const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
 /// How often it looks.
 const MEMTABLE_POLL: Duration = Duration::from_millis(5);
+/// How long what memtables hold together counts as known. A node may have a thousand of them, and what comes within a
+/// millisecond is little beside their budget.
+const MEMTABLES_KNOWN: Duration = Duration::from_millis(1);
 
 /// What a datanode needs to know.
 pub struct NodeOptions {
@@ -74,6 +78,8 @@ pub struct Datanode {
     pub(crate) replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
     /// One order at a time creates or drops replicas.
     pub(crate) orders: tokio::sync::Mutex<()>,
+    /// What memtables held together, and when.
+    memtables: Mutex<Option<(Instant, u64)>>,
     /// Why the last flush failed, if there was no space.
     disk_full: Mutex<Option<String>>,
     tasks: TaskTracker,
@@ -120,6 +126,7 @@ impl Datanode {
             clock,
             replicas: RwLock::default(),
             orders: tokio::sync::Mutex::new(()),
+            memtables: Mutex::default(),
             disk_full: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -189,13 +196,11 @@ impl Datanode {
     /// Waits while memtables are over twice their budget: flushing cannot keep up. On a full disk it would be in vain.
     async fn wait_for_memory(&self, replica: &Replica) -> Result<(), Error> {
         let limit = self.options.memtables_bytes_max.saturating_mul(2);
-        let used = || -> u64 {
-            self.replicas.read().values().map(|one| one.partition().memtable_bytes()).sum()
-        };
-        if used() <= limit {
+        if self.memtable_bytes(MEMTABLES_KNOWN) <= limit {
             return Ok(());
         }
-        let begun = tokio::time::Instant::now();
+        let used = || self.memtable_bytes(Duration::ZERO);
+        let begun = Instant::now();
         while used() > limit {
             if let Some(why) = self.disk_full.lock().clone() {
                 replica.reject();
@@ -214,6 +219,21 @@ impl Datanode {
         }
         replica.load().held_back(begun.elapsed());
         Ok(())
+    }
+
+    /// Bytes that all memtables hold together, or held so long ago at most.
+    fn memtable_bytes(&self, known_for: Duration) -> u64 {
+        let mut known = self.memtables.lock();
+        let now = Instant::now();
+        if let Some((at, bytes)) = *known
+            && now.saturating_duration_since(at) < known_for
+        {
+            return bytes;
+        }
+        let replicas = self.replicas.read();
+        let bytes = replicas.values().map(|one| one.partition().memtable_bytes()).sum();
+        *known = Some((now, bytes));
+        bytes
     }
 
     /// Stops taking requests, flushes every memtable and stops the groups.
