@@ -45,14 +45,18 @@ impl Core {
                     Some(at) => at,
                     None => self.middle_of(partition).await?,
                 };
-                let reason = Reason::by_hand();
+                let reason = self.by_hand();
                 self.reshape_and_wait(&Command::Split { partition, at, reason }).await.map(drop)
             }
             AdminOrder::MergePartitions { left, right } => {
-                let reason = Reason::by_hand();
+                let reason = self.by_hand();
                 self.reshape_and_wait(&Command::Merge { left, right, reason }).await.map(drop)
             }
         }
+    }
+
+    fn by_hand(&self) -> Reason {
+        Reason { at_ms: Some(self.options.clock.now_ms()), ..Reason::by_hand() }
     }
 
     /// Removes a node for good. One that lives has to be drained before, so that nothing is put there meanwhile and

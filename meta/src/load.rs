@@ -8,8 +8,9 @@
 //!                              └── draw ──▶ pictures ── view ──▶ heatmap
 //! ```
 //!
-//! Invariants: all of it is soft state of the process that leads meta's group, bounded, and gone when another leads; that
-//! one knows as much again within a minute. What is decided is recorded in meta's log before anybody is told.
+//! Invariants: all of it is soft state, bounded, of every member of meta's group: nodes beat to all of them, so that one
+//! that is elected knows what the load was. Only the one that leads decides, and knows what it has under way and when what
+//! last came of it; that is gone when another leads. What is decided is recorded in meta's log before anybody is told.
 
 mod balances;
 mod draw;

@@ -26,6 +26,7 @@ use crate::command::encode_reply;
 use crate::error::MetaError;
 use crate::publish;
 use crate::record;
+use crate::reshapes::{Reshapes, borne_by};
 use crate::store::{Applied, Change, StateStore, Stored};
 use crate::transfer::{CatalogCopy, CatalogIncoming};
 use crate::transition::{Command, Reply, decide};
@@ -41,6 +42,7 @@ pub(crate) struct CatalogMachine {
     applied: watch::Sender<u64>,
     /// Held while entries are applied: state and mark belong together otherwise.
     applying: Mutex<()>,
+    reshapes: Arc<Reshapes>,
 }
 
 #[derive(Default)]
@@ -80,12 +82,18 @@ impl CatalogMachine {
             marks: Mutex::new(Marks { applied: mark.clone(), durable: mark, failure: None }),
             applied: watch::Sender::new(0),
             applying: Mutex::new(()),
+            reshapes: Arc::default(),
         }))
     }
 
     /// The catalog as it changes.
     pub(crate) fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
         self.catalog.subscribe()
+    }
+
+    /// What is remembered of splits and merges, since this process began.
+    pub(crate) fn reshapes(&self) -> Arc<Reshapes> {
+        Arc::clone(&self.reshapes)
     }
 
     /// The state as it is now.
@@ -163,7 +171,9 @@ impl CatalogMachine {
             let catalog = catalog.get_or_insert_with(|| Catalog::clone(&self.catalog.borrow()));
             let mut state = self.state.write();
             publish::take_out(catalog, &state, edits);
+            let borne = borne_by(&state, edits);
             state.apply(edits);
+            self.reshapes.follow(&state, edits, &borne, command.ends_as_wanted());
             publish::put_in(catalog, &state, edits).map_err(|error| {
                 MetaError::Corrupted(format!("entry {} of its log: {error}", entry.index))
             })?;

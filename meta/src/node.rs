@@ -22,7 +22,7 @@ use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::history::{PerMille, ReshapeEvent};
 use partita_proto::id::{META_GROUP, NodeId, PartitionId, ReplicaId};
-use partita_proto::member::Members;
+use partita_proto::member::{Heartbeat, Members};
 use partita_proto::schema::TableOptions;
 use partita_proto::service::{DataNodes, PartitionSpec};
 use partita_raft::{Group, Host, RaftError, Start};
@@ -123,14 +123,14 @@ pub(crate) struct Core {
     pub(crate) options: MetaOptions,
     /// What nodes said, while this process leads.
     pub(crate) presence: Presence,
-    /// What is known of load, while this process leads.
+    /// What is known of load; decided on while this process leads.
     pub(crate) load: Mutex<Keeper>,
     /// The nodes as everybody is told of them.
     pub(crate) members: watch::Sender<Arc<Members>>,
     /// Whether this process leads and knows everything.
     pub(crate) leads: watch::Sender<bool>,
     pub(crate) progress: Progress,
-    pub(crate) reshapes: Reshapes,
+    pub(crate) reshapes: Arc<Reshapes>,
     pub(crate) patience: Patience,
     /// No more orders are sent.
     pub(crate) stopping: CancellationToken,
@@ -213,6 +213,7 @@ impl Meta {
         let core = Core {
             host,
             group,
+            reshapes: machine.reshapes(),
             machine,
             nodes,
             members: options.nodes.clone(),
@@ -221,7 +222,6 @@ impl Meta {
             load: Mutex::new(Keeper::new(SEED)),
             leads: watch::Sender::new(false),
             progress: Progress::new(),
-            reshapes: Reshapes::default(),
             patience,
             stopping: CancellationToken::new(),
         };
@@ -233,6 +233,7 @@ impl Meta {
         tokio::select! {
             () = self.lead_when_elected(&stop) => {}
             () = self.core.keep_durable() => {}
+            () = self.core.look_on() => {}
         }
         self.core.stopping.cancel();
     }
@@ -245,7 +246,7 @@ impl Meta {
             }
             info!("this process leads meta");
             self.core.presence.begin();
-            *self.core.load.lock() = Keeper::new(SEED);
+            self.core.load.lock().begin(SEED);
             self.core.publish_members();
             self.core.leads.send_replace(true);
             let over = stop.child_token();
@@ -273,7 +274,7 @@ impl Meta {
         plan::partitions_of(&self.core.machine.state(), node)
     }
 
-    /// Splits and merges since this process leads, as far as they are remembered: the last thousand, the oldest
+    /// Splits and merges since this process began, as far as they are remembered: the last thousand, the oldest
     /// first.
     pub fn reshape_events(&self) -> Vec<ReshapeEvent> {
         self.core.reshapes.all()
@@ -299,6 +300,27 @@ impl Meta {
 }
 
 impl Core {
+    /// Keeps what is known of load up to date while another process leads. Does not end.
+    async fn look_on(&self) {
+        let mut tick = tokio::time::interval(self.patience.tick);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            if !*self.leads.borrow() {
+                let state = self.machine.state();
+                self.load.lock().look_on(&state, &self.reshapes.all(), self.now_ms());
+            }
+        }
+    }
+
+    /// Takes note of the load that a node reports to whoever leads.
+    pub(crate) fn overhear(&self, heartbeat: &Heartbeat) {
+        let state = self.machine.state();
+        if state.node(heartbeat.node).is_some_and(|node| node.identity == heartbeat.identity) {
+            self.load.lock().heard(heartbeat.node, &heartbeat.loads, self.now_ms());
+        }
+    }
+
     /// Returns when this process leads and has applied all that was ever acknowledged.
     async fn elected(&self) {
         loop {

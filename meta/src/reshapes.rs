@@ -1,10 +1,11 @@
 //! What is remembered of splits and merges: those under way, and the last of those that ended. Kept in the memory of
-//! the process that leads meta; another that takes over remembers what it does itself.
+//! every member of meta, from what is applied; for how long one held up writes, and what it was good for, only the one
+//! that led at the time knows.
 //!
 //! Invariant: an event that ended never changes again, except that somebody says what it was good for, and when its new
 //! partition was led from where it is meant to be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,11 +13,14 @@ use partita_proto::history::{PerMille, ReshapeEvent, ReshapeKind, ReshapeOutcome
 use partita_proto::id::PartitionId;
 use tokio::time::Instant;
 
-use crate::catalog::{PartitionRecord, State, Step};
+use crate::catalog::{Edit, PartitionRecord, State, Step};
 use crate::reshaping::Reshaping;
 
 /// Events that are remembered.
 const EVENTS_MAX: usize = 1000;
+
+/// Why one was given up, as far as a member knows that did not do it.
+const NO_EFFECT: &str = "it took no effect; the log of whoever led meta then says why";
 
 /// Splits and merges, by number.
 #[derive(Debug, Default)]
@@ -25,6 +29,29 @@ pub(crate) struct Reshapes {
 }
 
 impl Reshapes {
+    /// Takes note of records that have changed; `borne` are the splits and merges that they bore before, and those that
+    /// they bear no more ended: as was wanted, or not.
+    pub(crate) fn follow(&self, state: &State, edits: &[Edit], borne: &[Step], done: bool) {
+        let mut bear = BTreeSet::new();
+        for edit in edits {
+            let Edit::Partition(record) = edit else { continue };
+            bear.extend(step_of(record));
+            // One that does not say when it was wanted is noted by whoever takes it up.
+            if let Some(event) = event_of(state, record, 0).filter(|event| event.at_ms != 0) {
+                self.began(event);
+            }
+        }
+        for step in borne.iter().filter(|step| !bear.contains(step)) {
+            self.ended(
+                *step,
+                match done {
+                    true => ReshapeOutcome::Done,
+                    false => ReshapeOutcome::GivenUp(NO_EFFECT.to_owned()),
+                },
+            );
+        }
+    }
+
     /// One is taken up, by the process that knows nothing of it yet.
     pub(crate) fn began(&self, event: ReshapeEvent) {
         let mut events = self.events.lock();
@@ -105,7 +132,26 @@ impl Reshapes {
     }
 }
 
-/// The event of a split or merge that a record bears.
+/// The splits and merges that records bear which are to change.
+pub(crate) fn borne_by(state: &State, edits: &[Edit]) -> Vec<Step> {
+    let changes = edits.iter().filter_map(|edit| match edit {
+        Edit::Partition(record) => state.partition(record.id),
+        Edit::PartitionGone(id) => state.partition(*id),
+        _ => None,
+    });
+    changes.filter_map(|record| step_of(record)).collect()
+}
+
+/// The split or merge that a record bears.
+fn step_of(record: &PartitionRecord) -> Option<Step> {
+    match record.reshaping.as_ref()? {
+        Reshaping::Split(split) => Some(split.step),
+        Reshaping::Merge(merge) => Some(merge.step),
+        Reshaping::Joins { .. } | Reshaping::Thawing { .. } | Reshaping::Leaving { .. } => None,
+    }
+}
+
+/// The event of a split or merge that a record bears; `at_ms`: the time of one that does not say when it was wanted.
 pub(crate) fn event_of(
     state: &State,
     record: &PartitionRecord,
@@ -125,7 +171,7 @@ pub(crate) fn event_of(
     };
     Some(ReshapeEvent {
         id: step.0,
-        at_ms,
+        at_ms: reason.at_ms.unwrap_or(at_ms),
         table: record.table,
         kind,
         partition: record.id,

@@ -101,6 +101,8 @@ impl ClusterService for Meta {
 
     async fn heartbeat(&self, mut heartbeat: Heartbeat) -> Result<(), Error> {
         if !*self.core.leads.borrow() {
+            // It may lead next.
+            self.core.overhear(&heartbeat);
             return Err(raft_error(RaftError::NotLeader {
                 leader: self.core.group.status().leader,
             }));

@@ -116,6 +116,13 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Whether it says of a split or a merge that it happened.
+    pub(crate) fn ends_as_wanted(&self) -> bool {
+        matches!(self, Self::Advance { progress: Progress::Cut | Progress::Absorbed, .. })
+    }
+}
+
 /// How far a split or a merge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {

@@ -69,13 +69,15 @@ pub struct Reason {
     pub predicted_larger: Option<PerMille>,
     /// The evidence, in words; may be empty.
     pub note: String,
+    /// When it was wanted, milliseconds since 1970 by the clock of meta's leader; versions before did not say.
+    pub at_ms: Option<i64>,
 }
 
 impl Reason {
     /// An operator's wish.
     #[must_use]
     pub fn by_hand() -> Self {
-        Self { cause: Cause::ByHand, predicted_larger: None, note: String::new() }
+        Self { cause: Cause::ByHand, predicted_larger: None, note: String::new(), at_ms: None }
     }
 }
 
@@ -104,8 +106,7 @@ pub enum ReshapeOutcome {
 pub struct ReshapeEvent {
     /// Its number: the version of the catalog that recorded it.
     pub id: u64,
-    /// When it was begun, milliseconds since 1970 by the clock of meta's leader; after a change of that leader, when
-    /// it was taken up again.
+    /// When it was wanted, milliseconds since 1970 by the clock of meta's leader.
     pub at_ms: i64,
     /// The table.
     pub table: TableId,

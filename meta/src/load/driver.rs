@@ -91,6 +91,7 @@ impl Core {
                     },
                     predicted_larger: predicted_share.map(per_mille),
                     note: note(*why, verdict.as_deref()),
+                    at_ms: Some(self.options.clock.now_ms()),
                 };
                 let (id, leader) = (partition_of(*partition), right_leader.map(node_of));
                 let split = self.split_at(id, at, reason, leader).await;
@@ -108,6 +109,7 @@ impl Core {
                         why.rho_max * 100.0,
                         why.size_bytes >> 20
                     ),
+                    at_ms: Some(self.options.clock.now_ms()),
                 };
                 let (left, right) = (partition_of(*left), partition_of(*right));
                 let merged = self.reshape_and_wait(&Command::Merge { left, right, reason }).await;

@@ -150,6 +150,24 @@ impl Keeper {
         }
     }
 
+    /// This process decides from now on: what it knows of load stays, what was under way when it decided before, or
+    /// somebody else, is nobody's.
+    pub(crate) fn begin(&mut self, seed: u64) {
+        self.scheduler = Scheduler::new(Options::default(), seed);
+        self.full.clear();
+        // The new one is to be told all of it.
+        self.version = 0;
+    }
+
+    /// Keeps up with what there is while another process decides.
+    pub(crate) fn look_on(&mut self, state: &State, events: &[ReshapeEvent], now_ms: u64) {
+        self.learn(state, |_| true, now_ms);
+        self.mark_reshapes(events);
+        // Whoever decides is told of them.
+        self.told = events.last().map_or(self.told, |event| event.id);
+        self.note(now_ms);
+    }
+
     /// The scheduler, to be asked.
     pub(crate) fn scheduler(&self) -> &Scheduler {
         &self.scheduler
@@ -351,12 +369,16 @@ impl Keeper {
         }
     }
 
-    /// What is to be done now.
-    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Action> {
+    fn note(&mut self, now_ms: u64) {
         self.trim();
         self.judge_some(now_ms);
         self.note_history(now_ms);
         self.draw(now_ms);
+    }
+
+    /// What is to be done now.
+    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Action> {
+        self.note(now_ms);
         let mut bench = Bench { watched: &mut self.watched, tables: &self.tables };
         self.scheduler.tick(now_ms, &mut bench)
     }

@@ -20,6 +20,7 @@ fn splits_and_merges_keep_their_form() {
         cause: Cause::Load,
         predicted_larger: Some(PerMille::new(480)),
         note: "hot".to_owned(),
+        at_ms: None,
     };
     let (partition, step) = (PartitionId(7), Step(300));
     let at = cut(&[Value::Int(150)]);

@@ -1,8 +1,12 @@
 //! Splits and merges while the members of meta's group, or nodes, come and go.
 
 use futures::FutureExt;
+use partita_proto::beat::LoadBeat;
+use partita_proto::history::ReshapeOutcome;
 use partita_proto::id::PartitionId;
-use partita_proto::service::MetaService;
+use partita_proto::load::{Instant as At, LoadRequest};
+use partita_proto::member::Heartbeat;
+use partita_proto::service::{ClusterService, MetaService};
 
 use super::nodes::Kind;
 use super::site::{away, merge, split};
@@ -60,6 +64,52 @@ async fn a_new_leader_of_meta_goes_on_with_what_was_ordered() {
         trio.open(leader).await;
         trio.agree().await;
     }
+    trio.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_leads_next_knows_what_was_split_and_how_busy_partitions_are() {
+    let mut trio = Trio::start(3).await;
+    trio.change(create(new_table("t"))).await.unwrap();
+    let ids = partitions(&trio, "t").await;
+    // An election in between leaves open how it ended for whoever waited.
+    drop(trio.administer(split(ids[0], 50)).await);
+    trio.until("it is over", || trio.holds(|state| state.reshaping().next().is_none())).await;
+    trio.agree().await;
+    for at in trio.running() {
+        let events = trio.meta(at).reshape_events();
+        let known: Vec<_> = events.iter().map(|event| (event.partition, event.at_ms)).collect();
+        assert_eq!(known, [(ids[0], NOW_MS)], "member {at}");
+        assert_eq!(events[0].outcome, ReshapeOutcome::Done, "member {at}");
+    }
+    let load = LoadBeat { partition: ids[1], term: 1, queue_depth: 7, ..LoadBeat::default() };
+    let beat = Heartbeat { loads: vec![load], ..trio.nodes.heartbeats().remove(0) };
+    let knows = |at: usize| {
+        let keeper = trio.meta(at).core.load.lock();
+        keeper.watched(ids[1]).is_some_and(|watched| watched.queue_depth == 7)
+    };
+    // A member hears of partitions that it knows of.
+    let deadline = std::time::Instant::now() + super::changes::PATIENCE;
+    while !trio.running().into_iter().all(knows) {
+        assert!(std::time::Instant::now() < deadline, "not all members hear of the load");
+        for at in trio.running() {
+            // Only the one that leads answers for it.
+            drop(trio.meta(at).heartbeat(beat.clone()).await);
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let leader = trio.leader().await;
+    trio.kill(leader).await;
+    trio.leader_that_hears().await;
+    let request = LoadRequest { history_since: Some(At(0)), ..LoadRequest::default() };
+    let report = trio.ask(async |meta| meta.load(request).await).await.unwrap();
+    let queues: Vec<u64> = report
+        .partitions
+        .iter()
+        .filter(|load| load.partition == ids[1])
+        .map(|load| load.queue)
+        .collect();
+    assert_eq!((queues, report.splits.len()), (vec![7], 1));
     trio.end().await;
 }
 

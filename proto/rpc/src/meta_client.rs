@@ -9,7 +9,9 @@
 //! - the catalog never goes back, whoever sends it; while nobody leads the last one stays;
 //! - a change has one identity, however often it is asked for, and is only asked for again when the
 //!   outcome is not known;
-//! - what a change answered is in the catalog by then.
+//! - what a change answered is in the catalog by then;
+//! - a heartbeat goes to all members, so that those that do not lead know of the load, too; only the one that leads
+//!   answers for it, and nobody waits for the others.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,7 +29,7 @@ use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Regist
 use partita_proto::service::{AdminOrder, Changed, ClusterService, Ddl, MetaService, RequestId};
 use partita_proto::wire::pb::meta_client::MetaClient as Generated;
 use partita_proto::wire::{Follower, Wire, pb};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::transport::Channel;
@@ -76,6 +78,8 @@ struct Shared {
 struct Link {
     peer: Peer,
     client: Generated<Channel>,
+    /// Held while a heartbeat is on its way to one that does not lead.
+    overhears: Arc<Semaphore>,
 }
 
 impl MetaClient {
@@ -88,6 +92,7 @@ impl MetaClient {
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_BYTES_MAX),
             peer: Peer { node: None, address },
+            overhears: Arc::new(Semaphore::new(1)),
         };
         let shared = Arc::new(Shared {
             links: addresses.into_iter().map(link).collect(),
@@ -213,6 +218,7 @@ impl ClusterService for MetaClient {
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error> {
         let deadline = Instant::now() + HEARTBEAT_WAIT;
         let message = heartbeat.to_wire();
+        self.shared.let_overhear(&message);
         let ask = |mut meta: Generated<Channel>| {
             let message = message.clone();
             async move { meta.beat(message).await }
@@ -286,6 +292,21 @@ impl Shared {
                 Err(_) => Err(Error::Timeout(format!("{peer} did not answer"))),
             },
             () = moved => Err(Error::Unavailable(format!("{peer} does not lead any more"))),
+        }
+    }
+
+    /// Sends a heartbeat to all members but the one that leads, if it is known who does.
+    fn let_overhear(&self, heartbeat: &pb::Heartbeat) {
+        let Some(leads) = *self.followed.borrow() else { return };
+        for (_, link) in self.links.iter().enumerate().filter(|(index, _)| *index != leads) {
+            // One that takes longer than from one beat to the next hears fewer of them.
+            let Ok(turn) = Arc::clone(&link.overhears).try_acquire_owned() else { continue };
+            let (mut meta, heartbeat) = (link.client.clone(), heartbeat.clone());
+            tokio::spawn(async move {
+                // That it does not lead is no news.
+                drop(timeout(ANSWER_WAIT, meta.beat(heartbeat)).await);
+                drop(turn);
+            });
         }
     }
 

@@ -28,7 +28,8 @@ impl Wire for Reason {
             Cause::Idle => pb::Cause::Idle,
         };
         let predicted_larger = thousandths(self.predicted_larger);
-        pb::Reason { cause: cause.into(), predicted_larger, note: self.note.clone() }
+        let (note, at_ms) = (self.note.clone(), self.at_ms);
+        pb::Reason { cause: cause.into(), predicted_larger, note, at_ms }
     }
 
     fn from_wire(message: pb::Reason) -> Result<Self, Error> {
@@ -39,7 +40,8 @@ impl Wire for Reason {
             Ok(pb::Cause::Idle) => Cause::Idle,
             Ok(pb::Cause::Unspecified) | Err(_) => return Err(missing("cause")),
         };
-        Ok(Self { cause, predicted_larger: share(message.predicted_larger)?, note: message.note })
+        let predicted_larger = share(message.predicted_larger)?;
+        Ok(Self { cause, predicted_larger, note: message.note, at_ms: message.at_ms })
     }
 }
 

@@ -294,6 +294,30 @@ async fn every_call_arrives_as_it_was_made() {
 }
 
 #[tokio::test]
+async fn a_heartbeat_is_overheard_by_those_that_do_not_lead_and_nobody_waits_for_them() {
+    let leads = FakeMeta::leading();
+    let follows = leads.beside();
+    let (one, other) = (leads.serve().await, follows.serve().await);
+    // One of them takes connections and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nobody = silent.local_addr().unwrap().to_string();
+    let client = connect(&[&other.address, &nobody, &one.address]);
+    ready(&client).await;
+    let heard = |meta: &FakeMeta| {
+        meta.asked.lock().iter().filter(|asked| **asked == format!("{:?}", heartbeat())).count()
+    };
+    for _ in 0..3 {
+        tokio::time::timeout(PATIENCE / 4, client.heartbeat(heartbeat())).await.unwrap().unwrap();
+    }
+    assert_eq!(heard(&leads), 3);
+    let deadline = Instant::now() + PATIENCE;
+    while heard(&follows) == 0 {
+        assert!(Instant::now() < deadline, "it is not overheard");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
 async fn every_member_says_how_it_is_whether_it_leads_or_not() {
     let (leads, follows) = (FakeMeta::leading(), FakeMeta::leading());
     follows.leads.send_replace(false);

@@ -10,11 +10,9 @@ fn share() -> impl Strategy<Value = Option<PerMille>> {
 fn reason() -> impl Strategy<Value = Reason> {
     let cause =
         proptest::sample::select(vec![Cause::ByHand, Cause::Load, Cause::Size, Cause::Idle]);
-    (cause, share(), name()).prop_map(|(cause, predicted_larger, note)| Reason {
-        cause,
-        predicted_larger,
-        note,
-    })
+    (cause, share(), name(), option::of(any::<i64>())).prop_map(
+        |(cause, predicted_larger, note, at_ms)| Reason { cause, predicted_larger, note, at_ms },
+    )
 }
 
 fn event() -> impl Strategy<Value = ReshapeEvent> {
