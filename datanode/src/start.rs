@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use partita_engine::{EngineError, Origin, Partition};
 use partita_proto::error::Error;
-use partita_proto::id::{GroupId, META_GROUP, PartitionId, ReplicaId};
+use partita_proto::id::{META_GROUP, PartitionId, ReplicaId};
 use partita_proto::service::PartitionSpec;
 use partita_raft::Start;
 use tokio::time::Instant;
