@@ -1,6 +1,8 @@
 //! COPY ... FROM STDIN and COPY ... TO STDOUT, with PostgreSQL's options in both spellings: the list
 //! in parentheses, and the words without that psql's `\copy` and old clients send.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::identifier::{quote, quote_list};
@@ -53,7 +55,8 @@ impl Tokens<'_> {
             if self.at("where") {
                 return Err(self.unsupported("COPY FROM ... WHERE"));
             }
-            return Ok(Statement::CopyFrom(CopyFrom { table, columns, format, options }));
+            let text = Arc::from(self.text);
+            return Ok(Statement::CopyFrom(CopyFrom { text, table, columns, format, options }));
         }
         self.expect("to")?;
         if !self.take(&["stdout"]) && !self.take(&["stdin"]) {

@@ -139,6 +139,7 @@ impl Statement {
             Self::Explain(explain) => Some(&explain.text),
             Self::Insert(insert) => Some(&insert.text),
             Self::Delete(delete) => Some(&delete.text),
+            Self::CopyFrom(copy) => Some(&copy.text),
             Self::CopyTo(copy) => Some(&copy.query.text),
             Self::Declare(declare) => Some(&declare.query.text),
             _ => None,
@@ -239,6 +240,8 @@ pub struct Delete {
 /// COPY ... FROM STDIN.
 #[derive(Clone, Debug)]
 pub struct CopyFrom {
+    /// The statement's text.
+    pub text: Arc<str>,
     /// The table.
     pub table: TableName,
     /// The columns in the order of the data; `None`: all, in the table's order.

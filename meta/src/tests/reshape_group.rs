@@ -8,6 +8,7 @@ use partita_proto::load::{Instant as At, LoadRequest};
 use partita_proto::member::Heartbeat;
 use partita_proto::service::{ClusterService, MetaService};
 
+use super::changes::PATIENCE;
 use super::nodes::Kind;
 use super::site::{away, merge, split};
 use super::trio::{LOST_AFTER, Trio};
@@ -89,7 +90,7 @@ async fn whoever_leads_next_knows_what_was_split_and_how_busy_partitions_are() {
         keeper.watched(ids[1]).is_some_and(|watched| watched.queue_depth == 7)
     };
     // A member hears of partitions that it knows of.
-    let deadline = std::time::Instant::now() + super::changes::PATIENCE;
+    let deadline = std::time::Instant::now() + PATIENCE;
     while !trio.running().into_iter().all(knows) {
         assert!(std::time::Instant::now() < deadline, "not all members hear of the load");
         for at in trio.running() {
