@@ -134,7 +134,7 @@ async fn a_copy_is_written_down_however_it_ends() {
     let door = Door::open(8).await;
     let client = door.connect().await;
     client.batch_execute(EVENTS).await.unwrap();
-    let copied = "SELECT rows, error FROM sys.query_log WHERE kind = 'COPY' ORDER BY started";
+    let copied = "SELECT CAST(rows AS BIGINT), error FROM sys.query_log WHERE kind = 'COPY' ORDER BY started";
     let copy = async |rows: &[&'static str], of: &Client| {
         let sink = of.copy_in("COPY events (host, ts, n) FROM STDIN").await.unwrap();
         let mut sink = Box::pin(sink);
