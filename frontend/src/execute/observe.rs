@@ -117,7 +117,9 @@ impl Observer {
                 Output::Done { tag, rows, notices }
             }
             // The rows have yet to come, by way of ingest.
-            Output::CopyIn(copy) => Output::CopyIn(CopyIn { log: CopyLog(Some(self)), ..copy }),
+            Output::CopyIn(copy) => {
+                Output::CopyIn(CopyIn { log: CopyLog(Some(Box::new(self))), ..copy })
+            }
         })
     }
 
@@ -198,7 +200,7 @@ impl Drop for Observer {
 /// Writes down what a COPY FROM cost when it ends, whose rows come by way of [`Frontend::ingest`]. One that is dropped
 /// before has ended with its connection.
 #[derive(Default)]
-pub struct CopyLog(Option<Observer>);
+pub struct CopyLog(Option<Box<Observer>>);
 
 impl CopyLog {
     /// So many more rows are stored.
