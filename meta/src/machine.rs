@@ -269,6 +269,7 @@ impl CatalogMachine {
             self.marks.lock().failure = Some(error.clone());
             return Err(error);
         }
+        self.reshapes.catch_up(&state);
         *self.state.write() = state;
         let mut marks = self.marks.lock();
         marks.applied = Some(mark.clone());

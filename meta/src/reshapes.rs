@@ -42,13 +42,21 @@ impl Reshapes {
             }
         }
         for step in borne.iter().filter(|step| !bear.contains(step)) {
-            self.ended(
-                *step,
-                match done {
-                    true => ReshapeOutcome::Done,
-                    false => ReshapeOutcome::GivenUp(NO_EFFECT.to_owned()),
-                },
-            );
+            self.ended(*step, outcome(done));
+        }
+    }
+
+    /// Takes note of a state that came as a whole, from another member: what it does not bear any more ended, and how
+    /// shows in the partitions that there are.
+    pub(crate) fn catch_up(&self, state: &State) {
+        let bears: BTreeSet<Step> =
+            state.reshaping().filter_map(|record| step_of(record)).collect();
+        for event in self.all() {
+            let step = Step(event.id);
+            if event.outcome == ReshapeOutcome::UnderWay && !bears.contains(&step) {
+                let other = state.partition(event.other).filter(|other| !other.is_leaving());
+                self.ended(step, outcome(other.is_some() == (event.kind == ReshapeKind::Split)));
+            }
         }
     }
 
@@ -129,6 +137,14 @@ impl Reshapes {
             _ => event.clone(),
         };
         events.values().map(event).collect()
+    }
+}
+
+/// How one ended, as far as a member knows that did not do it.
+fn outcome(done: bool) -> ReshapeOutcome {
+    match done {
+        true => ReshapeOutcome::Done,
+        false => ReshapeOutcome::GivenUp(NO_EFFECT.to_owned()),
     }
 }
 

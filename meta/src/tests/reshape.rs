@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use partita_proto::history::{Cause, Reason};
+use partita_proto::history::{Cause, Reason, ReshapeOutcome};
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
@@ -11,8 +11,9 @@ use partita_proto::partitioning::Partitioning;
 use partita_proto::range::TypedRange;
 
 use super::*;
-use crate::catalog::PartitionRecord;
+use crate::catalog::{Edit, PartitionRecord};
 use crate::plan;
+use crate::reshapes::Reshapes;
 use crate::reshaping::{Reshaping, Stage};
 use crate::transition::Progress;
 
@@ -467,6 +468,32 @@ fn rows_that_are_to_stay_together_are_not_parted_for_any_reason() {
 }
 
 #[test]
+fn what_went_on_before_a_whole_state_came_is_known_to_be_over() {
+    for (progress, done) in [(Progress::Cut, true), (Progress::NotCut { epoch: Epoch(9) }, false)] {
+        let (mut world, ids) = three();
+        let reason = Reason { at_ms: Some(7), ..Reason::by_hand() };
+        world.command(&Command::Split { partition: ids[0], at: at(50), reason }).unwrap();
+        let reshapes = Reshapes::default();
+        let begun = Edit::Partition(record(&world, ids[0]));
+        reshapes.follow(&world.state, &[begun], &[], false);
+        let known = || {
+            let events = reshapes.all();
+            assert_eq!((events.len(), events[0].at_ms), (1, 7));
+            events[0].outcome.clone()
+        };
+        reshapes.catch_up(&world.state);
+        assert_eq!(known(), ReshapeOutcome::UnderWay);
+        if !done {
+            advance(&mut world, ids[0], Progress::GiveUp);
+        }
+        advance(&mut world, ids[0], progress);
+        reshapes.catch_up(&world.state);
+        assert_eq!(known() == ReshapeOutcome::Done, done, "{:?}", known());
+        assert_ne!(known(), ReshapeOutcome::UnderWay);
+    }
+}
+
+#[test]
 fn a_state_that_breaks_the_rules_of_splits_and_merges_is_noticed() {
     let (mut world, ids) = three();
     split(&mut world, ids[0], at(50)).unwrap();
@@ -476,7 +503,7 @@ fn a_state_that_breaks_the_rules_of_splits_and_merges_is_noticed() {
             ids.iter().map(|id| (*id, PartitionRecord::clone(&record(&world, *id)))).collect();
         change(&mut records);
         let mut state = world.state.clone();
-        let edits = records.into_values().map(|one| crate::catalog::Edit::Partition(Arc::new(one)));
+        let edits = records.into_values().map(|one| Edit::Partition(Arc::new(one)));
         state.apply(&edits.collect::<Vec<_>>());
         state.check()
     };
