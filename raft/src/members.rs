@@ -172,8 +172,8 @@ impl Group {
         }
         // A replica that was restarted and has got nothing since does not know how far its own log is on disk, and
         // would decline. An entry teaches it.
-        let written = self.raft().write_blank().await.map_err(|error| self.write_error(error))?;
-        self.wait_until_at(to, written.log_id.index).await?;
+        let index = self.write_blank(to).await?;
+        self.wait_until_at(to, index).await?;
         let raft = self.raft();
         raft.trigger().transfer_leader(to.0).await.map_err(|fatal| self.fatal(&fatal))?;
         let wait = raft.wait(Some(HAND_OVER_WAIT));
@@ -185,6 +185,30 @@ impl Group {
             RaftError::Unavailable(format!("replica {to} of group {} does not lead yet", self.id()))
         })?;
         metrics.running_state.map_err(|fatal| self.fatal(&fatal))
+    }
+
+    /// Writes an entry that changes nothing; its index. A leader that slept has to ask a quorum first whether it leads.
+    ///
+    /// Without a quorum it would wait until there is one again, and who asked holds other changes up.
+    async fn write_blank(&self, to: ReplicaId) -> Result<u64, RaftError> {
+        let mut patience = Patience::new();
+        let written = tokio::time::timeout(CATCH_UP_WAIT, async {
+            loop {
+                match self.raft().write_blank().await {
+                    Ok(written) => return Ok(written.log_id.index),
+                    Err(error) => {
+                        self.after_refusal(self.write_error(error), &mut patience).await?;
+                    }
+                }
+                self.check_may_lead(to)?;
+            }
+        });
+        written.await.unwrap_or_else(|_| {
+            Err(RaftError::Unavailable(format!(
+                "a quorum of group {} does not answer, so that nobody can take over from its leader",
+                self.id()
+            )))
+        })
     }
 
     /// Whether this replica leads, and another may instead of it; the other's place in the log.

@@ -148,6 +148,25 @@ async fn handed_over(cluster: &Cluster) -> Result<(), String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_without_a_quorum_is_given_up() {
+    let cluster = Cluster::of_three(GROUP, 9).await;
+    cluster.propose(GROUP, &row(0)).await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.nodes[leader].group(GROUP);
+    let to = replica(GROUP, cluster.nodes[others(leader)[0]].id);
+    // Its lease lasts on: it believes that it leads, and nobody hears of it.
+    cluster.network.isolate(cluster.nodes[leader].id);
+    let asked = tokio::time::timeout(Duration::from_secs(20), group.transfer_leadership(to)).await;
+    let error = asked.expect("it waits for a quorum that does not come").unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    cluster.network.heal();
+    cluster.propose(GROUP, &row(1)).await;
+    cluster.converge(GROUP, &[0, 1, 2]).await;
+    assert_eq!(cluster.nodes[leader].machine(GROUP).rows(), [row(0), row(1)]);
+    cluster.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_moves_to_another_node_without_a_gap() {
     let mut cluster = Cluster::new(4, 6).await;
     cluster.create(GROUP, &[0, 1, 2]).await;

@@ -53,6 +53,34 @@ async fn woken(cluster: &Cluster) -> Result<(), String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sleeping_leader_hands_over_when_it_is_asked_once() {
+    undisturbed(async |attempt| {
+        let cluster = Cluster::of_three(GROUP, 80 + attempt).await;
+        let handed = handed_over(&cluster).await;
+        cluster.shutdown().await;
+        handed
+    })
+    .await;
+}
+
+async fn handed_over(cluster: &Cluster) -> Result<(), String> {
+    cluster.propose(GROUP, &row(0)).await;
+    fall_asleep(cluster, &[0, 1, 2]).await;
+    let old = cluster.leader(GROUP).await;
+    // Longer than its lease: it has to ask whether it still leads.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let next = (old + 1) % 3;
+    let to = cluster.nodes[next].group(GROUP).replica();
+    let asked = cluster.nodes[old].group(GROUP).transfer_leadership(to).await;
+    asked.map_err(|error| format!("not handed over: {error}"))?;
+    ensure(cluster.leader(GROUP).await == next, || "another one leads".to_owned())?;
+    cluster.propose(GROUP, &row(1)).await;
+    cluster.converge(GROUP, &[0, 1, 2]).await;
+    fall_asleep(cluster, &[0, 1, 2]).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_node_of_a_sleeping_leader_dies_its_followers_wake_and_elect() {
     undisturbed(async |attempt| {
         let mut cluster = Cluster::of_three(GROUP, 40 + attempt).await;
