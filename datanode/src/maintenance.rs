@@ -5,7 +5,7 @@
 //! requests, and memtables are written while files are merged. (One after the other, writers stood still for as long
 //! as a merge took, once memtables and log were full.)
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::node::Datanode;
+use crate::replica::Replica;
 
 /// How often the replicas are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// A replica to which nothing happens, and which wants nothing, is looked at only so often: hundreds of them would keep a
+/// core busy. What time alone brings about (a memtable that is old, files that may be merged now) can wait for so long.
+const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often expired files are looked for.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a piece of work that failed (a full disk, mostly) is not tried again.
@@ -79,6 +83,67 @@ fn without(mut view: View, left_alone: &[(Work, tokio::time::Instant)]) -> View 
     view
 }
 
+/// What a replica wanted when it was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    view: View,
+    /// [`partita_engine::Partition::changes`] as of then.
+    changes: u64,
+    at: tokio::time::Instant,
+}
+
+impl Look {
+    fn at(replica: &Replica, changes: u64, now: tokio::time::Instant) -> Self {
+        let partition = replica.partition();
+        let view = View {
+            partition: replica.id(),
+            memtable_bytes: partition.memtable_bytes(),
+            wants_flush: partition.wants_flush(),
+            wants_compaction: partition.wants_compaction(),
+            pins_log: false,
+        };
+        Self { view, changes, at: now }
+    }
+
+    /// Whether a new one would say the same, as far as it matters.
+    fn holds(&self, changes: u64, now: tokio::time::Instant) -> bool {
+        self.changes == changes
+            && !self.view.wants_flush
+            && !self.view.wants_compaction
+            && now - self.at < IDLE_LOOK_INTERVAL
+    }
+}
+
+/// The last look at each replica.
+#[derive(Debug, Default)]
+struct Looks(BTreeMap<PartitionId, Look>);
+
+impl Looks {
+    /// What the replicas want now.
+    fn views(&mut self, node: &Datanode, pinning: &BTreeSet<GroupId>) -> Vec<View> {
+        let now = tokio::time::Instant::now();
+        let replicas = node.replicas();
+        if self.0.len() > replicas.len() {
+            // Some are gone.
+            self.0.clear();
+        }
+        let views = replicas.iter().map(|replica| {
+            // Before the look itself: what happens meanwhile is seen the next time.
+            let changes = replica.partition().changes();
+            let look = match self.0.get(&replica.id()) {
+                Some(known) if known.holds(changes, now) => *known,
+                _ => {
+                    let look = Look::at(replica, changes, now);
+                    self.0.insert(replica.id(), look);
+                    look
+                }
+            };
+            View { pins_log: pinning.contains(&GroupId::from(replica.id())), ..look.view }
+        });
+        views.collect()
+    }
+}
+
 /// A piece of work, and whether it changed anything.
 type Ended = (Work, Result<bool, Error>);
 
@@ -87,11 +152,11 @@ type Ended = (Work, Result<bool, Error>);
 struct LeftAlone(Vec<(Work, tokio::time::Instant)>);
 
 impl LeftAlone {
-    /// What the replicas want now, but for what is left alone.
-    fn views(&mut self, node: &Datanode, pinning: &BTreeSet<GroupId>) -> Vec<View> {
+    /// What replicas want, but for what is left alone.
+    fn leave(&mut self, views: Vec<View>) -> Vec<View> {
         let now = tokio::time::Instant::now();
         self.0.retain(|(_, until)| *until > now);
-        node.views(pinning).into_iter().map(|view| without(view, &self.0)).collect()
+        views.into_iter().map(|view| without(view, &self.0)).collect()
     }
 
     /// Takes note of how a piece of work ended.
@@ -126,6 +191,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut expire = tokio::time::interval(EXPIRE_INTERVAL);
     expire.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let pressure = node.pressure();
+    let mut looks = Looks::default();
     let mut left_alone = LeftAlone::default();
     let mut expiry_due = false;
     // At most one: a merge, or expiry, which would wait for it.
@@ -143,7 +209,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
             if let Some(merged) = merges.try_join_next() {
                 left_alone.note_merged(merging.take(), merged);
             }
-            let views = left_alone.views(&node, &pinning);
+            let views = left_alone.leave(looks.views(&node, &pinning));
             if merges.is_empty() {
                 let node = Arc::clone(&node);
                 if std::mem::take(&mut expiry_due) {
@@ -220,6 +286,19 @@ mod tests {
         let both = [flush[0], (Work::Compact(PartitionId(1)), now)];
         assert_eq!(choose_merge(&[without(full, &both)]), None);
         assert_eq!(without(View { partition: PartitionId(2), ..full }, &both).memtable_bytes, 10);
+    }
+
+    #[test]
+    fn a_look_holds_while_nothing_happens_and_nothing_is_wanted_but_not_for_ever() {
+        let now = tokio::time::Instant::now();
+        let look = Look { view: view(1, 10), changes: 3, at: now };
+        assert!(look.holds(3, now));
+        assert!(!look.holds(4, now));
+        assert!(!look.holds(3, now + IDLE_LOOK_INTERVAL));
+        let full = View { wants_flush: true, ..view(1, 10) };
+        assert!(!Look { view: full, ..look }.holds(3, now));
+        let merging = View { wants_compaction: true, ..view(1, 10) };
+        assert!(!Look { view: merging, ..look }.holds(3, now));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! - memtables together stay below [`NodeOptions::memtables_bytes_max`] times two; writes wait, then
 //!   are refused, beyond that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use crate::files::{Files, LocalFiles};
-use crate::maintenance::{self, View};
+use crate::maintenance;
 use crate::making::Making;
 use crate::replica::Replica;
 use crate::surroundings::Surroundings;
@@ -161,19 +161,6 @@ impl Datanode {
 
     pub(crate) fn replicas(&self) -> Vec<Arc<Replica>> {
         self.replicas.read().values().cloned().collect()
-    }
-
-    pub(crate) fn views(&self, pinning: &BTreeSet<GroupId>) -> Vec<View> {
-        self.replicas()
-            .iter()
-            .map(|replica| View {
-                partition: replica.id(),
-                memtable_bytes: replica.partition().stats().memtable_bytes,
-                wants_flush: replica.partition().wants_flush(),
-                wants_compaction: replica.partition().wants_compaction(),
-                pins_log: pinning.contains(&GroupId::from(replica.id())),
-            })
-            .collect()
     }
 
     /// The load of the partitions that are led here, as of now.

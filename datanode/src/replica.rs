@@ -216,10 +216,13 @@ impl Replica {
     /// Its load, if it leads.
     pub(crate) fn beat(&self) -> Option<LoadBeat> {
         let group = self.group.status();
+        if !group.is_leader {
+            return None;
+        }
         let stats = self.partition.stats();
         let size = stats.file_bytes + stats.memtable_bytes;
         let waiting = self.writes.max_capacity() - self.writes.capacity();
-        group.is_leader.then(|| self.load.beat(self.id(), group.term, size, waiting))
+        Some(self.load.beat(self.id(), group.term, size, waiting))
     }
 
     fn stopping(&self) -> Error {

@@ -63,6 +63,8 @@ pub struct Partition {
     /// Held by whoever changes memtables.
     pub(crate) applying: Mutex<()>,
     version: RwLock<Arc<Version>>,
+    /// How often the version was swapped.
+    changes: AtomicU64,
     pub(crate) manifest: Arc<tokio::sync::Mutex<Manifest>>,
     /// As the manifest has it, which never changes.
     pub(crate) origin: Option<Origin>,
@@ -163,6 +165,7 @@ impl Partition {
             rows_scanned: Arc::default(),
             applying: Mutex::new(()),
             version: RwLock::new(Arc::new(version)),
+            changes: AtomicU64::new(0),
             manifest: Arc::new(tokio::sync::Mutex::new(manifest)),
             origin,
             flushing: Arc::default(),
@@ -296,6 +299,7 @@ impl Partition {
             let state = state();
             let mut now = self.version.write();
             *now = Arc::new(now.sealed(state));
+            self.changes.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -345,6 +349,12 @@ impl Partition {
         self.version().memtable_bytes()
     }
 
+    /// A number that grows with everything that happens to memtables, files and range. While it stays the same, only time
+    /// changes what [`Partition::wants_flush`] and [`Partition::wants_compaction`] say, and files that no scan needs any more.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Ends all writing: when this returns, no flush and no compaction is under way and none begins any
     /// more, so that the files can be removed. Scans go on as long as the files are there.
     pub async fn close(&self) {
@@ -364,6 +374,7 @@ impl Partition {
     pub(crate) fn update(&self, change: impl FnOnce(&Version) -> Result<Version>) -> Result<()> {
         let mut version = self.version.write();
         *version = Arc::new(change(&version)?);
+        self.changes.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
