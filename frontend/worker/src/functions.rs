@@ -2,7 +2,8 @@
 //!
 //! - `hash64(a, b, ..)`: the hash that places rows, so that a key column can be made of it;
 //! - `xxh3(text or bytes)`: the plain 64-bit hash of the bytes;
-//! - `version()`: what clients ask when they connect.
+//! - `version()`: what clients ask when they connect;
+//! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
 
@@ -39,7 +40,12 @@ pub fn shared() -> Vec<ScalarUDF> {
     ]
 }
 
-/// The functions that every node has: DataFusion's, and [`shared`] over them.
+/// The aggregates that are the same in every session.
+pub fn shared_aggregates() -> Vec<Arc<AggregateUDF>> {
+    crate::runs::aggregates().collect()
+}
+
+/// The functions that every node has: DataFusion's, and [`shared`] and [`shared_aggregates`] over them.
 #[derive(Debug)]
 pub(crate) struct Registry {
     pub(crate) scalar: HashMap<String, Arc<ScalarUDF>>,
@@ -58,7 +64,8 @@ pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
         }
     }
     let mut aggregate = HashMap::new();
-    for function in SessionStateDefaults::default_aggregate_functions() {
+    let theirs = SessionStateDefaults::default_aggregate_functions().into_iter();
+    for function in theirs.chain(shared_aggregates()) {
         for name in
             std::iter::once(function.name()).chain(function.aliases().iter().map(|n| n.as_str()))
         {

@@ -26,6 +26,7 @@ mod fragment;
 pub mod functions;
 mod leaf;
 mod run;
+mod runs;
 mod service;
 
 pub use error::SqlError;

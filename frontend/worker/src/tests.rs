@@ -13,14 +13,14 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{AggregateUDF, Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_proto::service::{RowStream, ScanReply, ScanStats};
 
-use crate::functions::shared;
+use crate::functions::{shared, shared_aggregates};
 use crate::leaf::LeafExec;
 
 /// A table that is read by a leaf.
@@ -72,6 +72,9 @@ async fn planned(sql: &str) -> Arc<dyn ExecutionPlan> {
     let context = SessionContext::new_with_state(state);
     for function in shared() {
         context.register_udf(function);
+    }
+    for function in shared_aggregates() {
+        context.register_udaf(AggregateUDF::clone(&function));
     }
     context.register_table("t", Arc::new(Leaf)).unwrap();
     context.sql(sql).await.unwrap().create_physical_plan().await.unwrap()

@@ -1,0 +1,422 @@
+//! `avg` and `sum` of doubles over rows that lie together.
+//!
+//! Rows come in key order, so that those of one group (a host's rows of one hour) mostly follow each other. DataFusion
+//! adds each row to its group's sum in memory, and each addition waits for the one before it; in the average of many
+//! fields that was a quarter of the whole query. Here the rows of a **run**, which follow each other and are of one
+//! group, are added up first, and DataFusion's own accumulator takes one partial state per run.
+//!
+//! Invariants:
+//! - null, filters, other types and DISTINCT are DataFusion's own: only what a run adds up to is computed here;
+//! - the order of additions is another one than row by row, as it is with partial aggregates of several partitions.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, UInt64Array};
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::expr::{
+    AggregateFunction, AggregateFunctionParams, WindowFunctionParams,
+};
+use datafusion::logical_expr::function::{
+    AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
+};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, Expr, GroupsAccumulator,
+    Operator, ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
+};
+
+/// So many rows a run must have on average: with fewer, runs cost more than they save.
+const ROWS_PER_RUN_MIN: usize = 4;
+/// Sums that are built side by side, so that an addition need not wait for the one before it.
+const LANES: usize = 8;
+
+/// The functions of DataFusion that are replaced, under their own names.
+pub(crate) fn aggregates() -> impl Iterator<Item = Arc<AggregateUDF>> {
+    SessionStateDefaults::default_aggregate_functions().into_iter().filter_map(|inner| {
+        let state = match inner.name() {
+            "avg" => State::CountAndSum,
+            "sum" => State::Sum,
+            _ => return None,
+        };
+        Some(Arc::new(AggregateUDF::new_from_impl(ByRuns { inner, state })))
+    })
+}
+
+/// What DataFusion's accumulator takes as the partial state of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum State {
+    CountAndSum,
+    Sum,
+}
+
+/// A function of DataFusion's whose accumulator of groups takes doubles run by run.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ByRuns {
+    inner: Arc<AggregateUDF>,
+    state: State,
+}
+
+impl ByRuns {
+    fn inner(&self) -> &dyn AggregateUDFImpl {
+        self.inner.inner().as_ref()
+    }
+}
+
+impl AggregateUDFImpl for ByRuns {
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        let doubles = args.expr_fields.first().map(|field| field.data_type().clone());
+        let plain = !args.is_distinct && doubles == Some(DataType::Float64);
+        let inner = self.inner().create_groups_accumulator(args)?;
+        if !plain {
+            return Ok(inner);
+        }
+        Ok(Box::new(Runs { inner, state: self.state, groups: Vec::new(), ends: Vec::new() }))
+    }
+
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner().aliases()
+    }
+
+    fn schema_name(&self, params: &AggregateFunctionParams) -> Result<String> {
+        self.inner().schema_name(params)
+    }
+
+    fn human_display(&self, params: &AggregateFunctionParams) -> Result<String> {
+        self.inner().human_display(params)
+    }
+
+    fn window_function_schema_name(&self, params: &WindowFunctionParams) -> Result<String> {
+        self.inner().window_function_schema_name(params)
+    }
+
+    fn display_name(&self, params: &AggregateFunctionParams) -> Result<String> {
+        self.inner().display_name(params)
+    }
+
+    fn window_function_display_name(&self, params: &WindowFunctionParams) -> Result<String> {
+        self.inner().window_function_display_name(params)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner().signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner().return_type(types)
+    }
+
+    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
+        self.inner().return_field(fields)
+    }
+
+    fn is_nullable(&self) -> bool {
+        self.inner().is_nullable()
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.inner().accumulator(args)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        self.inner().state_fields(args)
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        self.inner().groups_accumulator_supported(args)
+    }
+
+    fn create_sliding_accumulator(
+        &self,
+        args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn Accumulator>> {
+        self.inner().create_sliding_accumulator(args)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.inner().order_sensitivity()
+    }
+
+    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
+        self.inner().simplify()
+    }
+
+    fn simplify_expr_op_literal(
+        &self,
+        function: &AggregateFunction,
+        arg: &Expr,
+        op: Operator,
+        literal: &Expr,
+        arg_is_left: bool,
+    ) -> Result<Option<Expr>> {
+        self.inner().simplify_expr_op_literal(function, arg, op, literal, arg_is_left)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.inner().reverse_expr()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner().coerce_types(types)
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.inner().is_descending()
+    }
+
+    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        self.inner().value_from_stats(args)
+    }
+
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        self.inner().default_value(data_type)
+    }
+
+    fn supports_null_handling_clause(&self) -> bool {
+        self.inner().supports_null_handling_clause()
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        self.inner().supports_within_group_clause()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner().documentation()
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.inner().set_monotonicity(data_type)
+    }
+}
+
+/// DataFusion's accumulator, which is given runs where there are any.
+struct Runs {
+    inner: Box<dyn GroupsAccumulator>,
+    state: State,
+    /// Of the batch at hand: the group of each run, and the row behind its last one. Kept for their memory.
+    groups: Vec<usize>,
+    ends: Vec<usize>,
+}
+
+impl Runs {
+    /// Finds the runs of a batch; whether they are long enough to be worth it.
+    fn find(&mut self, groups: &[usize]) -> bool {
+        self.groups.clear();
+        self.ends.clear();
+        let mut from = 0;
+        for run in groups.chunk_by(|a, b| a == b) {
+            if self.ends.len() >= groups.len() / ROWS_PER_RUN_MIN {
+                return false;
+            }
+            from += run.len();
+            self.groups.extend(run.first());
+            self.ends.push(from);
+        }
+        !groups.is_empty()
+    }
+
+    /// The partial states of the runs that were found.
+    fn states(&self, values: &[f64]) -> Vec<ArrayRef> {
+        let begins = || std::iter::once(0).chain(self.ends.iter().copied());
+        let spans = || begins().zip(&self.ends);
+        let sums: Float64Array =
+            spans().map(|(begin, end)| added_up(&values[begin..*end])).collect::<Vec<_>>().into();
+        match self.state {
+            State::Sum => vec![Arc::new(sums)],
+            State::CountAndSum => {
+                let counts: Vec<u64> = spans().map(|(begin, end)| (end - begin) as u64).collect();
+                vec![Arc::new(UInt64Array::from(counts)), Arc::new(sums)]
+            }
+        }
+    }
+}
+
+/// The sum of some numbers, in lanes.
+fn added_up(values: &[f64]) -> f64 {
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane += value;
+        }
+    }
+    lanes.iter().chain(rest).sum()
+}
+
+impl GroupsAccumulator for Runs {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        groups_total: usize,
+    ) -> Result<()> {
+        let doubles = match values {
+            [values] => values.as_any().downcast_ref::<Float64Array>(),
+            _ => None,
+        };
+        if let Some(doubles) = doubles
+            && filter.is_none()
+            && doubles.null_count() == 0
+            && self.find(groups)
+        {
+            let states = self.states(doubles.values());
+            return self.inner.merge_batch(&states, &self.groups, groups_total);
+        }
+        self.inner.update_batch(values, groups, filter, groups_total)
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        self.inner.evaluate(emit_to)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        self.inner.state(emit_to)
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        groups_total: usize,
+    ) -> Result<()> {
+        self.inner.merge_batch(values, groups, groups_total)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        self.inner.convert_to_state(values, filter)
+    }
+
+    fn size(&self) -> usize {
+        let own = self.groups.capacity() + self.ends.capacity();
+        self.inner.size() + own * size_of::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::RecordBatch;
+    use arrow::datatypes::{Field, Schema};
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::datasource::MemTable;
+    use datafusion::execution::FunctionRegistry;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const QUERIES: [&str; 5] = [
+        "SELECT g, avg(v), sum(v), mean(v), count(v) FROM t GROUP BY g ORDER BY g",
+        "SELECT g, avg(v) FILTER (WHERE v > 3), sum(v) FILTER (WHERE v > 3) FROM t GROUP BY g ORDER BY g",
+        "SELECT g, avg(DISTINCT v), sum(DISTINCT v), avg(n), sum(n) FROM t GROUP BY g ORDER BY g",
+        "SELECT avg(v), sum(v) FROM t",
+        "SELECT n, sum(v) OVER (ORDER BY n ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM t ORDER BY n",
+    ];
+
+    /// What a query answers with these functions, or with DataFusion's.
+    async fn answer(
+        rows: &[(i64, Option<i32>)],
+        batch_rows: usize,
+        own: bool,
+        sql: &str,
+    ) -> String {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("g", DataType::Int64, false),
+            Field::new("v", DataType::Float64, true),
+            Field::new("n", DataType::Int64, false),
+        ]));
+        let batch = RecordBatch::try_new(
+            Arc::clone(&schema),
+            vec![
+                Arc::new(rows.iter().map(|row| Some(row.0)).collect::<arrow::array::Int64Array>()),
+                // Whole numbers: exact in any order.
+                Arc::new(rows.iter().map(|row| row.1.map(f64::from)).collect::<Float64Array>()),
+                Arc::new((0..).take(rows.len()).map(Some).collect::<arrow::array::Int64Array>()),
+            ],
+        )
+        .unwrap();
+        let config = SessionConfig::new().with_batch_size(batch_rows).with_target_partitions(1);
+        let mut state = SessionContext::new_with_config(config).state();
+        if own {
+            for function in aggregates() {
+                let _replaced = state.register_udaf(function).unwrap();
+            }
+        }
+        let context = SessionContext::new_with_state(state);
+        let table = MemTable::try_new(schema, vec![vec![batch]]).unwrap();
+        context.register_table("t", Arc::new(table)).unwrap();
+        let answer = context.sql(sql).await.unwrap().collect().await.unwrap();
+        pretty_format_batches(&answer).unwrap().to_string()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn runs_answer_what_rows_do(
+            runs in prop::collection::vec((0_i64..4, 1_usize..40, any::<bool>()), 0..12),
+            batch_rows in 1_usize..80,
+            values in prop::collection::vec(-1000_i32..1000, 480),
+        ) {
+            let mut rows = Vec::new();
+            for (group, length, with_null) in runs {
+                for at in 0..length {
+                    let null = with_null && at == length / 2;
+                    rows.push((group, (!null).then(|| values[rows.len() % values.len()])));
+                }
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            for sql in QUERIES {
+                let own = runtime.block_on(answer(&rows, batch_rows, true, sql));
+                let theirs = runtime.block_on(answer(&rows, batch_rows, false, sql));
+                prop_assert_eq!(own, theirs, "{}", sql);
+            }
+        }
+    }
+
+    #[test]
+    fn short_runs_are_left_to_rows() {
+        let inner = aggregates().next().unwrap();
+        let field: FieldRef = Arc::new(Field::new("v", DataType::Float64, true));
+        let schema = Schema::new(vec![Arc::clone(&field)]);
+        let args = AccumulatorArgs {
+            return_field: Arc::clone(&field),
+            schema: &schema,
+            ignore_nulls: false,
+            order_bys: &[],
+            is_reversed: false,
+            name: "avg(v)",
+            is_distinct: false,
+            exprs: &[],
+            expr_fields: &[field],
+        };
+        let inner = inner.inner().create_groups_accumulator(args).unwrap();
+        let mut runs =
+            Runs { inner, state: State::CountAndSum, groups: Vec::new(), ends: Vec::new() };
+        assert!(runs.find(&[3, 3, 3, 3, 1, 1, 1, 1]));
+        assert_eq!((runs.groups.as_slice(), runs.ends.as_slice()), (&[3, 1][..], &[4, 8][..]));
+        assert!(!runs.find(&[3, 3, 3, 1, 1, 1, 2, 2]));
+        assert!(!runs.find(&[]));
+    }
+
+    #[test]
+    fn lanes_add_up_to_the_sum() {
+        for length in 0_u32..40 {
+            let values: Vec<f64> = (0..length).map(f64::from).collect();
+            assert!((added_up(&values) - values.iter().sum::<f64>()).abs() < f64::EPSILON);
+        }
+    }
+}
