@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use partita_hotspot::metrics::Second;
 use partita_load::Shape;
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 use tokio_postgres::Client;
 
 use super::ask::former;
@@ -20,6 +20,8 @@ use crate::meter::Meter;
 
 /// From this busy share on a partition is hot.
 const HOT: f64 = 0.5;
+/// What is said for longer than this is taken for as long.
+const LONGEST_S: f64 = 86_400.0;
 /// Shares that are written down.
 const SHARES_MAX: usize = 16;
 /// The classes that the detector names.
@@ -52,6 +54,8 @@ struct Partition {
     rows_per_s: f64,
     busy: f64,
     verdict: Option<&'static str>,
+    /// For how long that has been said, full seconds.
+    said_for_s: u64,
 }
 
 /// All that the store says at a time.
@@ -199,7 +203,8 @@ impl Watch {
         let table = &self.table;
         let of = format!("\"table\" IN ('{table}', '{}')", former(table));
         let partitions = format!(
-            "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s, \"table\" FROM sys.partition_load WHERE {of}"
+            "SELECT leader, write_rows_per_s, rho_10s, verdict, point_reads_per_s, scans_per_s, \"table\", \
+             date_part('epoch', now()) - date_part('epoch', since) FROM sys.partition_load WHERE {of}"
         );
         let events = format!(
             "SELECT kind, why, in_vain, key, actual_share, stall_ms, took_ms, relief_ms FROM sys.split_events WHERE {of} AND outcome = 'done'"
@@ -217,6 +222,7 @@ impl Watch {
                     + if self.reads { float(&row, 4) + float(&row, 5) } else { 0.0 },
                 busy: float(&row, 2),
                 verdict: class.filter(|class| *class != "UNKNOWN"),
+                said_for_s: Duration::from_secs_f64(float(&row, 7).clamp(0.0, LONGEST_S)).as_secs(),
             });
         }
         let nodes = "SELECT node, cpu_cores FROM sys.node_load ORDER BY node";
@@ -342,9 +348,9 @@ impl Watch {
         }
         let said: BTreeSet<&'static str> =
             hot.iter().filter_map(|partition| partition.verdict).collect();
+        self.first.verdict_s = self.first.verdict_s.or_else(|| self.told.judged_since(second));
         for class in said.difference(&self.said) {
             *self.first.classes.entry(class).or_default() += 1;
-            self.first.verdict_s.get_or_insert(second);
         }
         self.said = said;
         if self.told.rekeyed {
@@ -374,6 +380,13 @@ impl Told {
         self.reshaped.push(event);
     }
 
+    /// Since which second something has been said of a hot partition, if it is said in this one. The store knows that
+    /// better than who asks once a second, and late when the machine has other things to do.
+    fn judged_since(&self, second: u64) -> Option<u64> {
+        let judged = self.partitions.iter().filter(|own| own.verdict.is_some() && own.busy >= HOT);
+        judged.map(|own| second.saturating_sub(own.said_for_s)).min()
+    }
+
     /// What is said of the busiest partition that anything is said of.
     fn hottest(&self) -> Option<&'static str> {
         let judged = self.partitions.iter().filter(|own| own.verdict.is_some() && own.busy >= HOT);
@@ -391,7 +404,7 @@ mod tests {
         busy: f64,
         verdict: Option<&'static str>,
     ) -> Partition {
-        Partition { leader, rows_per_s, busy, verdict }
+        Partition { leader, rows_per_s, busy, verdict, said_for_s: 0 }
     }
 
     #[test]
@@ -407,6 +420,18 @@ mod tests {
         };
         assert_eq!(told.hottest(), Some("MOVING_RIGHT"));
         assert_eq!(Told::default().hottest(), None);
+    }
+
+    #[test]
+    fn a_verdict_is_as_old_as_the_store_says() {
+        let said_for = |said_for_s, of: Partition| Partition { said_for_s, ..of };
+        let told = |partitions| Told { partitions, ..Told::default() };
+        let idle = said_for(9, partition(1, 1.0, 0.3, Some("MULTI_TAIL")));
+        let hot = partition(2, 50.0, 0.9, Some("MOVING_RIGHT"));
+        assert_eq!(told(vec![idle.clone(), said_for(4, hot.clone())]).judged_since(18), Some(14));
+        assert_eq!(told(vec![said_for(40, hot.clone()), hot]).judged_since(18), Some(0));
+        let silent = partition(2, 50.0, 0.9, None);
+        assert_eq!(told(vec![idle, silent]).judged_since(18), None, "of what is hot");
     }
 
     #[test]
