@@ -5,6 +5,7 @@
 #   start     a table of many partitions with three replicas: made, and back after everything was killed
 #   failover  how long writes and reads stand after kill -9 (or SIGSTOP) of the datanode that leads their partition
 #   splits    for how long writes wait when a partition is cut while many clients write
+#   idle      the CPU that many groups with three replicas use in which nothing happens
 # One scratch folder; everything that was started is stopped, and the folder removed, when it ends.
 #
 #   deploy/bench-cluster.sh --what writes,ingest --rounds 5 --out cluster.jsonl
@@ -13,12 +14,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-what=writes,ingest,start,failover,splits
+what=writes,ingest,start,failover,splits,idle
 rounds=3
 seconds=10
 clients="1 32 256"
 partitions="1 8"
 many=1000
+groups=500
 kills=20
 signals="KILL STOP"
 cuts=100
@@ -27,12 +29,13 @@ out=/dev/stdout
 usage() {
   cat <<END
 usage: deploy/bench-cluster.sh [options]
-  --what LIST        of writes, ingest, start, failover, splits ($what)
+  --what LIST        of writes, ingest, start, failover, splits, idle ($what)
   --rounds N         rounds of writes and ingest ($rounds)
   --seconds N        seconds of one measurement of writes ($seconds)
   --clients LIST     clients of writes ($clients)
   --partitions LIST  partitions of the table that is written to ($partitions)
   --many N           partitions of start ($many)
+  --groups N         groups of idle ($groups)
   --kills N          kills of failover, by each signal ($kills)
   --signals LIST     signals of failover, KILL or STOP ($signals)
   --cuts N           cuts of splits ($cuts)
@@ -48,6 +51,7 @@ while [ $# -gt 0 ]; do
     --clients) clients=$2; shift ;;
     --partitions) partitions=$2; shift ;;
     --many) many=$2; shift ;;
+    --groups) groups=$2; shift ;;
     --kills) kills=$2; shift ;;
     --signals) signals=$2; shift ;;
     --cuts) cuts=$2; shift ;;
@@ -259,9 +263,40 @@ splits() {
           NR, at(0.5), at(0.99), stall[NR], under }' | tee -a "$out" >&2
 }
 
+# Seconds of CPU, in hundredths, that some processes have used.
+used() {
+  local name
+  for name in "$@"; do awk '{ print $14 + $15 }' "/proc/${pids[$name]}/stat"; done | awk '{ s += $1 } END { print s }'
+}
+
+# A table in which nothing happens, once its leaders are spread over the nodes.
+idle() {
+  local began spread least datanodes metas_used frontend span=20
+  began=$(now_ms)
+  sql "CREATE TABLE idle (id BIGINT, v DOUBLE, PRIMARY KEY (id)) PARTITION BY HASH (id) PARTITIONS $groups"
+  for _ in $(seq 240); do
+    least=$(sql "SELECT CASE WHEN count(*) < 3 THEN 0 ELSE min(n) END FROM (SELECT node, count(*) AS n FROM sys.replicas
+                 WHERE \"table\" = 'idle' AND role = 'leader' GROUP BY node)")
+    [ "$least" -ge $((groups / 3 - 2)) ] && break
+    sleep 0.5
+  done
+  spread=$(($(now_ms) - began))
+  sleep 10
+  datanodes=$(used datanode1 datanode2 datanode3) metas_used=$(used meta1 meta2 meta3) frontend=$(used frontend)
+  sleep "$span"
+  awk -v groups="$groups" -v spread="$spread" -v least="$least" -v span="$span" \
+    -v d="$(($(used datanode1 datanode2 datanode3) - datanodes))" -v m="$(($(used meta1 meta2 meta3) - metas_used))" \
+    -v f="$(($(used frontend) - frontend))" 'BEGIN {
+      printf "{\"idle_groups\":%d,\"least_leaders_of_a_node\":%d,\"spread_ms\":%d,", groups, least, spread
+      printf "\"datanodes_core_percent\":%.2f,\"metas_core_percent\":%.2f,\"frontend_core_percent\":%.2f}\n",
+        d / span, m / span, f / span }' | tee -a "$out" >&2
+  sql "DROP TABLE idle"
+}
+
 start_partita
 if wants writes; then writes; fi
 if wants ingest; then ingest; fi
 if wants failover; then failover; fi
 if wants start; then many_partitions; fi
 if wants splits; then splits; fi
+if wants idle; then idle; fi
