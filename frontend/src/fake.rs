@@ -196,6 +196,7 @@ impl Fake {
             placement: new.placement,
             partitions: Arc::new(PartitionMap::new(routes)?),
             former: None,
+            succeeded_by: None,
         };
         for route in table.partitions.routes() {
             self.partitions.lock().insert(

@@ -254,5 +254,9 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         let _replaced =
             datafusion::execution::FunctionRegistry::register_udf(&mut state, Arc::new(function));
     }
+    for function in partita_worker::functions::shared_aggregates() {
+        let _replaced =
+            datafusion::execution::FunctionRegistry::register_udaf(&mut state, function);
+    }
     state
 }

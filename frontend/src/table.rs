@@ -5,7 +5,8 @@
 //! more rows than the filters do.
 //!
 //! A table whose rows were placed otherwise once is scanned together with its former table, whose rows are its rows:
-//! a union of two scans, each with its own placement. Columns that came since are NULL in the former one.
+//! a union of two scans, each with its own placement. Columns that came since are NULL in the former one. A table whose
+//! rows are about to be placed otherwise is scanned together with the one that takes over.
 //!
 //! [`Inexact`]: TableProviderFilterPushDown::Inexact
 
@@ -44,8 +45,8 @@ const LEADING_VALUES: usize = 64;
 /// A table at one version of its schema and one map of its partitions.
 pub(crate) struct PartitionedTable {
     table: Arc<Table>,
-    /// With the rows from before they were placed otherwise.
-    former: Option<Box<PartitionedTable>>,
+    /// With the rows from before they were placed otherwise, or those from then on.
+    other: Option<Box<PartitionedTable>>,
     router: Arc<Router>,
     state: Arc<SessionState>,
     schema: SchemaRef,
@@ -69,8 +70,8 @@ impl PartitionedTable {
         let new = |table: &Arc<Table>| {
             Self::new(Arc::clone(table), Arc::clone(router), Arc::clone(state))
         };
-        let former = table.former.and_then(|former| catalog.table_by_id(former));
-        Self { former: former.map(|former| Box::new(new(former))), ..new(table) }
+        let other = catalog.read_along(table);
+        Self { other: other.map(|other| Box::new(new(other))), ..new(table) }
     }
 
     fn new(table: Arc<Table>, router: Arc<Router>, state: Arc<SessionState>) -> Self {
@@ -83,7 +84,7 @@ impl PartitionedTable {
         Self {
             schema: schema.arrow(),
             constraints: Constraints::new_unverified(constraints),
-            former: None,
+            other: None,
             table,
             router,
             state,
@@ -214,7 +215,7 @@ impl TableProvider for PartitionedTable {
         let support = |filter: &&Expr| {
             if !predicate::is_expressible(filter, schema) {
                 TableProviderFilterPushDown::Unsupported
-            } else if self.former.is_none() && predicate::is_exact(filter, schema) {
+            } else if self.other.is_none() && predicate::is_exact(filter, schema) {
                 TableProviderFilterPushDown::Exact
             } else {
                 // What a former table lacks a column for is left to the plan above.
@@ -233,9 +234,9 @@ impl TableProvider for PartitionedTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let parallelism = state.config().target_partitions();
         let scan = self.scan_own(projection, filters, limit, parallelism)?;
-        let Some(former) = &self.former else { return Ok(scan) };
-        let before = former.scan_for(self, projection, filters, limit, parallelism)?;
-        UnionExec::try_new(vec![scan, before])
+        let Some(other) = &self.other else { return Ok(scan) };
+        let along = other.scan_for(self, projection, filters, limit, parallelism)?;
+        UnionExec::try_new(vec![scan, along])
     }
 }
 
@@ -253,18 +254,18 @@ impl PartitionedTable {
         Ok(Arc::new(PartitionScanExec::new(spec, Arc::clone(&self.router))))
     }
 
-    /// The rows of its partitions, with the columns of the table that took over from it.
+    /// The rows of its partitions, with the columns of the table that it is read along with.
     fn scan_for(
         &self,
-        successor: &Self,
+        asked: &Self,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
         parallelism: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let wanted = match projection {
-            Some(projection) => Arc::new(successor.schema.project(projection)?),
-            None => Arc::clone(&successor.schema),
+            Some(projection) => Arc::new(asked.schema.project(projection)?),
+            None => Arc::clone(&asked.schema),
         };
         let mut own = Vec::new();
         let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();

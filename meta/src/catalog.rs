@@ -68,6 +68,9 @@ pub(crate) enum Work {
     Schema(Arc<TableSchema>),
     /// To remove all rows.
     Truncate,
+    /// Those of the table that it is to succeed are being told a new epoch, so that nobody reads them who does not read
+    /// this table's along. Until all know, rows are written to the other one.
+    Succeed,
 }
 
 /// A database.
@@ -99,6 +102,8 @@ pub(crate) struct TableRecord {
     /// The table whose rows are this one's too, from before they were placed otherwise; while this one is being
     /// made, the table that it will succeed.
     pub(crate) former: Option<TableId>,
+    /// The table that succeeds this one: from the moment on when that one's partitions are there.
+    pub(crate) succeeded_by: Option<TableId>,
 }
 
 impl TableRecord {

@@ -18,7 +18,7 @@ use crate::transition::{Command, Progress, Reply};
 
 #[derive(Clone, PartialEq, Message)]
 struct CommandForm {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     kind: Option<CommandKind>,
 }
 
@@ -47,6 +47,10 @@ enum CommandKind {
     Advance(AdvanceForm),
     #[prost(message, tag = "11")]
     RemoveNode(pb::RemoveNode),
+    #[prost(message, tag = "12")]
+    ReadAlong(StepForm),
+    #[prost(message, tag = "13")]
+    Fenced(FencedForm),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -100,6 +104,16 @@ struct MovedForm {
     partition: u64,
     #[prost(uint64, tag = "2")]
     step: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct FencedForm {
+    #[prost(message, optional, tag = "1")]
+    at: Option<StepForm>,
+    #[prost(uint64, tag = "2")]
+    partition: u64,
+    #[prost(uint64, tag = "3")]
+    epoch: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -248,6 +262,12 @@ impl Command {
             }),
             Self::Finish { table, step } => CommandKind::Finish(StepForm::new(*table, *step)),
             Self::Abort { table, step } => CommandKind::Abort(StepForm::new(*table, *step)),
+            Self::ReadAlong { table, step } => CommandKind::ReadAlong(StepForm::new(*table, *step)),
+            Self::Fenced { table, step, partition, epoch } => CommandKind::Fenced(FencedForm {
+                at: Some(StepForm::new(*table, *step)),
+                partition: partition.0,
+                epoch: epoch.0,
+            }),
             Self::Register(registration) => CommandKind::Register(registration.to_wire()),
             Self::Drain { node, on } => CommandKind::Drain(pb::Drain { node: node.0, on: *on }),
             Self::RemoveNode { node } => CommandKind::RemoveNode(pb::RemoveNode { node: node.0 }),
@@ -298,6 +318,18 @@ impl Command {
             }
             Some(CommandKind::Finish(at)) => Self::Finish { table: at.table(), step: at.step() },
             Some(CommandKind::Abort(at)) => Self::Abort { table: at.table(), step: at.step() },
+            Some(CommandKind::ReadAlong(at)) => {
+                Self::ReadAlong { table: at.table(), step: at.step() }
+            }
+            Some(CommandKind::Fenced(form)) => {
+                let at = form.at.ok_or_else(unknown)?;
+                Self::Fenced {
+                    table: at.table(),
+                    step: at.step(),
+                    partition: PartitionId(form.partition),
+                    epoch: Epoch(form.epoch),
+                }
+            }
             Some(CommandKind::Register(form)) => Self::Register(Registration::from_wire(form)?),
             Some(CommandKind::Drain(form)) => Self::Drain { node: NodeId(form.node), on: form.on },
             Some(CommandKind::RemoveNode(form)) => Self::RemoveNode { node: NodeId(form.node) },

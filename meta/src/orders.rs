@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::reshape::{Freeze, Reshape};
 use partita_proto::service::{DataService, PartitionSpec};
 use tokio::time::timeout;
 
@@ -147,6 +148,10 @@ impl Core {
                 Action::Truncate(id) => service.truncate_partition(partition, *id).await,
                 Action::Reconfigure(voters) => service.reconfigure(partition, voters.clone()).await,
                 Action::Transfer(to) => service.transfer_leader(partition, *to).await,
+                Action::Fence(epoch) => {
+                    let fence = Freeze { partition, epoch: *epoch, on: false };
+                    service.reshape(Reshape::Freeze(fence)).await.map(drop)
+                }
             }
         };
         self.ask(node, partition, sent).await

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita_proto::error::Error;
-use partita_proto::id::{NodeId, PartitionId, ReplicaId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId};
 use partita_proto::schema::TableSchema;
 use partita_proto::service::{PartitionSpec, RequestId};
 
@@ -47,6 +47,8 @@ pub(crate) enum Action {
     Reconfigure(BTreeMap<ReplicaId, NodeId>),
     /// Hand leadership to a node.
     Transfer(NodeId),
+    /// Go from this epoch to the next, and give up nothing.
+    Fence(Epoch),
 }
 
 /// The orders that a table's step asks for; none when it is ready.
@@ -80,6 +82,12 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
             let id = RequestId { client: META_CLIENT, sequence: table.step.0 };
             let truncate = Action::Truncate(id);
             partitions.filter_map(|partition| to_group(partition, truncate.clone())).collect()
+        }
+        Phase::Altering(Work::Succeed) => {
+            let former = table.former.and_then(|former| state.table(former));
+            let partitions = former.into_iter().flat_map(|former| state.partitions_of(former));
+            let fence = |one: &Arc<PartitionRecord>| to_group(one, Action::Fence(one.epoch));
+            partitions.filter_map(fence).collect()
         }
     }
 }

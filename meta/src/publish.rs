@@ -15,7 +15,7 @@ use partita_proto::placement::Placement;
 use partita_proto::route::{PartitionMap, Route};
 use partita_proto::schema::TableSchema;
 
-use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, State, TableRecord};
+use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
 
 /// The whole catalog.
 ///
@@ -130,7 +130,9 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
         schema: Arc::clone(&record.schema),
         placement: record.placement.clone(),
         partitions: Arc::new(map),
-        former: record.former,
+        // Not yet: it is read along with the other one.
+        former: record.former.filter(|_| record.phase != Phase::Altering(Work::Succeed)),
+        succeeded_by: record.succeeded_by,
     };
     let tables = catalog.tables.entry(database.name.clone()).or_default();
     tables.insert(record.name.clone(), Arc::new(table));

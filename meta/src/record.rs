@@ -76,7 +76,7 @@ struct TableForm {
     database: u32,
     #[prost(string, tag = "3")]
     name: String,
-    #[prost(oneof = "PhaseForm", tags = "4, 5, 6, 7, 8")]
+    #[prost(oneof = "PhaseForm", tags = "4, 5, 6, 7, 8, 17")]
     phase: Option<PhaseForm>,
     #[prost(uint64, tag = "9")]
     step: u64,
@@ -93,6 +93,9 @@ struct TableForm {
     /// 0: none.
     #[prost(uint32, tag = "15")]
     former: u32,
+    /// 0: none.
+    #[prost(uint32, tag = "16")]
+    succeeded_by: u32,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -107,6 +110,8 @@ enum PhaseForm {
     Truncate(Nothing),
     #[prost(message, tag = "8")]
     Dropping(Nothing),
+    #[prost(message, tag = "17")]
+    Succeed(Nothing),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -305,6 +310,7 @@ fn table_form(record: &TableRecord) -> TableForm {
         Phase::Ready => PhaseForm::Ready(Nothing {}),
         Phase::Altering(Work::Schema(schema)) => PhaseForm::Schema(schema.to_wire()),
         Phase::Altering(Work::Truncate) => PhaseForm::Truncate(Nothing {}),
+        Phase::Altering(Work::Succeed) => PhaseForm::Succeed(Nothing {}),
         Phase::Dropping => PhaseForm::Dropping(Nothing {}),
     };
     TableForm {
@@ -319,6 +325,7 @@ fn table_form(record: &TableRecord) -> TableForm {
         told_ttl: record.told_ttl.map(|ttl| ttl.to_wire()),
         partitions: record.partitions.iter().map(|id| id.0).collect(),
         former: record.former.unwrap_or_default().0,
+        succeeded_by: record.succeeded_by.unwrap_or_default().0,
     }
 }
 
@@ -330,9 +337,11 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
             Phase::Altering(Work::Schema(Arc::new(TableSchema::from_wire(schema)?)))
         }
         Some(PhaseForm::Truncate(_)) => Phase::Altering(Work::Truncate),
+        Some(PhaseForm::Succeed(_)) => Phase::Altering(Work::Succeed),
         Some(PhaseForm::Dropping(_)) => Phase::Dropping,
         None => return Err(Error::Corrupted("its phase is not known to this version".to_owned())),
     };
+    let other = |id: u32| Some(TableId(id)).filter(|id| *id != TableId::default());
     Ok(TableRecord {
         id: TableId(form.id),
         database: DatabaseId(form.database),
@@ -344,7 +353,8 @@ fn table(form: TableForm) -> Result<TableRecord, Error> {
         dropped_names: BTreeSet::from_iter(form.dropped_names),
         told_ttl: form.told_ttl.map(Duration::from_wire).transpose()?,
         partitions: form.partitions.into_iter().map(PartitionId).collect(),
-        former: Some(TableId(form.former)).filter(|id| *id != TableId::default()),
+        former: other(form.former),
+        succeeded_by: other(form.succeeded_by),
     })
 }
 

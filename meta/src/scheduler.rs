@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use crate::catalog::{Phase, State, TableRecord};
 use crate::node::Core;
-use crate::plan::{Order, orders};
+use crate::plan::{Action, Order, orders};
 use crate::progress::Job;
 use crate::transition::Command;
 
@@ -225,7 +225,8 @@ impl Core {
             .filter(|order| !done.contains(&(order.replica, order.node)))
             .collect();
         let sent = stream::iter(open).map(|order| async move {
-            let result = if self.is_current(job) { self.send(&order).await } else { Ok(false) };
+            let result =
+                if self.is_current(job) { self.order_of(job, &order).await } else { Ok(false) };
             (order, result)
         });
         let mut sent = sent.buffer_unordered(ORDERS_MAX);
@@ -285,8 +286,36 @@ impl Core {
         !self.stopping.is_cancelled() && is_current(&self.machine.state(), job)
     }
 
+    /// Sends an order, and records at once what follows from it; true when carried out.
+    async fn order_of(&self, (table, step): Job, order: &Order) -> Result<bool, Error> {
+        let Action::Fence(epoch) = order.action else { return self.send(order).await };
+        let partition = order.partition;
+        let free = |state: &State| state.partition(partition).map(|one| one.reshaping.is_none());
+        match free(&self.machine.state()) {
+            Some(true) => {}
+            Some(false) => {
+                let why = format!("partition {partition} is being split or merged");
+                return Err(Error::Unavailable(why));
+            }
+            // Merged away since.
+            None => return Ok(true),
+        }
+        let epoch = match self.send(order).await {
+            Ok(_) => epoch.next(),
+            // By the same order before, whose answer was lost.
+            Err(Error::StaleRoute { current, .. }) if current > epoch => current,
+            Err(error) => return Err(error),
+        };
+        self.propose(&Command::Fenced { table, step, partition, epoch }).await?;
+        Ok(true)
+    }
+
     async fn finish(&self, table: &TableRecord) -> Result<(), Error> {
         self.progress.succeeded((table.id, table.step));
+        if table.phase == Phase::Creating && table.former.is_some() {
+            let (table, step) = (table.id, table.step);
+            return self.propose(&Command::ReadAlong { table, step }).await.map(drop);
+        }
         self.propose(&Command::Finish { table: table.id, step: table.step }).await?;
         info!(table = %table.id, name = table.name, done = phase_name(&table.phase), "table changed");
         Ok(())

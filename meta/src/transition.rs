@@ -24,6 +24,7 @@ use partita_proto::service::{Ddl, RequestId};
 use self::database::{alter_database, create_database, drop_database};
 pub(crate) use self::node::was_removed;
 use self::node::{drain, end_move, register, remove, start_move};
+use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
 pub(crate) use self::table::shown_name;
 use self::table::{alter_table, create_table, drop_table, rekeyed_partitions, truncate_table};
@@ -56,6 +57,24 @@ pub(crate) enum Command {
         table: TableId,
         /// Its step.
         step: Step,
+    },
+    /// The replicas of a table that is to succeed another one are open: from now on both are read together.
+    ReadAlong {
+        /// The table that is to succeed.
+        table: TableId,
+        /// Its step, which stays.
+        step: Step,
+    },
+    /// A partition of the table that is to be succeeded is at a new epoch.
+    Fenced {
+        /// The table that is to succeed.
+        table: TableId,
+        /// Its step.
+        step: Step,
+        /// The partition, of the other one.
+        partition: PartitionId,
+        /// Its epoch.
+        epoch: Epoch,
     },
     /// A node makes itself known, or says where it is now.
     Register(Registration),
@@ -190,6 +209,10 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         },
         Command::Finish { table, step } => Ok(finish(state, *table, *step)),
         Command::Abort { table, step } => Ok(abort(state, *table, *step)),
+        Command::ReadAlong { table, step } => Ok(read_along(state, *table, *step)),
+        Command::Fenced { table, step, partition, epoch } => {
+            Ok(fenced(state, (*table, *step), *partition, *epoch))
+        }
         Command::Register(registration) => register(state, registration),
         Command::Drain { node, on } => drain(state, *node, *on),
         Command::RemoveNode { node } => remove(state, *node),
@@ -335,7 +358,8 @@ fn finish(state: &State, table: TableId, step: Step) -> Outcome {
     let mut draft = Draft::new(state);
     match &record.phase {
         Phase::Ready => return Outcome::without_edits(Reply::Unchanged),
-        Phase::Creating => match record.former {
+        // One that succeeds another is read along first; entries of earlier versions know nothing of that.
+        Phase::Creating | Phase::Altering(Work::Succeed) => match record.former {
             Some(former) => draft.succeed(record, former),
             None => draft.settle(TableRecord::clone(record)),
         },

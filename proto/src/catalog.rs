@@ -44,6 +44,17 @@ pub struct Table {
     /// The table that keeps the rows from before its rows were placed otherwise: they are its rows too. All that is
     /// written since lies in its own partitions.
     pub former: Option<TableId>,
+    /// The table that takes over from this one. As long as that one does not name this one as its former table, rows
+    /// are written here, and the other one's are this one's too.
+    pub succeeded_by: Option<TableId>,
+}
+
+impl Table {
+    /// Whether the rows of the same tables are this one's. If not, a plan made for the one is none for the other.
+    #[must_use]
+    pub fn reads_as(&self, other: &Self) -> bool {
+        (self.former, self.succeeded_by) == (other.former, other.succeeded_by)
+    }
 }
 
 /// Everything at one version.
@@ -61,6 +72,16 @@ impl Catalog {
     /// A table by its names.
     pub fn table(&self, database: &str, name: &str) -> Option<&Arc<Table>> {
         self.tables.get(database)?.get(name)
+    }
+
+    /// The other table whose rows are a table's too, if there is one: its former table, or the one that is about to take
+    /// over from it.
+    pub fn read_along(&self, table: &Table) -> Option<&Arc<Table>> {
+        if let Some(former) = table.former {
+            return self.table_by_id(former);
+        }
+        let next = self.table_by_id(table.succeeded_by?)?;
+        next.former.is_none().then_some(next)
     }
 
     /// A table by its id.

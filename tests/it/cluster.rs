@@ -7,6 +7,7 @@ mod harness;
 mod hotspot;
 mod nodes;
 mod orphans;
+mod placed;
 mod splits;
 
 use std::collections::BTreeSet;

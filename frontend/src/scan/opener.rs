@@ -136,8 +136,11 @@ impl Opener {
             .router
             .newest(&self.spec.table)
             .ok_or_else(|| SqlError::undefined_table(&self.spec.table.name))?;
-        if table.schema.version != self.spec.table.schema.version {
-            // The columns asked for may not be there any more: the statement is planned again.
+        if table.schema.version != self.spec.table.schema.version
+            || !table.reads_as(&self.spec.table)
+        {
+            // The columns asked for may not be there any more, or another table's rows are to be read along: the
+            // statement is planned again.
             return Err(stale.into());
         }
         let map = &table.partitions;

@@ -50,6 +50,7 @@ pub(super) fn table(new: &NewTable) -> Table {
         placement: new.placement.clone(),
         partitions: Arc::new(partitions),
         former: None,
+        succeeded_by: None,
     }
 }
 

@@ -149,6 +149,7 @@ pub fn table(partitions: u16) -> Table {
         placement,
         partitions: Arc::new(map),
         former: None,
+        succeeded_by: None,
     }
 }
 

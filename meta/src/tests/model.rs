@@ -26,6 +26,10 @@ enum Event {
     Change(Ddl, Option<u64>, u64),
     /// The nodes have carried out one of the pending steps.
     Finish(Index),
+    /// One of the pending tables is that far that it is read along.
+    ReadAlong(Index),
+    /// A partition is at an epoch, says the one that carries out a pending step.
+    Fenced(Index, Index, u64),
     /// One of the pending steps could not be carried out.
     Abort(Index),
     /// A late answer.
@@ -152,6 +156,9 @@ fn event() -> impl Strategy<Value = Event> {
         6 => (ddl(), prop::option::of(0..12_u64), 1..4_u64)
             .prop_map(|(ddl, id, replicas)| Event::Change(ddl, id, replicas)),
         5 => any::<Index>().prop_map(Event::Finish),
+        3 => any::<Index>().prop_map(Event::ReadAlong),
+        3 => (any::<Index>(), any::<Index>(), 1..6_u64)
+            .prop_map(|(table, partition, epoch)| Event::Fenced(table, partition, epoch)),
         1 => any::<Index>().prop_map(Event::Abort),
         1 => (any::<Index>(), 0_u64..50).prop_map(|(table, step)| Event::Stale(table, step)),
         3 => (
@@ -268,6 +275,15 @@ fn command(world: &World, event: &Event) -> Option<Command> {
             Some(Command::Change { ddl: ddl.clone(), places, id })
         }
         Event::Finish(index) => pick(index).map(|(table, step)| Command::Finish { table, step }),
+        Event::ReadAlong(index) => {
+            pick(index).map(|(table, step)| Command::ReadAlong { table, step })
+        }
+        Event::Fenced(index, at, epoch) => {
+            let partitions: Vec<_> = world.state.partitions().map(|one| one.id).collect();
+            let (table, step) = pick(index)?;
+            let partition = (!partitions.is_empty()).then(|| *at.get(&partitions))?;
+            Some(Command::Fenced { table, step, partition, epoch: Epoch(*epoch) })
+        }
         Event::Abort(index) => pick(index).map(|(table, step)| Command::Abort { table, step }),
         Event::Stale(index, step) => {
             let tables: Vec<_> = world.state.tables().map(|table| table.id).collect();

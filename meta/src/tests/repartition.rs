@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use partita_proto::history::Reason;
+use partita_proto::id::Epoch;
 use partita_proto::route::hash_cuts;
 
+use super::model::hex;
 use super::*;
+use crate::catalog::Edit;
+use crate::record;
 
 fn by_user(partitions: u16) -> TableChange {
     let placement = Placement::Hash { columns: vec![ColumnId(1)] };
@@ -36,6 +41,7 @@ fn what_is_written_goes_to_new_partitions_and_what_is_there_stays() {
     assert_eq!(world.phase("t$next"), Phase::Creating);
     assert!(!world.visible("t$next"));
     world.settle();
+    assert!(world.state.pending().next().is_none());
     let (after, former) = (world.table("t"), world.table("t$former"));
     assert_eq!((after.former, former.id), (Some(before.id), before.id));
     assert_eq!((after.partitions.len(), &former.partitions), (4, &before.partitions));
@@ -44,6 +50,106 @@ fn what_is_written_goes_to_new_partitions_and_what_is_there_stays() {
     let published = world.catalog.table("public", "t").unwrap();
     assert_eq!((published.id, published.former), (after.id, Some(before.id)));
     assert!(!world.visible("t$next"));
+}
+
+#[test]
+fn until_every_old_partition_has_a_new_epoch_both_are_read_and_the_old_one_is_written() {
+    let mut world = world();
+    let before = world.table("t");
+    world.change(alter("t", by_user(4))).unwrap();
+    let (table, step) = world.job("t$next");
+    let epochs = |world: &World| -> Vec<u64> {
+        let routes = world.catalog.table("public", "t").unwrap().partitions.routes().to_vec();
+        routes.iter().map(|route| route.epoch.0).collect()
+    };
+    let fence = |partition, epoch| Command::Fenced { table, step, partition, epoch: Epoch(epoch) };
+    // Nobody is told of a new epoch who could not know what is to be read along.
+    assert_eq!(world.command(&fence(before.partitions[0], 2)), Ok(Reply::Unchanged));
+    world.command(&Command::ReadAlong { table, step }).unwrap();
+    assert_eq!(world.job("t$next"), (table, step), "who waits for the change goes on waiting");
+    let published = world.catalog.table("public", "t").unwrap();
+    assert_eq!((published.id, published.former), (before.id, None));
+    assert_eq!(world.catalog.read_along(published).map(|next| next.id), Some(table));
+    let busy = Ok(Reply::Busy { table, step });
+    let (partition, at) = (before.partitions[0], cut(&[Value::Int(50)]));
+    let split = Command::Split { partition, at, reason: Reason::by_hand() };
+    assert_eq!(world.command(&split), busy);
+    assert_eq!(world.change(drop_table("t$next")), busy);
+    assert_eq!(world.change(alter("t", add(vec![field("x")]))), busy);
+    for (at, partition) in before.partitions.iter().enumerate() {
+        world.command(&fence(*partition, 2)).unwrap();
+        assert_eq!(epochs(&world)[at], 2);
+        // The same order once more, after its answer was lost.
+        assert_eq!(world.command(&fence(*partition, 2)), Ok(Reply::Unchanged));
+    }
+    assert_eq!(world.table("t").id, before.id);
+    world.command(&Command::Finish { table, step }).unwrap();
+    let published = world.catalog.table("public", "t").unwrap();
+    assert_eq!((published.id, published.former), (table, Some(before.id)));
+    let former = world.catalog.table("public", "t$former").unwrap();
+    assert_eq!(former.succeeded_by, Some(table));
+    assert!(world.catalog.read_along(former).is_none(), "on its own it is what it was");
+}
+
+#[test]
+fn a_table_with_a_partition_that_cannot_be_told_can_be_dropped() {
+    let mut world = world();
+    world.change(alter("t", by_user(4))).unwrap();
+    let (table, step) = world.job("t$next");
+    assert_eq!(world.change(drop_table("t")), Ok(Reply::Busy { table, step }));
+    world.command(&Command::ReadAlong { table, step }).unwrap();
+    let Reply::Changed { steps } = world.change(drop_table("t")).unwrap() else { panic!("busy") };
+    assert_eq!(steps.len(), 2);
+    assert_eq!(world.command(&Command::Finish { table, step }), Ok(Reply::Unchanged));
+    world.settle();
+    assert_eq!((world.state.table_count(), world.state.partitions().count()), (0, 0));
+}
+
+#[test]
+fn a_database_that_is_dropped_takes_along_both() {
+    let mut world = World::new();
+    world.done(create_database("d")).unwrap();
+    let mut table = new_table("t");
+    (table.database, table.schema.options.append_mode) = ("d".to_owned(), true);
+    world.done(create(table)).unwrap();
+    let change = by_user(4);
+    let ddl = Ddl::AlterTable { database: "d".to_owned(), name: "t".to_owned(), change };
+    world.change(ddl).unwrap();
+    let next = world.state.pending().next().unwrap();
+    let (table, step) = (next.id, next.step);
+    world.command(&Command::ReadAlong { table, step }).unwrap();
+    world.done(Ddl::DropDatabase { name: "d".to_owned(), if_exists: false }).unwrap();
+    assert_eq!((world.state.table_count(), world.state.partitions().count()), (0, 0));
+}
+
+#[test]
+fn a_succession_that_an_earlier_version_recorded_ends_as_it_did_there() {
+    let mut world = world();
+    let before = world.table("t");
+    world.change(alter("t", by_user(4))).unwrap();
+    let (table, step) = world.job("t$next");
+    world.command(&Command::Finish { table, step }).unwrap();
+    assert_eq!((world.table("t").id, world.table("t").former), (table, Some(before.id)));
+}
+
+#[test]
+fn entries_and_records_of_a_succession_keep_their_form() {
+    let mut world = world();
+    world.change(alter("t", by_user(4))).unwrap();
+    let (table, step) = world.job("t$next");
+    let partition = world.table("t").partitions[0];
+    let commands = [
+        Command::ReadAlong { table, step },
+        Command::Fenced { table, step, partition, epoch: Epoch(300) },
+    ];
+    for command in &commands {
+        world.command(command).unwrap();
+    }
+    let records = [Edit::Table(world.table("t")), Edit::Table(world.table("t$next"))];
+    let mut forms = commands.map(|command| hex(&command.encode())).to_vec();
+    forms.extend(record::changes(&records).into_iter().map(|change| hex(&change.value.unwrap())));
+    let forms = forms.join("\n") + "\n";
+    assert_eq!(forms, include_str!("succession.golden"), "got:\n{forms}");
 }
 
 #[test]

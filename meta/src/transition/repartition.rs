@@ -4,12 +4,19 @@
 //! ```text
 //!   events ──repartition──▶ events        "events$next", Creating: its replicas are being opened
 //!                              │
+//!                         read along ──▶ events             "events$next", Succeed: both are read together, rows are
+//!                              │                            written to the old one, whose partitions get new epochs
 //!                           finish ──▶ "events$former"      events, with the new placement; former: the other one
 //! ```
 //!
 //! The table that is made takes over the name in one step, and the one that had it is read along from then on. Nothing
 //! is copied and nothing is frozen: a row that a frontend of an older catalog still writes goes to the former table
 //! and is read there. Both are tables like any other: they are split, merged, balanced and repaired on their own.
+//!
+//! A frontend may be cut off from meta for as long as it likes, with a catalog in which there is only one table. So before
+//! the first row is written to the new partitions, every old one is at an epoch that no such catalog has: whoever reads
+//! there needs a catalog with both. Until all of them are, the old table goes on as before, also when one of them has lost
+//! its quorum.
 //!
 //! Invariants (see [`State::check`]):
 //! - only tables that keep every row have a former table: two versions of a row could lie in both;
@@ -19,7 +26,7 @@
 use std::sync::Arc;
 
 use partita_proto::error::Error;
-use partita_proto::id::{NodeId, TableId};
+use partita_proto::id::{Epoch, NodeId, PartitionId, TableId};
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
 use partita_proto::schema::validate_name;
@@ -27,7 +34,7 @@ use partita_proto::service::TableChange;
 
 use super::table::check_room;
 use super::{Draft, Outcome, Reply};
-use crate::catalog::{Edit, Phase, State, TableRecord};
+use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Work};
 use crate::create::check_partitions;
 
 /// Records the table that takes over.
@@ -78,10 +85,59 @@ pub(super) fn repartition(
         told_ttl: state.ttl(table.database, &table.schema),
         partitions,
         former: Some(table.id),
+        succeeded_by: None,
         ..table.clone()
     };
     draft.enter(successor, Phase::Creating);
     Ok(draft.done())
+}
+
+/// Records that two tables are read together, because one is to succeed the other. The step stays: whoever waits for
+/// the change waits for its end.
+pub(super) fn read_along(state: &State, table: TableId, step: Step) -> Outcome {
+    let record = state.table(table).filter(|record| record.step == step);
+    let record = record.filter(|record| record.phase == Phase::Creating);
+    let Some((record, former)) = record.and_then(|record| Some((record, record.former?))) else {
+        return Outcome::without_edits(Reply::Unchanged);
+    };
+    let mut draft = Draft::new(state);
+    match state.table(former).filter(|former| former.is_visible()) {
+        None => draft.succeed(record, former),
+        Some(former) => {
+            let phase = Phase::Altering(Work::Succeed);
+            draft
+                .edits
+                .push(Edit::Table(Arc::new(TableRecord { phase, ..TableRecord::clone(record) })));
+            let succeeded_by = Some(table);
+            let former = TableRecord { succeeded_by, ..TableRecord::clone(former) };
+            draft.edits.push(Edit::Table(Arc::new(former)));
+            draft.steps.push((table, step));
+        }
+    }
+    draft.done()
+}
+
+/// Records the epoch that a partition of the table that is to be succeeded was raised to.
+pub(super) fn fenced(
+    state: &State,
+    (table, step): (TableId, Step),
+    partition: PartitionId,
+    epoch: Epoch,
+) -> Outcome {
+    let record = state.table(table).filter(|record| record.step == step);
+    let record = record.filter(|record| record.phase == Phase::Altering(Work::Succeed));
+    let fenced = state.partition(partition);
+    let fenced = fenced.filter(|one| one.reshaping.is_none() && one.epoch < epoch);
+    match (record, fenced) {
+        (Some(record), Some(fenced)) if record.former == Some(fenced.table) => {
+            let mut draft = Draft::new(state);
+            let fenced = PartitionRecord { epoch, ..PartitionRecord::clone(fenced) };
+            draft.edits.push(Edit::Partition(Arc::new(fenced)));
+            draft.steps.push((table, step));
+            draft.done()
+        }
+        _ => Outcome::without_edits(Reply::Unchanged),
+    }
 }
 
 impl Draft<'_> {
@@ -116,9 +172,23 @@ impl Draft<'_> {
 
 /// The answer while a table is being made that will succeed another one.
 pub(super) fn in_succession(state: &State, table: &TableRecord) -> Option<Outcome> {
-    let succeeds =
-        |one: &&Arc<TableRecord>| one.phase == Phase::Creating && one.former == Some(table.id);
+    let succeeds = |one: &&Arc<TableRecord>| {
+        matches!(one.phase, Phase::Creating | Phase::Altering(Work::Succeed))
+            && one.former == Some(table.id)
+    };
     let next = state.pending().find(succeeds)?;
+    Some(Outcome::without_edits(Reply::Busy { table: next.id, step: next.step }))
+}
+
+/// The table that is to succeed another one, whose partitions get new epochs meanwhile.
+pub(super) fn fencing<'a>(state: &'a State, table: &TableRecord) -> Option<&'a Arc<TableRecord>> {
+    let next = state.table(table.succeeded_by?)?;
+    (next.phase == Phase::Altering(Work::Succeed)).then_some(next)
+}
+
+/// The answer to who wants to cut or merge a table's partitions while they get new epochs.
+pub(super) fn being_fenced(state: &State, table: &TableRecord) -> Option<Outcome> {
+    let next = fencing(state, table)?;
     Some(Outcome::without_edits(Reply::Busy { table: next.id, step: next.step }))
 }
 

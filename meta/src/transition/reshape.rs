@@ -14,6 +14,7 @@ use partita_proto::partitioning::Partitioning;
 use partita_proto::range::{Bound, TypedRange};
 
 use super::node::{in_use, wanted_replicas};
+use super::repartition::being_fenced;
 use super::table::in_change;
 use super::{Draft, Outcome, Progress, Reply};
 use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Target};
@@ -160,7 +161,7 @@ fn waits(
             )));
         }
     }
-    Ok(if table.is_pending() { in_change(state, table) } else { None })
+    Ok(if table.is_pending() { in_change(state, table) } else { being_fenced(state, table) })
 }
 
 /// Records how far a change is.

@@ -12,7 +12,7 @@ use partita_proto::schema::{TableSchema, validate_name};
 use partita_proto::service::{NewTable, TableChange};
 
 use super::database::database;
-use super::repartition::{check_change, former, in_succession, repartition};
+use super::repartition::{check_change, fencing, former, in_succession, repartition};
 use super::{Draft, Outcome, Reply, next_version};
 use crate::alter::altered;
 use crate::catalog::{Edit, PartitionRecord, Phase, State, TableRecord, Work};
@@ -66,6 +66,7 @@ pub(super) fn create_table(
         told_ttl,
         partitions,
         former: None,
+        succeeded_by: None,
     };
     draft.enter(table, Phase::Creating);
     Ok(draft.done())
@@ -123,10 +124,12 @@ pub(super) fn drop_table(
         Err(error) => return Err(error),
     };
     // A table that is being altered may go: that is the way out when a node cannot be told.
-    if table.phase == Phase::Creating {
+    if matches!(table.phase, Phase::Creating | Phase::Altering(Work::Succeed)) {
         return Ok(busy(table));
     }
-    if let Some(busy) = in_succession(state, table) {
+    // The same for one whose partitions get new epochs; until then its successor may turn out not to be possible.
+    let next = fencing(state, table);
+    if let Some(busy) = in_succession(state, table).filter(|_| next.is_none()) {
         return Ok(busy);
     }
     let mut draft = Draft::new(state);
@@ -134,6 +137,9 @@ pub(super) fn drop_table(
     draft.enter(TableRecord { former: None, ..TableRecord::clone(table) }, Phase::Dropping);
     if let Some(former) = former(state, table) {
         draft.enter(TableRecord::clone(former), Phase::Dropping);
+    }
+    if let Some(next) = next {
+        draft.enter(TableRecord { former: None, ..TableRecord::clone(next) }, Phase::Dropping);
     }
     Ok(draft.done())
 }

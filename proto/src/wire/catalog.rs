@@ -73,6 +73,7 @@ impl Wire for Table {
             placement: Some(self.placement.to_wire()),
             routes: self.partitions.routes().iter().map(Route::to_wire).collect(),
             former: self.former.unwrap_or_default().0,
+            succeeded_by: self.succeeded_by.unwrap_or_default().0,
         }
     }
 
@@ -89,6 +90,7 @@ impl Wire for Table {
         let routes = message.routes.into_iter().map(|route| decode_route(route, &codec));
         let routes = routes.collect::<Result<Vec<_>, _>>()?;
         let partitions = Arc::new(PartitionMap::new(routes).map_err(corrupted)?);
+        let other = |id: u32| Some(TableId(id)).filter(|id| *id != TableId::default());
         Ok(Self {
             id: TableId(message.id),
             database: message.database,
@@ -96,7 +98,8 @@ impl Wire for Table {
             schema: Arc::new(schema),
             placement,
             partitions,
-            former: Some(TableId(message.former)).filter(|id| *id != TableId::default()),
+            former: other(message.former),
+            succeeded_by: other(message.succeeded_by),
         })
     }
 }

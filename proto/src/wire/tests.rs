@@ -423,6 +423,7 @@ proptest! {
             placement,
             partitions: Arc::new(PartitionMap::new(routes).unwrap()),
             former: Some(TableId(3)),
+            succeeded_by: Some(TableId(4)),
         };
         round_trip(&table, at, flip)?;
     }

@@ -89,17 +89,28 @@ impl Cluster {
         for (id, labels) in (1..).zip(labels) {
             cluster.add_datanode_in(id, labels).await;
         }
-        for id in 1..=2 {
-            let (postgres, spill) = (free_port(), cluster.dir.path().join(format!("spill{id}")));
-            let (door, metas) = (address(&postgres), cluster.metas.clone());
-            let spill = spill.display().to_string();
-            let options = ["--http", "127.0.0.1:0", "--postgres", &door, "--meta", &metas];
-            let options = [&options[..], &["--spill-dir", &spill]].concat();
-            cluster.add(&format!("frontend{id}"), "frontend", &options);
-            cluster.doors.push(postgres);
+        for _ in 0..2 {
+            cluster.add_frontend(&cluster.metas.clone());
         }
         cluster.until_live(labels.len()).await;
         cluster
+    }
+
+    /// Adds a frontend that finds the metas at these addresses; its number for [`Cluster::connect`].
+    pub(super) fn add_frontend(&mut self, metas: &str) -> usize {
+        let number = self.doors.len();
+        let (postgres, spill) = (free_port(), self.dir.path().join(format!("spill{number}")));
+        let (door, spill) = (format!("127.0.0.1:{postgres}"), spill.display().to_string());
+        let options = ["--http", "127.0.0.1:0", "--postgres", &door, "--meta", metas];
+        let options = [&options[..], &["--spill-dir", &spill]].concat();
+        self.add(&format!("frontend{}", number + 1), "frontend", &options);
+        self.doors.push(postgres);
+        number
+    }
+
+    /// Where the metas are.
+    pub(super) fn metas(&self) -> &str {
+        &self.metas
     }
 
     /// Adds a datanode, which is to get this number, and waits until it has it.
@@ -201,7 +212,7 @@ impl Cluster {
         format!("127.0.0.1:{}", self.peers[name])
     }
 
-    /// The PostgreSQL address of a frontend, 0 or 1.
+    /// The PostgreSQL address of a frontend, from 0 on.
     pub(super) fn door(&self, frontend: usize) -> String {
         format!("127.0.0.1:{}", self.doors[frontend])
     }
@@ -274,7 +285,7 @@ impl Cluster {
         .await;
     }
 
-    /// A connection to a frontend, 0 or 1, once it can be had.
+    /// A connection to a frontend, from 0 on, once it can be had.
     pub(super) async fn connect(&self, frontend: usize) -> Client {
         let config = format!(
             "host=127.0.0.1 port={} user=test dbname=public connect_timeout=5",

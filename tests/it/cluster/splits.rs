@@ -25,6 +25,7 @@ const ROWS: i64 = 10;
 /// A table is not cut into more partitions than this.
 const PARTITIONS_MAX: usize = 8;
 const TABLES: [&str; 2] = ["keyed", "appended"];
+const WORKED: [(&str, bool); 2] = [(TABLES[0], false), (TABLES[1], true)];
 
 const CREATE: &str = "CREATE TABLE keyed (id BIGINT, v BIGINT, PRIMARY KEY (id)) \
                       WITH ('auto_partitioning_by_load' = 'disabled'); \
@@ -66,16 +67,36 @@ struct Tally {
 }
 
 /// What the tasks of a test share.
-#[derive(Default)]
-struct Work {
+pub(super) struct Work {
+    /// The tables, and whether they keep every row under a time.
+    tables: [(String, bool); 2],
     tallies: [Mutex<Tally>; 2],
     next: AtomicU64,
-    reads: AtomicU64,
+    pub(super) reads: AtomicU64,
     stop: AtomicBool,
     wrong: Mutex<Vec<String>>,
 }
 
 impl Work {
+    pub(super) fn new(tables: [(&str, bool); 2]) -> Arc<Self> {
+        Arc::new(Self {
+            tables: tables.map(|(name, appends)| (name.to_owned(), appends)),
+            tallies: Default::default(),
+            next: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            wrong: Mutex::default(),
+        })
+    }
+
+    /// Ends the tasks.
+    pub(super) async fn end(&self, tasks: Vec<tokio::task::JoinHandle<()>>) {
+        self.stop.store(true, Ordering::SeqCst);
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+
     fn is_over(&self, client: &Client) -> bool {
         self.stop.load(Ordering::SeqCst) || client.is_closed()
     }
@@ -91,12 +112,13 @@ impl Work {
                 tally.sent.extend(batch.iter().copied());
                 batch.iter().for_each(|row| tally.sent_total.add(*row));
             }
-            let values = batch.iter().map(|(id, v)| match table {
-                0 => format!("({id}, {v})"),
-                _ => format!("({id}, {}, {v})", v * 1000),
+            let (name, appends) = &self.tables[table];
+            let values = batch.iter().map(|(id, v)| match appends {
+                false => format!("({id}, {v})"),
+                true => format!("({id}, {}, {v})", v * 1000),
             });
             let values = values.collect::<Vec<_>>().join(", ");
-            let sql = format!("INSERT INTO {} VALUES {values}", TABLES[table]);
+            let sql = format!("INSERT INTO {name} VALUES {values}");
             // What fails may be there or not; it is not sent again.
             if client.batch_execute(&sql).await.is_ok() {
                 let mut tally = self.tallies[table].lock().unwrap();
@@ -115,13 +137,13 @@ impl Work {
                 (tally.acknowledged_total, tally.seen)
             };
             // Within a node's death a query may fail; what it must not do is to give something else.
-            if let Ok(found) = Total::of(&client, TABLES[table]).await {
+            let name = &self.tables[table].0;
+            if let Ok(found) = Total::of(&client, name).await {
                 let mut tally = self.tallies[table].lock().unwrap();
                 let after = tally.sent_total;
                 if !(before.within(&found) && found.within(&after) && seen.within(&found)) {
                     let what = format!(
-                        "{}: {found:?}; acknowledged were {before:?}, seen {seen:?}, sent {after:?}",
-                        TABLES[table]
+                        "{name}: {found:?}; acknowledged were {before:?}, seen {seen:?}, sent {after:?}"
                     );
                     self.wrong.lock().unwrap().push(what);
                 }
@@ -133,8 +155,8 @@ impl Work {
     }
 
     /// All rows, one by one, when nobody writes any more.
-    async fn verify(&self, client: &Client) {
-        for (table, tally) in TABLES.iter().zip(&self.tallies) {
+    pub(super) async fn verify(&self, client: &Client) {
+        for ((table, _), tally) in self.tables.iter().zip(&self.tallies) {
             let (sent, acknowledged) = {
                 let tally = tally.lock().unwrap();
                 (tally.sent.clone(), tally.acknowledged.clone())
@@ -156,13 +178,16 @@ impl Work {
         }
     }
 
-    fn check(&self, logs: impl FnOnce() -> String) {
+    pub(super) fn check(&self, logs: impl FnOnce() -> String) {
         let wrong = self.wrong.lock().unwrap();
         assert!(wrong.is_empty(), "{} reads were wrong: {:#?}\n{}", wrong.len(), *wrong, logs());
     }
 
-    /// Writers and readers of both tables, over these connections.
-    fn begin(self: &Arc<Self>, clients: [Client; 4]) -> Vec<tokio::task::JoinHandle<()>> {
+    /// A writer and a reader of each table, over these connections: the writers, then the readers.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        clients: [Client; 4],
+    ) -> Vec<tokio::task::JoinHandle<()>> {
         let [first, second, third, fourth] = clients;
         vec![
             tokio::spawn(Arc::clone(self).write(first, 0)),
@@ -246,11 +271,11 @@ async fn figures(client: &Client) -> String {
     said
 }
 
-fn from_environment(name: &str, otherwise: u64) -> u64 {
+pub(super) fn from_environment(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-fn seeded() -> Random {
+pub(super) fn seeded() -> Random {
     let seed = from_environment("PARTITA_SEED", 0x5eed_0007);
     eprintln!("repeat with PARTITA_SEED={seed}");
     Random(seed)
@@ -283,7 +308,7 @@ async fn no_read_is_ever_wrong_while_partitions_are_cut_and_merged_and_datanodes
     let client = cluster.connect(0).await;
     client.batch_execute(CREATE).await.unwrap();
     cluster.until_in_order(&client, 3).await;
-    let work = Arc::new(Work::default());
+    let work = Work::new(WORKED);
     let mut clients = Vec::new();
     for frontend in [0, 1, 1, 0] {
         clients.push(cluster.connect(frontend).await);
@@ -307,10 +332,7 @@ async fn no_read_is_ever_wrong_while_partitions_are_cut_and_merged_and_datanodes
         assert_eq!(made, next, "partitions are not cut and merged any more\n{}", cluster.logs());
         done += made;
     }
-    work.stop.store(true, Ordering::SeqCst);
-    for task in tasks {
-        task.await.unwrap();
-    }
+    work.end(tasks).await;
     cluster.until_in_order(&client, 3).await;
     work.check(|| cluster.logs());
     work.verify(&client).await;
@@ -325,7 +347,7 @@ async fn one_process_keeps_every_row_while_its_partitions_are_cut_and_merged_and
     let (goal, mut random) = (from_environment("PARTITA_RESHAPES", 24), seeded());
     let mut dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let work = Arc::new(Work::default());
+    let work = Work::new(WORKED);
     for round in 0..ROUNDS {
         let server = Server::try_start(&data, &["--memtable-mb", "1"]).unwrap();
         let client = server.connect().await;

@@ -434,6 +434,7 @@ mod with_a_table {
             placement: Placement::Range,
             partitions: Arc::new(partitions),
             former: None,
+            succeeded_by: None,
         };
         let mut catalog = Catalog::default();
         catalog

@@ -29,6 +29,7 @@ fn made(sql: &str) -> Table {
         placement: new.placement,
         partitions: Arc::new(map.unwrap()),
         former: None,
+        succeeded_by: None,
     }
 }
 

@@ -336,6 +336,7 @@ fn a_table(database: &str, name: &str, id: u32, partitions: u64) -> Table {
         placement: Placement::Range,
         partitions: Arc::new(PartitionMap::new(routes).unwrap()),
         former: None,
+        succeeded_by: None,
     }
 }
 
