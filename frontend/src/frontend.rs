@@ -9,16 +9,20 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE};
 use partita_proto::id::NodeId;
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
+use partita_worker::Checked;
 use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
+use crate::instant::NowInUtc;
 use crate::load::Loads;
 use crate::metrics::FrontendMetrics;
 use crate::near_end::NearEnd;
@@ -243,10 +247,15 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     rules.insert(0, Arc::new(NewestRows));
     rules.insert(1, Arc::new(NearEnd));
     rules.insert(2, Arc::new(RunAtData::new(Arc::clone(&runtime))));
+    // Last, when types are known.
+    let mut analysis = Analyzer::new().rules;
+    analysis
+        .push(Arc::new(ApplyFunctionRewrites::new(vec![Arc::new(NowInUtc), Arc::new(Checked)])));
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_analyzer_rules(analysis)
         .with_physical_optimizer_rules(rules)
         .build();
     for function in partita_worker::functions::shared() {

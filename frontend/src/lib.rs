@@ -33,6 +33,7 @@ mod frontend;
 mod hotspot;
 mod information;
 mod ingest;
+mod instant;
 mod leaders;
 mod load;
 mod predicate;

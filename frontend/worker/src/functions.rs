@@ -3,7 +3,10 @@
 //! - `hash64(a, b, ..)`: the hash that places rows, so that a key column can be made of it;
 //! - `xxh3(text or bytes)`: the plain 64-bit hash of the bytes;
 //! - `version()`: what clients ask when they connect;
-//! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`).
+//! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
+//! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
+//!   wrap (`whole.rs`);
+//! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
 
@@ -23,6 +26,8 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::{aggregates, checked, to_char};
+
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
 
@@ -33,16 +38,18 @@ pub fn version_text() -> String {
 
 /// The functions that are the same in every session.
 pub fn shared() -> Vec<ScalarUDF> {
-    vec![
+    let own = [
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
+        to_char::function(),
         constant("version", &[], &version_text()),
-    ]
+    ];
+    own.into_iter().chain(checked::functions()).collect()
 }
 
 /// The aggregates that are the same in every session.
 pub fn shared_aggregates() -> Vec<Arc<AggregateUDF>> {
-    crate::runs::aggregates().collect()
+    aggregates::replaced().collect()
 }
 
 /// The functions that every node has: DataFusion's, and [`shared`] and [`shared_aggregates`] over them.

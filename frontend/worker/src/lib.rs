@@ -21,6 +21,8 @@
 
 #![recursion_limit = "256"]
 
+mod aggregates;
+mod checked;
 pub mod error;
 mod fragment;
 pub mod functions;
@@ -28,7 +30,10 @@ mod leaf;
 mod run;
 mod runs;
 mod service;
+mod to_char;
+mod whole;
 
+pub use checked::Checked;
 pub use error::SqlError;
 pub use fragment::{Fragment, encode};
 pub use leaf::{LeafExec, Renamed};

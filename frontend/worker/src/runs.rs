@@ -12,194 +12,23 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, UInt64Array};
-use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::execution::SessionStateDefaults;
-use datafusion::logical_expr::expr::{
-    AggregateFunction, AggregateFunctionParams, WindowFunctionParams,
-};
-use datafusion::logical_expr::function::{
-    AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
-};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, Expr, GroupsAccumulator,
-    Operator, ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
-};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 
 /// So many rows a run must have on average: with fewer, runs cost more than they save.
 const ROWS_PER_RUN_MIN: usize = 4;
 /// Sums that are built side by side, so that an addition need not wait for the one before it.
 const LANES: usize = 8;
 
-/// The functions of DataFusion that are replaced, under their own names.
-pub(crate) fn aggregates() -> impl Iterator<Item = Arc<AggregateUDF>> {
-    SessionStateDefaults::default_aggregate_functions().into_iter().filter_map(|inner| {
-        let state = match inner.name() {
-            "avg" => State::CountAndSum,
-            "sum" => State::Sum,
-            _ => return None,
-        };
-        Some(Arc::new(AggregateUDF::new_from_impl(ByRuns { inner, state })))
-    })
-}
-
 /// What DataFusion's accumulator takes as the partial state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum State {
+pub(crate) enum State {
     CountAndSum,
     Sum,
 }
 
-/// A function of DataFusion's whose accumulator of groups takes doubles run by run.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ByRuns {
-    inner: Arc<AggregateUDF>,
-    state: State,
-}
-
-impl ByRuns {
-    fn inner(&self) -> &dyn AggregateUDFImpl {
-        self.inner.inner().as_ref()
-    }
-}
-
-impl AggregateUDFImpl for ByRuns {
-    fn create_groups_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn GroupsAccumulator>> {
-        let doubles = args.expr_fields.first().map(|field| field.data_type().clone());
-        let plain = !args.is_distinct && doubles == Some(DataType::Float64);
-        let inner = self.inner().create_groups_accumulator(args)?;
-        if !plain {
-            return Ok(inner);
-        }
-        Ok(Box::new(Runs { inner, state: self.state, groups: Vec::new(), ends: Vec::new() }))
-    }
-
-    fn name(&self) -> &str {
-        self.inner().name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner().aliases()
-    }
-
-    fn schema_name(&self, params: &AggregateFunctionParams) -> Result<String> {
-        self.inner().schema_name(params)
-    }
-
-    fn human_display(&self, params: &AggregateFunctionParams) -> Result<String> {
-        self.inner().human_display(params)
-    }
-
-    fn window_function_schema_name(&self, params: &WindowFunctionParams) -> Result<String> {
-        self.inner().window_function_schema_name(params)
-    }
-
-    fn display_name(&self, params: &AggregateFunctionParams) -> Result<String> {
-        self.inner().display_name(params)
-    }
-
-    fn window_function_display_name(&self, params: &WindowFunctionParams) -> Result<String> {
-        self.inner().window_function_display_name(params)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner().signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner().return_type(types)
-    }
-
-    fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
-        self.inner().return_field(fields)
-    }
-
-    fn is_nullable(&self) -> bool {
-        self.inner().is_nullable()
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        self.inner().accumulator(args)
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        self.inner().state_fields(args)
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.inner().groups_accumulator_supported(args)
-    }
-
-    fn create_sliding_accumulator(
-        &self,
-        args: AccumulatorArgs<'_>,
-    ) -> Result<Box<dyn Accumulator>> {
-        self.inner().create_sliding_accumulator(args)
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        self.inner().order_sensitivity()
-    }
-
-    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
-        self.inner().simplify()
-    }
-
-    fn simplify_expr_op_literal(
-        &self,
-        function: &AggregateFunction,
-        arg: &Expr,
-        op: Operator,
-        literal: &Expr,
-        arg_is_left: bool,
-    ) -> Result<Option<Expr>> {
-        self.inner().simplify_expr_op_literal(function, arg, op, literal, arg_is_left)
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner().reverse_expr()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner().coerce_types(types)
-    }
-
-    fn is_descending(&self) -> Option<bool> {
-        self.inner().is_descending()
-    }
-
-    fn value_from_stats(&self, args: &StatisticsArgs<'_>) -> Option<ScalarValue> {
-        self.inner().value_from_stats(args)
-    }
-
-    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
-        self.inner().default_value(data_type)
-    }
-
-    fn supports_null_handling_clause(&self) -> bool {
-        self.inner().supports_null_handling_clause()
-    }
-
-    fn supports_within_group_clause(&self) -> bool {
-        self.inner().supports_within_group_clause()
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner().documentation()
-    }
-
-    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
-        self.inner().set_monotonicity(data_type)
-    }
-}
-
 /// DataFusion's accumulator, which is given runs where there are any.
-struct Runs {
+pub(crate) struct Runs {
     inner: Box<dyn GroupsAccumulator>,
     state: State,
     /// Of the batch at hand: the group of each run, and the row behind its last one. Kept for their memory.
@@ -208,6 +37,10 @@ struct Runs {
 }
 
 impl Runs {
+    pub(crate) fn new(inner: Box<dyn GroupsAccumulator>, state: State) -> Self {
+        Self { inner, state, groups: Vec::new(), ends: Vec::new() }
+    }
+
     /// Finds the runs of a batch; whether they are long enough to be worth it.
     fn find(&mut self, groups: &[usize]) -> bool {
         self.groups.clear();
@@ -309,14 +142,16 @@ impl GroupsAccumulator for Runs {
 #[cfg(test)]
 mod tests {
     use arrow::array::RecordBatch;
-    use arrow::datatypes::{Field, Schema};
+    use arrow::datatypes::{DataType, Field, FieldRef, Schema};
     use arrow::util::pretty::pretty_format_batches;
     use datafusion::datasource::MemTable;
     use datafusion::execution::FunctionRegistry;
+    use datafusion::logical_expr::function::AccumulatorArgs;
     use datafusion::prelude::{SessionConfig, SessionContext};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::aggregates;
 
     const QUERIES: [&str; 5] = [
         "SELECT g, avg(v), sum(v), mean(v), count(v) FROM t GROUP BY g ORDER BY g",
@@ -351,7 +186,7 @@ mod tests {
         let config = SessionConfig::new().with_batch_size(batch_rows).with_target_partitions(1);
         let mut state = SessionContext::new_with_config(config).state();
         if own {
-            for function in aggregates() {
+            for function in aggregates::replaced() {
                 let _replaced = state.register_udaf(function).unwrap();
             }
         }
@@ -389,7 +224,7 @@ mod tests {
 
     #[test]
     fn short_runs_are_left_to_rows() {
-        let inner = aggregates().next().unwrap();
+        let inner = aggregates::replaced().next().unwrap();
         let field: FieldRef = Arc::new(Field::new("v", DataType::Float64, true));
         let schema = Schema::new(vec![Arc::clone(&field)]);
         let args = AccumulatorArgs {
@@ -404,8 +239,7 @@ mod tests {
             expr_fields: &[field],
         };
         let inner = inner.inner().create_groups_accumulator(args).unwrap();
-        let mut runs =
-            Runs { inner, state: State::CountAndSum, groups: Vec::new(), ends: Vec::new() };
+        let mut runs = Runs::new(inner, State::CountAndSum);
         assert!(runs.find(&[3, 3, 3, 3, 1, 1, 1, 1]));
         assert_eq!((runs.groups.as_slice(), runs.ends.as_slice()), (&[3, 1][..], &[4, 8][..]));
         assert!(!runs.find(&[3, 3, 3, 1, 1, 1, 2, 2]));
