@@ -19,7 +19,7 @@ use partita_proto::service::DataService;
 
 pub use self::observe::CopyLog;
 use crate::error::SqlError;
-use crate::output::{CopyIn, CopyOut, Output};
+use crate::output::{CopyIn, CopyOut, Notice, Output};
 use crate::scan::Usage;
 use crate::session::Session;
 use crate::sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction};
@@ -102,15 +102,22 @@ impl Session {
     }
 
     /// Statements are atomic per partition with and without transactions; the words are accepted for
-    /// the clients that say them.
+    /// the clients that say them. Who asks to take back what was written is told that it stays.
     fn transaction(
         &self,
         transaction: &Transaction,
         tag: &'static str,
     ) -> Result<Output, SqlError> {
+        let mut notices = Vec::new();
         match transaction {
             Transaction::Begin => self.set_in_transaction(true),
             Transaction::Commit | Transaction::Rollback => {
+                let written = self.written_in_transaction();
+                if written > 0 && *transaction == Transaction::Rollback {
+                    notices.push(Notice::warning(format!(
+                        "nothing is taken back: {written} statements of this transaction wrote, and each took effect at once"
+                    )));
+                }
                 self.set_in_transaction(false);
                 self.end_local_settings()?;
                 self.close_transient_cursors();
@@ -120,7 +127,7 @@ impl Session {
                 return Err(SqlError::unsupported("ROLLBACK TO SAVEPOINT"));
             }
         }
-        Ok(Output::done(tag))
+        Ok(Output::done_with(tag, notices))
     }
 
     fn discard(&self, what: Discard, tag: &'static str) -> Result<Output, SqlError> {

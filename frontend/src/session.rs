@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -50,6 +50,15 @@ impl Default for SessionOptions {
     }
 }
 
+/// A plan, and what it was made with.
+pub(crate) struct Planned {
+    /// The catalog's version.
+    pub(crate) version: u64,
+    /// The session's database and time zone.
+    pub(crate) within: (String, Option<String>),
+    pub(crate) plan: Arc<LogicalPlan>,
+}
+
 /// A statement that is ready to run with parameters.
 pub struct Prepared {
     /// The statement.
@@ -58,8 +67,8 @@ pub struct Prepared {
     pub parameter_types: Vec<DataType>,
     /// The columns of its rows; `None` when it gives none.
     pub schema: Option<SchemaRef>,
-    /// The plan of a query, and the version of the catalog that it was made with.
-    pub(crate) plan: Mutex<Option<(u64, String, Arc<LogicalPlan>)>>,
+    /// The plan of a query.
+    pub(crate) plan: Mutex<Option<Planned>>,
 }
 
 /// One client's session. Statements of one session run one after another; [`Session::cancel`] may be
@@ -72,6 +81,7 @@ pub struct Session {
     pub(crate) settings: Mutex<Settings>,
     running: Mutex<CancellationToken>,
     in_transaction: AtomicBool,
+    written_in_transaction: AtomicU32,
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
     pub(crate) cursors: Mutex<BTreeMap<String, Cursor>>,
 }
@@ -96,6 +106,7 @@ impl Session {
             database: Mutex::new(String::new()),
             running: Mutex::new(CancellationToken::new()),
             in_transaction: AtomicBool::new(false),
+            written_in_transaction: AtomicU32::new(0),
             prepared: Mutex::new(HashMap::new()),
             cursors: Mutex::new(BTreeMap::new()),
             frontend,
@@ -143,6 +154,9 @@ impl Session {
         let deadline = self.settings.lock().statement_timeout().map(|timeout| started + timeout);
         let limits = observe::Limits { token, deadline };
         let result = limits.apply(work).await;
+        if result.is_ok() && statement.writes() && self.in_transaction() {
+            self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
+        }
         let observer = observe::Observer::new(self, statement, started);
         observer.observe(result, limits)
     }
@@ -280,6 +294,12 @@ impl Session {
 
     pub(crate) fn set_in_transaction(&self, is: bool) {
         self.in_transaction.store(is, Ordering::Relaxed);
+        self.written_in_transaction.store(0, Ordering::Relaxed);
+    }
+
+    /// Statements that wrote since BEGIN.
+    pub(crate) fn written_in_transaction(&self) -> u32 {
+        self.written_in_transaction.load(Ordering::Relaxed)
     }
 
     /// A table by the name that a statement gives it.

@@ -15,7 +15,7 @@ use super::query::{Source, plan};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
-use crate::session::{Prepared, Session};
+use crate::session::{Planned, Prepared, Session};
 use crate::sql::literal;
 use crate::sql::statement::{
     Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
@@ -32,10 +32,12 @@ impl Session {
         let mut cached = None;
         let (types, schema) = match &statement {
             Statement::Query(query) => {
-                let logical = plan(&self.statement_state(), query.statement.clone()).await?;
+                let state = self.statement_state();
+                let within = self.planned_within(&state);
+                let logical = plan(&state, query.statement.clone()).await?;
                 let types = types_of(&logical, declared)?;
                 let schema = result_schema(&logical);
-                cached = Some((version, self.database(), Arc::new(logical)));
+                cached = Some(Planned { version, within, plan: Arc::new(logical) });
                 (types, Some(schema))
             }
             Statement::Insert(insert) => (self.insert_types(insert, declared).await?, None),

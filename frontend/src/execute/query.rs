@@ -22,7 +22,7 @@ use super::Executed;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
-use crate::session::{Prepared, Session};
+use crate::session::{Planned, Prepared, Session};
 use crate::sql::number_alike;
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
 
@@ -109,19 +109,19 @@ impl Session {
     }
 
     /// The logical plan of a prepared query: the one it has, as long as the catalog and the session's
-    /// database are those it was made with.
+    /// database and time zone are those it was made with.
     async fn cached_plan(
         &self,
         state: &SessionState,
         prepared: &Prepared,
     ) -> Result<Arc<LogicalPlan>, SqlError> {
         let version = self.frontend().catalog().version;
-        let database = self.database();
-        if let Some((of, within, plan)) = prepared.plan.lock().as_ref()
-            && *of == version
-            && *within == database
+        let within = self.planned_within(state);
+        if let Some(known) = prepared.plan.lock().as_ref()
+            && known.version == version
+            && known.within == within
         {
-            return Ok(Arc::clone(plan));
+            return Ok(Arc::clone(&known.plan));
         }
         let statement = match &prepared.statement {
             Statement::Query(query) => query.statement.clone(),
@@ -131,8 +131,13 @@ impl Session {
             other => return Err(SqlError::internal(format!("{} has no plan", other.tag()))),
         };
         let logical = Arc::new(plan(state, statement).await?);
-        *prepared.plan.lock() = Some((version, database, Arc::clone(&logical)));
+        *prepared.plan.lock() = Some(Planned { version, within, plan: Arc::clone(&logical) });
         Ok(logical)
+    }
+
+    /// What of a session a plan depends on.
+    pub(super) fn planned_within(&self, state: &SessionState) -> (String, Option<String>) {
+        (self.database(), state.config_options().execution.time_zone.clone())
     }
 
     pub(super) async fn explain(&self, explain: &Explain) -> Result<Executed, SqlError> {

@@ -29,6 +29,7 @@ mod new_table;
 mod options;
 pub mod parser;
 mod partitioning;
+mod refused;
 mod repartition;
 mod rule;
 mod session;

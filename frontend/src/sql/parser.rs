@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::{self, SetExpr};
+use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::refused::check_query;
 use super::split::{Piece, split, trim_start};
 use super::statement::{Delete, Explain, Query, Statement};
 use super::tokens::Tokens;
@@ -245,32 +246,6 @@ impl Tokens<'_> {
             self.inner.advance_token();
         }
     }
-}
-
-/// Refuses what is a query by its first word only.
-fn check_query(query: &ast::Query) -> Result<(), SqlError> {
-    if !query.locks.is_empty() {
-        return Err(SqlError::unsupported("SELECT ... FOR UPDATE or FOR SHARE"));
-    }
-    let mut bodies = vec![query.body.as_ref()];
-    for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
-        check_query(&cte.query)?;
-    }
-    while let Some(body) = bodies.pop() {
-        match body {
-            SetExpr::Select(select) if select.into.is_some() => {
-                return Err(SqlError::unsupported("SELECT ... INTO")
-                    .with_hint("use INSERT INTO ... SELECT"));
-            }
-            SetExpr::Query(inner) => check_query(inner)?,
-            SetExpr::SetOperation { left, right, .. } => bodies.extend([left, right].map(|b| &**b)),
-            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
-                return Err(SqlError::unsupported("a statement that writes inside of a query"));
-            }
-            SetExpr::Select(_) | SetExpr::Values(_) | SetExpr::Table(_) => {}
-        }
-    }
-    Ok(())
 }
 
 impl Explain {

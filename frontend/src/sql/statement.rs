@@ -92,6 +92,24 @@ pub enum Statement {
 }
 
 impl Statement {
+    /// Whether it changes rows, tables or databases (EXECUTE does not say what it runs).
+    pub fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Insert(_)
+                | Self::Delete(_)
+                | Self::CopyFrom(_)
+                | Self::CreateDatabase(_)
+                | Self::AlterDatabase(_)
+                | Self::DropDatabase(_)
+                | Self::CreateTable(_)
+                | Self::AlterTable(_)
+                | Self::Repartition(_)
+                | Self::DropTable(_)
+                | Self::Truncate(_)
+        )
+    }
+
     /// What PostgreSQL's command tag says of it, without a row count; also its name in metrics.
     pub fn tag(&self) -> &'static str {
         match self {

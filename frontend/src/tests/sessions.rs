@@ -202,6 +202,47 @@ async fn transactions_are_accepted() {
 }
 
 #[tokio::test]
+async fn who_rolls_back_is_told_that_what_was_written_stays() {
+    let db = numbers().await;
+    let warnings = async |sql: &str| match db.try_run(sql).await.unwrap() {
+        Output::Done { notices, .. } => notices.into_iter().map(|one| one.message).collect(),
+        _ => Vec::new(),
+    };
+    db.tag("BEGIN").await;
+    db.tag("INSERT INTO n VALUES (1000, 'stays')").await;
+    db.error("INSERT INTO n VALUES ('no number', 'x')").await;
+    let told: Vec<String> = warnings("ROLLBACK").await;
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("nothing is taken back: 1 statements"), "{told:?}");
+    assert_eq!(db.one("SELECT s FROM n WHERE k = 1000").await, "stays");
+    db.tag("BEGIN").await;
+    db.one("SELECT count(*) FROM n").await;
+    assert!(warnings("ROLLBACK").await.is_empty(), "nothing was written");
+    db.tag("BEGIN").await;
+    db.tag("DELETE FROM n WHERE k = 1000").await;
+    assert!(warnings("COMMIT").await.is_empty(), "as asked");
+    assert!(warnings("ROLLBACK").await.is_empty(), "there was nothing to roll back");
+}
+
+#[tokio::test]
+async fn now_is_the_same_instant_in_every_time_zone() {
+    let db = numbers().await;
+    db.tag("CREATE TABLE z (k INT PRIMARY KEY, at TIMESTAMPTZ)").await;
+    db.tag("INSERT INTO z VALUES (1, now()), (2, now() - INTERVAL '40 minutes'), (3, now() + INTERVAL '40 minutes')").await;
+    for zone in ["UTC", "Asia/Kolkata", "America/New_York"] {
+        db.tag(&format!("SET TIME ZONE '{zone}'")).await;
+        for (sql, expected) in [
+            ("SELECT count(*) FROM z WHERE at <= now()", "2"),
+            ("SELECT count(*) FROM z WHERE at > now() - INTERVAL '20 minutes'", "2"),
+            ("SELECT count(*) FROM z WHERE at BETWEEN now() - INTERVAL '1 hour' AND now()", "2"),
+            ("SELECT now()::timestamptz <= max(at) FROM z", "true"),
+        ] {
+            assert_eq!(db.one(sql).await, expected, "{zone}: {sql}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn copy_names_the_columns_that_rows_bring() {
     let db = numbers().await;
     match db.try_run("COPY n (s, k) FROM STDIN WITH (FORMAT csv)").await.unwrap() {

@@ -1,0 +1,87 @@
+//! Queries that sqlparser reads and that nobody here would run as they are meant.
+//!
+//! The planner passes over some words without a look, or takes them for others: rows of `TABLESAMPLE` would be all rows,
+//! patterns of `SIMILAR TO` regular expressions. Such a query is refused by name.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Query, Select, Statement, TableFactor, Visit, Visitor,
+};
+
+use crate::error::SqlError;
+
+/// Refuses what is a query by its first word only, and what would be misread.
+pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
+    match query.visit(&mut Refuse) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Refuse;
+
+type Found = ControlFlow<Box<SqlError>>;
+
+fn refuse(what: &str) -> Found {
+    ControlFlow::Break(Box::new(SqlError::unsupported(what)))
+}
+
+fn refuse_with(what: &str, hint: &str) -> Found {
+    ControlFlow::Break(Box::new(SqlError::unsupported(what).with_hint(hint)))
+}
+
+impl Visitor for Refuse {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Found {
+        if !query.locks.is_empty() {
+            return refuse("SELECT ... FOR UPDATE or FOR SHARE");
+        }
+        Found::Continue(())
+    }
+
+    fn pre_visit_statement(&mut self, _: &Statement) -> Found {
+        refuse("a statement that writes inside of a query")
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Found {
+        if select.into.is_some() {
+            return refuse_with("SELECT ... INTO", "use INSERT INTO ... SELECT");
+        }
+        Found::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Found {
+        match factor {
+            TableFactor::Table { sample: Some(_), .. }
+            | TableFactor::Derived { sample: Some(_), .. } => {
+                refuse_with("TABLESAMPLE", "WHERE random() < 0.1 takes about a tenth of the rows")
+            }
+            TableFactor::Table { version: Some(_), .. } => refuse("a table as of another time"),
+            TableFactor::Table { with_hints, index_hints, .. }
+                if !with_hints.is_empty() || !index_hints.is_empty() =>
+            {
+                refuse("a hint to the planner")
+            }
+            TableFactor::Table { partitions, .. } if !partitions.is_empty() => {
+                refuse_with("FROM ... PARTITION", "a predicate on the key picks partitions")
+            }
+            TableFactor::Table { with_ordinality: true, .. }
+            | TableFactor::Function { with_ordinality: true, .. }
+            | TableFactor::UNNEST { with_ordinality: true, .. } => {
+                refuse_with("WITH ORDINALITY", "row_number() OVER () numbers rows")
+            }
+            _ => Found::Continue(()),
+        }
+    }
+
+    fn pre_visit_expr(&mut self, expression: &Expr) -> Found {
+        match expression {
+            Expr::SimilarTo { .. } => {
+                refuse_with("SIMILAR TO", "use LIKE, or ~ with a regular expression")
+            }
+            _ => Found::Continue(()),
+        }
+    }
+}
