@@ -64,6 +64,9 @@ pub struct Options {
     pub beats_lost: f64,
     /// How long the others are under way at most, milliseconds.
     pub beat_delay_ms: u64,
+    /// Whether what is not served is asked for again, by clients that each wait for one request: they hold back what goes to
+    /// other partitions, too, while one of them is full. Otherwise it is given up.
+    pub patient: bool,
     /// Who decides where to cut.
     pub policy: Policy,
     /// What goes wrong.
@@ -88,6 +91,7 @@ impl Default for Options {
             move_bytes_per_s: 64e6,
             beats_lost: 0.0,
             beat_delay_ms: 20,
+            patient: false,
             policy: Policy::Ours,
             faults: Vec::new(),
             picture_every_s: 0,
@@ -106,6 +110,9 @@ pub(crate) struct Table {
     /// Counted every second, or when they report.
     pub(crate) live: bool,
     pub(crate) key_epoch: u16,
+    /// Rows that its clients ask for in this second, and those that they still wait to ask for (see [`Options::patient`]).
+    pub(crate) offered: f64,
+    pub(crate) backlog: f64,
 }
 
 /// See the head of the file.

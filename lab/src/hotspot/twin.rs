@@ -18,8 +18,15 @@ pub(super) fn run(
     seconds: u64,
     seed: u64,
 ) -> (Summary, Vec<u64>) {
-    let options =
-        Options { nodes, lane_rows_per_s: rate, policy: Policy::Ours, seed, ..Options::default() };
+    let options = Options {
+        nodes,
+        lane_rows_per_s: rate,
+        policy: Policy::Ours,
+        // As the lab's clients are.
+        patient: true,
+        seed,
+        ..Options::default()
+    };
     let mut cluster = Cluster::new(options, loads);
     cluster.run(seconds);
     let mut splits = Vec::new();

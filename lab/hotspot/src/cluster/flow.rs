@@ -1,12 +1,21 @@
 //! A second of load: what is asked of each partition, what lanes and nodes can bear of it, and which keys it is.
 //!
-//! Invariants: what is asked of a table's partitions adds up to what is asked of the table; a lane serves no more than
-//! its capacity, a node no more than its cores.
+//! Invariants: what is asked of a table's partitions adds up to what is asked of the table (of which patient clients hold
+//! back what cannot be served now); a lane serves no more than its capacity, a node no more than its cores.
 
 use super::Cluster;
 use super::events::Event;
-use super::parts::NONE;
+use super::parts::{NONE, Node, Partition};
 use crate::number::whole;
+
+/// A lane of which less than the rest is left is full.
+const NEARLY: f64 = 1.0 - 1e-9;
+
+/// The share of a lane's full speed that a partition has in this second, as far as its leader's node and its cuts go.
+fn capacity(part: &Partition, node: &Node) -> f64 {
+    let moving = 1.0 - (part.stall_ms.min(1_000) as f64 / 1_000.0);
+    if node.up { node.speed * moving } else { 0.0 }
+}
 
 impl Cluster {
     pub(super) fn on_flow(&mut self) {
@@ -52,10 +61,21 @@ impl Cluster {
                 written[at] += if source.is_write() { own } else { 0.0 };
             }
         }
+        let offered: f64 = asked.iter().sum();
+        let (mut held_back, mut patience) = (false, 1.0);
+        if self.options.patient && offered > 0.0 {
+            let wanted = 1.0 + entry.backlog / offered;
+            let room = entry.order.iter().zip(&asked).filter(|(_, asked)| **asked > 0.0);
+            let room = room.map(|(id, asked)| self.capacity_of(*id) * lane / asked);
+            let room = room.fold(f64::INFINITY, f64::min);
+            (held_back, patience) = (wanted > room, wanted.min(room));
+        }
         for (at, id) in entry.order.iter().enumerate() {
+            let full = held_back && asked[at] * patience >= self.capacity_of(*id) * lane * NEARLY;
             let part = &mut self.parts[*id as usize];
             part.count(self.now_ms);
-            part.offered = asked[at] / lane;
+            part.is_waited_for = full;
+            part.offered = asked[at] * patience / lane;
             part.written_share = if asked[at] > 0.0 { written[at] / asked[at] } else { 1.0 };
             let leader = part.leader;
             let lane_share = part.offered.min(self.nodes[leader as usize].speed);
@@ -69,6 +89,12 @@ impl Cluster {
                 self.nodes[voter as usize].load += weight * lane_share;
             }
         }
+        self.tables[table].offered = offered;
+    }
+
+    fn capacity_of(&self, id: u32) -> f64 {
+        let part = &self.parts[id as usize];
+        capacity(part, &self.nodes[part.leader as usize])
     }
 
     /// What lanes and nodes can bear of it.
@@ -77,9 +103,8 @@ impl Cluster {
         for id in &self.tables[table].order {
             let part = &mut self.parts[*id as usize];
             let node = &self.nodes[part.leader as usize];
-            let moving = 1.0 - (part.stall_ms.min(1_000) as f64 / 1_000.0);
+            let capacity = capacity(part, node) * node.factor;
             part.stall_ms = 0;
-            let capacity = if node.up { node.speed * node.factor * moving } else { 0.0 };
             part.served_rows = part.offered.min(capacity) * lane;
             part.busy = if capacity > 0.0 {
                 (part.offered / (node.speed * node.factor)).min(1.0)
@@ -89,6 +114,10 @@ impl Cluster {
         }
         let served: f64 =
             self.tables[table].order.iter().map(|id| self.parts[*id as usize].served_rows).sum();
+        if self.options.patient {
+            let entry = &mut self.tables[table];
+            entry.backlog = (entry.backlog + entry.offered - served).max(0.0);
+        }
         self.note(&[5, whole(served)]);
     }
 }

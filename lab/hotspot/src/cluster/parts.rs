@@ -25,6 +25,8 @@ pub(crate) struct Partition {
     pub(crate) busy: f64,
     /// Rows a second that it takes.
     pub(crate) served_rows: f64,
+    /// Whether its lane is what patient clients wait for.
+    pub(crate) is_waited_for: bool,
     /// Of these, rows that are written.
     pub(crate) written_share: f64,
     pub(crate) lane_rows_per_s: f64,
@@ -47,6 +49,8 @@ struct Sums {
     written: f64,
     read: f64,
     rejected: f64,
+    /// Seconds that who waited for the lane had to.
+    throttled_s: f64,
 }
 
 impl Partition {
@@ -66,6 +70,7 @@ impl Partition {
             offered: 0.0,
             busy: 0.0,
             served_rows: 0.0,
+            is_waited_for: false,
             written_share: 1.0,
             lane_rows_per_s: 1.0,
             sums: Sums::default(),
@@ -93,7 +98,11 @@ impl Partition {
         self.sums.written += written;
         self.sums.read += self.served_rows * (1.0 - self.written_share) * seconds;
         let offered = self.offered * self.lane_rows_per_s;
-        self.sums.rejected += (offered - self.served_rows).max(0.0) * seconds;
+        if self.is_waited_for {
+            self.sums.throttled_s += seconds;
+        } else {
+            self.sums.rejected += (offered - self.served_rows).max(0.0) * seconds;
+        }
         self.bytes += written * self.row_bytes;
     }
 
@@ -124,10 +133,11 @@ impl Partition {
                 point_reads: whole(sums.read),
                 busy_ns: whole(sums.busy_s * 1e9),
                 rejected: whole(sums.rejected / ROWS_A_BATCH),
+                throttled_ns: whole(sums.throttled_s * 1e9),
                 ..Counters::default()
             },
             size_bytes: whole(self.bytes),
-            queue_depth: 0,
+            queue_depth: u32::from(self.is_waited_for),
         }
     }
 }

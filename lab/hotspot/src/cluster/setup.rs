@@ -110,7 +110,15 @@ impl Cluster {
             load.facts.by_load = false;
         }
         self.scheduler.set_table(Self::table_id(table), load.facts.clone());
-        let mut entry = Table { load, order: Vec::new(), past: Vec::new(), live, key_epoch: 0 };
+        let mut entry = Table {
+            load,
+            order: Vec::new(),
+            past: Vec::new(),
+            live,
+            key_epoch: 0,
+            offered: 0.0,
+            backlog: 0.0,
+        };
         let cuts = std::mem::take(&mut entry.load.cuts);
         let spread = entry.load.spread;
         let lows = std::iter::once(Vec::new()).chain(cuts.iter().cloned());

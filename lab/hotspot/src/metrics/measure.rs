@@ -30,25 +30,25 @@ impl Cluster {
         let mut leaders = vec![0.0; self.nodes.len()];
         let mut latency = Latency::new();
         let mut served: Vec<f64> = Vec::with_capacity(table.order.len());
-        let mut offered = 0.0;
         for id in &table.order {
             let part = &self.parts[*id as usize];
             served.push(part.served_rows);
-            offered += part.offered * part.lane_rows_per_s;
             leaders[part.leader as usize] += part.served_rows;
             latency.add(part.busy, part.served_rows);
         }
+        let all: f64 = served.iter().sum();
         let shape = Shape::of(served.iter().copied());
         let nodes = Shape::of(self.nodes.iter().map(|node| node.load));
-        let [p50, p99, p999] = latency.percentiles([0.5, 0.99, 0.999]);
+        // Of who had to wait until it could ask at all.
+        let wait_ms = if all > 0.0 { 1_000.0 * table.backlog / all } else { 0.0 };
+        let [p50, p99, p999] = latency.percentiles([0.5, 0.99, 0.999]).map(|of| of + wait_ms);
         served.sort_unstable_by(|a, b| b.total_cmp(a));
-        let all: f64 = served.iter().sum();
         let share = |rows: &f64| if all > 0.0 { rows / all } else { 0.0 };
         let led = Some(&leaders).filter(|leaders| leaders.len() <= NODES_MAX);
         let led = led.map(|leaders| leaders.iter().map(share).collect()).unwrap_or_default();
         let second = Second {
             second: at_us / 1_000_000,
-            offered,
+            offered: table.offered,
             served: all,
             partitions: served.len(),
             shares: served.iter().take(SHARES_MAX).map(share).collect(),

@@ -168,3 +168,54 @@ fn reading_by_user_costs_what_the_design_says() {
     assert_eq!(by_user(Design::HashUid), (1.0, 8));
     assert_eq!(by_user(Design::HashAll), (8.0, 8));
 }
+
+/// A cluster whose clients ask again for what is not served.
+fn patient(design: Design, rate: f64) -> Cluster {
+    let options =
+        Options { nodes: 3, lane_rows_per_s: 1_000.0, patient: true, ..Options::default() };
+    Cluster::new(options, find("W1").unwrap().tables(&Knobs { rate, ..knobs(design) }))
+}
+
+#[test]
+fn who_is_patient_waits_ever_longer_for_one_partition_and_is_served_once_there_are_more() {
+    let mut cluster = patient(Design::TsUidAuto, 3_000.0);
+    cluster.run(120);
+    let summary = Summary::of(&cluster);
+    let (cured, _) = summary.rekeyed.expect("buckets were given");
+    let seconds = &cluster.books().seconds;
+    let of = |at: u64| seconds.iter().find(|second| second.second == at).unwrap();
+    let (early, late, after) = (of(10), of(cured - 1), of(cured + 10));
+    assert!(early.served <= 1_000.0 && late.served <= 1_000.0, "{} {}", early.served, late.served);
+    assert!(late.p50_ms > 2.0 * early.p50_ms && early.p50_ms > 1_000.0, "{}", late.p50_ms);
+    // What was held back comes on top of what is asked.
+    assert_eq!(after.offered, 3_000.0);
+    assert!(after.served > 4_000.0, "{}", after.served);
+    let last = seconds.last().unwrap();
+    assert!(last.served <= 3_000.1 && last.p50_ms < 100.0, "{} {}", last.served, last.p50_ms);
+    let (asked, got): (f64, f64) = (
+        seconds.iter().map(|second| second.offered).sum(),
+        seconds.iter().map(|second| second.served).sum(),
+    );
+    assert!((asked - got).abs() < 1.0, "nothing is given up: {asked} {got}");
+}
+
+#[test]
+fn a_full_partition_holds_up_patient_clients_of_the_others() {
+    // Of eight partitions of skewed users one is asked for far more than the others.
+    let knobs = Knobs { theta: 0.99, ..knobs(Design::UidTs) };
+    let run = |patient: bool| {
+        let knobs = Knobs { rate: 9_000.0, ..knobs.clone() };
+        let mut loads = find("W1").unwrap().tables(&knobs);
+        loads[0].facts.by_load = false;
+        let options =
+            Options { cores: 16.0, lane_rows_per_s: 1_000.0, patient, ..Options::default() };
+        let mut cluster = Cluster::new(options, loads);
+        cluster.run(30);
+        cluster.books().seconds.last().unwrap().clone()
+    };
+    let (patient, hasty) = (run(true), run(false));
+    let busiest = |second: &partita_hotspot::metrics::Second| second.shares[0] * second.served;
+    assert!((busiest(&patient) - 1_000.0).abs() < 1.0 && (busiest(&hasty) - 1_000.0).abs() < 1.0);
+    assert!(patient.served < 0.9 * hasty.served, "{} {}", patient.served, hasty.served);
+    assert!(patient.max_over_mean > hasty.max_over_mean, "shares are those of what is asked");
+}

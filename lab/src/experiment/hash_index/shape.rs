@@ -60,11 +60,12 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
         known(&runs.price),
         Some(PUBLISHED_PLAIN[0] / PUBLISHED_NAIVE[0]),
     ));
-    figures.push(Figure::new(
-        "reads lost by hashing, %",
-        known(&runs.loss).map(|loss| loss * 100.0),
-        None,
-    ));
+    for (figure, loss) in [
+        ("reads lost by hashing, %", &runs.loss),
+        ("reads lost in the mix, where hashed writes go to all logs, %", &runs.loss_in_mix),
+    ] {
+        figures.push(Figure::new(figure, known(loss).map(|loss| loss * 100.0), None));
+    }
     let growth = |kind| {
         let rates = rates(&runs.written, kind);
         let (first, last) = (rates.first().copied()?, rates.last().copied()?);

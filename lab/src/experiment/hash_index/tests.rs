@@ -19,10 +19,11 @@ fn runs(reads: [[f64; 3]; 3], written: [[f64; 2]; 2]) -> Runs {
     for (round, rates) in (1..).zip(reads) {
         runs.slices.extend(KINDS.iter().zip(rates).map(|(kind, rate)| slice(round, *kind, rate)));
     }
-    let rate = |kind| of_table(&runs.slices, kind, |slice| slice.reads_per_s);
-    let plain = rate(Kind::Plain);
-    runs.loss = Spread::of_pairs(&rate(Kind::Hashed), &plain, |hashed, plain| 1.0 - hashed / plain);
-    runs.price = Spread::of_pairs(&plain, &rate(Kind::Naive), |plain, naive| plain / naive);
+    // Without writes there are twice as many.
+    let both = runs.slices.iter().filter(|slice| slice.table != Kind::Naive);
+    let alone = both.map(|slice| Slice { reads_per_s: slice.reads_per_s * 2.0, ..slice.clone() });
+    runs.alone = alone.collect();
+    runs.compare();
     runs.asked = KINDS
         .map(|table| Asked {
             table,
@@ -58,6 +59,15 @@ fn the_expected_shape_holds_and_each_other_is_noticed() {
 
     let lossy = runs(rounds.map(|[plain, _, naive]| [plain, plain * 0.8, naive]), [[100.0; 2]; 2]);
     assert_eq!(verdicts(&lossy, Some(100.0)), [Holds, Fails, Holds, Fails, Holds]);
+    let mut mixed = runs(rounds, [[100.0, 100.0], [101.0, 780.0]]);
+    mixed
+        .slices
+        .iter_mut()
+        .filter(|slice| slice.table == Kind::Hashed)
+        .for_each(|slice| slice.reads_per_s *= 0.8);
+    mixed.compare();
+    assert_eq!(verdicts(&mixed, Some(100.0))[1], Holds, "it is writes that cost the mix something");
+    assert!(mixed.loss_in_mix.median > 0.15, "{:?}", mixed.loss_in_mix);
     let free = runs(rounds.map(|[plain, _, _]| [plain; 3]), [[100.0, 100.0], [700.0, 780.0]]);
     assert_eq!(verdicts(&free, Some(100.0)), [Holds, Holds, Fails, Holds, Fails]);
 }
