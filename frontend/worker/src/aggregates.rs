@@ -251,7 +251,7 @@ mod tests {
         let table = MemTable::try_new(Arc::clone(&schema), streams).unwrap();
         context.register_table("t", Arc::new(table)).unwrap();
         let answered = context.sql(sql).await.unwrap().collect().await;
-        let batches = answered.map_err(|error| SqlError::from(error).sqlstate.to_string())?;
+        let batches = answered.map_err(|error| SqlError::from(error).sqlstate)?;
         let mut told = Vec::new();
         for batch in &batches {
             let column = batch.column(0);

@@ -10,6 +10,7 @@
 //! - other types (decimals, intervals, times) are left alone: theirs are checked already.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::DataType;
@@ -193,15 +194,13 @@ impl FunctionRewrite for Checked {
         let Some(function) = REGISTRY.scalar.get(operation.name()) else {
             return exec_err!("{} is not registered", operation.name());
         };
-        let call = ScalarFunction::new_udf(function.clone(), arguments);
+        let call = ScalarFunction::new_udf(Arc::clone(function), arguments);
         Ok(Transformed::yes(Expr::ScalarFunction(call)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{Int64Array, RecordBatch};
     use arrow::datatypes::{Field, Schema};
     use arrow::util::pretty::pretty_format_batches;
@@ -251,7 +250,7 @@ mod tests {
         context.register_table("t", Arc::new(table)).unwrap();
         let told = |error: DataFusionError| {
             let error = SqlError::from(error);
-            (error.sqlstate.to_string(), error.message.to_string())
+            (error.sqlstate, error.message)
         };
         let frame = context.sql(sql).await.map_err(told)?;
         let batches = frame.collect().await.map_err(told)?;

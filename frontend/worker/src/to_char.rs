@@ -161,7 +161,7 @@ mod tests {
         context.register_udf(function());
         let at = "TIMESTAMP '2026-03-07 15:04:05.678901'";
         let sql = format!("SELECT to_char({at}, '{format}')");
-        let told = |error| SqlError::from(error).message.to_string();
+        let told = |error| SqlError::from(error).message;
         let batches = context.sql(&sql).await.map_err(told)?.collect().await.map_err(told)?;
         Ok(as_string_array(batches[0].column(0)).unwrap().value(0).to_owned())
     }
