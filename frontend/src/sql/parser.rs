@@ -12,7 +12,7 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::refused::check_query;
+use super::refused::{check_expression, check_query};
 use super::split::{Piece, split, trim_start};
 use super::statement::{Delete, Explain, Query, Statement};
 use super::tokens::Tokens;
@@ -224,7 +224,10 @@ impl Tokens<'_> {
             if self.take(&["current", "of"]) {
                 return Err(self.unsupported("WHERE CURRENT OF"));
             }
-            Some(self.expression()?)
+            let position = self.position();
+            let predicate = self.expression()?;
+            check_expression(&predicate).map_err(|error| error.with_position(position))?;
+            Some(predicate)
         } else {
             None
         };

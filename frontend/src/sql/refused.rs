@@ -19,6 +19,14 @@ pub(super) fn check_query(query: &Query) -> Result<(), SqlError> {
     }
 }
 
+/// The same for an expression outside of a query.
+pub(super) fn check_expression(expression: &Expr) -> Result<(), SqlError> {
+    match expression.visit(&mut Refuse) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
 struct Refuse;
 
 type Found = ControlFlow<Box<SqlError>>;
