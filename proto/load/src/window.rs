@@ -9,7 +9,11 @@
 //!   deltas:       3              16 over two seconds                            |  3 since its beginning
 //! ```
 //!
-//! Invariants: no rate is ever negative; what is kept is of fixed size ([`Window`], under 130 bytes), because there is
+//! Busy time is counted at once, when an operation ends or (of a bounded lane) sets out, and may be longer than the time
+//! between two reports: a log that takes three seconds to sync makes two idle seconds and one that is busy for three.
+//! What a report has too much of is taken for part of the next ones, so that such a lane is as busy as it is.
+//!
+//! Invariants: no rate is ever negative, and no lane is busier than all of the time; what is kept is of fixed size ([`Window`], under 130 bytes), because there is
 //! one for each partition of the cluster; of each counter only the low 32 bits are kept, in units that cannot wrap
 //! within [`GAP_MAX_MS`], the longest gap that a rate is computed over. What the old leader counted between its last
 //! report and the end of its term is not known to anybody.
@@ -22,6 +26,8 @@ const INTERVAL_MIN_MS: u64 = 500;
 /// Over a longer gap no rate is computed; the next report starts anew. 30 min of a lane that is always busy are
 /// 1.8e9 microseconds, and 2^32 are 4.3e9.
 const GAP_MAX_MS: u64 = 30 * 60 * 1_000;
+/// What is counted at once is believed to have taken so much longer than the time since the last report, and not more.
+const SURPLUS_MAX_S: f64 = 10.0;
 /// The maximum is over the current 50 s and the five times 50 s before: 250 to 300 s.
 const MAX_WINDOWS: usize = 6;
 const MAX_WINDOW_MS: u64 = 50_000;
@@ -173,6 +179,8 @@ pub(crate) struct Window {
     at_ms: u64,
     term: u32,
     marks: Marks,
+    /// Seconds of busy time that did not fit into the time they were reported of.
+    surplus_s: f32,
     rho: [f32; 3],
     reads: f32,
     write_rows: f32,
@@ -199,6 +207,7 @@ impl Window {
             (self.term, self.since_ms) = (term, report.since_ms);
             self.at_ms = report.since_ms;
             self.marks = Marks::default();
+            self.surplus_s = 0.0;
         }
         let gap_ms = report.at_ms.saturating_sub(self.at_ms);
         if gap_ms < INTERVAL_MIN_MS {
@@ -211,12 +220,16 @@ impl Window {
         self.size_kib = u32::try_from(report.size_bytes >> 10).unwrap_or(u32::MAX);
         self.queue = u16::try_from(report.queue_depth).unwrap_or(u16::MAX);
         if gap_ms > GAP_MAX_MS {
+            self.surplus_s = 0.0;
             return Some(Span { work_s: 0.0 });
         }
         let gap_s = gap_ms as f64 / 1_000.0;
         let a_second = 1.0 / gap_s;
         let rate = |now: u32, then: u32| f64::from(now.wrapping_sub(then)) * a_second;
-        let rho = (rate(marks.busy_us, last.busy_us) / 1e6).min(1.0);
+        let busy_us = f64::from(marks.busy_us.wrapping_sub(last.busy_us));
+        let busy_s = busy_us / 1e6 + f64::from(self.surplus_s);
+        let rho = (busy_s * a_second).min(1.0);
+        self.surplus_s = short((busy_s - gap_s).clamp(0.0, SURPLUS_MAX_S));
         let reads = rate(marks.scan_us, last.scan_us) / 1e6;
         let rejected = rate(marks.rejected, last.rejected);
         let asked = rejected + rate(marks.batches, last.batches);

@@ -50,6 +50,38 @@ fn a_steady_load_is_seen_as_it_is() {
 }
 
 #[test]
+fn a_lane_that_is_busy_in_jerks_is_as_busy_as_it_is() {
+    let mut window = Window::default();
+    for second in 1..=90_u64 {
+        let at = START + second * 1_000;
+        let steady = report(3, START, at, 0.95);
+        // An operation of five seconds is counted when it ends.
+        let ended = report(3, START, START + second / 5 * 5_000 + 1, 0.95).counters;
+        window.accept(at, &PartitionReport { counters: ended, ..steady });
+    }
+    let rates = window.rates(START + 90_000);
+    near(rates.rho_10, 0.95, 0.05);
+    near(rates.write_rows / rates.rho_10, 100_000.0, 20_000.0);
+    assert_eq!(window.hot_seconds(), 10);
+}
+
+#[test]
+fn what_is_counted_at_once_is_not_busy_for_ever() {
+    let mut window = Window::default();
+    let mut work = 0.0;
+    for second in 1..=40_u64 {
+        let at = START + second * 1_000;
+        // A minute, in the first second.
+        let once = report(3, START, START + 60_000, 1.0).counters;
+        let span =
+            window.accept(at, &PartitionReport { counters: once, ..report(3, START, at, 0.0) });
+        work += span.unwrap().work_s;
+    }
+    near(work, 1.0 + SURPLUS_MAX_S, 1e-3);
+    assert_eq!(window.hot_seconds(), 0);
+}
+
+#[test]
 fn a_lost_report_loses_nothing_and_a_late_one_adds_nothing() {
     let mut all = Window::default();
     let mut some = Window::default();
@@ -122,7 +154,8 @@ fn a_report_after_a_very_long_gap_starts_anew() {
 #[test]
 fn counters_may_wrap_where_they_are_kept() {
     let mut window = Window::default();
-    let mut first = report(3, START, START + 1_000, 0.5);
+    // So long it takes to count that much.
+    let mut first = report(3, START, START + 4_294_968, 0.5);
     first.counters.write_rows = u64::from(u32::MAX) - 10;
     first.counters.busy_ns = u64::from(u32::MAX) * 1_000 - 1_000;
     window.accept(first.at_ms, &first);
