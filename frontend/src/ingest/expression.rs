@@ -3,7 +3,8 @@
 //! Invariants:
 //! - a generated column depends on nothing but ordinary columns of its row, so that the same row
 //!   always gets the same key;
-//! - a default depends on no column.
+//! - a default depends on no column;
+//! - integers do not wrap in either, as they do in no statement.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,12 +15,14 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{ColumnarValue, Expr, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use partita_proto::schema::{Column, TableSchema};
+use partita_worker::Checked;
 
 use super::cast::assign;
 use crate::error::SqlError;
@@ -160,6 +163,9 @@ fn compile(
         .build();
     let simplifier = ExprSimplifier::new(context);
     let expression = simplifier.coerce(expression, schema)?;
+    let options = state.config_options();
+    let expression =
+        expression.transform_up(|expression| Checked.rewrite(expression, schema, options))?.data;
     let expression = simplifier.simplify(expression)?;
     Ok(state.create_physical_expr(expression, schema)?)
 }
