@@ -101,7 +101,8 @@ pub struct CopyOut {
 pub enum Output {
     /// Rows.
     Rows {
-        /// Their columns; every batch has them.
+        /// Their columns; every batch has them. (What clients of PostgreSQL are to call them may be another name:
+        /// [`crate::sql::shown_names::shown_name`].)
         schema: SchemaRef,
         /// The rows. Dropping it ends the statement.
         stream: RowStream,

@@ -117,6 +117,25 @@ def unsigned_integers_come_as_the_next_larger_type():
 
 
 @test
+def columns_are_named_as_postgres_names_them():
+    with connect() as c:
+        table = make(c, EVENTS)
+        c.execute(f"INSERT INTO {table} VALUES ('a', '2024-01-01', 1, 2)")
+        text = f"SELECT count(*), max(n)::int, n + 1, *, date_trunc('day', ts), 1 AS one, n, n FROM {table} GROUP BY host, ts, v, n"
+        named = ["count", "max", "?column?", "host", "ts", "v", "n", "date_trunc", "one", "n", "n"]
+        names = lambda cursor: [column.name for column in cursor.description]
+        assert names(c.execute(text)) == named, names(c.execute(text))
+        assert names(c.execute(text, prepare=True)) == named
+        with c.transaction(), c.cursor("fetched") as cursor:
+            assert names(cursor.execute(text)) == named
+        with c.cursor().copy(f"COPY ({text}) TO STDOUT WITH (FORMAT csv, HEADER)") as copy:
+            assert bytes(copy.read()).decode().splitlines()[0] == ",".join(named)
+        rows = c.cursor(row_factory=psycopg.rows.dict_row).execute(f"SELECT count(*), sum(n) FROM {table}").fetchall()
+        assert rows == [{"count": 1, "sum": 2}], rows
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
 def executemany_and_pipelines_write_every_row():
     with connect() as c:
         table = make(c, EVENTS)

@@ -15,6 +15,7 @@ use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 use futures::{StreamExt, stream};
+use partita_frontend::sql::shown_names::shown_name;
 use partita_frontend::{RowStream, SqlError};
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse};
@@ -51,7 +52,7 @@ pub(crate) fn fields(schema: &Schema, format: &Format) -> PgWireResult<Vec<Field
     let field = |(at, field): (usize, &Arc<arrow::datatypes::Field>)| {
         let of = types::of_field(field);
         let size = types::size(&of);
-        FieldInfo::new(field.name().clone(), None, None, of, format.format_for(at))
+        FieldInfo::new(shown_name(field).to_owned(), None, None, of, format.format_for(at))
             .with_type_size(size)
             .with_type_modifier(types::modifier(field.data_type()))
     };

@@ -20,6 +20,7 @@ use crate::sql::literal;
 use crate::sql::statement::{
     Execute, Explain, Insert, InsertSource, PrepareStatement, Show, Statement,
 };
+use crate::sql::with_shown_names;
 use crate::virtual_table::schema;
 
 impl Session {
@@ -36,7 +37,7 @@ impl Session {
                 let within = self.planned_within(&state);
                 let logical = plan(&state, query.statement.clone()).await?;
                 let types = types_of(&logical, declared)?;
-                let schema = result_schema(&logical);
+                let schema = with_shown_names(&query.statement, result_schema(&logical));
                 cached = Some(Planned { version, within, plan: Arc::new(logical) });
                 (types, Some(schema))
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, StringViewArray};
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, ParamValues, ScalarValue, SchemaError};
@@ -23,8 +24,8 @@ use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
-use crate::sql::number_alike;
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
+use crate::sql::{number_alike, with_shown_names};
 
 /// How often a statement is planned before partitions that keep moving fail it.
 const PLANS_MAX: u32 = 3;
@@ -45,10 +46,25 @@ pub(super) enum Source<'a> {
     Prepared(&'a Prepared, &'a [ScalarValue]),
 }
 
+impl Source<'_> {
+    /// The columns, with the names that clients are shown.
+    fn shown(&self, schema: SchemaRef) -> SchemaRef {
+        match self {
+            Self::Statement(statement) | Self::WithParameters(statement, _) => {
+                with_shown_names(statement, schema)
+            }
+            Self::Prepared(prepared, _) => match &prepared.statement {
+                Statement::Query(query) => with_shown_names(&query.statement, schema),
+                _ => schema,
+            },
+        }
+    }
+}
+
 /// A query that runs.
 pub(super) struct Running {
     pub(super) plan: Arc<dyn ExecutionPlan>,
-    pub(super) schema: arrow::datatypes::SchemaRef,
+    pub(super) schema: SchemaRef,
     pub(super) stream: RowStream,
 }
 
@@ -101,7 +117,7 @@ impl Session {
             pin_scans(&physical, table).await?;
         }
         let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
-        let schema = rows.schema();
+        let schema = source.shown(rows.schema());
         let mut rows = driven(rows);
         let first = rows.next().await.transpose()?;
         let stream = futures::stream::iter(first.map(Ok)).chain(rows);

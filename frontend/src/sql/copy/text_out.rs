@@ -19,6 +19,7 @@ use crate::error::SqlError;
 use crate::sql::bytes::write_bytea;
 use crate::sql::column_builder::DATETIME_OVERFLOW;
 use crate::sql::decimal::write_decimal;
+use crate::sql::shown_names::shown_name;
 use crate::sql::statement::{CopyFormat, CopyHeader, CopyOptions};
 
 pub(super) struct TextEncoder {
@@ -31,7 +32,7 @@ pub(super) struct TextEncoder {
 impl TextEncoder {
     pub(super) fn new(schema: &Schema, format: CopyFormat, options: &CopyOptions) -> Self {
         let force = |field: &std::sync::Arc<arrow::datatypes::Field>| {
-            options.force_quote.contains(field.name())
+            options.force_quote.contains(shown_name(field))
         };
         Self {
             csv: format == CopyFormat::Csv,
@@ -50,7 +51,7 @@ impl TextEncoder {
             if at > 0 {
                 line.push(self.options.delimiter);
             }
-            self.value(field.name(), false, &mut line);
+            self.value(shown_name(field), false, &mut line);
         }
         line.push(b'\n');
         Some(line)

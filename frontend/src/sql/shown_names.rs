@@ -1,0 +1,291 @@
+//! The names that clients of PostgreSQL expect the columns of a query to have.
+//!
+//! `SELECT count(*), v::text, a + b` has the columns `count`, `v` and `?column?` there, and whoever reads columns by
+//! name asks for these. The planner's own names (`count(*)`, `t.a + t.b`) say more, are unique in most cases, and are what
+//! subqueries and HTTP go by: they stay, and the names to be shown lie beside them, as metadata of the fields.
+//! The rules are those of PostgreSQL's `FigureColname` (src/backend/parser/parse_target.c).
+//!
+//! Invariant: a column with an alias, and one that a wildcard stands for, is called what the planner calls it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::sql::parser::Statement as PlannerStatement;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, DataType, Expr, Ident, ObjectNamePart, Query, SelectItem, SetExpr, Statement,
+    TimezoneInfo, TrimWhereField, Value,
+};
+
+/// The field's metadata that has the name.
+const SHOWN: &str = "partita.shown_name";
+/// What has no name.
+const NAMELESS: &str = "?column?";
+
+/// What to call a result's column, where clients of PostgreSQL read it.
+pub fn shown_name(field: &Field) -> &str {
+    field.metadata().get(SHOWN).unwrap_or_else(|| field.name())
+}
+
+/// The columns of a query, with the names that they are to be shown by.
+pub(crate) fn with_shown_names(statement: &PlannerStatement, schema: SchemaRef) -> SchemaRef {
+    let PlannerStatement::Statement(statement) = statement else { return schema };
+    let Statement::Query(query) = statement.as_ref() else { return schema };
+    let Some(items) = items(&query.body) else { return schema };
+    let names = shown(items, schema.fields().len());
+    let is_new = |(name, field): (&Option<String>, &Arc<Field>)| {
+        name.as_ref().is_some_and(|name| name != field.name())
+    };
+    if !names.iter().zip(schema.fields()).any(is_new) {
+        return schema;
+    }
+    let fields = schema.fields().iter().zip(names).map(|(field, name)| {
+        let mut field = field.as_ref().clone();
+        if let Some(name) = name {
+            field.metadata_mut().insert(SHOWN.to_owned(), name);
+        }
+        field
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
+}
+
+/// The select list that names a query's columns: that of its first branch.
+fn items(body: &SetExpr) -> Option<&[SelectItem]> {
+    match body {
+        SetExpr::Select(select) => Some(&select.projection),
+        SetExpr::Query(query) => items(&query.body),
+        SetExpr::SetOperation { left, .. } => items(left),
+        _ => None,
+    }
+}
+
+/// The names of so many columns; `None` where the planner's stays.
+fn shown(items: &[SelectItem], columns: usize) -> Vec<Option<String>> {
+    let name = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expression) => Some(of(expression)),
+        _ => None,
+    };
+    let is_one = |item: &&SelectItem| {
+        matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
+    };
+    // How many columns a wildcard stands for is known from those in front of and behind all of them.
+    let before: Vec<_> = items.iter().take_while(is_one).map(name).collect();
+    let rest = &items[before.len()..];
+    let mut behind: Vec<_> = rest.iter().rev().take_while(is_one).map(name).collect();
+    behind.reverse();
+    let fits = if rest.is_empty() {
+        before.len() == columns
+    } else {
+        before.len() + behind.len() <= columns
+    };
+    if !fits {
+        return vec![None; columns];
+    }
+    let between = columns - before.len() - behind.len();
+    before.into_iter().chain(std::iter::repeat_n(None, between)).chain(behind).collect()
+}
+
+fn of(expression: &Expr) -> String {
+    figured(expression).map_or_else(|| NAMELESS.to_owned(), |figured| figured.name)
+}
+
+/// A name, and whether a cast of what has it is called so too.
+struct Figured {
+    name: String,
+    is_strong: bool,
+}
+
+fn strong(name: impl Into<String>) -> Option<Figured> {
+    Some(Figured { name: name.into(), is_strong: true })
+}
+
+fn weak(name: impl Into<String>) -> Option<Figured> {
+    Some(Figured { name: name.into(), is_strong: false })
+}
+
+/// An identifier as it is read without quotes.
+fn folded(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
+}
+
+fn figured(expression: &Expr) -> Option<Figured> {
+    let or_weak = |inner: Option<Figured>, name: &str| match inner {
+        Some(inner) if inner.is_strong => Some(inner),
+        _ => weak(name),
+    };
+    match expression {
+        Expr::Identifier(name) => strong(folded(name)),
+        Expr::CompoundIdentifier(path) => path.last().and_then(|name| strong(folded(name))),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                AccessExpr::Dot(Expr::Identifier(name)) => Some(folded(name)),
+                _ => None,
+            });
+            field.map_or_else(|| figured(root), strong)
+        }
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figured(inner),
+        Expr::Function(call) => match call.name.0.last() {
+            Some(ObjectNamePart::Identifier(name)) => strong(folded(name)),
+            _ => None,
+        },
+        Expr::Cast { expr, data_type, .. } => or_weak(figured(expr), &type_name(data_type)),
+        Expr::TypedString(typed) => weak(type_name(&typed.data_type)),
+        Expr::Interval(_) => weak("interval"),
+        Expr::Case { else_result, .. } => {
+            or_weak(else_result.as_ref().and_then(|other| figured(other)), "case")
+        }
+        Expr::Subquery(query) => of_subquery(query),
+        Expr::Exists { negated: false, .. } => strong("exists"),
+        Expr::Array(_) => strong("array"),
+        Expr::Tuple(_) => strong("row"),
+        Expr::Extract { .. } => strong("extract"),
+        Expr::AtTimeZone { .. } => strong("timezone"),
+        Expr::Position { .. } => strong("position"),
+        Expr::Overlay { .. } => strong("overlay"),
+        Expr::Ceil { .. } => strong("ceil"),
+        Expr::Floor { .. } => strong("floor"),
+        Expr::Substring { shorthand, .. } => {
+            strong(if *shorthand { "substr" } else { "substring" })
+        }
+        Expr::Trim { trim_where, .. } => strong(match trim_where {
+            Some(TrimWhereField::Leading) => "ltrim",
+            Some(TrimWhereField::Trailing) => "rtrim",
+            Some(TrimWhereField::Both) | None => "btrim",
+        }),
+        Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => weak("bool"),
+        _ => None,
+    }
+}
+
+/// A subquery is called as its only column.
+fn of_subquery(query: &Query) -> Option<Figured> {
+    match items(&query.body)?.first()? {
+        SelectItem::UnnamedExpr(expression) => figured(expression),
+        SelectItem::ExprWithAlias { alias, .. } => strong(folded(alias)),
+        _ => None,
+    }
+}
+
+/// PostgreSQL's own name of a type.
+fn type_name(of: &DataType) -> String {
+    let name = match of {
+        DataType::SmallInt(_) | DataType::Int2(_) => "int2",
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => "int4",
+        DataType::BigInt(_) | DataType::Int8(_) => "int8",
+        DataType::Real | DataType::Float4 => "float4",
+        DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Float(_) => {
+            "float8"
+        }
+        DataType::Numeric(_) | DataType::Decimal(_) | DataType::Dec(_) => "numeric",
+        DataType::Boolean | DataType::Bool => "bool",
+        DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::CharVarying(_) => {
+            "varchar"
+        }
+        DataType::Char(_) | DataType::Character(_) => "bpchar",
+        DataType::String(_) | DataType::Text => "text",
+        DataType::Timestamp(_, TimezoneInfo::Tz | TimezoneInfo::WithTimeZone) => "timestamptz",
+        DataType::Timestamp(..) => "timestamp",
+        DataType::Time(..) => "time",
+        DataType::Interval { .. } => "interval",
+        DataType::Array(_) => "array",
+        other => {
+            let text = other.to_string().to_ascii_lowercase();
+            let end = text.find(['(', ' ']).unwrap_or(text.len());
+            return text[..end].to_owned();
+        }
+    };
+    name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::parse;
+
+    /// What the columns of a query are called, given what the planner calls them.
+    fn names(sql: &str, planned: &[&str]) -> Vec<String> {
+        let Some(crate::Statement::Query(query)) = parse(sql).unwrap().pop() else {
+            panic!("{sql}")
+        };
+        let fields: Vec<_> = planned
+            .iter()
+            .map(|name| Field::new(*name, arrow::datatypes::DataType::Null, true))
+            .collect();
+        let schema = with_shown_names(&query.statement, Arc::new(Schema::new(fields)));
+        schema.fields().iter().map(|field| shown_name(field).to_owned()).collect()
+    }
+
+    #[test]
+    fn columns_are_called_as_postgres_calls_them() {
+        for (expression, name) in [
+            ("a", "a"),
+            ("t.a", "a"),
+            ("A", "a"),
+            ("\"A\"", "A"),
+            ("(a)", "a"),
+            ("count(*)", "count"),
+            ("COUNT(DISTINCT a)", "count"),
+            ("sum(a) OVER (ORDER BY b)", "sum"),
+            ("pg_catalog.version()", "version"),
+            ("now()", "now"),
+            ("current_date", "current_date"),
+            ("coalesce(a, b)", "coalesce"),
+            ("a::text", "a"),
+            ("max(a)::BIGINT", "max"),
+            ("1::BIGINT", "int8"),
+            ("'x'::varchar(3)", "varchar"),
+            ("CAST(a + b AS DOUBLE PRECISION)", "float8"),
+            ("a + b", "?column?"),
+            ("-a", "?column?"),
+            ("a IS NULL", "?column?"),
+            ("a = ANY (ARRAY[1])", "?column?"),
+            ("'text'", "?column?"),
+            ("NULL", "?column?"),
+            ("true", "bool"),
+            ("DATE '2026-01-01'", "date"),
+            ("TIMESTAMP '2026-01-01 00:00:00'", "timestamp"),
+            ("INTERVAL '1 day'", "interval"),
+            ("CASE WHEN a THEN b ELSE c END", "c"),
+            ("CASE WHEN a THEN b ELSE 1 END", "case"),
+            ("CASE a WHEN 1 THEN b END", "case"),
+            ("(SELECT max(a) FROM t)", "max"),
+            ("(SELECT a + 1 AS next FROM t)", "next"),
+            ("EXISTS (SELECT 1)", "exists"),
+            ("ARRAY[1, 2]", "array"),
+            ("a[1]", "a"),
+            ("extract(hour FROM ts)", "extract"),
+            ("date_trunc('day', ts)", "date_trunc"),
+            ("ts AT TIME ZONE 'UTC'", "timezone"),
+            ("substring(a FROM 2)", "substring"),
+            ("substr(a, 2)", "substr"),
+            ("trim(a)", "btrim"),
+            ("trim(LEADING FROM a)", "ltrim"),
+            ("floor(a)", "floor"),
+        ] {
+            assert_eq!(
+                names(&format!("SELECT {expression} FROM t"), &["planned"]),
+                [name],
+                "{expression}"
+            );
+        }
+    }
+
+    #[test]
+    fn aliases_and_wildcards_keep_their_names() {
+        assert_eq!(names("SELECT 1 AS one, 2", &["one", "Int64(2)"]), ["one", "?column?"]);
+        assert_eq!(names("SELECT v, v FROM t", &["v", "v:2"]), ["v", "v"]);
+        assert_eq!(names("SELECT * FROM t", &["a", "b"]), ["a", "b"]);
+        assert_eq!(names("SELECT count(*), t.* FROM t", &["c", "a", "b"]), ["count", "a", "b"]);
+        assert_eq!(
+            names("SELECT 1, *, now(), t.*, max(a) FROM t", &["1", "a", "n", "b", "m"]),
+            ["?column?", "a", "n", "b", "max"]
+        );
+    }
+
+    #[test]
+    fn the_first_branch_names_the_columns_of_a_union() {
+        assert_eq!(names("SELECT count(*) FROM t UNION SELECT 1", &["count(*)"]), ["count"]);
+        assert_eq!(names("(SELECT 1) EXCEPT SELECT max(a) FROM t", &["1"]), ["?column?"]);
+        assert_eq!(names("WITH c AS (SELECT 1 AS x) SELECT min(x) FROM c", &["m"]), ["min"]);
+        assert_eq!(names("VALUES (1, 2)", &["column1", "column2"]), ["column1", "column2"]);
+    }
+}
