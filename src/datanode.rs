@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use partita_datanode::{Datanode, EngineOptions, NodeOptions};
+use partita_datanode::{Datanode, NodeOptions};
 use partita_proto::error::Error;
 use partita_proto::id::NodeId;
 use partita_proto::label::Labels;
@@ -101,7 +101,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             node,
             dir: dir.clone(),
             memtables_bytes_max: options.storage.memtable_bytes(),
-            engine: EngineOptions::default(),
+            engine: options.storage.engine(),
             put_aside: true,
             partition_rows_per_s: options.storage.partition_rows_per_s(),
         },

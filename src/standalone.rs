@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use partita_datanode::{Datanode, EngineOptions, NodeOptions};
+use partita_datanode::{Datanode, NodeOptions};
 use partita_frontend::Frontend;
 use partita_meta::{Meta, MetaOptions};
 use partita_proto::error::Error;
@@ -122,7 +122,7 @@ impl Roles {
                 node: NODE,
                 dir: dir.clone(),
                 memtables_bytes_max: options.storage.memtable_bytes(),
-                engine: EngineOptions::default(),
+                engine: options.storage.engine(),
                 put_aside: false,
                 partition_rows_per_s: options.storage.partition_rows_per_s(),
             },

@@ -1,7 +1,14 @@
 //! Options of every process that stores rows.
 
+use partita_datanode::EngineOptions;
+
 /// Memory for rows that are not in files yet, in MiB.
 const MEMTABLE_MB: u64 = 192;
+/// Of the memory for rows that are not in files yet, one memtable takes a third: one fills while another is written and a
+/// third may wait. A larger one makes larger files, which have to be merged less often; beyond this size that gains little.
+const MEMTABLE_SHARE: u64 = 3;
+const MEMTABLE_BYTES_MIN: u64 = 8 << 20;
+const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of log after which memtables are flushed so that it can be reclaimed, in MiB.
 const LOG_MB: u64 = 1024;
 
@@ -31,6 +38,13 @@ impl Options {
     /// Bytes that all memtables together may have.
     pub(crate) fn memtable_bytes(&self) -> u64 {
         self.memtable_mb << 20
+    }
+
+    /// Options of every partition.
+    pub(crate) fn engine(&self) -> EngineOptions {
+        let share = self.memtable_bytes() / MEMTABLE_SHARE;
+        let memtable_bytes_max = share.clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX);
+        EngineOptions { memtable_bytes_max, ..EngineOptions::default() }
     }
 
     /// Rows a second that one partition takes at most.
