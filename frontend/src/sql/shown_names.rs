@@ -258,7 +258,7 @@ mod tests {
             ("substring(a FROM 2)", "substring"),
             ("substr(a, 2)", "substr"),
             ("trim(a)", "btrim"),
-            ("trim(LEADING FROM a)", "ltrim"),
+            ("trim(LEADING 'x' FROM a)", "ltrim"),
             ("floor(a)", "floor"),
         ] {
             assert_eq!(
