@@ -154,11 +154,21 @@ impl Session {
         let deadline = self.settings.lock().statement_timeout().map(|timeout| started + timeout);
         let limits = observe::Limits { token, deadline };
         let result = limits.apply(work).await;
-        if result.is_ok() && statement.writes() && self.in_transaction() {
+        if result.is_ok() && self.in_transaction() && self.writes(statement) {
             self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
         }
         let observer = observe::Observer::new(self, statement, started);
         observer.observe(result, limits)
+    }
+
+    /// Whether a statement changes something; EXECUTE does if what it runs does.
+    fn writes(&self, statement: &Statement) -> bool {
+        match statement {
+            Statement::Execute(execute) => {
+                self.prepared(&execute.name).is_ok_and(|prepared| prepared.statement.writes())
+            }
+            other => other.writes(),
+        }
     }
 
     /// Parses text and runs its statements one after another; the first that fails ends it. Rows of

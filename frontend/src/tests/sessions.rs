@@ -222,6 +222,13 @@ async fn who_rolls_back_is_told_that_what_was_written_stays() {
     db.tag("DELETE FROM n WHERE k = 1000").await;
     assert!(warnings("COMMIT").await.is_empty(), "as asked");
     assert!(warnings("ROLLBACK").await.is_empty(), "there was nothing to roll back");
+    db.tag("PREPARE w AS INSERT INTO n VALUES ($1, 'by name')").await;
+    db.tag("PREPARE r AS SELECT count(*) FROM n").await;
+    for (execute, warned) in [("EXECUTE w (1001)", 1), ("EXECUTE r", 0)] {
+        db.tag("BEGIN").await;
+        db.try_run(execute).await.unwrap();
+        assert_eq!(warnings("ROLLBACK").await.len(), warned, "{execute}");
+    }
 }
 
 #[tokio::test]
