@@ -26,8 +26,9 @@ const INTERVAL_MIN_MS: u64 = 500;
 /// Over a longer gap no rate is computed; the next report starts anew. 30 min of a lane that is always busy are
 /// 1.8e9 microseconds, and 2^32 are 4.3e9.
 const GAP_MAX_MS: u64 = 30 * 60 * 1_000;
-/// What is counted at once is believed to have taken so much longer than the time since the last report, and not more.
-const SURPLUS_MAX_S: f64 = 10.0;
+/// What is counted at once is believed to have taken so much longer than the time since the last report, and not more: a
+/// disk that stands still once makes fewer hot seconds than a split asks for.
+const SURPLUS_MAX_S: f64 = 5.0;
 /// The maximum is over the current 50 s and the five times 50 s before: 250 to 300 s.
 const MAX_WINDOWS: usize = 6;
 const MAX_WINDOW_MS: u64 = 50_000;
