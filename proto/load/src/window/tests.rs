@@ -68,7 +68,7 @@ fn a_lane_that_is_busy_in_jerks_is_as_busy_as_it_is() {
 #[test]
 fn what_is_counted_at_once_is_not_busy_for_ever() {
     let mut window = Window::default();
-    let mut work = 0.0;
+    let (mut work, mut hottest) = (0.0, 0);
     for second in 1..=40_u64 {
         let at = START + second * 1_000;
         // A minute, in the first second.
@@ -76,7 +76,9 @@ fn what_is_counted_at_once_is_not_busy_for_ever() {
         let span =
             window.accept(at, &PartitionReport { counters: once, ..report(3, START, at, 0.0) });
         work += span.unwrap().work_s;
+        hottest = hottest.max(window.hot_seconds());
     }
+    assert!(hottest < crate::split::HOT_SECONDS_MIN, "one stall is no hotspot: {hottest} s");
     near(work, 1.0 + SURPLUS_MAX_S, 1e-3);
     assert_eq!(window.hot_seconds(), 0);
 }
