@@ -30,6 +30,8 @@ use crate::schema::{ColumnType, Unit};
 const SMALL_ROWS: usize = 32;
 /// The mark that each message of a stream begins with.
 const CONTINUATION: u32 = u32::MAX;
+/// What a view takes, of a string or of bytes.
+const VIEW_BYTES: usize = 16;
 /// What a view holds itself; longer values lie in a buffer.
 const INLINE_BYTES: u32 = 12;
 
@@ -259,8 +261,8 @@ fn decode_batch(
     .map_err(|error| corrupted(&format!("a wrong batch ({error})")))
 }
 
-/// Checks that a batch has the nodes and buffers that its columns need, each within the body and
-/// large enough for the rows.
+/// Checks that a batch has the nodes and buffers that its columns need, each within the body, large
+/// enough for the rows, and of whole values (arrow panics at half a view or decimal).
 fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) -> Result<(), Error> {
     let wrong = || corrupted("a batch that does not fit its schema");
     if header.compression().is_some() {
@@ -272,12 +274,14 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
         return Err(wrong());
     }
     let mut buffers = header.buffers().ok_or_else(wrong)?.iter();
-    let mut next = |least: usize| {
+    let mut next = |least: usize, width: usize| {
         let buffer = buffers.next().ok_or_else(wrong)?;
         let start = usize::try_from(buffer.offset()).map_err(|_| wrong())?;
         let length = usize::try_from(buffer.length()).map_err(|_| wrong())?;
         let end = start.checked_add(length).filter(|end| *end <= body);
-        end.filter(|_| length >= least).map(|_| ()).ok_or_else(wrong)
+        end.filter(|_| length >= least && length.is_multiple_of(width))
+            .map(|_| ())
+            .ok_or_else(wrong)
     };
     let mut counts = header.variadicBufferCounts().into_iter().flatten();
     for (field, node) in schema.fields().iter().zip(nodes) {
@@ -286,19 +290,19 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
             return Err(wrong());
         }
         let bits = rows.div_ceil(8);
-        next(if nulls > 0 { bits } else { 0 })?;
+        next(if nulls > 0 { bits } else { 0 }, 1)?;
         match field.data_type() {
-            DataType::Boolean => next(bits)?,
+            DataType::Boolean => next(bits, 1)?,
             DataType::Utf8View | DataType::BinaryView => {
-                next(rows.checked_mul(16).ok_or_else(wrong)?)?;
+                next(rows.checked_mul(VIEW_BYTES).ok_or_else(wrong)?, VIEW_BYTES)?;
                 let count = counts.next().filter(|count| *count >= 0).ok_or_else(wrong)?;
                 for _ in 0..count {
-                    next(0)?;
+                    next(0, 1)?;
                 }
             }
             fixed => {
                 let width = fixed.primitive_width().ok_or_else(wrong)?;
-                next(rows.checked_mul(width).ok_or_else(wrong)?)?;
+                next(rows.checked_mul(width).ok_or_else(wrong)?, width)?;
             }
         }
     }
