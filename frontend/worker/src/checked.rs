@@ -291,11 +291,13 @@ mod tests {
             "SELECT x * 2, x + small, small % 2, small / 2, - x FROM t ORDER BY small",
             "SELECT n + NULL, NULL * small FROM t",
             "SELECT small - 10, sum(small + 1) OVER (ORDER BY small) FROM t ORDER BY 1",
-            "SELECT TIMESTAMP '2024-01-01' + INTERVAL '1 day' * 3",
+            "SELECT TIMESTAMP '2024-01-01' + INTERVAL '1 day'",
             "SELECT 1.5 * 3, CAST(3 AS DECIMAL(5, 1)) - 1",
             "SELECT small FROM t WHERE small + 1 IN (SELECT small * 1 FROM t) ORDER BY small",
         ] {
-            assert_eq!(answer(sql, true).await, answer(sql, false).await, "{sql}");
+            let plain = answer(sql, false).await;
+            assert!(plain.is_ok(), "{sql}: {plain:?}");
+            assert_eq!(answer(sql, true).await, plain, "{sql}");
         }
     }
 }

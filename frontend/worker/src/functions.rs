@@ -3,10 +3,12 @@
 //! - `hash64(a, b, ..)`: the hash that places rows, so that a key column can be made of it;
 //! - `xxh3(text or bytes)`: the plain 64-bit hash of the bytes;
 //! - `version()`: what clients ask when they connect;
+//! - `json_build_object`: PostgreSQL's (`json.rs`);
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
 //!   wrap (`whole.rs`);
-//! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`).
+//! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
+//! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
 
@@ -26,7 +28,7 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{aggregates, checked, to_char};
+use crate::{aggregates, checked, intervals, json, to_char};
 
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
@@ -41,10 +43,11 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = [
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
+        json::function(),
         to_char::function(),
         constant("version", &[], &version_text()),
     ];
-    own.into_iter().chain(checked::functions()).collect()
+    own.into_iter().chain(checked::functions()).chain(intervals::functions()).collect()
 }
 
 /// The aggregates that are the same in every session.

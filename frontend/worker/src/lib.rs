@@ -26,6 +26,8 @@ mod checked;
 pub mod error;
 mod fragment;
 pub mod functions;
+mod intervals;
+mod json;
 mod leaf;
 mod run;
 mod runs;
@@ -36,6 +38,7 @@ mod whole;
 pub use checked::Checked;
 pub use error::SqlError;
 pub use fragment::{Fragment, encode};
+pub use intervals::ScaledIntervals;
 pub use leaf::{LeafExec, Renamed};
 pub use service::{MEMORY_BYTES, Worker};
 
