@@ -25,7 +25,7 @@ use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
-use crate::sql::{number_alike, with_shown_names};
+use crate::sql::{give_names, number_alike, with_shown_names};
 
 /// How often a statement is planned before partitions that keep moving fail it.
 const PLANS_MAX: u32 = 3;
@@ -257,19 +257,56 @@ pub(super) async fn plan(
     state: &SessionState,
     statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
-    let planned = Box::pin(state.statement_to_plan(statement.clone())).await;
-    let logical = match planned {
-        Err(error) if names_are_alike(&error) => {
-            let mut numbered = statement;
-            if !number_alike(&mut numbered) {
-                return Err(error.into());
-            }
-            Box::pin(state.statement_to_plan(numbered)).await.map_err(|_| error)?
-        }
-        planned => planned?,
+    let logical = match Box::pin(state.statement_to_plan(statement.clone())).await {
+        Err(error) => planned_with_names(state, statement, error).await?,
+        Ok(planned) => planned,
     };
     check(&logical)?;
     Ok(logical)
+}
+
+/// Plans a query again that failed for the names of its columns, with others that may be meant. If that is not what it
+/// fails for, or fails as well, the first error is the user's.
+async fn planned_with_names(
+    state: &SessionState,
+    mut statement: PlannerStatement,
+    first: DataFusionError,
+) -> Result<LogicalPlan, SqlError> {
+    let (mut numbered, mut named) = (false, false);
+    let mut error = None;
+    loop {
+        let error_now = error.as_ref().unwrap_or(&first);
+        let is_new = if !numbered && names_are_alike(error_now) {
+            numbered = true;
+            number_alike(&mut statement)
+        } else if !named && a_column_is_missing(error_now) {
+            named = true;
+            give_names(&mut statement)
+        } else {
+            false
+        };
+        if !is_new {
+            return Err(first.into());
+        }
+        match Box::pin(state.statement_to_plan(statement.clone())).await {
+            Ok(planned) => return Ok(planned),
+            Err(other) => error = Some(other),
+        }
+    }
+}
+
+/// Whether a plan failed because a column that it names is not there.
+fn a_column_is_missing(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => {
+            matches!(error.as_ref(), SchemaError::FieldNotFound { .. })
+        }
+        DataFusionError::Diagnostic(_, error) => a_column_is_missing(error),
+        DataFusionError::Plan(message) => {
+            message.contains("column '") && message.contains("' not found")
+        }
+        _ => false,
+    }
 }
 
 /// Whether a plan failed because two of a SELECT's columns have one name.

@@ -21,6 +21,7 @@ mod create_table;
 mod cursor;
 mod database;
 mod decimal;
+mod given_names;
 pub mod identifier;
 mod insert;
 pub mod literal;
@@ -44,6 +45,7 @@ mod types;
 mod unique_names;
 mod values;
 
+pub(crate) use given_names::give_names;
 pub use parser::parse;
 pub use partitioning::PartitioningOption;
 pub use repartition::{Repartition, Step};

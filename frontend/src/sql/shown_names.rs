@@ -2,7 +2,8 @@
 //!
 //! `SELECT count(*), v::text, a + b` has the columns `count`, `v` and `?column?` there, and whoever reads columns by
 //! name asks for these. The planner's own names (`count(*)`, `t.a + t.b`) say more, are unique in most cases, and are what
-//! subqueries and HTTP go by: they stay, and the names to be shown lie beside them, as metadata of the fields.
+//! HTTP goes by: they stay, and the names to be shown lie beside them, as metadata of the fields. (Subqueries that need
+//! others: `given_names.rs`.)
 //! The rules are those of PostgreSQL's `FigureColname` (src/backend/parser/parse_target.c).
 //!
 //! Invariant: a column with an alias, and one that a wildcard stands for, is called what the planner calls it.
@@ -85,7 +86,12 @@ fn shown(items: &[SelectItem], columns: usize) -> Vec<Option<String>> {
 }
 
 fn of(expression: &Expr) -> String {
-    figured(expression).map_or_else(|| NAMELESS.to_owned(), |figured| figured.name)
+    given_name(expression).unwrap_or_else(|| NAMELESS.to_owned())
+}
+
+/// What PostgreSQL calls a column that is computed so; `None` if it has no name there.
+pub(super) fn given_name(expression: &Expr) -> Option<String> {
+    figured(expression).map(|figured| figured.name)
 }
 
 /// A name, and whether a cast of what has it is called so too.
@@ -103,7 +109,7 @@ fn weak(name: impl Into<String>) -> Option<Figured> {
 }
 
 /// An identifier as it is read without quotes.
-fn folded(name: &Ident) -> String {
+pub(super) fn folded(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() }
 }
 
