@@ -5,7 +5,8 @@ use partita_datanode::EngineOptions;
 /// Memory for rows that are not in files yet, in MiB.
 const MEMTABLE_MB: u64 = 192;
 /// Of the memory for rows that are not in files yet, one memtable takes a third: one fills while another is written and a
-/// third may wait. A larger one makes larger files, which have to be merged less often; beyond this size that gains little.
+/// third may wait. Below the lower bound files would be too many; above the upper one a flush holds up the next for long,
+/// and nothing was seen to gain from it.
 const MEMTABLE_SHARE: u64 = 3;
 const MEMTABLE_BYTES_MIN: u64 = 8 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
@@ -17,7 +18,7 @@ const LOG_MB: u64 = 1024;
 // Flattened into the options of a role: their groups would have one name.
 #[group(skip)]
 pub(crate) struct Options {
-    /// MiB of memory for rows that are not in files yet.
+    /// MiB of memory for rows that are not in files yet; one memtable takes a third of it, 8 to 256 MiB.
     #[arg(long, env = "PARTITA_MEMTABLE_MB", default_value_t = MEMTABLE_MB)]
     memtable_mb: u64,
     /// MiB of log kept before memtables are flushed to reclaim it.
@@ -55,5 +56,20 @@ impl Options {
     /// Bytes of log from which on memtables are flushed.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_mb << 20
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memtable_takes_a_third_of_the_memory_within_bounds() {
+        for (memory, memtable) in
+            [(0, 8), (12, 8), (30, 10), (MEMTABLE_MB, 64), (384, 128), (4096, 256)]
+        {
+            let options = Options { memtable_mb: memory, log_mb: LOG_MB, partition_rate: None };
+            assert_eq!(options.engine().memtable_bytes_max, memtable << 20, "of {memory} MiB");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The frontend of one process: what all its sessions share.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use partita_proto::catalog::{Catalog, DEFAULT_DATABASE};
-use partita_proto::id::NodeId;
+use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
+use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
-use partita_worker::Checked;
+use partita_worker::{Checked, ScaledIntervals};
 use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
@@ -30,6 +31,7 @@ use crate::newest::NewestRows;
 use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::session::{Session, SessionOptions};
+use crate::system::table_bytes;
 
 /// Memory that queries may use together before they spill or fail.
 const QUERY_MEMORY_BYTES: usize = 1 << 30;
@@ -143,6 +145,22 @@ impl Frontend {
         self.router.catalog()
     }
 
+    /// How many bytes tables store, each row once however many replicas it has: in files, and in memory on the way there;
+    /// not what logs hold, nor what is still under a former placement. A table of which no node speaks is not there.
+    /// Every node is asked, and waited for some seconds at most.
+    pub async fn table_bytes(&self) -> HashMap<TableId, u64> {
+        table_bytes(&self.router).await
+    }
+
+    /// About how many rows a table has, without those under a former placement, as nodes said some seconds ago; `None`
+    /// if nobody said yet. Waits for nobody.
+    pub fn about_rows(&self, table: &Table) -> Option<u64> {
+        let counts = self.router.row_counts();
+        let routes = table.partitions.routes().iter();
+        let said = routes.filter_map(|route| counts.get(&route.partition).copied());
+        said.reduce(u64::saturating_add)
+    }
+
     /// The catalog as it changes.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Catalog>> {
         self.meta.catalog()
@@ -254,6 +272,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
+        .with_expr_planners(vec![Arc::new(ScaledIntervals)])
         .with_default_features()
         .with_analyzer_rules(analysis)
         .with_physical_optimizer_rules(rules)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::load::{Instant, LoadReport, LoadRequest};
 use partita_proto::range::Bound;
 use partita_proto::route::Route;
@@ -210,6 +210,21 @@ pub(crate) async fn statuses(
         }
     }
     found
+}
+
+/// How many bytes tables store: of each partition what its leader says, of files and of rows that are in none yet. Not
+/// of tables that nobody speaks of.
+pub(crate) async fn table_bytes(router: &Router) -> HashMap<TableId, u64> {
+    let statuses = statuses(router).await;
+    let catalog = router.catalog();
+    let bytes = |table: &Table| {
+        let routes = table.partitions.routes().iter();
+        let said = routes.filter_map(|route| leader(statuses.get(&route.partition)?));
+        said.map(|(_, status)| status.file_bytes + status.memtable_bytes)
+            .reduce(u64::saturating_add)
+    };
+    let tables = catalog.tables.values().flat_map(BTreeMap::values);
+    tables.filter_map(|table| Some((table.id, bytes(table)?))).collect()
 }
 
 /// The replica that leads, of those that say so: one that was replaced may not know it yet.

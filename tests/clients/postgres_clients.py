@@ -486,6 +486,24 @@ def psql_meta_commands():
     assert re.search(r"\bn\s*\|\s*bigint\s*\|\s*\|\s*\|\s*7", told), told
     assert "price" in psql(rf"\d+ {table}")
     assert "things" in psql(rf"\dt+ {table}")
+    psql(f"INSERT INTO {table} SELECT 'h' || value, '2024-01-01', value, 1.5 FROM generate_series(1, 2000)")
+    time.sleep(1.1)
+    assert re.search(r"\d+ kB", psql(rf"\dt+ {table}")), psql(rf"\dt+ {table}")
+    with psycopg.connect(DSN) as c:
+        sizes = c.execute(
+            f"SELECT pg_table_size(oid) > 10000, pg_total_relation_size('{table}') = pg_relation_size(oid, 'main'), "
+            "pg_indexes_size(oid), pg_database_size('public') >= pg_table_size(oid), pg_table_size(1), "
+            f"pg_size_pretty(pg_relation_size('{table}_pkey')) FROM pg_class WHERE relname = '{table}'").fetchone()
+        assert sizes == (True, True, 0, True, None, "0 bytes"), sizes
+        raises(psycopg.errors.UndefinedTable, lambda: c.execute("SELECT pg_table_size('there_is_none')"))
+        c.rollback()
+        # An estimate that nobody waits for: asked of the nodes in the background, every five seconds at most.
+        for _ in range(60):
+            tuples = c.execute(f"SELECT reltuples FROM pg_class WHERE relname = '{table}'").fetchone()[0]
+            if tuples == 2000:
+                break
+            time.sleep(0.5)
+        assert tuples == 2000, tuples
     assert "public" in psql(r"\dn") and "public" in psql(r"\l")
     assert f"{table}_pkey" in psql(r"\di")
     assert "partita" in psql(r"\du")

@@ -3,7 +3,7 @@
 //! ```text
 //!   a query that mentions them ── rewrite.rs ── DataFusion ── Catalog ─┬─ tables.rs    rows of ours
 //!                                                  │                   └─ the library's fixed tables
-//!                                                  └─ functions.rs                 (types, operators)
+//!                                                  └─ functions.rs, sizes.rs       (types, operators)
 //! ```
 //!
 //! A query that mentions none of them is not looked at twice.
@@ -12,6 +12,7 @@ mod cells;
 mod functions;
 mod objects;
 mod rewrite;
+mod sizes;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let schemas = vec![SCHEMA, INFORMATION, SYSTEM];
     let fixed = fixed(catalog.as_ref(), &schemas).await?;
     let objects = Arc::new(Objects::new(frontend, fixed, schemas));
-    for function in functions::all(&objects) {
+    for function in functions::all(&objects).into_iter().chain(sizes::all(&objects)) {
         context.register_udf(function);
     }
     let own = tables::all(&objects);

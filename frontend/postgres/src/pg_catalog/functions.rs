@@ -76,19 +76,12 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("obj_description", Returns::Text, obj_description),
     ("col_description", Returns::Text, col_description),
     ("shobj_description", Returns::Text, null_text),
-    ("json_build_object", Returns::Text, null_text),
     ("to_regclass", Returns::Oid, to_regclass),
     ("to_regtype", Returns::Oid, to_regtype),
     ("current_setting", Returns::Text, current_setting),
     ("current_schemas", Returns::Texts, current_schemas),
     ("format_type", Returns::Text, format_type),
-    ("pg_database_size", Returns::Int8, null_int8),
-    ("pg_table_size", Returns::Int8, null_int8),
-    ("pg_indexes_size", Returns::Int8, null_int8),
-    ("pg_relation_size", Returns::Int8, null_int8),
-    ("pg_total_relation_size", Returns::Int8, null_int8),
     ("pg_tablespace_size", Returns::Int8, null_int8),
-    ("pg_size_pretty", Returns::Text, first),
 ];
 
 /// All of them.

@@ -136,9 +136,14 @@ impl Objects {
         Self { frontend: Arc::downgrade(frontend), fixed, fixed_schemas }
     }
 
+    /// The frontend, until it ends.
+    pub(super) fn frontend(&self) -> Option<Arc<Frontend>> {
+        self.frontend.upgrade()
+    }
+
     /// The catalog as it is now.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
-        self.frontend.upgrade().map(|frontend| frontend.catalog()).unwrap_or_default()
+        self.frontend().map(|frontend| frontend.catalog()).unwrap_or_default()
     }
 
     /// The number of a schema; 0 when there is none.

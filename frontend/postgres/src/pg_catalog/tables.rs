@@ -259,7 +259,18 @@ fn namespaces(objects: &Objects) -> Vec<Row> {
     rows
 }
 
-fn class(oid: i32, name: String, schema: i32, kind: &str, columns: usize, indexed: bool) -> Row {
+/// What `reltuples` is as long as nobody counted.
+const NOT_COUNTED: f32 = -1.0;
+
+fn class(
+    oid: i32,
+    name: String,
+    schema: i32,
+    kind: &str,
+    columns: usize,
+    indexed: bool,
+    tuples: f32,
+) -> Row {
     vec![
         ("oid", oid.into()),
         ("relname", name.into()),
@@ -280,8 +291,7 @@ fn class(oid: i32, name: String, schema: i32, kind: &str, columns: usize, indexe
         ("relfilenode", oid.into()),
         ("reltablespace", 0.into()),
         ("relpages", 0.into()),
-        // Not known, as of a table that was never analyzed.
-        ("reltuples", Cell::Float(-1.0)),
+        ("reltuples", Cell::Float(tuples)),
         ("relallvisible", 0.into()),
         ("reltoastrelid", 0.into()),
         ("relhasindex", indexed.into()),
@@ -307,10 +317,14 @@ fn class(oid: i32, name: String, schema: i32, kind: &str, columns: usize, indexe
 
 fn classes(objects: &Objects) -> Vec<Row> {
     let catalog = objects.catalog();
+    let frontend = objects.frontend();
     let mut rows = Vec::new();
     for table in stored(&catalog) {
         let schema = objects.schema_oid(&catalog, &table.database);
         let columns = table.schema.columns.len();
+        let counted = frontend.as_ref().and_then(|frontend| frontend.about_rows(table));
+        #[expect(clippy::cast_precision_loss, reason = "PostgreSQL's type for an estimate")]
+        let tuples = counted.map_or(NOT_COUNTED, |rows| rows as f32);
         rows.push(class(
             table_oid(table),
             table.name.clone(),
@@ -318,16 +332,18 @@ fn classes(objects: &Objects) -> Vec<Row> {
             "r",
             columns,
             has_key(table),
+            tuples,
         ));
         if has_key(table) {
             let columns = table.schema.key.len();
-            rows.push(class(key_oid(table), key_name(table), schema, "i", columns, false));
+            rows.push(class(key_oid(table), key_name(table), schema, "i", columns, false, tuples));
         }
     }
     for fixed in &objects.fixed {
         let schema = objects.schema_oid(&catalog, fixed.schema);
         let kind = if schema == PG_CATALOG { "r" } else { "v" };
-        rows.push(class(fixed.oid, fixed.name.clone(), schema, kind, fixed.columns.len(), false));
+        let (name, columns) = (fixed.name.clone(), fixed.columns.len());
+        rows.push(class(fixed.oid, name, schema, kind, columns, false, NOT_COUNTED));
     }
     rows
 }

@@ -1,0 +1,337 @@
+//! `pg_total_relation_size` and its kin: how many bytes a table or a database stores, and `pg_size_pretty` to read them.
+//!
+//! A size is of the rows once, however many replicas they have, in files and in memory on the way there; logs are not
+//! in it. A key takes no room: rows lie in its order. What is not stored at all, as the tables of `sys`, has 0 bytes.
+//!
+//! Invariants:
+//! - nodes are asked once in a second at most, and when the catalog changed, however many rows a query has;
+//! - a number of nothing, and a table of which no node speaks, have NULL; a name of nothing is an error.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
+use datafusion::common::ScalarValue;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
+};
+use parking_lot::Mutex;
+use partita_frontend::{Frontend, SqlError};
+use partita_proto::blocking;
+use partita_proto::id::TableId;
+use tokio::runtime::Handle;
+
+use super::objects::{Found, Objects, database_oid};
+
+/// How long what nodes said is taken for what they would say.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// The functions.
+pub(super) fn all(objects: &Arc<Objects>) -> Vec<ScalarUDF> {
+    let sizes = Arc::new(Sizes { objects: Arc::clone(objects), last: Mutex::new(None) });
+    let mut all: Vec<ScalarUDF> = [
+        ("pg_database_size", Of::Database),
+        ("pg_table_size", Of::Table),
+        ("pg_total_relation_size", Of::All),
+        ("pg_relation_size", Of::Fork),
+        ("pg_indexes_size", Of::Nothing),
+    ]
+    .into_iter()
+    .map(|(name, of)| {
+        let sizes = Arc::clone(&sizes);
+        let most = if of == Of::Fork { 2 } else { 1 };
+        ScalarUDF::from(SizeOf { name, of, signature: takes(most), sizes })
+    })
+    .collect();
+    all.push(ScalarUDF::from(Pretty { signature: takes(1) }));
+    all
+}
+
+fn takes(most: usize) -> Signature {
+    let counts = (1..=most).map(TypeSignature::Any).collect();
+    Signature::one_of(counts, Volatility::Stable)
+}
+
+/// What a size is asked of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Database,
+    Table,
+    /// A table with what is still under its former placement, which `sys.tables` shows as a table of its own.
+    All,
+    /// A part of a table's storage by PostgreSQL's name; there is only one part here, the first.
+    Fork,
+    /// What takes no room.
+    Nothing,
+}
+
+/// What nodes said.
+struct Said {
+    at: Instant,
+    /// Of the catalog: nobody spoke of tables that came later.
+    version: u64,
+    bytes: Arc<HashMap<TableId, u64>>,
+}
+
+struct Sizes {
+    objects: Arc<Objects>,
+    last: Mutex<Option<Said>>,
+}
+
+impl Sizes {
+    fn bytes(&self, frontend: &Frontend) -> Arc<HashMap<TableId, u64>> {
+        let version = frontend.catalog().version;
+        if let Some(said) = self.last.lock().as_ref()
+            && said.version == version
+            && said.at.elapsed() < KEPT
+        {
+            return Arc::clone(&said.bytes);
+        }
+        // A function is not asked to wait, and waits all the same: what runs beside it goes to other threads.
+        let asked = blocking::at_once(|| Handle::current().block_on(frontend.table_bytes()));
+        let bytes = Arc::new(asked);
+        let said = Said { at: Instant::now(), version, bytes: Arc::clone(&bytes) };
+        *self.last.lock() = Some(said);
+        bytes
+    }
+
+    fn size(&self, of: Of, asked: &[ScalarValue], database: &str) -> Result<Option<i64>> {
+        let Some(first) = asked.first().filter(|_| asked.iter().all(|value| !value.is_null()))
+        else {
+            return Ok(None);
+        };
+        let Some(frontend) = self.objects.frontend() else { return Ok(None) };
+        if of == Of::Database {
+            return self.of_database(&frontend, first);
+        }
+        let oid = match text_of(first)? {
+            Some(name) => self
+                .objects
+                .relation(&name, database)
+                .ok_or_else(|| external(SqlError::undefined_table(&name)))?,
+            None => match first.cast_to(&DataType::Int32)? {
+                ScalarValue::Int32(Some(oid)) => oid,
+                _ => return Ok(None),
+            },
+        };
+        let fork = asked.get(1).map(text_of).transpose()?.flatten();
+        let is_main = match fork.as_deref() {
+            None | Some("main") => true,
+            Some("fsm" | "vm" | "init") => false,
+            Some(_) => {
+                let error = SqlError::new("22023", "invalid fork name")
+                    .with_hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".");
+                return Err(external(error));
+            }
+        };
+        match self.objects.find(oid) {
+            None => Ok(None),
+            Some(Found::Table(table)) if is_main && of != Of::Nothing => {
+                let catalog = frontend.catalog();
+                let beside = catalog.read_along(&table).filter(|_| of == Of::All);
+                let bytes = self.bytes(&frontend);
+                let tables = std::iter::once(&table).chain(beside);
+                let said = tables.filter_map(|table| bytes.get(&table.id).copied());
+                Ok(said.reduce(u64::saturating_add).map(whole))
+            }
+            Some(_) => Ok(Some(0)),
+        }
+    }
+
+    fn of_database(&self, frontend: &Frontend, asked: &ScalarValue) -> Result<Option<i64>> {
+        let catalog = frontend.catalog();
+        let database = match text_of(asked)? {
+            Some(name) => {
+                let found = catalog.databases.get(&name);
+                found.ok_or_else(|| external(SqlError::undefined_database(&name)))?
+            }
+            None => {
+                let mut all = catalog.databases.values();
+                let wanted = asked.cast_to(&DataType::Int32)?;
+                let is = |oid| wanted == ScalarValue::Int32(Some(oid));
+                let Some(found) = all.find(|database| is(database_oid(database))) else {
+                    return Ok(None);
+                };
+                found
+            }
+        };
+        let bytes = self.bytes(frontend);
+        let tables = catalog.tables.get(&database.name).into_iter().flat_map(|all| all.values());
+        let of_tables = tables.filter_map(|table| bytes.get(&table.id));
+        Ok(Some(whole(of_tables.fold(0, |sum, bytes| bytes.saturating_add(sum)))))
+    }
+}
+
+fn whole(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn external(error: SqlError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// The text of what is text; `None` for numbers.
+fn text_of(value: &ScalarValue) -> Result<Option<String>> {
+    match value.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {}
+        _ => return Ok(None),
+    }
+    match value.cast_to(&DataType::Utf8)? {
+        ScalarValue::Utf8(text) => Ok(text),
+        _ => Ok(None),
+    }
+}
+
+/// A function that tells a size.
+struct SizeOf {
+    name: &'static str,
+    of: Of,
+    signature: Signature,
+    sizes: Arc<Sizes>,
+}
+
+impl fmt::Debug for SizeOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for SizeOf {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for SizeOf {}
+
+impl Hash for SizeOf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for SizeOf {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let database = &args.config_options.catalog.default_schema;
+        let of_row = |columns: &[ArrayRef], row| {
+            let asked: Vec<ScalarValue> = columns
+                .iter()
+                .map(|column| ScalarValue::try_from_array(column, row))
+                .collect::<Result<_>>()?;
+            self.sizes.size(self.of, &asked, database)
+        };
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let columns = ColumnarValue::values_to_arrays(&args.args)?;
+        if constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Int64(of_row(&columns, 0)?)));
+        }
+        let sizes: Int64Array =
+            (0..args.number_rows).map(|row| of_row(&columns, row)).collect::<Result<_>>()?;
+        Ok(ColumnarValue::Array(Arc::new(sizes)))
+    }
+}
+
+/// `pg_size_pretty`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Pretty {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Pretty {
+    fn name(&self) -> &'static str {
+        "pg_size_pretty"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let texts = |bytes: &ArrayRef| -> Result<Vec<Option<String>>> {
+            let bytes = cast(bytes, &DataType::Float64)?;
+            Ok(bytes.as_primitive::<Float64Type>().iter().map(|of| of.map(pretty)).collect())
+        };
+        match args.args.as_slice() {
+            [ColumnarValue::Scalar(value)] => {
+                let text = texts(&value.to_array()?)?.pop().flatten();
+                Ok(ColumnarValue::Scalar(ScalarValue::Utf8(text)))
+            }
+            [ColumnarValue::Array(bytes)] => {
+                let texts = arrow::array::StringArray::from(texts(bytes)?);
+                Ok(ColumnarValue::Array(Arc::new(texts)))
+            }
+            _ => datafusion::common::exec_err!("pg_size_pretty takes one argument"),
+        }
+    }
+}
+
+/// Bytes for a person to read: in the smallest unit in which they have at most five digits, rounded.
+fn pretty(bytes: f64) -> String {
+    const SMALL: u128 = 10 * 1024;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "what is too large is the largest number, and what is no number is 0"
+    )]
+    let size = bytes.abs() as u128;
+    let sign = if bytes < 0.0 { "-" } else { "" };
+    if size < SMALL {
+        return format!("{sign}{size} bytes");
+    }
+    // Counted in halves of a unit, so that rounding is by one addition.
+    let mut halves = size >> 9;
+    let mut unit = "kB";
+    for larger in ["MB", "GB", "TB", "PB"] {
+        if halves < 2 * SMALL - 1 {
+            break;
+        }
+        halves >>= 10;
+        unit = larger;
+    }
+    format!("{sign}{} {unit}", halves.div_ceil(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pretty;
+
+    #[test]
+    fn sizes_are_written_as_postgresql_writes_them() {
+        for (bytes, told) in [
+            (0.0, "0 bytes"),
+            (10_239.0, "10239 bytes"),
+            (10_240.0, "10 kB"),
+            (-1_536_000.0, "-1500 kB"),
+            (10_485_247.0, "10239 kB"),
+            (10_485_248.0, "10 MB"),
+            (123_456_789.0, "118 MB"),
+            (1_099_511_627_776.0, "1024 GB"),
+            (9_223_372_036_854_775_807.0, "8192 PB"),
+        ] {
+            assert_eq!(pretty(bytes), told, "{bytes}");
+        }
+    }
+}
