@@ -1,5 +1,5 @@
-//! A cluster for the length of a run: one meta, three datanodes and a frontend as processes of their own, on loopback, their
-//! data in a folder that goes with them.
+//! A cluster for the length of a run: one meta, three datanodes and a frontend as processes of their own, on loopback,
+//! their data in a folder that goes with them.
 //!
 //! Invariants: everything ends, and the folder is removed, when it is dropped; without that, as when this process is killed
 //! outright, the others end all the same, because each has a pipe from here as its standard input, and only the folder

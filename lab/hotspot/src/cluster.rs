@@ -64,8 +64,8 @@ pub struct Options {
     pub beats_lost: f64,
     /// How long the others are under way at most, milliseconds.
     pub beat_delay_ms: u64,
-    /// Whether what is not served is asked for again, by clients that each wait for one request: they hold back what goes to
-    /// other partitions, too, while one of them is full. Otherwise it is given up.
+    /// Whether what is not served is asked for again, by clients that each wait for one request: they hold back what
+    /// goes to other partitions, too, while one of them is full. Otherwise it is given up.
     pub patient: bool,
     /// Who decides where to cut.
     pub policy: Policy,

@@ -1,6 +1,7 @@
 //! What a run came to: a line a second, counts, and the times at which something was first so.
 //!
-//! Invariants: all shares are of what was served; latencies of a virtual cluster are estimates, and named so; nothing here decides anything.
+//! Invariants: all shares are of what was served; latencies of a virtual cluster are estimates, and named so; nothing
+//! here decides anything.
 
 mod books;
 mod fan_out;

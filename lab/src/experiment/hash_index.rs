@@ -17,8 +17,8 @@
 //!   writes: sequential and hashed, on 1, 2, 4 .. partitions        bounded partitions, in another cluster
 //! ```
 //!
-//! In the mix, reads also wait for what writes cost: those of a key that grows share one log, hashed ones go to all. So what
-//! a hash costs a read is told from reads alone, and the mix stands beside the published figures.
+//! In the mix, reads also wait for what writes cost: those of a key that grows share one log, hashed ones go to all. So
+//! what a hash costs a read is told from reads alone, and the mix stands beside the published figures.
 //!
 //! Invariants: keys are written in order and none twice; only keys that were there before a span are read; what is compared
 //! was measured in the same round, and the order within rounds turns round, so that what the machine does otherwise weighs

@@ -1,8 +1,8 @@
 //! What the store says of a table once a second, as the lines that a virtual cluster writes too.
 //!
-//! Invariants: shares are of what leaders counted, rows written, and reads where a run reads; rows and latencies are the clients' own; cores are the system's count for
-//! each datanode that was started here, and otherwise what nodes say of themselves; a second in which the store said nothing repeats what it said
-//! before.
+//! Invariants: shares are of what leaders counted, rows written, and reads where a run reads; rows and latencies are
+//! the clients' own; cores are the system's count for each datanode that was started here, and otherwise what nodes say
+//! of themselves; a second in which the store said nothing repeats what it said before.
 
 use std::collections::{BTreeMap, BTreeSet};
 

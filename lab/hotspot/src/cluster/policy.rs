@@ -32,8 +32,8 @@ pub enum Policy {
     YdbLike,
     /// The best of the sampled ranges' ends, after ten hot seconds.
     TikvLike,
-    /// The best of 20 sampled keys by what comes after them: looked for while the partition is hot, and named at most once a
-    /// minute.
+    /// The best of 20 sampled keys by what comes after them: looked for while the partition is hot, and named at most
+    /// once a minute.
     CrdbLike,
 }
 

@@ -1,7 +1,7 @@
 //! One second of a run.
 //!
-//! Invariants: a line of JSON and a line of CSV have the same figures, but for lists, which the CSV leaves out. Latencies are
-//! estimates in a virtual cluster, and measured in a real one.
+//! Invariants: a line of JSON and a line of CSV have the same figures, but for lists, which the CSV leaves out.
+//! Latencies are estimates in a virtual cluster, and measured in a real one.
 
 use serde::Serialize;
 

@@ -1,6 +1,7 @@
 //! Lines over time, and dots, as SVG.
 //!
-//! Invariants: axes begin at 0; names are shown as text; at most [`POINTS_MAX`] points, each the mean of the seconds that it stands for.
+//! Invariants: axes begin at 0; names are shown as text; at most [`POINTS_MAX`] points, each the mean of the seconds
+//! that it stands for.
 
 use std::fmt::Write as _;
 
@@ -83,6 +84,9 @@ pub(super) struct Dot<'a> {
 /// Dots over two axes that begin at 0. Names of dots that lie together stand below each other.
 pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
     const TALL: f64 = 260.0;
+    const RADIUS: f64 = 4.5;
+    /// About as wide as a letter is.
+    const LETTER: f64 = 7.0;
     let most = |of: fn(&Dot<'_>) -> f64| dots.iter().map(of).fold(1.0, f64::max) * 1.15;
     let (most_x, most_y) = (most(|dot| dot.x), most(|dot| dot.y));
     let floor = TALL - BOTTOM;
@@ -112,7 +116,16 @@ pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
         let (x, y) = (x_of(dot.x), y_of(dot.y));
         let left = x > WIDTH * 0.6;
         let (mut text_y, text_x) = (y + 4.0, if left { x - 8.0 } else { x + 8.0 });
-        while taken.iter().any(|at| (at.0 - text_x).abs() < 160.0 && (at.1 - text_y).abs() < 13.0) {
+        let wide = LETTER * dot.name.chars().fold(0.0, |wide, _| wide + 1.0);
+        let (from, to) = if left { (text_x - wide, text_x) } else { (text_x, text_x + wide) };
+        let covers = |text_y: f64| {
+            dots.iter().map(|other| (x_of(other.x), y_of(other.y))).any(|(x, y)| {
+                (from - RADIUS..to + RADIUS).contains(&x) && (y + 4.0 - text_y).abs() < 10.0
+            })
+        };
+        while covers(text_y)
+            || taken.iter().any(|at| (at.0 - text_x).abs() < 160.0 && (at.1 - text_y).abs() < 13.0)
+        {
             text_y -= 13.0;
         }
         taken.push((text_x, text_y));
@@ -120,7 +133,7 @@ pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
         let anchor = if left { "end" } else { "start" };
         let _ok = write!(
             svg,
-            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"var(--a)\"/><text x=\"{text_x:.1}\" y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{name}</text>"
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{RADIUS}\" fill=\"var(--a)\"/><text x=\"{text_x:.1}\" y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{name}</text>"
         );
     }
     svg.push_str("</svg>");
@@ -142,5 +155,21 @@ mod tests {
         };
         assert!((place("one") - place("two")).abs() >= 12.9);
         assert!((place("three &lt;") - place("two")).abs() >= 12.9);
+    }
+
+    #[test]
+    fn no_name_covers_the_dot_of_another() {
+        let dot = |name, x| Dot { name, x, y: 8.0 };
+        let svg = scatter("t", &[dot("first", 8.0), dot("a longer name", 8.8)]);
+        let of = |element: &str, name: &str, attribute: &str| {
+            let until = &svg[..svg.find(name).unwrap()];
+            let from = until.rfind(element).unwrap();
+            let at = &until[from..];
+            let at = &at[at.find(attribute).unwrap() + attribute.len()..];
+            at[..at.find('"').unwrap()].parse::<f64>().unwrap()
+        };
+        let dot_y = of("<circle", ">first</text>", "cy=\"");
+        let text_y = of("<text", ">a longer name</text>", " y=\"");
+        assert!((dot_y + 4.0 - text_y).abs() >= 10.0, "{svg}");
     }
 }

@@ -155,7 +155,8 @@ impl Guided<'_> {
         let lines = format!("Rows a second and latency of {} over time", shown.name);
         text.push_str(&picture(&self.lines_name(), &lines));
         text.push_str(&bullets(&words::found(shown, self.entity)));
-        // Of a table that is well at the end nothing has to become better; and what comes after the table as it is would not.
+        // Of a table that is well at the end nothing has to become better; and what comes after the table as it is
+        // would not.
         let ill = shown.seconds.last().is_some_and(|second| second.verdict.is_some());
         let advice = shown.advice.iter().filter(|_| ill);
         let better = advice.map_while(|own| Some((own, own.ddl.as_ref()?)));

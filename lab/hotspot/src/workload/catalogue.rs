@@ -228,6 +228,10 @@ fn events() -> Vec<Workload> {
         kind("W1", "user events: (ts, userid) and its alternatives", true, |k| {
             table(k, "events", "userid", users(k), stamp(k))
         }),
+        kind("W1:ordered", "the same of users who are numbered by how much they do", true, |k| {
+            let users = Arc::new(Listed::zipf(k.entities, k.theta, |rank| rank));
+            table(k, "events", "userid", users, stamp(k))
+        }),
         kind("W2", "weather balloons of six locations, one event a minute each", true, |k| {
             let id = |rank: u64| (rank % 6) << 32 | (3_698 + rank);
             table(k, "balloons", "balloon", Arc::new(Listed::zipf(600, 0.0, id)), stamp(k))
@@ -437,7 +441,7 @@ mod tests {
         assert_eq!(names("W3"), ["W3", "W3:metrics"]);
         assert_eq!(names("w3:"), ["W3"]);
         assert_eq!(names("w3:METRICS"), ["W3:metrics"]);
-        assert_eq!(names("W1"), ["W1"], "and not W10 to W15");
+        assert_eq!(names("W1"), ["W1", "W1:ordered"], "and not W10 to W15");
         assert_eq!(names("all").len(), all().len());
         assert!(names("W").is_empty() && names("").is_empty() && names("W16").is_empty());
     }

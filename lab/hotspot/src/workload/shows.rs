@@ -8,6 +8,9 @@ pub(super) fn shows(name: &str) -> &'static str {
         "W1" => {
             "time first: one partition takes all that is new; user first or a hash: each takes its part"
         }
+        "W1:ordered" => {
+            "skew in order: user first, the first partition bears most until load cuts it; a hash spreads the same users"
+        }
         "W2" => {
             "a coarse prefix before a fine one: balloons still spread, though locations are few"
         }

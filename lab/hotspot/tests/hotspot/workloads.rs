@@ -70,9 +70,13 @@ fn a_stream_falls_where_the_fluid_says() {
     }
 }
 
-/// Eight partitions, 10,000 users, as `(most loaded share)`.
+/// The most loaded share of eight partitions, of 10,000 users whose numbers say nothing of what they do.
 fn largest(design: Design, theta: f64) -> f64 {
-    let load = &find("W1").unwrap().tables(&Knobs { theta, ..knobs(design) })[0];
+    largest_of("W1", design, theta)
+}
+
+fn largest_of(name: &str, design: Design, theta: f64) -> f64 {
+    let load = &find(name).unwrap().tables(&Knobs { theta, ..knobs(design) })[0];
     shares(load, 100 * SECOND_US).into_iter().fold(0.0, f64::max)
 }
 
@@ -89,6 +93,20 @@ fn eight_partitions_bear_the_shares_that_designs_promise() {
         "{}",
         largest(Design::HashUid, 1.0)
     );
+}
+
+#[test]
+fn users_in_the_order_of_what_they_do_make_the_first_of_eight_partitions_hot() {
+    // The first 1,250 of 10,000 by Zipf's law: H(1250) / H(10000).
+    let harmonic = |n: u32| (1..=n).map(|rank| 1.0 / f64::from(rank)).sum::<f64>();
+    let first = harmonic(1_250) / harmonic(10_000);
+    assert!((largest_of("W1:ordered", Design::UidTs, 1.0) - first).abs() < 1e-3);
+    assert!((first - 0.787).abs() < 1e-3);
+    assert!((largest_of("W1:ordered", Design::UidTs, 0.0) - 0.125).abs() < 1e-3);
+    assert!((largest_of("W1:ordered", Design::TsUid, 1.0) - 1.0).abs() < 1e-9);
+    assert!((largest_of("W1:ordered", Design::HashAll, 1.0) - 0.125).abs() < 1e-3);
+    let hashed = largest_of("W1:ordered", Design::HashUid, 1.0);
+    assert!((0.17..0.30).contains(&hashed), "{hashed}");
 }
 
 #[test]
