@@ -214,7 +214,8 @@ impl View {
     }
 
     /// Nodes for as many new partitions, each with so many replicas: in as many zones as there are, and
-    /// of those nodes the ones with the fewest. With fewer nodes than replicas, every node gets one, as long as these are a majority of what is wanted.
+    /// of those nodes the ones with the fewest. With fewer nodes than replicas, every node gets one, as long as these
+    /// are a majority of what is wanted.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when there are too few nodes.

@@ -350,7 +350,8 @@ impl Partition {
     }
 
     /// A number that grows with everything that happens to memtables, files and range. While it stays the same, only time
-    /// changes what [`Partition::wants_flush`] and [`Partition::wants_compaction`] say, and files that no scan needs any more.
+    /// changes what [`Partition::wants_flush`] and [`Partition::wants_compaction`] say, and files that no scan needs
+    /// any more.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

@@ -3,7 +3,8 @@
 //! `cargo run -p partita-load --release --example scheduler_cost [partitions] [nodes]`; 100,000 over 1,000 unless told
 //! otherwise. Every partition reports every 5 s, and each second is ticked; one in a hundred is hot, and its verdict
 //! is one that no cut helps, so that the detector is asked again and again. Reports come node by node, as heartbeats
-//! do (times are the thread's own, not the wall's); partitions lie scattered over the nodes, so that each report finds its partition in cold memory.
+//! do (times are the thread's own, not the wall's); partitions lie scattered over the nodes, so that each report finds
+//! its partition in cold memory.
 
 #![expect(clippy::print_stdout, reason = "its figures are what it is for")]
 

@@ -31,7 +31,8 @@ struct Counters {
     total: f64,
 }
 
-/// A hash of all bytes, eight at a time. Two keys of one hash would be counted as one: with 64 counters, once in 2^58 new keys.
+/// A hash of all bytes, eight at a time. Two keys of one hash would be counted as one: with 64 counters, once in 2^58
+/// new keys.
 fn hash(key: &[u8]) -> u64 {
     key.chunks(8).fold(key.len() as u64, |hash, chunk| {
         let mut word = [0; 8];

@@ -2,8 +2,8 @@
 //!
 //! Hysteresis keeps a split and a merge from undoing each other: what was cut at rho 0.50 is joined below 0.20 *in
 //! sum*, by the greatest second of five minutes rather than an average; what load has cut stays cut for an hour; and
-//! when load cuts again what was joined within a day, that hour becomes four, then sixteen, then a day. A load that comes and goes every
-//! day or every hour therefore meets its partitions again instead of making them anew.
+//! when load cuts again what was joined within a day, that hour becomes four, then sixteen, then a day. A load that
+//! comes and goes every day or every hour therefore meets its partitions again instead of making them anew.
 //!
 //! Invariants: pure functions of small views.
 

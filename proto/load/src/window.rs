@@ -13,10 +13,10 @@
 //! between two reports: a log that takes three seconds to sync makes two idle seconds and one that is busy for three.
 //! What a report has too much of is taken for part of the next ones, so that such a lane is as busy as it is.
 //!
-//! Invariants: no rate is ever negative, and no lane is busier than all of the time; what is kept is of fixed size ([`Window`], under 130 bytes), because there is
-//! one for each partition of the cluster; of each counter only the low 32 bits are kept, in units that cannot wrap
-//! within [`GAP_MAX_MS`], the longest gap that a rate is computed over. What the old leader counted between its last
-//! report and the end of its term is not known to anybody.
+//! Invariants: no rate is ever negative, and no lane is busier than all of the time; what is kept is of fixed size
+//! ([`Window`], under 130 bytes), because there is one for each partition of the cluster; of each counter only the low
+//! 32 bits are kept, in units that cannot wrap within [`GAP_MAX_MS`], the longest gap that a rate is computed over.
+//! What the old leader counted between its last report and the end of its term is not known to anybody.
 
 use crate::facts::PartitionId;
 
