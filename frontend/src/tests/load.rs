@@ -211,6 +211,27 @@ async fn a_hot_partition_comes_with_its_cure() {
 }
 
 #[tokio::test]
+async fn no_cure_parts_rows_that_a_table_keeps_together() {
+    for (together, of, buckets) in [("1", "HASH (ts)", "16"), ("2", "HASH (userid)", "16")] {
+        let db = hot(FrontendOptions::default()).await;
+        db.tag(&format!("ALTER TABLE events SET ('keep_together' = '{together}')")).await;
+        let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
+        assert!(advice.contains(&format!("PARTITION BY {of} PARTITIONS {buckets}")), "{advice}");
+        // The designs beside it keep the same rows together, and all of them can be run.
+        let rows = db.rows("EXPLAIN HOTSPOT events").await;
+        let options: Vec<_> = rows.iter().filter(|row| row[0].starts_with("option")).collect();
+        assert!(!options.is_empty(), "{rows:?}");
+        for option in options {
+            let by_user = option[1].contains("HASH (userid") || option[1].contains("KEY (userid");
+            assert!(together == "2" || !by_user, "{option:?}");
+        }
+        db.tag("INSERT INTO events VALUES (5, 1, 0.5), (5, 2, 0.5), (1500, 2, 0.5)").await;
+        db.tag(&advice).await;
+        assert_eq!(db.one("SELECT count(*) FROM events").await, "3");
+    }
+}
+
+#[tokio::test]
 async fn a_cut_is_advised_for_the_partition_that_it_is_of_and_nothing_for_a_former_table() {
     let db = hot(FrontendOptions::default()).await;
     let table = db.frontend.catalog().table("public", "events").cloned().unwrap();
