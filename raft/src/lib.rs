@@ -23,6 +23,7 @@
 mod beat;
 mod error;
 mod group;
+mod hold;
 mod host;
 mod log;
 mod machine;

@@ -25,6 +25,7 @@ use partita_proto::id::{GroupId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
 
 use crate::error::RaftError;
+use crate::hold::hold_commits;
 use crate::machine::Machine;
 use crate::peer::{CallError, Lane, Peer, Peers, Route};
 use crate::planted::{self, Plant};
@@ -124,7 +125,7 @@ impl RaftNetworkV2<Types> for Connection {
     {
         let (peer, route) = (&self.peer, self.route);
         let fail = move |error| failed(error, route, RPCTypes::AppendEntries);
-        let sent = input.then(move |request| async move {
+        let sent = hold_commits(input).then(move |request| async move {
             let asked = Asked::of(&request);
             let sending = peer.send(Lane::Bulk, route, wire::append_out(request));
             let waiting = tokio::time::timeout(APPEND_WAIT, sending).await;

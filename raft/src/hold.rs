@@ -1,0 +1,132 @@
+//! Says with the next entries what was committed, instead of in a message of its own.
+//!
+//! openraft tells the followers of every commit at once. Under a steady load the next entries, which say it too,
+//! follow within the time that a client needs to write again; the message between them costs both nodes as much
+//! as the entries do.
+//!
+//! Invariants:
+//! - every request with entries goes out as it came, in its place, and without waiting;
+//! - one without entries is left out only when the next one says all that it says; it waits [`HOLD`] at most;
+//! - when the stream ends, nothing is kept back.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, stream};
+use openraft::raft::AppendEntriesRequest;
+use tokio::time::{Instant, timeout_at};
+
+use crate::types::Types;
+
+/// How long followers may be left without the news that their last entries are committed. Longer than a client
+/// takes to write again; short against everything that waits for a follower to apply: a split, a change of leader.
+const HOLD: Duration = Duration::from_millis(2);
+
+type Request = AppendEntriesRequest<Types>;
+
+/// Whether a follower that is told `next` needs to be told nothing of `request`.
+fn says_all(next: &Request, request: &Request) -> bool {
+    request.entries.is_empty()
+        && next.vote == request.vote
+        && next.prev_log_id == request.prev_log_id
+        && next.leader_commit >= request.leader_commit
+}
+
+/// The requests of a stream, without those that the next one makes needless.
+pub(crate) fn hold_commits<S>(requests: S) -> impl Stream<Item = Request> + Send + 'static
+where
+    S: Stream<Item = Request> + Send + Unpin + 'static,
+{
+    stream::unfold((requests.fuse(), None), |(mut requests, ahead)| async move {
+        let mut request: Request = match ahead {
+            Some(request) => request,
+            None => requests.next().await?,
+        };
+        let until = Instant::now() + HOLD;
+        while request.entries.is_empty() {
+            match timeout_at(until, requests.next()).await {
+                Ok(Some(next)) if says_all(&next, &request) => request = next,
+                Ok(ahead) => return Some((request, (requests, ahead))),
+                Err(_) => break,
+            }
+        }
+        Some((request, (requests, None)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures::FutureExt;
+    use openraft::EntryPayload;
+    use openraft::entry::RaftEntry;
+    use tokio::sync::mpsc;
+    use tokio_stream::wrappers::ReceiverStream;
+
+    use super::*;
+    use crate::log::{Position, Vote};
+    use crate::types::{Command, RaftEntryType, RaftLogId, log_id, raft_vote};
+
+    fn id(index: u64) -> RaftLogId {
+        log_id(Position { term: 1, leader: 7, index })
+    }
+
+    /// Entries after `previous` up to `last`, with the news that `committed` is.
+    fn request(previous: u64, last: u64, committed: u64) -> Request {
+        let payload = || EntryPayload::Normal(Command(Bytes::new()));
+        let entries = previous + 1..=last;
+        Request {
+            vote: raft_vote(Vote { term: 1, leader: 7, committed: true }),
+            prev_log_id: Some(id(previous)),
+            leader_commit: Some(id(committed)),
+            entries: entries.map(|index| RaftEntryType::new(id(index), payload())).collect(),
+        }
+    }
+
+    fn shape(request: &Request) -> (u64, usize, u64) {
+        let index = |id: &Option<RaftLogId>| id.as_ref().map_or(0, |id| id.index);
+        (index(&request.prev_log_id), request.entries.len(), index(&request.leader_commit))
+    }
+
+    /// What comes out without waiting.
+    fn at_once(held: &mut (impl Stream<Item = Request> + Unpin)) -> Option<(u64, usize, u64)> {
+        held.next().now_or_never().flatten().as_ref().map(shape)
+    }
+
+    #[tokio::test]
+    async fn a_commit_goes_with_the_entries_that_follow_at_once() {
+        let (sender, receiver) = mpsc::channel(8);
+        let mut held = Box::pin(hold_commits(ReceiverStream::new(receiver)));
+        for one in [request(4, 5, 4), request(5, 5, 5), request(5, 7, 5), request(7, 7, 6)] {
+            sender.try_send(one).unwrap();
+        }
+        assert_eq!(at_once(&mut held), Some((4, 1, 4)));
+        assert_eq!(at_once(&mut held), Some((5, 2, 5)));
+        sender.try_send(request(7, 7, 7)).unwrap();
+        let last = held.next().await.unwrap();
+        assert_eq!(shape(&last), (7, 0, 7), "of two commits the later one");
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_nothing_follows_is_told_alone_and_soon() {
+        let (sender, receiver) = mpsc::channel(8);
+        let mut held = Box::pin(hold_commits(ReceiverStream::new(receiver)));
+        let begun = Instant::now();
+        sender.try_send(request(5, 5, 5)).unwrap();
+        assert_eq!(shape(&held.next().await.unwrap()), (5, 0, 5));
+        assert!(begun.elapsed() >= HOLD);
+        sender.try_send(request(5, 6, 5)).unwrap();
+        assert_eq!(at_once(&mut held), Some((5, 1, 5)));
+    }
+
+    #[tokio::test]
+    async fn what_says_something_else_does_not_replace_a_commit() {
+        let (sender, receiver) = mpsc::channel(8);
+        let mut held = Box::pin(hold_commits(ReceiverStream::new(receiver)));
+        sender.try_send(request(5, 5, 5)).unwrap();
+        sender.try_send(request(3, 5, 5)).unwrap();
+        sender.try_send(request(5, 5, 5)).unwrap();
+        drop(sender);
+        let shapes: Vec<_> = std::iter::from_fn(|| at_once(&mut held)).collect();
+        assert_eq!(shapes, [(5, 0, 5), (3, 2, 5), (5, 0, 5)], "a stream that ends keeps nothing");
+    }
+}
