@@ -24,7 +24,7 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, new_null_array};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, UInt32Array, new_null_array};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, UInt16Type};
@@ -40,6 +40,7 @@ use crate::error::Error;
 use crate::placement::Placement;
 use crate::range::{Bound, KeyRange, TypedRange};
 use crate::schema::{ColumnType, TableSchema};
+use crate::size::view_length;
 use crate::value::Value;
 
 /// The name of the placement's column: UInt16 without NULL, the first column of write batches,
@@ -48,6 +49,9 @@ pub const PLACEMENT_COLUMN: &str = "__placement";
 
 /// The bytes of a placement.
 const PLACEMENT_BYTES: usize = 2;
+/// A cell is this much longer than its value at most, and an eighth: text is padded to blocks of eight bytes
+/// with one more each, longer text to blocks of 32.
+const CELL_BYTES: usize = 64;
 
 /// Encodes and decodes keys of one table at one schema version. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -115,19 +119,72 @@ impl KeyCodec {
         let columns = self.columns(rows)?;
         let placement = self.placement(rows)?;
         if let Some(series) = &self.inner.series
-            && let Some(keys) = series.encode(placement, &columns)?
+            && let Some(parts) = series.parts(placement, &columns)?
         {
-            return Ok(keys);
+            return parts.keys();
         }
-        let cells = self.cells(&columns, rows.num_rows())?;
+        self.encode_rows(placement, &columns, rows.num_rows())
+    }
+
+    /// Encodes the key of every row as [`KeyCodec::encode`] does, and puts the keys in order. Tells the rows
+    /// in that order, unless they are in it already; rows with equal keys stay in theirs.
+    ///
+    /// # Errors
+    /// As [`KeyCodec::encode`].
+    pub fn encode_sorted(&self, rows: &RecordBatch) -> Result<(Keys, Option<UInt32Array>), Error> {
+        let columns = self.columns(rows)?;
+        let placement = self.placement(rows)?;
+        if let Some(series) = &self.inner.series
+            && let Some(parts) = series.parts(placement, &columns)?
+        {
+            let Some(order) = parts.order() else { return Ok((parts.keys()?, None)) };
+            let keys = parts.put_together(order.iter().map(|row| *row as usize))?;
+            return Ok((keys, Some(UInt32Array::from(order))));
+        }
+        let keys = self.encode_rows(placement, &columns, rows.num_rows())?;
+        if keys.is_sorted() {
+            return Ok((keys, None));
+        }
+        let order = keys.sort_indices();
+        Ok((keys.take(&order)?, Some(order)))
+    }
+
+    /// A length that no key of these rows exceeds; `None` when that is not seen at a glance.
+    pub fn length_bound(&self, rows: &RecordBatch) -> Option<usize> {
+        let mut bound = if self.inner.placed { PLACEMENT_BYTES } else { 0 };
+        for name in &self.inner.names {
+            let Some(column) = rows.column_by_name(name) else {
+                bound += CELL_BYTES;
+                continue;
+            };
+            let longest = |views: &[u128]| views.iter().map(|view| view_length(*view)).max();
+            let longest = match column.data_type() {
+                DataType::Utf8View => longest(column.as_string_view().views()),
+                DataType::BinaryView => longest(column.as_binary_view().views()),
+                fixed => Some(fixed.primitive_width()?),
+            };
+            let longest = longest.unwrap_or(0);
+            bound += CELL_BYTES + longest + longest / 8;
+        }
+        Some(bound)
+    }
+
+    /// Encodes keys row by row.
+    fn encode_rows(
+        &self,
+        placement: Option<&ArrayRef>,
+        columns: &[ArrayRef],
+        count: usize,
+    ) -> Result<Keys, Error> {
+        let cells = self.cells(columns, count)?;
         let Some(placement) = placement else { return Ok(Keys::new(cells)) };
         let placements = placement.as_primitive::<UInt16Type>();
-        let total = cells.value_data().len() + PLACEMENT_BYTES * rows.num_rows();
+        let total = cells.value_data().len() + PLACEMENT_BYTES * count;
         if i32::try_from(total).is_err() {
             return Err(too_large(total));
         }
         let mut bytes = Vec::with_capacity(total);
-        let mut lengths = Vec::with_capacity(rows.num_rows());
+        let mut lengths = Vec::with_capacity(count);
         for (row, placement) in placements.values().iter().enumerate() {
             let cells = cells.value(row);
             bytes.extend_from_slice(&placement.to_be_bytes());

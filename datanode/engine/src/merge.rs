@@ -295,6 +295,8 @@ impl Cursor {
 
 /// A merge of sources.
 pub(crate) struct Merge {
+    /// Rows that are put together at once.
+    rows_max: usize,
     schema: SchemaRef,
     policy: Policy,
     /// Whether no older version of any key is left out.
@@ -323,7 +325,8 @@ impl Merge {
             .collect();
         let mut order: Vec<usize> = (0..cursors.len()).collect();
         order.sort_by(|a, b| cursors[*a].key().cmp(cursors[*b].key()).then(a.cmp(b)));
-        Self { schema, policy: layout.policy, covering, fields, op_column, cursors, order }
+        let (rows_max, policy) = (BATCH_ROWS, layout.policy);
+        Self { rows_max, schema, policy, covering, fields, op_column, cursors, order }
     }
 
     /// The next rows; `None` at the end.
@@ -334,7 +337,7 @@ impl Merge {
                 cursor.buffer = None;
             }
             let (mut first, mut last) = (None, None);
-            while gather.rows() < BATCH_ROWS {
+            while gather.rows() < self.rows_max {
                 if !self.fetch_due().await? {
                     break;
                 }
@@ -401,7 +404,7 @@ impl Merge {
             return last;
         }
         let (buffer, start) = self.position(smallest, gather);
-        let room = BATCH_ROWS - gather.rows();
+        let room = self.rows_max - gather.rows();
         let limit = keys.len().min(start.saturating_add(room));
         // Equal keys of a younger source come after all of this one.
         let end = match self.order.get(1) {
@@ -436,6 +439,40 @@ impl Merge {
         });
         self.order.insert(place, cursor);
     }
+}
+
+/// Merges batches that are in memory, oldest first, which all have this schema, into one. Within a batch of a table that
+/// folds, no key comes twice.
+pub(crate) fn merged(layout: &Layout, schema: &SchemaRef, sources: Vec<Sorted>) -> Result<Sorted> {
+    let keys: Vec<Keys> = sources.iter().map(|source| source.keys.clone()).collect();
+    let input = |source: &Sorted| Input {
+        first: source.keys.first().map(Bytes::copy_from_slice).unwrap_or_default(),
+        batches: futures::stream::empty().boxed(),
+    };
+    let inputs = sources.iter().map(input).collect();
+    let mut merge = Merge::new(layout, Arc::clone(schema), inputs, false);
+    merge.rows_max = keys.iter().map(Keys::len).sum();
+    let mut gather = Gather::default();
+    for (cursor, source) in merge.cursors.iter_mut().zip(sources) {
+        // Numbered like the sources.
+        cursor.buffer = Some(gather.add(&source.batch));
+        cursor.current = (source.batch.num_rows() > 0).then_some(source);
+    }
+    loop {
+        let Merge { order, cursors, .. } = &mut merge;
+        order.retain(|cursor| cursors[*cursor].current.is_some());
+        if order.is_empty() {
+            break;
+        }
+        merge.step(&mut gather);
+    }
+    // Of versions that were folded the newest one was taken, whose key is that of all.
+    let taken = gather
+        .segments
+        .iter()
+        .map(|segment| (&keys[segment.buffer], segment.start..segment.start + segment.rows));
+    let keys = Keys::gather(taken)?;
+    Ok(Sorted { batch: gather.finish(schema)?, keys })
 }
 
 /// The first row behind `start` (which is taken for granted), up to `limit`, whose key is not below

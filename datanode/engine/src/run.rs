@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt8Array, UInt32Array, UInt64Array};
-use arrow::compute::{concat_batches, max, min, take_record_batch};
+use arrow::compute::{max, min, take_record_batch};
 use arrow::datatypes::{DataType, Int64Type, Schema, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use partita_proto::key::Keys;
@@ -21,7 +21,7 @@ use partita_proto::service::WriteKind;
 use crate::error::{EngineError, Result};
 use crate::fold::{DELETE, PUT};
 use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN, TimeColumn, adapt};
-use crate::merge::{Gather, Sorted, field_columns, view_buffers};
+use crate::merge::{Gather, Sorted, field_columns, merged, view_buffers};
 
 /// Rows that keep more memory alive than this many times their own size are copied out of it.
 const WASTE_FACTOR_MAX: usize = 2;
@@ -53,7 +53,7 @@ impl Run {
     ) -> Result<Self> {
         let batch = stored_columns(layout, kind, rows)?;
         let count = batch.num_rows();
-        let keys = layout.codec.encode(&batch)?;
+        let (keys, order) = layout.codec.encode_sorted(&batch)?;
         let mut fields = batch.schema().fields().to_vec();
         let mut columns = batch.columns().to_vec();
         fields.extend(layout.field(SEQ_COLUMN));
@@ -63,7 +63,11 @@ impl Run {
             columns.push(Arc::new(UInt8Array::from_value(DELETE, count)));
         }
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
-        let sorted = sort(layout, Sorted { batch, keys })?;
+        let batch = match order {
+            Some(order) => take_record_batch(&batch, &order)?,
+            None => batch,
+        };
+        let sorted = folded(layout, Sorted { batch, keys })?;
         let (first, last) = (sorted.keys.first(), sorted.keys.last());
         first.into_iter().chain(last).try_for_each(|key| check_range(layout, key))?;
         Self::new(layout, sorted)
@@ -88,11 +92,12 @@ impl Run {
             }
         }
         let schema = Arc::new(Schema::new(names.into_values().collect::<Vec<_>>()));
-        let batches = runs.iter().map(|run| adapt(&run.sorted.batch, &schema));
-        let batches = batches.collect::<Result<Vec<_>>>()?;
-        let keys: Vec<Keys> = runs.iter().map(|run| run.sorted.keys.clone()).collect();
-        let all = Sorted { batch: concat_batches(&schema, &batches)?, keys: Keys::concat(&keys)? };
-        Self::new(layout, sort(layout, all)?)
+        let source = |run: &Arc<Self>| {
+            let Sorted { batch, keys } = &run.sorted;
+            Ok(Sorted { batch: adapt(batch, &schema)?, keys: keys.clone() })
+        };
+        let sources = runs.iter().map(source).collect::<Result<Vec<_>>>()?;
+        Self::new(layout, merged(layout, &schema, sources)?)
     }
 
     /// The same rows under a layout with another key codec (the order of rows is the same in both).
@@ -221,18 +226,8 @@ fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Resul
     adapt(rows, &Arc::new(Schema::new(fields)))
 }
 
-/// Sorts by key, keeping the order of equal keys, and folds these if the table does.
-fn sort(layout: &Layout, rows: Sorted) -> Result<Sorted> {
-    let mut sorted = rows;
-    if sorted.keys.is_sorted() {
-        sorted.keys = sorted.keys.settled();
-    } else {
-        let order = sorted.keys.sort_indices();
-        sorted = Sorted {
-            batch: take_record_batch(&sorted.batch, &order)?,
-            keys: sorted.keys.take(&order)?,
-        };
-    }
+/// Folds equal keys if the table does; rows are in the order of their keys.
+fn folded(layout: &Layout, sorted: Sorted) -> Result<Sorted> {
     let keys = &sorted.keys;
     let repeats = (1..keys.len()).any(|row| keys.get(row - 1) == keys.get(row));
     if !repeats || !layout.policy.folds() {

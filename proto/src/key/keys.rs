@@ -1,7 +1,6 @@
 //! The keys of a batch of rows: comparable bytes, one after the other in one buffer.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryArray, UInt32Array};
 use arrow::buffer::{Buffer, OffsetBuffer};
@@ -11,41 +10,16 @@ use crate::error::Error;
 use crate::range::KeyRange;
 
 /// Encoded keys, one per row. Cheap to clone and to slice: the bytes are shared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Keys {
     array: BinaryArray,
-    /// A number for each key that compares like it, if whoever encoded them knew one.
-    order: Option<Arc<[u128]>>,
-}
-
-impl PartialEq for Keys {
-    fn eq(&self, other: &Self) -> bool {
-        self.array == other.array
-    }
 }
 
 impl Keys {
     /// Wraps an array without NULL.
     pub(super) fn new(array: BinaryArray) -> Self {
         debug_assert_eq!(array.null_count(), 0);
-        Self { array, order: None }
-    }
-
-    /// The same, with a number for each that compares like it.
-    pub(super) fn ordered(array: BinaryArray, order: Vec<u128>) -> Self {
-        debug_assert_eq!(array.len(), order.len());
-        Self { order: Some(order.into()), ..Self::new(array) }
-    }
-
-    #[cfg(test)]
-    pub(super) fn knows_its_order(&self) -> bool {
-        self.order.is_some()
-    }
-
-    /// Without what was kept to sort them quickly: for keys that are kept.
-    #[must_use]
-    pub fn settled(self) -> Self {
-        Self { order: None, ..self }
+        Self { array }
     }
 
     /// No keys.
@@ -96,10 +70,7 @@ impl Keys {
 
     /// Whether no key is smaller than the one before it.
     pub fn is_sorted(&self) -> bool {
-        match &self.order {
-            Some(order) => order.is_sorted(),
-            None => (1..self.len()).all(|row| self.get(row - 1) <= self.get(row)),
-        }
+        (1..self.len()).all(|row| self.get(row - 1) <= self.get(row))
     }
 
     /// Where those that lie in a range begin and end; the keys are sorted.
@@ -129,11 +100,6 @@ impl Keys {
         let count = u32::try_from(self.len()).expect("offsets of 32 bits count at most 2^31 rows");
         if self.is_sorted() {
             return UInt32Array::from_iter_values(0..count);
-        }
-        if let Some(order) = &self.order {
-            let mut rows: Vec<(u128, u32)> = order.iter().copied().zip(0..count).collect();
-            rows.sort_unstable();
-            return UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row));
         }
         // Most comparisons end within the eight bytes behind what all keys share (placement, a
         // common first column): keep those in the array that is sorted.
@@ -169,21 +135,35 @@ impl Keys {
         Self::new(self.array.slice(rows.start, rows.len()))
     }
 
-    /// The keys of several batches, one after the other, copied.
+    /// The keys of runs of rows of several batches, one after the other, copied.
     ///
     /// # Errors
     /// [`Error::Internal`] when they outgrow one batch (2 GiB).
-    pub fn concat(parts: &[Self]) -> Result<Self, Error> {
-        let total: usize = parts.iter().map(Self::bytes).sum();
+    pub fn gather<'a>(
+        parts: impl Iterator<Item = (&'a Self, Range<usize>)> + Clone,
+    ) -> Result<Self, Error> {
+        let (mut total, mut count) = (0, 0);
+        for (keys, rows) in parts.clone() {
+            total += keys.bytes_of(rows.clone()).len();
+            count += rows.len();
+        }
         if i32::try_from(total).is_err() {
             return Err(Error::Internal(format!("{total} bytes of keys do not fit in one batch")));
         }
-        if parts.is_empty() {
-            return Ok(Self::empty());
+        let mut bytes = Vec::with_capacity(total);
+        let mut lengths = Vec::with_capacity(count);
+        for (keys, rows) in parts {
+            bytes.extend_from_slice(keys.bytes_of(rows.clone()));
+            lengths.extend(rows.map(|row| keys.get(row).len()));
         }
-        let arrays: Vec<&dyn Array> = parts.iter().map(|part| &part.array as &dyn Array).collect();
-        let joined = compute::concat(&arrays).map_err(internal)?;
-        Ok(Self::new(joined.as_binary().clone()))
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        Ok(Self::new(BinaryArray::new(offsets, Buffer::from_vec(bytes), None)))
+    }
+
+    /// The bytes of a run of keys, one after the other. Panics when the run leaves the batch.
+    fn bytes_of(&self, rows: Range<usize>) -> &[u8] {
+        let place = |row: usize| usize::try_from(self.array.value_offsets()[row]).unwrap_or(0);
+        &self.array.value_data()[place(rows.start)..place(rows.end)]
     }
 
     /// Bytes of the keys themselves.

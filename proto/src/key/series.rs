@@ -2,8 +2,8 @@
 //!
 //! A series is all of a key but its last column, with the placement, if the table has one. Measurements
 //! name the same series again and again, and a series is mostly text, which is slow to encode: here each
-//! is encoded once for a batch, and the keys are put together from it and the last column's cells. On the
-//! way every row gets a short number that sorts like its key.
+//! is encoded once for a batch, and the keys are put together from it and the last column's cells. Every
+//! row has a short number that sorts like its key, so that rows are sorted before any key is made.
 //!
 //! Invariants:
 //! - the keys are, byte for byte, those of encoding row by row;
@@ -48,6 +48,57 @@ struct Grouped {
     first: Vec<u32>,
 }
 
+/// Keys in two parts: encoded series, and what each row adds to its own.
+pub(super) struct Parts {
+    prefixes: Vec<Vec<u8>>,
+    /// Which prefix each row has.
+    codes: Vec<u32>,
+    /// The cell of each row that follows it.
+    cells: BinaryArray,
+    /// Bytes of all keys.
+    total: usize,
+}
+
+impl Parts {
+    /// The keys, in the order of the rows.
+    pub(super) fn keys(&self) -> Result<Keys, Error> {
+        self.put_together(0..self.codes.len())
+    }
+
+    /// The rows in the order of their keys, if they are not in it; rows with equal keys stay in theirs.
+    pub(super) fn order(&self) -> Option<Vec<u32>> {
+        let ranks = ranks(&self.prefixes);
+        let number = |row: usize| number(ranks[self.codes[row] as usize], self.cells.value(row));
+        let numbers = (0..self.codes.len()).map(number);
+        if numbers.clone().is_sorted() {
+            return None;
+        }
+        let mut rows: Vec<(u128, u32)> = numbers.zip(0..).collect();
+        rows.sort_unstable();
+        Some(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    /// The keys of some rows, in this order.
+    pub(super) fn put_together(
+        &self,
+        rows: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<Keys, Error> {
+        let mut bytes = Vec::with_capacity(self.total);
+        let mut lengths = Vec::with_capacity(rows.len());
+        for row in rows {
+            let prefix = &self.prefixes[self.codes[row] as usize];
+            let cell = self.cells.value(row);
+            bytes.extend_from_slice(prefix);
+            bytes.extend_from_slice(cell);
+            lengths.push(prefix.len() + cell.len());
+        }
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let array =
+            BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None).map_err(internal)?;
+        Ok(Keys::new(array))
+    }
+}
+
 impl SeriesCodec {
     /// The codec for a key of these columns, if it is of a kind that this is worth it for: some text,
     /// then one column of a fixed width.
@@ -64,15 +115,15 @@ impl SeriesCodec {
         Ok(Some(Self { series: fields(series)?, last: fields(&[*last])? }))
     }
 
-    /// The keys, unless too few rows share a series.
+    /// What the keys are made of, unless too few rows share a series.
     ///
     /// # Errors
     /// When the keys outgrow one batch.
-    pub(super) fn encode(
+    pub(super) fn parts(
         &self,
         placement: Option<&ArrayRef>,
         columns: &[ArrayRef],
-    ) -> Result<Option<Keys>, Error> {
+    ) -> Result<Option<Parts>, Error> {
         let Some((last, series)) = columns.split_last() else { return Ok(None) };
         let rows = last.len();
         if rows < ROWS_MIN {
@@ -85,30 +136,14 @@ impl SeriesCodec {
             return Ok(None);
         };
         let prefixes = self.prefixes(placement, series, first)?;
-        let ranks = ranks(&prefixes);
         let cells = self.last.convert_columns(std::slice::from_ref(last)).map_err(internal)?;
-
         let total: usize = codes.iter().map(|code| prefixes[*code as usize].len()).sum();
         let cells = cells.try_into_binary().map_err(|_| too_large(total))?;
         let total = total + cells.value_data().len();
         if i32::try_from(total).is_err() {
             return Err(too_large(total));
         }
-        let mut bytes = Vec::with_capacity(total);
-        let mut lengths = Vec::with_capacity(rows);
-        let mut order = Vec::with_capacity(rows);
-        for (row, code) in codes.iter().enumerate() {
-            let prefix = &prefixes[*code as usize];
-            let cell = cells.value(row);
-            bytes.extend_from_slice(prefix);
-            bytes.extend_from_slice(cell);
-            lengths.push(prefix.len() + cell.len());
-            order.push(number(ranks[*code as usize], cell));
-        }
-        let offsets = OffsetBuffer::from_lengths(lengths);
-        let array =
-            BinaryArray::try_new(offsets, Buffer::from_vec(bytes), None).map_err(internal)?;
-        Ok(Some(Keys::ordered(array, order)))
+        Ok(Some(Parts { prefixes, codes, cells, total }))
     }
 
     /// The encoded series, placement first.

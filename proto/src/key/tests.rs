@@ -32,6 +32,17 @@ fn prefix(bound: &Bound, columns: usize) -> Bound {
     Bound { placement: bound.placement, key: bound.key[..columns].to_vec() }
 }
 
+/// Encoding in order gives what encoding and sorting give.
+fn check_sorted(codec: &KeyCodec, batch: &RecordBatch) -> Result<(), TestCaseError> {
+    let keys = codec.encode(batch).unwrap();
+    let indices = keys.sort_indices();
+    let (sorted, order) = codec.encode_sorted(batch).unwrap();
+    prop_assert_eq!(&sorted, &keys.take(&indices).unwrap());
+    prop_assert_eq!(order.is_none(), keys.is_sorted());
+    prop_assert_eq!(order.unwrap_or_else(|| indices.clone()), indices);
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn keys_compare_like_the_tuples_they_encode(
@@ -143,8 +154,11 @@ proptest! {
         prop_assert_eq!(sorted, expected);
         let sorted = keys.take(&indices).unwrap();
         prop_assert!(sorted.is_sorted());
-        let joined = Keys::concat(&[sorted.slice(0..rows.len() / 2), sorted.slice(rows.len() / 2..rows.len())]);
-        prop_assert_eq!(&joined.unwrap(), &sorted);
+        let half = rows.len() / 2;
+        let parts = [0..half, half..half, half..rows.len()].map(|part| (&sorted, part));
+        prop_assert_eq!(&Keys::gather(parts.into_iter()).unwrap(), &sorted);
+        let schema = samples::schema(&types);
+        check_sorted(&codec(&types, placed), &samples::batch(&schema, placed, &rows))?;
         for key in keys.iter() {
             let below = sorted.iter().filter(|other| *other < key).count();
             prop_assert_eq!(sorted.lower_bound(key), below);
@@ -158,17 +172,29 @@ proptest! {
         let codec = codec(&types, placed);
         let batch = samples::batch(&samples::schema(&types), placed, &rows);
         let keys = codec.encode(&batch).unwrap();
-        prop_assert!(keys.knows_its_order());
+        let (series, columns) = (codec.inner.series.as_ref().unwrap(), codec.columns(&batch).unwrap());
+        let parts = series.parts(codec.placement(&batch).unwrap(), &columns).unwrap();
+        prop_assert!(parts.is_some(), "rows are many and series few");
         let alone: Vec<_> = (0..rows.len())
             .map(|row| codec.encode(&batch.slice(row, 1)).unwrap().get(0).to_vec())
             .collect();
         prop_assert_eq!(keys.iter().collect::<Vec<_>>(), alone.iter().collect::<Vec<_>>());
-        let plain = Keys::from_encoded(&alone);
-        prop_assert_eq!(keys.is_sorted(), plain.is_sorted());
-        prop_assert_eq!(keys.sort_indices(), plain.sort_indices());
+        check_sorted(&codec, &batch)?;
         // A part of a batch is one like any other.
         let part = codec.encode(&batch.slice(3, 90)).unwrap();
         prop_assert_eq!(&part, &keys.slice(3..93));
+    }
+
+    #[test]
+    fn no_key_is_longer_than_its_bound(
+        (types, placed, rows) in samples::keyed_rows(any::<bool>(), 0..40),
+    ) {
+        let codec = codec(&types, placed);
+        let batch = samples::batch(&samples::schema(&types), placed, &rows);
+        let longest = codec.encode(&batch).unwrap().iter().map(<[u8]>::len).max().unwrap_or(0);
+        if let Some(bound) = codec.length_bound(&batch) {
+            prop_assert!(longest <= bound, "{} > {}", longest, bound);
+        }
     }
 
     #[test]
