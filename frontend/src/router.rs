@@ -270,15 +270,24 @@ impl Router {
         known: Option<(RequestId, Vec<RequestId>)>,
     ) -> Result<Vec<Part>, SqlError> {
         let rows = place(table, rows)?;
-        let keys = plan.codec.encode(&rows)?;
-        check_keys(&keys, &table.name)?;
         let routes = table.partitions.routes();
-        let cut = match table.partitions.cut(&keys) {
-            Cut::One(position) => vec![(position, rows)],
-            Cut::Many(positions) => positions
-                .into_iter()
-                .map(|(position, indices)| Ok((position, take_record_batch(&rows, &indices)?)))
-                .collect::<Result<Vec<_>, SqlError>>()?,
+        // Where all rows go to one partition their keys are of no interest, unless one might be too long.
+        let bound = || plan.codec.length_bound(&rows);
+        let cut = if routes.len() == 1
+            && rows.num_rows() > 0
+            && bound().is_some_and(|bound| bound <= KEY_BYTES_MAX)
+        {
+            vec![(0, rows)]
+        } else {
+            let keys = plan.codec.encode(&rows)?;
+            check_keys(&keys, &table.name)?;
+            match table.partitions.cut(&keys) {
+                Cut::One(position) => vec![(position, rows)],
+                Cut::Many(positions) => positions
+                    .into_iter()
+                    .map(|(position, indices)| Ok((position, take_record_batch(&rows, &indices)?)))
+                    .collect::<Result<Vec<_>, SqlError>>()?,
+            }
         };
         let is_known = known.is_some();
         let (kept, earlier) = match known {
