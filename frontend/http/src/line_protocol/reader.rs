@@ -256,8 +256,22 @@ impl<'a> Reader<'a> {
             ));
         }
         let (name, mut next) = scan::measurement(raw)?;
+        // The names of a series are expected to be those of the new one before it.
+        let rows = self.last.and_then(|(_, last)| self.tables.get(last.table));
         while let Some(at) = next {
-            let (tag, behind) = scan::tag(raw, at)?;
+            let expected = rows.and_then(|rows| rows.expected_tag(self.tags.len()));
+            let predicted = expected.filter(|name| {
+                raw[at..].as_bytes().starts_with(name.as_bytes())
+                    && raw.as_bytes().get(at + name.len()) == Some(&b'=')
+            });
+            let (tag, behind) = match predicted {
+                Some(name) => {
+                    let name_end = at + name.len();
+                    let (value, behind) = scan::tag_value(raw, name_end + 1)?;
+                    ((Cow::Borrowed(&raw[at..name_end]), value), behind)
+                }
+                None => scan::tag(raw, at)?,
+            };
             self.tags.push(tag);
             next = behind;
         }

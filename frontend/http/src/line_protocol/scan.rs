@@ -87,7 +87,7 @@ pub(super) fn series_end(bytes: &[u8], at: usize, reading: Reading) -> Result<us
 }
 
 /// The measurement of a series, and where its tags begin (behind the comma), if it has any.
-pub(super) fn measurement(series: &str) -> Result<(Cow<'_, str>, Option<usize>), Malformed> {
+pub(super) fn measurement(series: &str) -> SeriesPart<'_, Cow<'_, str>> {
     let bytes = series.as_bytes();
     let mut at = 0;
     let mut escaped = false;
@@ -109,29 +109,32 @@ pub(super) fn measurement(series: &str) -> Result<(Cow<'_, str>, Option<usize>),
     Ok((name, (at < bytes.len()).then_some(at + 1)))
 }
 
-/// The tag at `at` of a series, and where the next one begins, if there is one.
-#[expect(clippy::type_complexity, reason = "a pair and a position")]
-pub(super) fn tag(
-    series: &str,
-    at: usize,
-) -> Result<((Cow<'_, str>, Cow<'_, str>), Option<usize>), Malformed> {
-    let (key_end, key_escaped) = name_end(series, at, b'=');
+/// A part of a series, and where the next tag begins, if there is one.
+pub(super) type SeriesPart<'a, T> = Result<(T, Option<usize>), Malformed>;
+
+/// The tag at `at` of a series, and where the next one begins.
+pub(super) fn tag(series: &str, at: usize) -> SeriesPart<'_, (Cow<'_, str>, Cow<'_, str>)> {
+    let (key_end, escaped) = name_end(series, at, b'=');
     if key_end == at || series.as_bytes().get(key_end) != Some(&b'=') {
         return Err(Malformed::Tags);
     }
-    let value_at = key_end + 1;
-    let (value_end, value_escaped) = name_end(series, value_at, b',');
-    if value_end == value_at {
+    let (value, next) = tag_value(series, key_end + 1)?;
+    let key = name(&series[at..key_end], escaped, b",= \\")?;
+    Ok(((key, value), next))
+}
+
+/// The value at `at` of a series' tag, and where the next tag begins.
+pub(super) fn tag_value(series: &str, at: usize) -> SeriesPart<'_, Cow<'_, str>> {
+    let (end, escaped) = name_end(series, at, b',');
+    if end == at {
         return Err(Malformed::Tags);
     }
-    let next = match series.as_bytes().get(value_end) {
+    let next = match series.as_bytes().get(end) {
         None => None,
-        Some(b',') => Some(value_end + 1),
+        Some(b',') => Some(end + 1),
         Some(_) => return Err(Malformed::Tags),
     };
-    let key = name(&series[at..key_end], key_escaped, b",= \\")?;
-    let value = name(&series[value_at..value_end], value_escaped, b",= \\")?;
-    Ok(((key, value), next))
+    Ok((name(&series[at..end], escaped, b",= \\")?, next))
 }
 
 /// The end of the field key at `at`, which is its unescaped `=`, and whether it has escapes.

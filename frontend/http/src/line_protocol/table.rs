@@ -159,7 +159,9 @@ impl<'a> FieldColumn<'a> {
     }
 
     pub(super) fn append(&mut self, row: usize, value: Value<'_>, scratch: &mut String) {
-        self.values.append_nulls(row - self.length);
+        if row > self.length {
+            self.values.append_nulls(row - self.length);
+        }
         self.values.append(value, scratch);
         self.length = row + 1;
     }
@@ -168,6 +170,8 @@ impl<'a> FieldColumn<'a> {
 /// A tag's values, one for each series.
 pub(super) struct TagColumn<'a> {
     pub(super) name: Cow<'a, str>,
+    /// Whether lines have its name as it is, without escapes.
+    predictable: bool,
     /// Whether the table does not have it yet.
     pub(super) new: bool,
     length: usize,
@@ -176,7 +180,8 @@ pub(super) struct TagColumn<'a> {
 
 impl<'a> TagColumn<'a> {
     pub(super) fn new(name: Cow<'a, str>, new: bool) -> Self {
-        Self { name, new, length: 0, values: StringViewBuilder::new() }
+        let predictable = !name.contains([',', '=', ' ', '\\']);
+        Self { name, predictable, new, length: 0, values: StringViewBuilder::new() }
     }
 
     pub(super) fn append(&mut self, series: usize, value: &str) {
@@ -255,6 +260,12 @@ impl<'a> Rows<'a> {
             first_start: 0,
             required,
         }
+    }
+
+    /// The name of a tag of the last new series, as it stands in lines; `None` if it may stand there otherwise.
+    pub(super) fn expected_tag(&self, position: usize) -> Option<&str> {
+        let tag = &self.tags[*self.tag_layout.get(position)?];
+        tag.predictable.then_some(tag.name.as_ref())
     }
 
     /// Whether these tags have the names of the last new series' tags, in its order. Then they are as
