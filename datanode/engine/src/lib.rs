@@ -9,6 +9,8 @@
 //!   scan ── plan ── source ── merge ── fold ──> rows
 //!             └─ reader ── footer (every byte checked)
 //!
+//!   writer ── group ── texts (columns of texts, by runs) ── hybrid, bounds, chunk
+//!
 //!   split ── (a partition's files become those of two, by reference) ── manifest
 //!   absorb ── (a neighbour's files become a partition's own, by reference) ── manifest
 //!   pinned ── (files and state travel to another replica) ── arrival ── manifest
@@ -21,7 +23,9 @@
 mod absorb;
 mod arrival;
 mod blocks;
+mod bounds;
 mod cache;
+mod chunk;
 mod compaction;
 mod edit;
 mod error;
@@ -29,6 +33,8 @@ mod file;
 mod flush;
 mod fold;
 mod footer;
+mod group;
+mod hybrid;
 mod layout;
 mod manifest;
 mod memtable;
@@ -51,6 +57,7 @@ mod split;
 mod store;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod version;
 mod wanted;
 mod window;

@@ -1,26 +1,24 @@
 //! Encodes sorted rows as Parquet.
 //!
-//! The layout of a file: pages of about [`PAGE_ROWS`] rows, row groups of about [`ROW_GROUP_ROWS`];
+//! The layout of a file: pages of about [`PAGE_ROWS`](crate::options::PAGE_ROWS) rows, row groups of
+//! about [`ROW_GROUP_ROWS`];
 //! integers and times delta-encoded, strings with a dictionary; statistics for each page and column.
 //! Blocks of 64 KiB up to the end of the last row group are checksummed; their CRC32C are kept in the
 //! footer. What is behind (page index, footer) has one checksum, kept in the manifest. So no byte of
 //! a file is ever decoded unchecked, and a point query checks only what it reads.
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
-use parquet::schema::types::ColumnPath;
 use partita_proto::range::Bound;
 
 use crate::error::{EngineError, Result};
 use crate::file::{FileId, FileMeta};
+use crate::group::GroupWriter;
 use crate::layout::Layout;
-use crate::options::{PAGE_ROWS, ROW_GROUP_ROWS};
+use crate::options::ROW_GROUP_ROWS;
 use crate::run::{needs_op, seq_span, span, ticks, tombstones};
 use crate::sink::Sink;
 
@@ -41,7 +39,7 @@ pub(crate) struct FileWriter {
     id: FileId,
     run: u64,
     window: Option<(i64, i64)>,
-    writer: ArrowWriter<Sink>,
+    groups: GroupWriter<Sink>,
     rows: u64,
     first: Option<Bytes>,
     last: Bytes,
@@ -60,14 +58,13 @@ impl FileWriter {
         window: Option<(i64, i64)>,
         sink: Sink,
     ) -> Result<Self> {
-        let properties = properties(&schema, purpose)?;
-        let writer = ArrowWriter::try_new(sink, schema, Some(properties))
+        let groups = GroupWriter::new(schema, purpose, sink)
             .map_err(|error| EngineError::writing(&id, &error))?;
         Ok(Self {
             id,
             run,
             window,
-            writer,
+            groups,
             rows: 0,
             first: None,
             last: Bytes::new(),
@@ -90,12 +87,12 @@ impl FileWriter {
         let id = self.id;
         let failed = |error: ParquetError| EngineError::writing(&id, &error);
         debug_assert!(self.first.is_none() || self.last <= *first, "rows are in key order");
-        if self.writer.in_progress_rows() + batch.num_rows() > ROW_GROUP_ROWS {
-            self.writer.flush().map_err(failed)?;
+        if self.groups.rows() + batch.num_rows() > ROW_GROUP_ROWS {
+            self.groups.end().map_err(failed)?;
         }
         if self.first.is_none() {
             self.first = Some(first.clone());
-        } else if self.writer.in_progress_rows() == 0 {
+        } else if self.groups.rows() == 0 {
             self.splits.push(first.clone());
         }
         self.last = last.clone();
@@ -106,25 +103,26 @@ impl FileWriter {
         self.seq = union(self.seq, seq_span(batch));
         self.tombstones += tombstones(batch) as u64;
         self.has_op |= needs_op(batch);
-        self.writer.write(batch).map_err(failed)
+        self.groups.write(batch).map_err(failed)
     }
 
     /// About how large the file is by now.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.writer.bytes_written() + self.writer.in_progress_size()) as u64
+        self.groups.bytes() as u64
     }
 
     /// Writes indexes and footer.
     pub(crate) fn finish(mut self, layout: &Layout) -> Result<FileMeta> {
         let id = self.id;
         let failed = |error: ParquetError| EngineError::writing(&id, &error);
-        self.writer.flush().map_err(failed)?;
-        // The encoder buffers: everything up to here has to have passed the sink.
-        self.writer.sync().map_err(|error| failed(error.into()))?;
-        let sums = self.writer.inner_mut().begin_tail();
+        self.groups.end().map_err(failed)?;
+        let writer = &mut self.groups.writer;
+        // It buffers: everything up to here has to have passed the sink.
+        writer.flush().map_err(|error| failed(error.into()))?;
+        let sums = writer.inner_mut().begin_tail();
         let text = sums.iter().map(|sum| format!("{sum:08x}")).collect::<String>();
-        self.writer.append_key_value_metadata(KeyValue::new(BLOCKS_KEY.to_owned(), text));
-        let sink = self.writer.into_inner().map_err(failed)?;
+        writer.append_key_value_metadata(KeyValue::new(BLOCKS_KEY.to_owned(), text));
+        let sink = self.groups.writer.into_inner().map_err(failed)?;
         let written = sink.finish().map_err(|error| failed(error.into()))?;
         let decode = |key: &Bytes| -> Result<Bound> { Ok(layout.codec.decode(key)?) };
         Ok(FileMeta {
@@ -155,45 +153,4 @@ fn union<T: Ord>(a: Option<(T, T)>, b: Option<(T, T)>) -> Option<(T, T)> {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
         (a, b) => a.or(b),
     }
-}
-
-fn properties(schema: &SchemaRef, purpose: Purpose) -> Result<WriterProperties> {
-    let compression = match purpose {
-        Purpose::Flush => Compression::LZ4_RAW,
-        Purpose::Compaction => Compression::ZSTD(
-            ZstdLevel::try_new(1).map_err(|error| EngineError::Internal(error.to_string()))?,
-        ),
-    };
-    let mut properties = WriterProperties::builder()
-        .set_created_by(format!("partita {}", env!("CARGO_PKG_VERSION")))
-        .set_writer_version(WriterVersion::PARQUET_2_0)
-        .set_compression(compression)
-        // Row groups are ended by the writer, where batches end, so that their first keys are known.
-        .set_max_row_group_row_count(None)
-        .set_data_page_row_count_limit(PAGE_ROWS)
-        .set_write_batch_size(PAGE_ROWS / 4)
-        .set_statistics_enabled(EnabledStatistics::Page);
-    for field in schema.fields() {
-        let column = ColumnPath::from(field.name().as_str());
-        properties = match field.data_type() {
-            DataType::Int8
-            | DataType::Int16
-            | DataType::Int32
-            | DataType::Int64
-            | DataType::UInt8
-            | DataType::UInt16
-            | DataType::UInt32
-            | DataType::UInt64
-            | DataType::Date32
-            | DataType::Timestamp(..) => properties
-                .set_column_dictionary_enabled(column.clone(), false)
-                .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED),
-            // Values of a measurement hardly repeat; a dictionary would only be built to be given up.
-            DataType::Float32 | DataType::Float64 | DataType::Decimal128(..) => {
-                properties.set_column_dictionary_enabled(column, false)
-            }
-            _ => properties,
-        };
-    }
-    Ok(properties.build())
 }

@@ -1,0 +1,374 @@
+//! Encodes a chunk of a column of texts (or of binary values) with a dictionary.
+//!
+//! Rows come in key order, so texts come in runs or repeat a few values. A row costs one comparison
+//! of its view with the one before while a run lasts; a new run costs looking the view up: for
+//! [`MAX_INLINE_VIEW_LEN`] bytes and less the view is the value, and no byte of it is touched.
+//! Everything else is paid by the run (indices, levels, lengths) or once for each value in each
+//! page (statistics).
+//!
+//! Invariants:
+//! - A hash proposes, a comparison decides: rows have the same entry only if their bytes are equal.
+//!   (Equal bytes may have two entries; that costs space only.)
+//! - Pages end after [`PAGE_ROWS`] rows, and no run reaches over a page's end.
+//! - The dictionary stays below its limit. The row that would make it outgrow that is not taken;
+//!   then [`Texts::into_arrays`] gives back all that was, to be written in another way: no row is
+//!   ever in two encodings.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, ByteView, GenericByteViewArray, MAX_INLINE_VIEW_LEN,
+    NullBufferBuilder,
+};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{BinaryViewType, ByteViewType, DataType, StringViewType};
+use bytes::Bytes;
+use hashbrown::HashTable;
+use parquet::column::writer::ColumnCloseResult;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::properties::WriterPropertiesPtr;
+use parquet::schema::types::ColumnDescPtr;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::chunk::{ChunkWriter, Codec, Rows};
+use crate::hybrid::{Hybrid, bits_of};
+use crate::options::PAGE_ROWS;
+
+/// The entry of NULL, which has none.
+const NULL: u32 = u32::MAX;
+
+/// Whether columns of this type are encoded here.
+pub(crate) fn encodes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8View | DataType::BinaryView)
+}
+
+/// Encodes one column chunk.
+pub(crate) struct Texts {
+    dictionary: Dictionary,
+    /// All rows so far.
+    runs: Vec<Run>,
+    /// Where the page's runs begin.
+    page: usize,
+    page_rows: usize,
+    /// Counts pages from 1.
+    page_number: u32,
+    chunk: ChunkWriter,
+}
+
+/// Rows that have one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// Its entry in the dictionary, or [`NULL`].
+    entry: u32,
+    rows: u32,
+}
+
+/// The values seen, in the order in which they came.
+struct Dictionary {
+    /// Each behind its length in four bytes: what Parquet calls plain.
+    plain: Vec<u8>,
+    bytes_max: usize,
+    entries: Vec<Entry>,
+    by_hash: HashTable<u32>,
+    /// The entry found last.
+    last: u32,
+    seeds: [u64; 2],
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// A value's view; of a longer one that one's half with length and prefix only.
+    view: u128,
+    hash: u64,
+    /// Where its bytes begin.
+    start: usize,
+    /// The last page that it was seen in.
+    page: u32,
+}
+
+impl Texts {
+    /// A chunk of a column whose dictionary has as many bytes as the properties allow.
+    pub(crate) fn new(descr: ColumnDescPtr, properties: WriterPropertiesPtr) -> Self {
+        let bytes_max = properties.column_dictionary_page_size_limit(descr.path());
+        Self {
+            dictionary: Dictionary::new(bytes_max),
+            runs: Vec::new(),
+            page: 0,
+            page_rows: 0,
+            page_number: 1,
+            chunk: ChunkWriter::new(descr, properties),
+        }
+    }
+
+    /// About how many bytes the chunk has by now.
+    pub(crate) fn bytes(&self) -> usize {
+        let bits = self.dictionary.bits() as usize;
+        let page = (self.runs.len() - self.page) * bits / 8;
+        self.dictionary.plain.len() + self.chunk.bytes() + page
+    }
+
+    /// Takes rows. Returns how many; fewer than there are if the dictionary is full.
+    pub(crate) fn write(&mut self, codec: &mut Codec, column: &ArrayRef) -> Result<usize> {
+        match column.data_type() {
+            DataType::Utf8View => self.take(codec, column.as_string_view()),
+            DataType::BinaryView => self.take(codec, column.as_binary_view()),
+            other => Err(ParquetError::General(format!("{other} is not encoded as a text"))),
+        }
+    }
+
+    fn take<T: ByteViewType>(
+        &mut self,
+        codec: &mut Codec,
+        column: &GenericByteViewArray<T>,
+    ) -> Result<usize> {
+        let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return self.take_values(codec, column, 0..column.len());
+        };
+        if !self.chunk.nullable() {
+            return Err(ParquetError::General("NULL in a column that has none".to_owned()));
+        }
+        let mut done = 0;
+        for (start, end) in nulls.valid_slices() {
+            self.repeat(codec, NULL, start - done)?;
+            let taken = self.take_values(codec, column, start..end)?;
+            if taken < end - start {
+                return Ok(start + taken);
+            }
+            done = end;
+        }
+        self.repeat(codec, NULL, column.len() - done)?;
+        Ok(column.len())
+    }
+
+    /// Takes rows none of which is NULL.
+    fn take_values<T: ByteViewType>(
+        &mut self,
+        codec: &mut Codec,
+        column: &GenericByteViewArray<T>,
+        rows: Range<usize>,
+    ) -> Result<usize> {
+        let views = column.views();
+        let mut at = rows.start;
+        while at < rows.end {
+            let view = views[at];
+            // Within one array equal views are equal values, however long.
+            let more = views[at + 1..rows.end].iter().take_while(|next| **next == view).count();
+            let value = || -> &[u8] { column.value(at).as_ref() };
+            let Some(entry) = self.dictionary.entry(view, value)? else {
+                return Ok(at - rows.start);
+            };
+            self.repeat(codec, entry, 1 + more)?;
+            at += 1 + more;
+        }
+        Ok(rows.len())
+    }
+
+    /// Appends so many rows with this entry.
+    fn repeat(&mut self, codec: &mut Codec, entry: u32, mut rows: usize) -> Result<()> {
+        while rows > 0 {
+            let now = rows.min(PAGE_ROWS - self.page_rows);
+            let count = u32::try_from(now)?;
+            match self.runs[self.page..].last_mut() {
+                Some(run) if run.entry == entry => run.rows += count,
+                _ => self.runs.push(Run { entry, rows: count }),
+            }
+            self.page_rows += now;
+            rows -= now;
+            if self.page_rows == PAGE_ROWS {
+                self.end_page(codec)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_page(&mut self, codec: &mut Codec) -> Result<()> {
+        let bits = self.dictionary.bits();
+        let mut indices = Hybrid::new(bits, vec![bits.to_le_bytes()[0]]);
+        let mut levels = self.chunk.nullable().then(|| Hybrid::new(1, Vec::new()));
+        let (mut rows, mut nulls, mut bytes) = (0, 0, 0);
+        let mut bounds: Option<(u32, u32)> = None;
+        for run in &self.runs[self.page..] {
+            rows += run.rows;
+            let valid = run.entry != NULL;
+            if let Some(levels) = &mut levels {
+                levels.push(valid.into(), run.rows as usize);
+            }
+            if !valid {
+                nulls += run.rows;
+                continue;
+            }
+            indices.push(run.entry, run.rows as usize);
+            bytes += i64::from(run.rows) * i64::from(self.dictionary.length(run.entry));
+            if self.dictionary.first_in(self.page_number, run.entry) {
+                let value = self.dictionary.value(run.entry);
+                let (min, max) = bounds.get_or_insert((run.entry, run.entry));
+                if value < self.dictionary.value(*min) {
+                    *min = run.entry;
+                } else if value > self.dictionary.value(*max) {
+                    *max = run.entry;
+                }
+            }
+        }
+        let bounds =
+            bounds.map(|(min, max)| (self.dictionary.value(min), self.dictionary.value(max)));
+        let levels = levels.map(Hybrid::finish).unwrap_or_default();
+        let indices = indices.finish();
+        self.chunk.page(codec, Rows { rows, nulls, levels, indices, bounds, bytes })?;
+        self.page = self.runs.len();
+        self.page_rows = 0;
+        self.page_number += 1;
+        Ok(())
+    }
+
+    /// The encoded chunk, and what is to be said of it.
+    pub(crate) fn finish(mut self, codec: &mut Codec) -> Result<(Bytes, ColumnCloseResult)> {
+        if self.page_rows > 0 {
+            self.end_page(codec)?;
+        }
+        self.chunk.finish(codec, &self.dictionary.plain, self.dictionary.entries.len())
+    }
+
+    /// All rows that were taken, in arrays that end where pages do, of the type of columns that they came in.
+    pub(crate) fn into_arrays(self, data_type: &DataType) -> Result<Vec<ArrayRef>> {
+        match data_type {
+            DataType::Utf8View => self.arrays::<StringViewType>(),
+            _ => self.arrays::<BinaryViewType>(),
+        }
+    }
+
+    fn arrays<T: ByteViewType>(self) -> Result<Vec<ArrayRef>> {
+        let views = self.dictionary.views()?;
+        let values = Buffer::from_vec(self.dictionary.plain);
+        let (mut arrays, mut runs) = (Vec::new(), &self.runs[..]);
+        while !runs.is_empty() {
+            let mut rows = 0;
+            let ends = runs.iter().position(|run| {
+                rows += run.rows as usize;
+                rows == PAGE_ROWS
+            });
+            let (page, rest) = runs.split_at(ends.map_or(runs.len(), |last| last + 1));
+            runs = rest;
+            let mut page_views = Vec::with_capacity(rows);
+            let mut nulls = NullBufferBuilder::new(rows);
+            for run in page {
+                let count = run.rows as usize;
+                // What a NULL's view is does not matter.
+                let view = views.get(run.entry as usize).copied().unwrap_or_default();
+                page_views.resize(page_views.len() + count, view);
+                if run.entry == NULL {
+                    nulls.append_n_nulls(count);
+                } else {
+                    nulls.append_n_non_nulls(count);
+                }
+            }
+            let buffers = vec![values.clone()];
+            let array =
+                GenericByteViewArray::<T>::try_new(page_views.into(), buffers, nulls.finish())?;
+            arrays.push(Arc::new(array) as ArrayRef);
+        }
+        Ok(arrays)
+    }
+}
+
+impl Dictionary {
+    fn new(bytes_max: usize) -> Self {
+        let random = RandomState::new();
+        Self {
+            plain: Vec::new(),
+            bytes_max,
+            entries: Vec::new(),
+            by_hash: HashTable::new(),
+            last: NULL,
+            seeds: [0, 1].map(|seed: u64| random.hash_one(seed)),
+        }
+    }
+
+    /// The entry of a value, which is made if there is none; `None` if there is no room for it.
+    fn entry<'a>(&mut self, view: u128, value: impl Fn() -> &'a [u8]) -> Result<Option<u32>> {
+        let length = ByteView::from(view).length;
+        if length <= MAX_INLINE_VIEW_LEN {
+            let hash = self.hash_view(view);
+            let entries = &self.entries;
+            let found = self.by_hash.find(hash, |entry| entries[*entry as usize].view == view);
+            return match found.copied() {
+                Some(entry) => Ok(Some(entry)),
+                None => self.add(view, hash, value()),
+            };
+        }
+        // What a view says of where the bytes are holds within its array.
+        let (view, value) = (view & u128::from(u64::MAX), value());
+        if self.last != NULL && self.is(self.last, view, value) {
+            return Ok(Some(self.last));
+        }
+        let hash = xxh3_64_with_seed(value, self.seeds[0]);
+        let found = self.by_hash.find(hash, |entry| {
+            self.entries[*entry as usize].hash == hash && self.is(*entry, view, value)
+        });
+        let entry = match found {
+            Some(entry) => Some(*entry),
+            None => self.add(view, hash, value)?,
+        };
+        self.last = entry.unwrap_or(NULL);
+        Ok(entry)
+    }
+
+    /// Whether an entry is this longer value.
+    fn is(&self, entry: u32, view: u128, value: &[u8]) -> bool {
+        self.entries[entry as usize].view == view && self.value(entry) == value
+    }
+
+    fn add(&mut self, view: u128, hash: u64, value: &[u8]) -> Result<Option<u32>> {
+        let length = u32::try_from(value.len())?.to_le_bytes();
+        if self.plain.len() + length.len() + value.len() >= self.bytes_max {
+            return Ok(None);
+        }
+        let number = u32::try_from(self.entries.len())?;
+        self.plain.extend_from_slice(&length);
+        self.entries.push(Entry { view, hash, start: self.plain.len(), page: 0 });
+        self.plain.extend_from_slice(value);
+        let entries = &self.entries;
+        self.by_hash.insert_unique(hash, number, |entry| entries[*entry as usize].hash);
+        Ok(Some(number))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "halves of it are what is wanted")]
+    fn hash_view(&self, view: u128) -> u64 {
+        let [low, high] = [view as u64 ^ self.seeds[0], (view >> 64) as u64 ^ self.seeds[1]];
+        let product = u128::from(low) * u128::from(high);
+        product as u64 ^ (product >> 64) as u64
+    }
+
+    /// How many bits an index has.
+    fn bits(&self) -> u32 {
+        bits_of(u32::try_from(self.entries.len().saturating_sub(1)).unwrap_or(u32::MAX))
+    }
+
+    fn length(&self, entry: u32) -> u32 {
+        ByteView::from(self.entries[entry as usize].view).length
+    }
+
+    fn value(&self, entry: u32) -> &[u8] {
+        let start = self.entries[entry as usize].start;
+        &self.plain[start..start + self.length(entry) as usize]
+    }
+
+    /// Whether an entry was not yet seen in a page; now it was.
+    fn first_in(&mut self, page: u32, entry: u32) -> bool {
+        std::mem::replace(&mut self.entries[entry as usize].page, page) != page
+    }
+
+    /// Views of all values, into the plain ones.
+    fn views(&self) -> Result<Vec<u128>> {
+        let view = |entry: &Entry| {
+            let view = ByteView::from(entry.view);
+            if view.length <= MAX_INLINE_VIEW_LEN {
+                return Ok(entry.view);
+            }
+            let offset = u32::try_from(entry.start)?;
+            Ok(view.with_buffer_index(0).with_offset(offset).as_u128())
+        };
+        self.entries.iter().map(view).collect()
+    }
+}
