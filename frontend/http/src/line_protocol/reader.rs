@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
         while let Some(at) = next {
             let expected = rows.and_then(|rows| rows.expected_tag(self.tags.len()));
             let predicted = expected.filter(|name| {
-                raw[at..].as_bytes().starts_with(name.as_bytes())
+                raw.as_bytes()[at..].starts_with(name.as_bytes())
                     && raw.as_bytes().get(at + name.len()) == Some(&b'=')
             });
             let (tag, behind) = match predicted {
