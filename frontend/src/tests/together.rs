@@ -1,11 +1,13 @@
 //! Small writes that come while others are on their way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use partita_proto::Error;
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::Db;
 use crate::{SessionOptions, SqlError};
@@ -160,4 +162,58 @@ async fn what_went_together_is_cut_where_its_partition_was_cut_meanwhile() {
     assert!(answers(running).await.iter().all(Result::is_ok));
     assert_eq!(ids(&db).await, (0..20).collect::<Vec<_>>());
     assert_eq!(db.fake.rows("public", "t"), [7, 13]);
+}
+
+/// A table of four partitions, to each of which one row of ten is on its way and is held up; then two more for the first.
+async fn busy() -> (Db, tokio::sync::OwnedRwLockWriteGuard<()>, Running) {
+    let db = Db::new();
+    let sql = "CREATE TABLE t (id BIGINT, PRIMARY KEY (id)) PARTITION ON COLUMNS (id) \
+               (id < 10, id >= 10 AND id < 20, id >= 20 AND id < 30, id >= 30)";
+    db.tag(sql).await;
+    let held = Arc::clone(&db.fake.writes).write_owned().await;
+    let mut running = Vec::new();
+    for id in [0, 10, 20, 30, 1, 2] {
+        let session = db.frontend.session(SessionOptions::default());
+        let sql = format!("INSERT INTO t VALUES ({id})");
+        running.push(tokio::spawn(async move { session.execute(&sql).await.map(drop) }));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(db.frontend.router().waiting(), 2, "one request for a partition, not two");
+    // They are on their way for so long.
+    tokio::time::sleep(Duration::from_millis(12)).await;
+    (db, held, running)
+}
+
+fn rows_of_requests(db: &Db) -> Vec<usize> {
+    db.fake.requests.lock().iter().map(|(_, _, rows)| *rows).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_answered_and_writes_again_goes_with_those_who_waited() {
+    let (db, held, mut running) = busy().await;
+    let rest = running.split_off(1);
+    let began = Instant::now();
+    drop(held);
+    assert!(answers(running).await.iter().all(Result::is_ok));
+    db.tag("INSERT INTO t VALUES (3)").await;
+    assert!(answers(rest).await.iter().all(Result::is_ok));
+    assert_eq!(rows_of_requests(&db), [1, 1, 1, 1, 3]);
+    assert_eq!(began.elapsed(), Duration::ZERO, "all were there again");
+    assert_eq!(ids(&db).await, [0, 1, 2, 3, 10, 20, 30]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_answered_and_does_not_write_again_is_waited_for_only_so_long() {
+    let (db, held, running) = busy().await;
+    let began = Instant::now();
+    drop(held);
+    assert!(answers(running).await.iter().all(Result::is_ok));
+    assert_eq!(rows_of_requests(&db), [1, 1, 1, 1, 2]);
+    assert_eq!(began.elapsed(), Duration::from_millis(3), "a quarter of how long it took");
+    assert_eq!(db.frontend.router().waiting(), 0);
+    let began = Instant::now();
+    db.tag("INSERT INTO t VALUES (4)").await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "one that comes alone goes alone");
 }

@@ -3,6 +3,7 @@
 mod behaviour;
 mod failure;
 mod model;
+mod runs;
 mod split;
 mod together;
 mod transfer;
