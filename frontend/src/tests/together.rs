@@ -7,7 +7,6 @@ use partita_proto::Error;
 use partita_proto::range::Bound;
 use partita_proto::value::Value;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use super::Db;
 use crate::{SessionOptions, SqlError};
@@ -181,8 +180,8 @@ async fn busy() -> (Db, tokio::sync::OwnedRwLockWriteGuard<()>, Running) {
         }
     }
     assert_eq!(db.frontend.router().waiting(), 2, "one request for a partition, not two");
-    // They are on their way for so long.
-    tokio::time::sleep(Duration::from_millis(12)).await;
+    // They are on their way for so long; a quarter of it is what others have to join.
+    tokio::time::sleep(Duration::from_millis(40)).await;
     (db, held, running)
 }
 
@@ -190,30 +189,25 @@ fn rows_of_requests(db: &Db) -> Vec<usize> {
     db.fake.requests.lock().iter().map(|(_, _, rows)| *rows).collect()
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn who_was_answered_and_writes_again_goes_with_those_who_waited() {
     let (db, held, mut running) = busy().await;
     let rest = running.split_off(1);
-    let began = Instant::now();
     drop(held);
     assert!(answers(running).await.iter().all(Result::is_ok));
     db.tag("INSERT INTO t VALUES (3)").await;
     assert!(answers(rest).await.iter().all(Result::is_ok));
     assert_eq!(rows_of_requests(&db), [1, 1, 1, 1, 3]);
-    assert_eq!(began.elapsed(), Duration::ZERO, "all were there again");
     assert_eq!(ids(&db).await, [0, 1, 2, 3, 10, 20, 30]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_was_answered_and_does_not_write_again_is_waited_for_only_so_long() {
+#[tokio::test]
+async fn who_was_answered_and_does_not_write_again_holds_nobody_up() {
     let (db, held, running) = busy().await;
-    let began = Instant::now();
     drop(held);
     assert!(answers(running).await.iter().all(Result::is_ok));
     assert_eq!(rows_of_requests(&db), [1, 1, 1, 1, 2]);
-    assert_eq!(began.elapsed(), Duration::from_millis(3), "a quarter of how long it took");
     assert_eq!(db.frontend.router().waiting(), 0);
-    let began = Instant::now();
     db.tag("INSERT INTO t VALUES (4)").await;
-    assert_eq!(began.elapsed(), Duration::ZERO, "one that comes alone goes alone");
+    assert_eq!(rows_of_requests(&db), [1, 1, 1, 1, 2, 1], "one that comes alone goes alone");
 }

@@ -189,7 +189,7 @@ proptest! {
         let expected = kept(&options, all);
 
         let merged = Run::merged(&layout, &runs).unwrap();
-        prop_assert_eq!(rows_in(&merged, &config), expected.clone());
+        prop_assert_eq!(&rows_in(&merged, &config), &expected);
         // Its keys are those of its rows.
         let keys = layout.codec.encode(&merged.sorted.batch).unwrap();
         prop_assert!(keys.iter().eq(merged.keys().iter()));
@@ -200,6 +200,6 @@ proptest! {
         older = vec![Arc::new(Run::merged(&layout, &older).unwrap())];
         older.extend_from_slice(&runs[cut + 1..]);
         let merged = Run::merged(&layout, &older).unwrap();
-        prop_assert_eq!(rows_in(&merged, &config), expected);
+        prop_assert_eq!(&rows_in(&merged, &config), &expected);
     }
 }
