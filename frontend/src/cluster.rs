@@ -1,7 +1,8 @@
 //! `sys.nodes`, `sys.replicas` and `sys.metas`: where things are, as meta and the nodes themselves say.
 //!
 //! Replicas are listed as the catalog has them, so that one which its node does not have (or whose
-//! node does not answer) shows as absent; one that a node has beyond the catalog is shown too.
+//! node does not answer) shows as absent; one that a node has beyond the catalog is shown too. A node that is not heard
+//! of leads nothing, whatever it said last.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -67,7 +68,8 @@ pub(crate) fn nodes(members: &Members) -> Result<RecordBatch, SqlError> {
             member.live.into(),
             member.draining.into(),
             member.replicas.into(),
-            member.leaders.into(),
+            // What a node said that it led before it fell silent, others lead by now, and count.
+            (if member.live { member.leaders } else { 0 }).into(),
             member.bytes.into(),
             member.missing.into(),
             member.labels.to_string().into(),
@@ -166,4 +168,22 @@ fn replica_row(
         of(&|status| status.files),
         status.and_then(|status| status.failure.clone()).into(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::UInt64Type;
+    use partita_proto::member::Member;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_not_heard_of_leads_nothing() {
+        let member = |live| Member { live, leaders: 3, ..Member::default() };
+        let members = Members::from([(NodeId(1), member(true)), (NodeId(2), member(false))]);
+        let shown = nodes(&members).unwrap();
+        let leaders = shown.column_by_name("leaders").unwrap();
+        assert_eq!(leaders.as_primitive::<UInt64Type>().values(), &[3, 0]);
+    }
 }
