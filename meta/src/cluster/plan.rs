@@ -226,7 +226,7 @@ impl<'a> Planner<'a> {
                 continue;
             }
             if partition.target.is_some() {
-                if target_lost || self.target_keeps_lost(partition) {
+                if target_lost {
                     waiting.push((Why::Lost, partition));
                 }
                 continue;
@@ -242,13 +242,7 @@ impl<'a> Planner<'a> {
             if !replaces && self.under_way >= MOVES_MAX {
                 continue;
             }
-            // What can still come about gives way to a repair only, not to waiting for one.
-            let urgent = !replaces || self.target_lost(partition);
-            let repairs = |step: &Step| {
-                urgent
-                    || matches!(step, Step::Move { add, remove, .. } if !add.is_empty() && !remove.is_empty())
-            };
-            if let Some(step) = self.repair(why, partition).filter(repairs) {
+            if let Some(step) = self.repair(why, partition) {
                 self.under_way += usize::from(!replaces);
                 steps.push(step);
             }
@@ -268,19 +262,6 @@ impl<'a> Planner<'a> {
         let mut new = target.iter().filter(|(replica, _)| is_new(replica));
         let too_few = 2 * target.iter().filter(works).count() <= target.len();
         new.any(|(_, node)| lost(node)) || (too_few && self.can_decide(partition))
-    }
-
-    /// Whether a change of a partition is to keep a replica on a node that is lost, and repairs nothing. A repair that it
-    /// took the place of may have had the group drop that replica already: then the group would wait for ever for it to
-    /// catch up.
-    fn target_keeps_lost(&self, partition: &PartitionView) -> bool {
-        let Some(target) = &partition.target else { return false };
-        let lost = |node: &NodeId| self.view.nodes.get(node).is_none_or(|node| node.lost);
-        let kept = |replica: &ReplicaId| target.contains_key(replica);
-        let mut all_lost = partition.replicas.iter().filter(|(_, node)| lost(node)).peekable();
-        all_lost.peek().is_some()
-            && all_lost.all(|(replica, _)| kept(replica))
-            && self.can_decide(partition)
     }
 
     fn reason(&self, partition: &PartitionView) -> Option<Why> {

@@ -426,32 +426,6 @@ fn a_move_to_a_node_that_got_lost_goes_elsewhere() {
     assert_eq!(moves(&plan(&view)), [(1, vec![], vec![], Why::Lost)]);
 }
 
-#[test]
-fn a_move_that_keeps_a_lost_replica_gives_way_to_its_repair() {
-    let mut view = view(5, &[&[1, 2, 3]]);
-    let target = BTreeMap::from([
-        (ReplicaId(101), NodeId(1)),
-        (ReplicaId(102), NodeId(2)),
-        (ReplicaId(7), NodeId(4)),
-    ]);
-    view.partitions[0].target = Some(target);
-    // The one that is moved away is lost: that is a repair already.
-    let mut moved = view.clone();
-    lose(&mut moved, 3);
-    assert_eq!(moves(&plan(&moved)), []);
-    // The group may have dropped this one, and would wait for it for ever.
-    lose(&mut view, 1);
-    assert_eq!(moves(&plan(&view)), [(1, vec![5], vec![101], Why::Lost)]);
-    // What comes of that stays.
-    let target = BTreeMap::from([
-        (ReplicaId(102), NodeId(2)),
-        (ReplicaId(103), NodeId(3)),
-        (ReplicaId(8), NodeId(5)),
-    ]);
-    view.partitions[0].target = Some(target);
-    assert_eq!(moves(&plan(&view)), []);
-}
-
 proptest! {
     #[test]
     fn any_cluster_comes_to_rest_with_every_partition_as_it_should_be(
