@@ -110,8 +110,15 @@ impl Core {
         let (replica, _) = replica.ok_or_else(|| {
             Error::InvalidInput(format!("partition {partition} has no replica on node {from}"))
         })?;
+        if record.target.as_ref().is_some_and(|target| {
+            target.replicas.values().any(|node| *node == to)
+                && !target.replicas.contains_key(replica)
+        }) {
+            // Asked again while it is done.
+            return Ok(());
+        }
         let (add, remove) = (vec![to], vec![*replica]);
-        self.propose(&Command::Move { partition, add, remove }).await.map(drop)
+        self.propose(&Command::Move { partition, add, remove, replaces: None }).await.map(drop)
     }
 
     /// The key that cuts a partition in two halves.

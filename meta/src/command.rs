@@ -96,6 +96,8 @@ struct MoveForm {
     add: Vec<u64>,
     #[prost(uint64, repeated, tag = "3")]
     remove: Vec<u64>,
+    #[prost(uint64, optional, tag = "4")]
+    replaces: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -271,10 +273,11 @@ impl Command {
             Self::Register(registration) => CommandKind::Register(registration.to_wire()),
             Self::Drain { node, on } => CommandKind::Drain(pb::Drain { node: node.0, on: *on }),
             Self::RemoveNode { node } => CommandKind::RemoveNode(pb::RemoveNode { node: node.0 }),
-            Self::Move { partition, add, remove } => CommandKind::Move(MoveForm {
+            Self::Move { partition, add, remove, replaces } => CommandKind::Move(MoveForm {
                 partition: partition.0,
                 add: add.iter().map(|node| node.0).collect(),
                 remove: remove.iter().map(|replica| replica.0).collect(),
+                replaces: replaces.map(|step| step.0),
             }),
             Self::Moved { partition, step } => {
                 CommandKind::Moved(MovedForm { partition: partition.0, step: step.0 })
@@ -337,6 +340,7 @@ impl Command {
                 partition: PartitionId(form.partition),
                 add: form.add.into_iter().map(NodeId).collect(),
                 remove: form.remove.into_iter().map(ReplicaId).collect(),
+                replaces: form.replaces.map(Step),
             },
             Some(CommandKind::Moved(form)) => {
                 Self::Moved { partition: PartitionId(form.partition), step: Step(form.step) }

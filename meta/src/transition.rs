@@ -90,7 +90,7 @@ pub(crate) enum Command {
         /// The node.
         node: NodeId,
     },
-    /// A partition's replicas are to change, instead of any change before.
+    /// A partition's replicas are to change.
     Move {
         /// The partition.
         partition: PartitionId,
@@ -98,6 +98,8 @@ pub(crate) enum Command {
         add: Vec<NodeId>,
         /// Replicas that go.
         remove: Vec<ReplicaId>,
+        /// The change under way that this one takes the place of; refused when that is not the one there is.
+        replaces: Option<Step>,
     },
     /// A partition's group has the replicas that it was to have.
     Moved {
@@ -216,7 +218,9 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         Command::Register(registration) => register(state, registration),
         Command::Drain { node, on } => drain(state, *node, *on),
         Command::RemoveNode { node } => remove(state, *node),
-        Command::Move { partition, add, remove } => start_move(state, *partition, add, remove),
+        Command::Move { partition, add, remove, replaces } => {
+            start_move(state, *partition, add, remove, *replaces)
+        }
         Command::Moved { partition, step } => Ok(end_move(state, *partition, *step)),
         Command::Split { partition, at, reason } => start_split(state, *partition, at, reason),
         Command::Merge { left, right, reason } => start_merge(state, *left, *right, reason),

@@ -19,7 +19,7 @@ use super::merge::{bearer, may_go};
 use super::plan::{NodeView, PartitionView, Step, View, plan};
 use super::presence::Reports;
 use super::{Mover, Reshaper};
-use crate::catalog::{NodeRecord, PartitionRecord, State};
+use crate::catalog::{NodeRecord, PartitionRecord, State, Step as CatalogStep};
 use crate::load::Driver;
 use crate::node::Core;
 use crate::plan::Action;
@@ -95,13 +95,15 @@ impl Supervisor {
     async fn look(&mut self) {
         let core = Arc::clone(&self.core);
         let reports = core.presence.reports();
-        let (steps, gone) = {
+        let (steps, gone, moving) = {
             let state = core.machine.state();
             self.note_missing(&state, &reports);
             let gone =
                 state.reshaping().filter_map(|one| Some((one.id, may_go(&state, &reports, one)?)));
             let gone: Vec<_> = gone.collect();
-            (plan(&self.view(&state, &reports)), gone)
+            let moving = state.moving().filter_map(|one| Some((one.id, one.target.as_ref()?.step)));
+            let moving: BTreeMap<PartitionId, CatalogStep> = moving.collect();
+            (plan(&self.view(&state, &reports)), gone, moving)
         };
         for (partition, step) in gone {
             if let Err(error) = core.advance_at(partition, step, Progress::Left).await {
@@ -113,7 +115,8 @@ impl Supervisor {
         for step in steps {
             match step {
                 Step::Move { partition, add, remove, why } => {
-                    let command = Command::Move { partition, add, remove };
+                    let replaces = moving.get(&partition).copied();
+                    let command = Command::Move { partition, add, remove, replaces };
                     info!(%partition, ?why, ?command, "replicas are to change");
                     if let Err(error) = self.core.propose(&command).await {
                         warn!(%partition, %error, "a change of replicas was not recorded");

@@ -355,6 +355,7 @@ async fn an_operator_moves_a_replica_and_a_leader() {
         assert!(matches!(refused, Err(Error::InvalidInput(_))), "{refused:?}");
     }
     trio.administer(move_it(from, to)).await.unwrap();
+    trio.administer(move_it(from, to)).await.expect("asked again, while it is done or after");
     let is_there = |state: &State| places(state, "t").1.values().any(|node| *node == to);
     trio.until("it is there", || trio.holds(is_there)).await;
     trio.until("it is gone", || !trio.nodes.one(from.0).holds(partition)).await;

@@ -122,9 +122,9 @@ fn a_node_that_holds_or_is_to_hold_something_stays() {
     world.command(&Command::Drain { node: NodeId(3), on: true }).unwrap();
     let partition = Arc::clone(world.state.partitions().next().unwrap());
     let gone: ReplicaId = *partition.replicas.iter().find(|(_, node)| node.0 == 3).unwrap().0;
-    let command =
-        Command::Move { partition: partition.id, add: vec![NodeId(4)], remove: vec![gone] };
-    world.command(&command).unwrap();
+    let partition = partition.id;
+    let add = vec![NodeId(4)];
+    world.command(&Command::Move { partition, add, remove: vec![gone], replaces: None }).unwrap();
     // Neither the one that it leaves nor the one that it goes to.
     let why = invalid(remove(&mut world, 3));
     assert!(why.contains("is being drained") && !why.contains("ADMIN"), "{why}");
@@ -132,7 +132,8 @@ fn a_node_that_holds_or_is_to_hold_something_stays() {
     world.settle_moves();
     assert!(matches!(remove(&mut world, 3), Ok(Reply::Changed { .. })));
     invalid(remove(&mut world, 4));
-    let back = Command::Move { partition: partition.id, add: vec![NodeId(3)], remove: vec![] };
+    let add = vec![NodeId(3)];
+    let back = Command::Move { partition, add, remove: vec![], replaces: None };
     let refused = world.command(&back);
     assert!(matches!(refused, Err(Error::NotFound { kind: "node", .. })), "{refused:?}");
     // A place that was chosen before it went.

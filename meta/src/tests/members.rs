@@ -60,10 +60,15 @@ fn target(world: &World) -> Option<Vec<u64>> {
     partition(world).target.as_ref().map(|target| nodes_of(&target.replicas))
 }
 
+fn step(world: &World) -> Option<Step> {
+    partition(world).target.as_ref().map(|target| target.step)
+}
+
+/// Instead of the change that is under way, if one is.
 fn move_to(world: &mut World, add: &[u64], remove: &[ReplicaId]) -> Result<Reply, Error> {
-    let partition = partition(world).id;
+    let (partition, replaces) = (partition(world).id, step(world));
     let add = add.iter().copied().map(NodeId).collect();
-    world.command(&Command::Move { partition, add, remove: remove.to_vec() })
+    world.command(&Command::Move { partition, add, remove: remove.to_vec(), replaces })
 }
 
 fn moved(world: &mut World) -> Result<Reply, Error> {
@@ -188,6 +193,30 @@ fn another_move_takes_the_place_of_the_one_before_and_goes_on_with_what_it_made(
 }
 
 #[test]
+fn a_move_takes_the_place_of_the_one_it_names_only() {
+    let mut world = replicated();
+    let (id, gone) = (partition(&world).id, replica_on(&world, 3));
+    let instead_of = |world: &mut World, replaces| {
+        let (add, remove) = (vec![NodeId(5)], vec![gone]);
+        world.command(&Command::Move { partition: id, add, remove, replaces })
+    };
+    let refused = |result: Result<Reply, Error>| {
+        let Err(Error::Unavailable(why)) = &result else { panic!("{result:?}") };
+        assert!(why.contains("are being moved; try again afterwards"), "{why}");
+    };
+    refused(instead_of(&mut world, Some(Step(1))));
+    move_to(&mut world, &[4], &[gone]).unwrap();
+    let first = step(&world);
+    // The group may have dropped the third one already: nobody who does not know of that may keep it.
+    refused(instead_of(&mut world, None));
+    instead_of(&mut world, first).unwrap();
+    refused(instead_of(&mut world, first));
+    assert_eq!(target(&world), Some(vec![1, 2, 5]));
+    moved(&mut world).unwrap();
+    assert_eq!(nodes_of(&partition(&world).replicas), [1, 2, 5]);
+}
+
+#[test]
 fn a_move_that_makes_no_sense_is_refused() {
     let mut world = replicated();
     let why = invalid(move_to(&mut world, &[], &[ReplicaId(999)]));
@@ -200,7 +229,8 @@ fn a_move_that_makes_no_sense_is_refused() {
     let why = invalid(move_to(&mut world, &[], &all));
     assert!(why.contains("would have no replica"), "{why}");
     not_found(move_to(&mut world, &[9], &[]), "node");
-    let stranger = Command::Move { partition: PartitionId(99), add: vec![], remove: vec![] };
+    let (partition, replaces) = (PartitionId(99), None);
+    let stranger = Command::Move { partition, add: vec![], remove: vec![], replaces };
     not_found(world.command(&stranger), "partition");
     let stranger = Command::Moved { partition: PartitionId(99), step: Step(1) };
     assert_eq!(world.command(&stranger), Ok(Reply::Unchanged));

@@ -39,8 +39,9 @@ enum Event {
     Drain(u64, bool),
     /// A node is to go for good.
     Remove(u64),
-    /// A partition, nodes that get a replica, and of those it has the ones that go.
-    Move(Index, Vec<u64>, Vec<Index>),
+    /// A partition, nodes that get a replica, and of those it has the ones that go; whether who wants it knows of no
+    /// change under way.
+    Move(Index, Vec<u64>, Vec<Index>, bool),
     /// A group has the replicas that it was to have.
     Moved(Index),
     /// A late answer of a group.
@@ -174,8 +175,9 @@ fn event() -> impl Strategy<Value = Event> {
             any::<Index>(),
             prop::collection::vec(0..8_u64, 0..3),
             prop::collection::vec(any::<Index>(), 0..3),
+            prop::bool::weighted(0.2),
         )
-            .prop_map(|(partition, add, remove)| Event::Move(partition, add, remove)),
+            .prop_map(|(partition, add, remove, late)| Event::Move(partition, add, remove, late)),
         2 => any::<Index>().prop_map(Event::Moved),
         1 => (any::<Index>(), 0_u64..50).prop_map(|(at, step)| Event::StaleMoved(at, step)),
         6 => (any::<Index>(), 0..300_i64).prop_map(|(at, user)| Event::Split(at, user)),
@@ -343,13 +345,14 @@ fn move_command(world: &World, event: &Event) -> Option<Command> {
     let partitions: Vec<_> = world.state.partitions().collect();
     let moving: Vec<_> = world.state.moving().collect();
     match event {
-        Event::Move(index, add, remove) if !partitions.is_empty() => {
+        Event::Move(index, add, remove, late) if !partitions.is_empty() => {
             let partition = index.get(&partitions);
             let replicas: Vec<_> = partition.all_replicas().into_keys().collect();
             Some(Command::Move {
                 partition: partition.id,
                 add: add.iter().copied().map(NodeId).collect(),
                 remove: remove.iter().map(|index| *index.get(&replicas)).collect(),
+                replaces: partition.target.as_ref().map(|target| target.step).filter(|_| !late),
             })
         }
         Event::Moved(index) if !moving.is_empty() => {
@@ -444,11 +447,14 @@ fn entries_and_records_keep_their_form() {
     let wish = Registration { identity: 77, node: Some(NodeId(4)), address, labels };
     let (partition, step) = (PartitionId(7), Step(300));
     let (to, from) = (vec![NodeId(4), NodeId(5)], vec![ReplicaId(3), ReplicaId(9)]);
+    let a_move = Command::Move { partition, add: to.clone(), remove: from.clone(), replaces: None };
+    let instead = Command::Move { partition, add: to, remove: from, replaces: Some(step) };
     forms.extend([
         format!("once {}", hex(&once.encode())),
         format!("register {}", hex(&Command::Register(wish.clone()).encode())),
         format!("drain {}", hex(&Command::Drain { node: NodeId(4), on: true }.encode())),
-        format!("move {}", hex(&Command::Move { partition, add: to, remove: from }.encode())),
+        format!("move {}", hex(&a_move.encode())),
+        format!("move instead of another {}", hex(&instead.encode())),
         format!("moved {}", hex(&Command::Moved { partition, step }.encode())),
     ]);
     let mut world = World::new();
@@ -463,8 +469,8 @@ fn entries_and_records_keep_their_form() {
     world.command(&Command::Register(wish)).unwrap();
     world.command(&Command::Drain { node: NodeId(4), on: true }).unwrap();
     let third = world.state.partitions().nth(2).unwrap().id;
-    let command = Command::Move { partition: third, add: vec![NodeId(4)], remove: vec![] };
-    world.command(&command).unwrap();
+    let (partition, add) = (third, vec![NodeId(4)]);
+    world.command(&Command::Move { partition, add, remove: vec![], replaces: None }).unwrap();
     let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "u".to_owned() };
     world.done(create(new_table("u"))).unwrap();
     world.command(&Command::Change { ddl: truncate, places: vec![], id }).unwrap();

@@ -204,8 +204,8 @@ fn only_neighbours_of_one_table_are_merged() {
 fn a_right_neighbour_that_is_elsewhere_is_to_come_where_the_left_one_is() {
     let (mut world, ids) = three();
     let third = *record(&world, ids[1]).replicas.iter().find(|(_, node)| node.0 == 3).unwrap().0;
-    let partition = ids[1];
-    world.command(&Command::Move { partition, add: vec![NodeId(5)], remove: vec![third] }).unwrap();
+    let (partition, add) = (ids[1], vec![NodeId(5)]);
+    world.command(&Command::Move { partition, add, remove: vec![third], replaces: None }).unwrap();
     let why = unavailable(merge(&mut world, ids[0], ids[1]));
     assert!(why.contains("being moved"), "{why}");
     world.settle_moves();
@@ -224,7 +224,10 @@ fn a_right_neighbour_that_is_elsewhere_is_to_come_where_the_left_one_is() {
 #[test]
 fn a_partition_is_in_one_change_at_a_time_and_its_replicas_stay_meanwhile() {
     let (mut world, ids) = three();
-    let moved = |partition| Command::Move { partition, add: vec![NodeId(4)], remove: vec![] };
+    let moved = |partition| {
+        let add = vec![NodeId(4)];
+        Command::Move { partition, add, remove: vec![], replaces: None }
+    };
     split(&mut world, ids[0], at(50)).unwrap();
     assert!(unavailable(split(&mut world, ids[0], at(60))).contains("being split already"));
     assert!(unavailable(merge(&mut world, ids[0], ids[1])).contains("being split"));

@@ -148,9 +148,17 @@ pub(super) fn start_move(
     partition: PartitionId,
     add: &[NodeId],
     remove: &[ReplicaId],
+    replaces: Option<Step>,
 ) -> Result<Outcome, Error> {
     let record = in_use(state, partition)?;
     refuse_while_reshaping(record)?;
+    // The group may have come any part of the way, and have dropped for good what another change would keep. Only who
+    // knows that the change cannot come about puts another in its place.
+    if record.target.as_ref().map(|target| target.step) != replaces {
+        return Err(Error::Unavailable(format!(
+            "the replicas of partition {partition} are being moved; try again afterwards"
+        )));
+    }
     let mut draft = Draft::new(state);
     let replicas = wanted_replicas(&mut draft, record, add, remove)?;
     if replicas == record.replicas && record.target.is_none() {
