@@ -19,7 +19,7 @@ use crate::types::Types;
 
 /// How long followers may be left without the news that their last entries are committed. Longer than a client
 /// takes to write again; short against everything that waits for a follower to apply: a split, a change of leader.
-const HOLD: Duration = Duration::from_millis(2);
+const HOLD: Duration = Duration::from_millis(20);
 
 type Request = AppendEntriesRequest<Types>;
 
