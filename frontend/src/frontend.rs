@@ -17,7 +17,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
-use partita_worker::{Checked, ScaledIntervals};
+use partita_worker::{Checked, GroupRuns, ScaledIntervals};
 use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
@@ -265,6 +265,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     rules.insert(0, Arc::new(NewestRows));
     rules.insert(1, Arc::new(NearEnd));
     rules.insert(2, Arc::new(RunAtData::new(Arc::clone(&runtime))));
+    // Last: no other rule knows the operator that it makes.
+    rules.push(Arc::new(GroupRuns));
     // Last, when types are known.
     let mut analysis = Analyzer::new().rules;
     analysis

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::error::SqlError;
 use crate::fragment::Fragment;
+use crate::group_runs::by_runs;
 
 /// Batches that are ready before they are asked for.
 const BATCHES_AHEAD: usize = 2;
@@ -33,6 +34,7 @@ impl Fragment {
     ) -> Result<ScanReply, Error> {
         self.check(columns)?;
         let Self { plan, leaf, config } = self;
+        let plan = by_runs(plan).map_err(service_error)?;
         let count = plan.properties().output_partitioning().partition_count();
         let streams = dealt(reply.streams, count);
         let used = streams.len();
