@@ -7,6 +7,7 @@
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
 //!   wrap (`whole.rs`);
+//! - `date_trunc` and `date_bin`: DataFusion's, faster over times that ascend (`steps.rs`);
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`).
 //!
@@ -28,7 +29,7 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{aggregates, checked, intervals, json, to_char};
+use crate::{aggregates, checked, intervals, json, steps, to_char};
 
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
@@ -47,7 +48,8 @@ pub fn shared() -> Vec<ScalarUDF> {
         to_char::function(),
         constant("version", &[], &version_text()),
     ];
-    own.into_iter().chain(checked::functions()).chain(intervals::functions()).collect()
+    let own = own.into_iter().chain(steps::functions());
+    own.chain(checked::functions()).chain(intervals::functions()).collect()
 }
 
 /// The aggregates that are the same in every session.

@@ -33,6 +33,7 @@ mod leaf;
 mod run;
 mod runs;
 mod service;
+mod steps;
 mod to_char;
 mod whole;
 
