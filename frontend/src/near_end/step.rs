@@ -119,8 +119,8 @@ fn rounds_down(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, time: &str) -> boo
 /// Whether a type's values are moments or days whose steps begin at the same time everywhere.
 fn in_utc(of: &DataType) -> bool {
     match of {
-        DataType::Timestamp(_, None) | DataType::Date32 => true,
-        DataType::Timestamp(_, Some(zone)) => matches!(zone.as_ref(), "UTC" | "+00:00" | "Z"),
+        DataType::Timestamp(_, zone) => partita_worker::in_utc(zone.as_deref()),
+        DataType::Date32 => true,
         _ => false,
     }
 }

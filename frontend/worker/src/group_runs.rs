@@ -14,8 +14,8 @@
 //! Invariants:
 //! - what comes out are partial states under the schema that the replaced operator has; a group may come more than once,
 //!   as it does when DataFusion's own runs short of memory, and the final aggregate adds them up;
-//! - what is kept is bounded by two batches of groups, of functions whose states are of one size: with more, all are given
-//!   out. Whatever needs more memory than that is DataFusion's, under its rules;
+//! - what is kept is bounded by a batch of groups and by [`BYTES_MAX`], whichever comes first, and one batch of rows beyond:
+//!   then all groups are given out. Whatever needs more memory than that is DataFusion's, under its rules;
 //! - rows are one run only if their groups are not distinct by SQL's rules; whether two runs are one group is for
 //!   DataFusion's table of groups to say.
 
@@ -55,7 +55,9 @@ const ROWS_PER_RUN_MIN: usize = if cfg!(test) { 3 } else { 8 };
 const ROWS_MIN: usize = if cfg!(test) { 6 } else { 512 };
 /// Where batches have no long runs, at least one of so many is looked at.
 const UNSEEN_MAX: u32 = 64;
-/// The functions whose states are of one size, whatever they were given, and do not depend on the order of rows.
+/// So much memory the groups of one stream may take, and what a batch of rows adds; no pool is asked for it.
+const BYTES_MAX: usize = if cfg!(test) { 64 << 10 } else { 4 << 20 };
+/// The functions whose states are no larger than a value, whatever they were given, and do not depend on the order of rows.
 const FUNCTIONS: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 
 /// Replaces partial aggregates in plans that are done otherwise: the last of all rules.
@@ -372,7 +374,7 @@ impl Table {
             return Ok(false);
         }
         let runs = runs.ranges();
-        if self.groups.len() + runs.len() > self.groups_max {
+        if self.groups.len() + runs.len() > self.groups_max || self.bytes() > BYTES_MAX {
             self.full = self.given_out()?;
         }
         let heads: UInt32Array = runs.iter().map(|run| u32::try_from(run.start).ok()).collect();
@@ -392,6 +394,12 @@ impl Table {
             function.groups.update_batch(&arguments, &self.row_groups, filter, total)?;
         }
         Ok(true)
+    }
+
+    /// The memory of groups and states.
+    fn bytes(&self) -> usize {
+        let states = self.functions.iter().map(|function| function.groups.size());
+        self.groups.size() + states.sum::<usize>()
     }
 
     /// The states of all groups, which begin anew; `None` if there are none.
@@ -618,6 +626,23 @@ mod tests {
         assert_eq!(runs.metrics().unwrap().output_rows(), Some(120));
         let all = answer(&context, &format!("SELECT count(*), min(c), max(c) FROM ({sql})")).await;
         assert!(all.iter().any(|line| line.contains("120") && line.contains("| 5 ")), "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn groups_that_take_much_memory_are_given_out_before_the_end() {
+        // 20 groups in all, fewer than a batch; each has a text of 8,000 bytes.
+        let rows = rows(2, 100);
+        let sql = "SELECT host, date_bin(INTERVAL '10 seconds', time) AS b, max(long) AS long FROM \
+                   (SELECT host, time, repeat(CAST(n % 10 AS varchar), 8000) AS long FROM t) GROUP BY host, b";
+        let context = context(&[&rows, &[]], 50, true);
+        let plan = plan(&context, sql).await;
+        let runs = find(&plan).unwrap();
+        let batches = runs.execute(0, context.task_ctx()).unwrap().collect::<Vec<_>>().await;
+        let batches = batches.into_iter().collect::<Result<Vec<_>>>().unwrap();
+        assert!(batches.len() > 1, "{batches:?}");
+        assert_eq!(runs.metrics().unwrap().sum_by_name("rows_in_runs").unwrap().as_usize(), 200);
+        let all = answer(&context, &format!("SELECT count(*), count(DISTINCT host), min(long) = repeat('9', 8000) AS m FROM ({sql})")).await;
+        assert!(all.iter().any(|line| line.contains("20") && line.contains("true")), "{all:?}");
     }
 
     #[tokio::test]

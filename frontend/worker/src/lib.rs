@@ -44,6 +44,7 @@ pub use group_runs::GroupRuns;
 pub use intervals::ScaledIntervals;
 pub use leaf::{LeafExec, Renamed};
 pub use service::{MEMORY_BYTES, Worker};
+pub use steps::in_utc;
 
 #[cfg(test)]
 mod tests;

@@ -102,6 +102,11 @@ struct Stepped {
     of: DataType,
 }
 
+/// Whether steps of times in this zone begin when they begin in UTC, and days are of one length.
+pub fn in_utc(zone: Option<&str>) -> bool {
+    zone.is_none_or(|zone| matches!(zone, "UTC" | "+00:00" | "Z"))
+}
+
 /// The times of a call of one of the functions, when nothing else differs from row to row.
 fn times(args: &ScalarFunctionArgs) -> Option<Int64Array> {
     let [ColumnarValue::Scalar(_), ColumnarValue::Array(times), others @ ..] = &args.args[..]
@@ -110,9 +115,7 @@ fn times(args: &ScalarFunctionArgs) -> Option<Int64Array> {
     };
     let fixed = others.iter().all(|other| matches!(other, ColumnarValue::Scalar(_)));
     let in_utc = match times.data_type() {
-        DataType::Timestamp(_, zone) => {
-            zone.as_ref().is_none_or(|zone| matches!(zone.as_ref(), "UTC" | "+00:00" | "Z"))
-        }
+        DataType::Timestamp(_, zone) => in_utc(zone.as_deref()),
         _ => false,
     };
     if !fixed || !in_utc || times.null_count() > 0 || times.len() < ROWS_MIN {
