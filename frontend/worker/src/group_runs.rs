@@ -14,7 +14,7 @@
 //! Invariants:
 //! - what comes out are partial states under the schema that the replaced operator has; a group may come more than once,
 //!   as it does when DataFusion's own runs short of memory, and the final aggregate adds them up;
-//! - what is kept is bounded by a batch of groups and by [`BYTES_MAX`], whichever comes first, and one batch of rows beyond:
+//! - what is kept is bounded by a batch of groups and by `BYTES_MAX`, whichever comes first, and one batch of rows beyond:
 //!   then all groups are given out. Whatever needs more memory than that is DataFusion's, under its rules;
 //! - rows are one run only if their groups are not distinct by SQL's rules; whether two runs are one group is for
 //!   DataFusion's table of groups to say.
