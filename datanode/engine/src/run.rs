@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, UInt8Array, UInt32Array, UInt64Array};
-use arrow::compute::{max, min, take_record_batch};
+use arrow::compute::{max, min, take, take_record_batch};
 use arrow::datatypes::{DataType, Int64Type, Schema, UInt64Type};
 use arrow::record_batch::RecordBatch;
 use partita_proto::key::Keys;
@@ -109,10 +109,10 @@ impl Run {
 
     fn new(layout: &Layout, mut sorted: Sorted) -> Result<Self> {
         let own = own_bytes(&sorted.batch);
-        let mut kept = kept_bytes(&sorted.batch);
-        if kept > own.saturating_mul(WASTE_FACTOR_MAX) || is_scattered(&sorted.batch) {
+        let mut kept = kept_bytes(sorted.batch.columns());
+        if kept > wasteful(own) || is_scattered(&sorted.batch) {
             sorted.batch = copied(&sorted.batch)?;
-            kept = kept_bytes(&sorted.batch);
+            kept = kept_bytes(sorted.batch.columns());
         }
         let time = match &layout.time {
             Some(time) => span(&ticks(&sorted.batch, time)?),
@@ -290,10 +290,10 @@ fn long_bytes(views: &[u128]) -> usize {
     lengths.filter(|length| *length > 12).sum()
 }
 
-/// Bytes of all allocations that a batch keeps alive, each counted once.
-fn kept_bytes(batch: &RecordBatch) -> usize {
+/// Bytes of all allocations that columns keep alive, each counted once.
+fn kept_bytes(columns: &[ArrayRef]) -> usize {
     let mut allocations: BTreeMap<usize, usize> = BTreeMap::new();
-    for column in batch.columns() {
+    for column in columns {
         let data = column.to_data();
         let nulls = data.nulls().map(|nulls| nulls.inner().inner());
         for buffer in data.buffers().iter().chain(nulls) {
@@ -307,23 +307,40 @@ fn kept_bytes(batch: &RecordBatch) -> usize {
     allocations.into_values().sum()
 }
 
-/// Whether a column's values lie in more buffers than is good.
+/// Whether a batch's values lie in more buffers than is good.
 fn is_scattered(batch: &RecordBatch) -> bool {
-    let most = batch.columns().iter().map(|column| view_buffers(column)).max().unwrap_or(0);
-    most > BUFFERS_MAX && most.saturating_mul(BUFFER_ROWS_MIN) > batch.num_rows()
+    batch.columns().iter().any(column_is_scattered)
 }
 
-/// The batch in memory of its own.
+fn column_is_scattered(column: &ArrayRef) -> bool {
+    let buffers = view_buffers(column);
+    buffers > BUFFERS_MAX && buffers.saturating_mul(BUFFER_ROWS_MIN) > column.len()
+}
+
+/// The batch without memory that it keeps alive for nothing: each column that does so, or is scattered, in memory of
+/// its own. The others stay where they are; mostly they were made for this batch, and only longer texts still lie where
+/// they came from.
 fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
     let rows = u32::try_from(batch.num_rows()).map_err(|_| too_many_rows())?;
     let all = UInt32Array::from_iter_values(0..rows);
-    let batch = take_record_batch(batch, &all)?;
-    let columns = batch.columns().iter().map(|column| match column.data_type() {
-        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
-        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
-        _ => Arc::clone(column),
+    let columns = batch.columns().iter().map(|column| {
+        let wastes = kept_bytes(std::slice::from_ref(column)) > wasteful(column_bytes(column));
+        if !wastes && !column_is_scattered(column) {
+            return Ok(Arc::clone(column));
+        }
+        let taken = take(column, &all, None)?;
+        Ok(match taken.data_type() {
+            DataType::Utf8View => Arc::new(taken.as_string_view().gc()) as ArrayRef,
+            DataType::BinaryView => Arc::new(taken.as_binary_view().gc()),
+            _ => taken,
+        })
     });
-    Ok(RecordBatch::try_new(batch.schema(), columns.collect())?)
+    Ok(RecordBatch::try_new(batch.schema(), columns.collect::<Result<_>>()?)?)
+}
+
+/// The bytes from which on memory for so many of its own is too much.
+fn wasteful(own: usize) -> usize {
+    own.saturating_mul(WASTE_FACTOR_MAX)
 }
 
 fn too_many_rows() -> EngineError {

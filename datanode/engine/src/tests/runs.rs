@@ -203,3 +203,27 @@ proptest! {
         prop_assert_eq!(&rows_in(&merged, &config), &expected);
     }
 }
+
+#[test]
+fn a_run_of_few_rows_of_a_large_batch_keeps_only_these_in_memory() {
+    let config = config(series_schema(append()), Placement::Range);
+    let layout = Layout::new(Arc::new(config.clone())).unwrap();
+    // In the order of keys, and against it.
+    for sign in [1, -1] {
+        let value = |at: i64| text(&format!("a text of more than twelve bytes {at}"));
+        let row = |at: i64| Row::from([text("host"), ts(sign * at), int(at), value(at)]);
+        let rows: Vec<Row> = (0..1000).map(row).collect();
+        let large = batch(&config, &["host", "ts", "a", "b"], &rows);
+        let run = Run::of_write(&layout, 1, WriteKind::Put, &large.slice(500, 64)).unwrap();
+        let own = crate::run::own_bytes(&run.sorted.batch) + run.keys().size_bytes();
+        assert!(run.bytes <= 2 * own as u64, "{} for {own}", run.bytes);
+        let stored = &config.schema.column("b").unwrap().storage_name;
+        let column = run.sorted.batch.column_by_name(stored).unwrap();
+        let held = (0..64).map(|row| Value::from_array(column.as_ref(), row).unwrap());
+        let mut expected: Vec<Value> = (500..564).map(value).collect();
+        if sign < 0 {
+            expected.reverse();
+        }
+        assert_eq!(held.collect::<Vec<_>>(), expected);
+    }
+}
