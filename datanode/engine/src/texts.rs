@@ -4,7 +4,8 @@
 //! of its view with the one before while a run lasts; a new run costs looking the view up: for
 //! [`MAX_INLINE_VIEW_LEN`] bytes and less the view is the value, and no byte of it is touched.
 //! Everything else is paid by the run (indices, levels, lengths) or once for each value in each
-//! page (statistics).
+//! page (statistics). As long as values ascend, as those of a key's first column do, a new one is
+//! compared with the last one and is known to be new: nothing is hashed.
 //!
 //! Invariants:
 //! - A hash proposes, a comparison decides: rows have the same entry only if their bytes are equal.
@@ -71,8 +72,9 @@ struct Dictionary {
     plain: Vec<u8>,
     bytes_max: usize,
     entries: Vec<Entry>,
-    by_hash: HashTable<u32>,
-    /// The entry found last.
+    /// `None` as long as each value is greater than the one before it.
+    by_hash: Option<HashTable<u32>>,
+    /// The entry found last; while values ascend that is the last one.
     last: u32,
     seeds: [u64; 2],
 }
@@ -81,6 +83,7 @@ struct Dictionary {
 struct Entry {
     /// A value's view; of a longer one that one's half with length and prefix only.
     view: u128,
+    /// Of a value that was looked for.
     hash: u64,
     /// Where its bytes begin.
     start: usize,
@@ -279,7 +282,7 @@ impl Dictionary {
             plain: Vec::new(),
             bytes_max,
             entries: Vec::new(),
-            by_hash: HashTable::new(),
+            by_hash: None,
             last: NULL,
             seeds: [0, 1].map(|seed: u64| random.hash_one(seed)),
         }
@@ -287,36 +290,57 @@ impl Dictionary {
 
     /// The entry of a value, which is made if there is none; `None` if there is no room for it.
     fn entry<'a>(&mut self, view: u128, value: impl Fn() -> &'a [u8]) -> Result<Option<u32>> {
-        let length = ByteView::from(view).length;
-        if length <= MAX_INLINE_VIEW_LEN {
-            let hash = self.hash_view(view);
-            let entries = &self.entries;
-            let found = self.by_hash.find(hash, |entry| entries[*entry as usize].view == view);
-            return match found.copied() {
-                Some(entry) => Ok(Some(entry)),
-                None => self.add(view, hash, value()),
-            };
-        }
-        // What a view says of where the bytes are holds within its array.
-        let (view, value) = (view & u128::from(u64::MAX), value());
-        if self.last != NULL && self.is(self.last, view, value) {
+        let inline = ByteView::from(view).length <= MAX_INLINE_VIEW_LEN;
+        // What a longer value's view says of where the bytes are holds within its array.
+        let view = if inline { view } else { view & u128::from(u64::MAX) };
+        if self.last != NULL && self.is(self.last, view, &value) {
             return Ok(Some(self.last));
         }
-        let hash = xxh3_64_with_seed(value, self.seeds[0]);
-        let found = self.by_hash.find(hash, |entry| {
-            self.entries[*entry as usize].hash == hash && self.is(*entry, view, value)
-        });
-        let entry = match found {
-            Some(entry) => Some(*entry),
-            None => self.add(view, hash, value)?,
+        if self.by_hash.is_none() {
+            if self.last == NULL || self.value(self.last) < value() {
+                return self.add(view, 0, value());
+            }
+            self.hash_all();
+        }
+        let hash = self.hash(view, &value);
+        let same = |entry: &u32| {
+            self.entries[*entry as usize].hash == hash && self.is(*entry, view, &value)
         };
-        self.last = entry.unwrap_or(NULL);
-        Ok(entry)
+        match self.by_hash.as_ref().and_then(|by_hash| by_hash.find(hash, same)) {
+            Some(entry) => {
+                self.last = *entry;
+                Ok(Some(self.last))
+            }
+            None => self.add(view, hash, value()),
+        }
     }
 
-    /// Whether an entry is this longer value.
-    fn is(&self, entry: u32, view: u128, value: &[u8]) -> bool {
-        self.entries[entry as usize].view == view && self.value(entry) == value
+    /// Whether an entry is this value.
+    fn is<'a>(&self, entry: u32, view: u128, value: impl Fn() -> &'a [u8]) -> bool {
+        self.entries[entry as usize].view == view
+            && (ByteView::from(view).length <= MAX_INLINE_VIEW_LEN || self.value(entry) == value())
+    }
+
+    fn hash<'a>(&self, view: u128, value: impl Fn() -> &'a [u8]) -> u64 {
+        match ByteView::from(view).length <= MAX_INLINE_VIEW_LEN {
+            true => self.hash_view(view),
+            false => xxh3_64_with_seed(value(), self.seeds[0]),
+        }
+    }
+
+    /// Lets all values be found by their hashes: from now on they do not ascend.
+    fn hash_all(&mut self) {
+        for number in 0..self.entries.len() {
+            let Entry { view, start, .. } = self.entries[number];
+            let end = start + ByteView::from(view).length as usize;
+            self.entries[number].hash = self.hash(view, || &self.plain[start..end]);
+        }
+        let entries = &self.entries;
+        let mut by_hash = HashTable::with_capacity(entries.len());
+        for (number, entry) in (0..).zip(entries) {
+            by_hash.insert_unique(entry.hash, number, |other: &u32| entries[*other as usize].hash);
+        }
+        self.by_hash = Some(by_hash);
     }
 
     fn add(&mut self, view: u128, hash: u64, value: &[u8]) -> Result<Option<u32>> {
@@ -329,7 +353,10 @@ impl Dictionary {
         self.entries.push(Entry { view, hash, start: self.plain.len(), page: 0 });
         self.plain.extend_from_slice(value);
         let entries = &self.entries;
-        self.by_hash.insert_unique(hash, number, |entry| entries[*entry as usize].hash);
+        if let Some(by_hash) = &mut self.by_hash {
+            by_hash.insert_unique(hash, number, |entry| entries[*entry as usize].hash);
+        }
+        self.last = number;
         Ok(Some(number))
     }
 
@@ -370,5 +397,41 @@ impl Dictionary {
             Ok(view.with_buffer_index(0).with_offset(offset).as_u128())
         };
         self.entries.iter().map(view).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringViewArray;
+
+    use super::*;
+
+    #[test]
+    fn values_that_ascend_are_not_hashed_and_are_found_when_they_come_again() {
+        let [one, two] = ["host_1 of a long name", "host_2 of a long name"];
+        let texts =
+            StringViewArray::from(vec!["", "a", "a", "b", one, two, two, "a", one, "", "c", two]);
+        let mut dictionary = Dictionary::new(1 << 20);
+        let mut entries = Vec::new();
+        for (row, view) in texts.views().iter().enumerate() {
+            assert_eq!(dictionary.by_hash.is_none(), row < 8, "row {row}");
+            let entry = dictionary.entry(*view, || texts.value(row).as_bytes()).unwrap();
+            entries.push(entry.unwrap());
+        }
+        assert_eq!(entries, [0, 1, 1, 2, 3, 4, 4, 1, 3, 0, 5, 4]);
+        let values: Vec<_> = (0..6).map(|entry| dictionary.value(entry)).collect();
+        assert_eq!(values, ["", "a", "b", one, two, "c"].map(str::as_bytes));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_taken_whether_values_ascend_or_not() {
+        for texts in [["a", "b", "c"], ["b", "a", "c"]] {
+            let texts = StringViewArray::from(texts.to_vec());
+            let mut dictionary = Dictionary::new(11);
+            let mut entry = |row: usize| {
+                dictionary.entry(texts.views()[row], || texts.value(row).as_bytes()).unwrap()
+            };
+            assert_eq!([entry(0), entry(1), entry(2), entry(0)], [Some(0), Some(1), None, Some(0)]);
+        }
     }
 }
