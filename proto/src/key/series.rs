@@ -3,7 +3,8 @@
 //! A series is all of a key but its last column, with the placement, if the table has one. Measurements
 //! name the same series again and again, and a series is mostly text, which is slow to encode: here each
 //! is encoded once for a batch, and the keys are put together from it and the last column's cells. Every
-//! row has a short number that sorts like its key, so that rows are sorted before any key is made.
+//! row has a short number that sorts like its key, so that rows are sorted before any key is made. Rows
+//! that come in key order, as files have them, are not even hashed: those of a series follow each other.
 //!
 //! Invariants:
 //! - the keys are, byte for byte, those of encoding row by row;
@@ -27,6 +28,8 @@ use crate::size::view_length;
 const ROWS_MIN: usize = 64;
 /// Mean rows of a series from which encoding by series pays.
 const ROWS_PER_SERIES_MIN: usize = 4;
+/// The same where the rows of a series follow each other, which is seen for next to nothing.
+const ROWS_PER_RUN_MIN: usize = 2;
 /// A cell up to this long fits into the number that sorts like the key, behind the series' rank.
 const LAST_CELL_BYTES_MAX: usize = 12;
 /// A text up to this long lies in its view.
@@ -41,7 +44,7 @@ pub(super) struct SeriesCodec {
     last: RowConverter,
 }
 
-/// Which series each row is of.
+/// Which series each row is of. One may be there more than once, under several codes.
 struct Grouped {
     codes: Vec<u32>,
     /// The first row of each series.
@@ -131,8 +134,8 @@ impl SeriesCodec {
         }
         let leading: Option<Vec<Values>> =
             placement.into_iter().chain(series).map(Values::of).collect();
-        let Some(Grouped { codes, first }) = leading.and_then(|leading| group(&leading, rows))
-        else {
+        let grouped = |leading: Vec<Values>| runs(&leading, rows).or_else(|| group(&leading, rows));
+        let Some(Grouped { codes, first }) = leading.and_then(grouped) else {
             return Ok(None);
         };
         let prefixes = self.prefixes(placement, series, first)?;
@@ -194,11 +197,41 @@ fn number(rank: u32, cell: &[u8]) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
+/// Takes rows that follow each other and are equal for one series; `None` when hardly any are.
+fn runs(columns: &[Values], rows: usize) -> Option<Grouped> {
+    let runs_max = rows / ROWS_PER_RUN_MIN;
+    let mut starts = vec![false; rows];
+    *starts.first_mut()? = true;
+    for column in columns {
+        column.mark(&mut starts);
+        if starts.iter().filter(|start| **start).count() > runs_max {
+            return None;
+        }
+    }
+    let mut codes = Vec::with_capacity(rows);
+    let mut first = Vec::new();
+    let mut code = 0;
+    for (row, start) in (0_u32..).zip(starts) {
+        if start {
+            code = u32::try_from(first.len()).ok()?;
+            first.push(row);
+        }
+        codes.push(code);
+    }
+    Some(Grouped { codes, first })
+}
+
 /// Sorts rows into series; `None` when they hardly share any, or a hash deceives.
 fn group(columns: &[Values], rows: usize) -> Option<Grouped> {
     let mut hashes = vec![0_u64; rows];
-    columns.iter().for_each(|column| column.mix(&mut hashes));
     let series_max = rows / ROWS_PER_SERIES_MIN;
+    for column in columns {
+        column.mix(&mut hashes);
+        // Mostly one column tells series apart, and comes first.
+        if differ_at_least(&hashes) > series_max {
+            return None;
+        }
+    }
     let mut known: HashMap<u64, u32, BuildHasherDefault<Hashed>> = HashMap::default();
     let mut codes: Vec<u32> = Vec::with_capacity(rows);
     let mut first = Vec::new();
@@ -218,6 +251,21 @@ fn group(columns: &[Values], rows: usize) -> Option<Grouped> {
         first_of.enumerate().all(|(row, first)| column.same(row, first))
     };
     columns.iter().all(same).then_some(Grouped { codes, first })
+}
+
+/// How many of some hashes differ, at least: over so many bits they are spread.
+fn differ_at_least(hashes: &[u64]) -> usize {
+    const BITS_PER_HASH: usize = 2;
+    let words = (hashes.len() * BITS_PER_HASH / 64).next_power_of_two();
+    let mut seen = vec![0_u64; words];
+    for hash in hashes {
+        // As good as any bits of it: a product was folded.
+        let (word, bit) = (*hash >> 6, *hash & 63);
+        #[expect(clippy::cast_possible_truncation, reason = "a few low bits are wanted")]
+        let word = word as usize & (words - 1);
+        seen[word] |= 1 << bit;
+    }
+    seen.iter().map(|word| word.count_ones() as usize).sum()
 }
 
 /// A column's values in a form that is quick to hash and to compare.
@@ -244,6 +292,25 @@ impl Values {
 
     fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    /// Marks rows whose value may differ from that of the row before. Within one array equal views are equal values; equal
+    /// values of several views are taken for different ones.
+    fn mark(&self, starts: &mut [bool]) {
+        fn differ<T: PartialEq>(values: &[T], starts: &mut [bool]) {
+            for (start, pair) in starts.iter_mut().skip(1).zip(values.windows(2)) {
+                *start |= pair[0] != pair[1];
+            }
+        }
+        match &self.plain {
+            Plain::Views(views) => differ(views.views(), starts),
+            Plain::Words(words) => differ(words, starts),
+        }
+        if let Some(nulls) = &self.nulls {
+            for (row, start) in starts.iter_mut().enumerate().skip(1) {
+                *start |= nulls.is_null(row) != nulls.is_null(row - 1);
+            }
+        }
     }
 
     /// Mixes the values into the hashes of their rows.

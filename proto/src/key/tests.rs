@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray, UInt16Array};
-use arrow::compute::cast;
+use arrow::compute::{cast, concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
@@ -183,6 +183,16 @@ proptest! {
         // A part of a batch is one like any other.
         let part = codec.encode(&batch.slice(3, 90)).unwrap();
         prop_assert_eq!(&part, &keys.slice(3..93));
+        // Where the rows of a series follow each other they are taken as they come, also when it comes again.
+        let indices = keys.sort_indices();
+        let (ordered, sorted) = (take_record_batch(&batch, &indices).unwrap(), keys.take(&indices).unwrap());
+        prop_assert_eq!(&codec.encode(&ordered).unwrap(), &sorted);
+        let twice = concat_batches(&batch.schema(), [&ordered, &ordered]).unwrap();
+        let keys = codec.encode(&twice).unwrap();
+        prop_assert_eq!(&keys.slice(0..rows.len()), &sorted);
+        prop_assert_eq!(&keys.slice(rows.len()..2 * rows.len()), &sorted);
+        check_sorted(&codec, &ordered)?;
+        check_sorted(&codec, &twice)?;
     }
 
     #[test]
@@ -224,7 +234,6 @@ proptest! {
     }
 }
 
-/// Rows of which many lie in the domains of their key's columns.
 /// A hundred rows and more of at most twenty series: text among other columns, then one of a fixed width.
 fn rows_of_few_series() -> impl Strategy<Value = (Vec<ColumnType>, bool, Vec<Bound>)> {
     let fixed = arbitrary::column_type()
@@ -259,6 +268,7 @@ fn rows_of_few_series() -> impl Strategy<Value = (Vec<ColumnType>, bool, Vec<Bou
         })
 }
 
+/// Rows of which many lie in the domains of their key's columns.
 fn domains_and_rows() -> impl Strategy<Value = (Vec<ColumnType>, Vec<Bound>, Domains)> {
     proptest::collection::vec(arbitrary::column_type(), 1..4).prop_flat_map(|types| {
         let rows = proptest::collection::vec(samples::bound(&types, false), 1..20);
