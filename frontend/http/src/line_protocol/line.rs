@@ -30,18 +30,19 @@ pub(super) struct SeriesAt {
     pub(super) series: u32,
 }
 
-/// Checks a line against its table and what the lines before it made of that.
+/// Checks a line against its table and what the lines before it made of that. With the tags is told whether they were
+/// seen to have the names of the last new series' tags, in its order; otherwise that is looked at here.
 pub(super) fn check_line<'a>(
     rows: &mut Rows<'a>,
     limits: &Limits<'_>,
     fields: &mut [FieldScan<'a>],
-    tags: &[(Cow<'a, str>, Cow<'a, str>)],
+    (tags, tags_expected): (&[(Cow<'a, str>, Cow<'a, str>)], bool),
     known: Option<SeriesAt>,
     expected: bool,
     reading: u64,
 ) -> Result<(), check::Refusal> {
     let mut added = 0;
-    if known.is_none() && !rows.tags_expected(tags) {
+    if known.is_none() && !tags_expected && !rows.tags_expected(tags) {
         added += check::check_tags(rows, limits, tags)?;
     }
     for at in 0..fields.len() {
@@ -105,14 +106,15 @@ fn tag_given(
     }
 }
 
-/// Gives a series its number and keeps its tags.
+/// Gives a series its number and keeps its tags, of which is told what [`check_line`] is told.
 pub(super) fn store_series<'a>(
     rows: &mut Rows<'a>,
     tags: &mut Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    tags_expected: bool,
 ) -> u32 {
     let series = rows.series_count;
     rows.series_count += 1;
-    if rows.tags_expected(tags) {
+    if tags_expected || rows.tags_expected(tags) {
         for (index, (_, value)) in rows.tag_layout.iter().zip(tags.drain(..)) {
             rows.tags[*index].append(series, &value);
         }

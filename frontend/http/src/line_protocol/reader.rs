@@ -13,9 +13,10 @@
 //! - what [`super::check`] lists is rejected.
 
 use std::borrow::Cow;
+use std::hash::BuildHasher;
 
 use arrow::error::ArrowError;
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use memchr::{memchr, memchr_iter};
 use partita_proto::catalog::Catalog;
 use partita_proto::schema::COLUMNS_MAX;
@@ -105,6 +106,13 @@ struct Rejected {
     message: String,
 }
 
+/// A series that was seen. Its hash is kept: when many are new, hashing them twice shows.
+struct Series<'a> {
+    hash: u64,
+    raw: &'a str,
+    at: SeriesAt,
+}
+
 struct Reader<'a> {
     text: &'a str,
     options: &'a ReadOptions<'a>,
@@ -112,10 +120,13 @@ struct Reader<'a> {
     now: i64,
     tables: Vec<Rows<'a>>,
     table_by_name: HashMap<Cow<'a, str>, usize>,
-    series: HashMap<&'a str, SeriesAt>,
+    series: HashTable<Series<'a>>,
+    hasher: DefaultHashBuilder,
     last: Option<(&'a str, SeriesAt)>,
     /// Tags of the line's series, if that is new.
     tags: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Whether these were seen to have the names of the last new series' tags, in its order.
+    tags_expected: bool,
     fields: Vec<FieldScan<'a>>,
     scratch: String,
     /// Counts readings of lines, so that columns can tell by which one they were named last.
@@ -138,9 +149,11 @@ impl<'a> Reader<'a> {
             now: options.precision.truncate(options.now),
             tables: Vec::new(),
             table_by_name: HashMap::new(),
-            series: HashMap::new(),
+            series: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             last: None,
             tags: Vec::new(),
+            tags_expected: false,
             fields: Vec::new(),
             scratch: String::new(),
             reading: 0,
@@ -204,15 +217,18 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         };
-        let (raw, known) = match known {
-            Some((raw, at_series)) => (raw, Some(at_series)),
+        let (raw, hash, known) = match known {
+            Some((raw, at_series)) => (raw, 0, Some(at_series)),
             None => {
                 let end = scan::series_end(bytes, at, reading)?;
                 let raw = &text[at..end];
-                (raw, self.series.get(raw).copied())
+                let hash = self.hasher.hash_one(raw);
+                let known = self.series.find(hash, |series| series.raw == raw);
+                (raw, hash, known.map(|series| series.at))
             }
         };
         self.tags.clear();
+        self.tags_expected = false;
         let mut new_name = None;
         let table = match known {
             Some(known) => Some(known.table),
@@ -238,7 +254,7 @@ impl<'a> Reader<'a> {
                 )
             })?,
         };
-        let series = self.store(table, known, new_name, raw, expected, time, at)?;
+        let series = self.store(table, known, new_name, (raw, hash), expected, time, at)?;
         self.last = Some((raw, series));
         self.accepted += 1;
         Ok(next)
@@ -258,6 +274,8 @@ impl<'a> Reader<'a> {
         let (name, mut next) = scan::measurement(raw)?;
         // The names of a series are expected to be those of the new one before it.
         let rows = self.last.and_then(|(_, last)| self.tables.get(last.table));
+        let mut all = rows.is_some_and(|rows| rows.name == name);
+        let plain = next.is_some() && scan::is_plain(raw);
         while let Some(at) = next {
             let expected = rows.and_then(|rows| rows.expected_tag(self.tags.len()));
             let predicted = expected.filter(|name| {
@@ -267,14 +285,24 @@ impl<'a> Reader<'a> {
             let (tag, behind) = match predicted {
                 Some(name) => {
                     let name_end = at + name.len();
-                    let (value, behind) = scan::tag_value(raw, name_end + 1)?;
+                    let (value, behind) = match plain {
+                        true => scan::plain_tag_value(raw, name_end + 1)?,
+                        false => scan::tag_value(raw, name_end + 1)?,
+                    };
                     ((Cow::Borrowed(&raw[at..name_end]), value), behind)
                 }
-                None => scan::tag(raw, at)?,
+                None => {
+                    all = false;
+                    scan::tag(raw, at)?
+                }
             };
             self.tags.push(tag);
             next = behind;
         }
+        self.tags_expected = all
+            && rows.is_some_and(|rows| {
+                !self.tags.is_empty() && self.tags.len() == rows.tag_layout.len()
+            });
         Ok(name)
     }
 
@@ -338,7 +366,7 @@ impl<'a> Reader<'a> {
         table: Option<usize>,
         known: Option<SeriesAt>,
         new_name: Option<Cow<'a, str>>,
-        raw: &'a str,
+        (raw, hash): (&'a str, u64),
         expected: bool,
         time: i64,
         start: usize,
@@ -358,7 +386,7 @@ impl<'a> Reader<'a> {
             rows,
             &self.limits,
             &mut self.fields,
-            &self.tags,
+            (&self.tags, self.tags_expected),
             known,
             expected,
             self.reading,
@@ -378,9 +406,9 @@ impl<'a> Reader<'a> {
         let series = match known {
             Some(known) => known,
             None => {
-                let series = store_series(rows, &mut self.tags);
+                let series = store_series(rows, &mut self.tags, self.tags_expected);
                 let at = SeriesAt { table, series };
-                self.series.insert(raw, at);
+                self.series.insert_unique(hash, Series { hash, raw, at }, |series| series.hash);
                 at
             }
         };

@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr2, memchr3};
+use memchr::{memchr, memchr2, memchr3};
 
 /// Which of the two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +135,22 @@ pub(super) fn tag_value(series: &str, at: usize) -> SeriesPart<'_, Cow<'_, str>>
         Some(_) => return Err(Malformed::Tags),
     };
     Ok((name(&series[at..end], escaped, b",= \\")?, next))
+}
+
+/// Whether a series has neither escapes nor characters that may not be there: then commas part its tags, and nothing
+/// else does.
+pub(super) fn is_plain(series: &str) -> bool {
+    memchr3(b'\\', b'\t', b'\n', series.as_bytes()).is_none()
+}
+
+/// As [`tag_value`], of a series that is plain.
+pub(super) fn plain_tag_value(series: &str, at: usize) -> SeriesPart<'_, Cow<'_, str>> {
+    let comma = memchr(b',', &series.as_bytes()[at..]).map(|length| at + length);
+    let value = &series[at..comma.unwrap_or(series.len())];
+    if value.is_empty() {
+        return Err(Malformed::Tags);
+    }
+    Ok((Cow::Borrowed(value), comma.map(|comma| comma + 1)))
 }
 
 /// The end of the field key at `at`, which is its unescaped `=`, and whether it has escapes.

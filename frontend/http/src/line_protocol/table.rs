@@ -291,6 +291,8 @@ impl<'a> Rows<'a> {
         self.fields.sort_by(|a, b| a.name.cmp(&b.name));
         let (mut new_tags, mut new_fields) = (Vec::new(), Vec::new());
         let (mut columns, mut arrays) = (Vec::new(), Vec::<ArrayRef>::new());
+        // Where every row has a series of its own, these are numbered like the rows.
+        let alone = self.series_count == rows;
         let series = UInt32Array::from(self.series);
         for mut tag in self.tags {
             if tag.new {
@@ -298,7 +300,8 @@ impl<'a> Rows<'a> {
             }
             (tag.length..self.series_count).for_each(|_| tag.values.append_null());
             columns.push(Field::new(tag.name, DataType::Utf8View, true));
-            arrays.push(take(&tag.values.finish(), &series, None)?);
+            let values = tag.values.finish();
+            arrays.push(if alone { Arc::new(values) } else { take(&values, &series, None)? });
         }
         columns.push(Field::new(time_name, time_type.arrow(), false));
         arrays.push(times(self.times, time_type)?);
