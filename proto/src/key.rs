@@ -35,7 +35,7 @@ use bytes::Bytes;
 
 pub use self::keys::Keys;
 pub use self::ranges::KEY_RANGES_MAX;
-use self::series::SeriesCodec;
+use self::series::{SeriesCodec, Share};
 use crate::error::Error;
 use crate::placement::Placement;
 use crate::range::{Bound, KeyRange, TypedRange};
@@ -116,10 +116,23 @@ impl KeyCodec {
     /// [`Error::InvalidInput`] when a placed table's batch has no placement, or a key column has
     /// another type than the schema says.
     pub fn encode(&self, rows: &RecordBatch) -> Result<Keys, Error> {
+        self.encode_by(rows, Share::Anywhere)
+    }
+
+    /// Encodes the key of every row as [`KeyCodec::encode`] does. Made for rows that are in the order of their keys: those
+    /// of a series follow each other, and are not looked for.
+    ///
+    /// # Errors
+    /// As [`KeyCodec::encode`].
+    pub fn encode_ordered(&self, rows: &RecordBatch) -> Result<Keys, Error> {
+        self.encode_by(rows, Share::Neighbours)
+    }
+
+    fn encode_by(&self, rows: &RecordBatch, share: Share) -> Result<Keys, Error> {
         let columns = self.columns(rows)?;
         let placement = self.placement(rows)?;
         if let Some(series) = &self.inner.series
-            && let Some(parts) = series.parts(placement, &columns)?
+            && let Some(parts) = series.parts(placement, &columns, share)?
         {
             return parts.keys();
         }
@@ -135,7 +148,7 @@ impl KeyCodec {
         let columns = self.columns(rows)?;
         let placement = self.placement(rows)?;
         if let Some(series) = &self.inner.series
-            && let Some(parts) = series.parts(placement, &columns)?
+            && let Some(parts) = series.parts(placement, &columns, Share::Anywhere)?
         {
             let Some(order) = parts.order() else { return Ok((parts.keys()?, None)) };
             let keys = parts.put_together(order.iter().map(|row| *row as usize))?;

@@ -102,7 +102,7 @@ impl Run {
 
     /// The same rows under a layout with another key codec (the order of rows is the same in both).
     pub(crate) fn rekeyed(&self, layout: &Layout) -> Result<Self> {
-        let keys = layout.codec.encode(&self.sorted.batch)?;
+        let keys = layout.codec.encode_ordered(&self.sorted.batch)?;
         debug_assert!(keys.is_sorted(), "adding a key column keeps the order of rows");
         Self::new(layout, Sorted { batch: self.sorted.batch.clone(), keys })
     }

@@ -66,7 +66,7 @@ pub(crate) fn with_keys(
     batch: RecordBatch,
     bounds: Option<&KeyRange>,
 ) -> Result<Sorted> {
-    let keys = layout.codec.encode(&batch)?;
+    let keys = layout.codec.encode_ordered(&batch)?;
     debug_assert!(keys.is_sorted(), "files are sorted");
     let sorted = Sorted { batch, keys };
     let Some(bounds) = bounds else { return Ok(sorted) };

@@ -44,6 +44,15 @@ pub(super) struct SeriesCodec {
     last: RowConverter,
 }
 
+/// Which rows are expected to share a series.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Share {
+    /// Any of a batch.
+    Anywhere,
+    /// Those that follow each other: in another order a series would be encoded again and again.
+    Neighbours,
+}
+
 /// Which series each row is of. One may be there more than once, under several codes.
 struct Grouped {
     codes: Vec<u32>,
@@ -126,6 +135,7 @@ impl SeriesCodec {
         &self,
         placement: Option<&ArrayRef>,
         columns: &[ArrayRef],
+        share: Share,
     ) -> Result<Option<Parts>, Error> {
         let Some((last, series)) = columns.split_last() else { return Ok(None) };
         let rows = last.len();
@@ -134,8 +144,11 @@ impl SeriesCodec {
         }
         let leading: Option<Vec<Values>> =
             placement.into_iter().chain(series).map(Values::of).collect();
-        let grouped = |leading: Vec<Values>| runs(&leading, rows).or_else(|| group(&leading, rows));
-        let Some(Grouped { codes, first }) = leading.and_then(grouped) else {
+        let grouped = leading.and_then(|leading| match share {
+            Share::Anywhere => group(&leading, rows),
+            Share::Neighbours => runs(&leading, rows),
+        });
+        let Some(Grouped { codes, first }) = grouped else {
             return Ok(None);
         };
         let prefixes = self.prefixes(placement, series, first)?;

@@ -173,7 +173,7 @@ proptest! {
         let batch = samples::batch(&samples::schema(&types), placed, &rows);
         let keys = codec.encode(&batch).unwrap();
         let (series, columns) = (codec.inner.series.as_ref().unwrap(), codec.columns(&batch).unwrap());
-        let parts = series.parts(codec.placement(&batch).unwrap(), &columns).unwrap();
+        let parts = series.parts(codec.placement(&batch).unwrap(), &columns, Share::Anywhere).unwrap();
         prop_assert!(parts.is_some(), "rows are many and series few");
         let alone: Vec<_> = (0..rows.len())
             .map(|row| codec.encode(&batch.slice(row, 1)).unwrap().get(0).to_vec())
@@ -186,13 +186,15 @@ proptest! {
         // Where the rows of a series follow each other they are taken as they come, also when it comes again.
         let indices = keys.sort_indices();
         let (ordered, sorted) = (take_record_batch(&batch, &indices).unwrap(), keys.take(&indices).unwrap());
-        prop_assert_eq!(&codec.encode(&ordered).unwrap(), &sorted);
+        prop_assert_eq!(&codec.encode_ordered(&ordered).unwrap(), &sorted);
         let twice = concat_batches(&batch.schema(), [&ordered, &ordered]).unwrap();
-        let keys = codec.encode(&twice).unwrap();
+        let keys = codec.encode_ordered(&twice).unwrap();
         prop_assert_eq!(&keys.slice(0..rows.len()), &sorted);
         prop_assert_eq!(&keys.slice(rows.len()..2 * rows.len()), &sorted);
         check_sorted(&codec, &ordered)?;
         check_sorted(&codec, &twice)?;
+        // In any other order they are right as well.
+        prop_assert_eq!(&codec.encode_ordered(&batch).unwrap(), &codec.encode(&batch).unwrap());
     }
 
     #[test]
