@@ -22,11 +22,6 @@ impl Keys {
         Self { array }
     }
 
-    /// No keys.
-    pub fn empty() -> Self {
-        Self::new(BinaryArray::new(OffsetBuffer::new_empty(), Buffer::default(), None))
-    }
-
     /// Keys that are encoded already. Panics when they outgrow one batch (2 GiB).
     pub fn from_encoded<T: AsRef<[u8]>>(keys: impl IntoIterator<Item = T>) -> Self {
         let mut bytes = Vec::new();
