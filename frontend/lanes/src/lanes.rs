@@ -1,0 +1,285 @@
+//! All lanes of a process: which are free, and which statements run.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::admission::{Class, Places};
+use crate::interrupt::Reason;
+use crate::lane::{Core, Lane, Shared};
+
+/// Address space for the stack of a lane's thread. Only touched pages take memory. Planning of the deepest statement that
+/// the parser lets pass takes about 20 MiB of it in an unoptimised build.
+const STACK_BYTES: usize = 128 << 20;
+/// Statements of the short class per core that compute at a time.
+const SHORT_PER_CORE: usize = 8;
+/// Statements of the long class per core.
+const LONG_PER_CORE: usize = 16;
+/// Time after which a statement is long.
+const SHORT_TIME: Duration = Duration::from_millis(500);
+/// Lanes that exist at a time, with those whose statements wait for their clients.
+const LANES_MAX: usize = 512;
+/// Free lanes that are kept.
+const FREE_MAX: usize = 32;
+/// Time between two looks of the janitor.
+const TICK: Duration = Duration::from_millis(50);
+/// Time that tasks of a former statement may take to end before their priority is lowered.
+const LEAVE_TIME: Duration = Duration::from_millis(100);
+
+/// Options of [`Lanes`].
+#[derive(Clone, Debug)]
+pub struct LaneOptions {
+    /// Threads of one lane: as many as one statement may keep busy.
+    pub threads: usize,
+    /// Address space of each thread's stack, in bytes.
+    pub stack_bytes: usize,
+    /// Statements of the short class that compute at a time; more wait.
+    pub short_max: usize,
+    /// Statements of the long class that compute at a time.
+    pub long_max: usize,
+    /// Time after which a statement is long.
+    pub short_time: Duration,
+    /// Lanes at a time; more statements are refused.
+    pub lanes_max: usize,
+}
+
+impl Default for LaneOptions {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads: cores,
+            stack_bytes: STACK_BYTES,
+            short_max: SHORT_PER_CORE * cores,
+            long_max: LONG_PER_CORE * cores,
+            short_time: SHORT_TIME,
+            lanes_max: LANES_MAX,
+        }
+    }
+}
+
+/// Numbers of the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneStats {
+    /// Statements that compute and are short.
+    pub short: usize,
+    /// Statements that compute and are long.
+    pub long: usize,
+    /// Statements that wait for a place.
+    pub waiting: usize,
+    /// Lanes with a statement.
+    pub lanes: usize,
+    /// Lanes whose statement is over and whose tasks have not ended yet.
+    pub leaving: usize,
+}
+
+/// The cause for which a statement gets no lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The process has too little memory left ([`Lanes::refuse`]).
+    Memory,
+    /// There are [`LaneOptions::lanes_max`] lanes.
+    Lanes,
+    /// The system gives no more threads.
+    Threads,
+}
+
+/// A lane that a statement has left, and the time at which it did.
+struct Left {
+    core: Core,
+    since: Instant,
+}
+
+/// The lanes of a process.
+pub struct Lanes {
+    me: Weak<Lanes>,
+    options: LaneOptions,
+    places: Arc<Places>,
+    /// Free lanes; the one that was used last comes first, because its memory is warm.
+    free: Mutex<Vec<Core>>,
+    left: Mutex<Vec<Left>>,
+    running: Mutex<Vec<Arc<Shared>>>,
+    taken: AtomicUsize,
+    waiting: AtomicUsize,
+    refusing: AtomicBool,
+    work: Arc<Notify>,
+}
+
+impl Lanes {
+    /// No lane yet. Those that will be are looked after on `home`.
+    pub fn new(options: LaneOptions, home: &Handle) -> Arc<Self> {
+        let places = Arc::new(Places::new(options.short_max, options.long_max));
+        let work = Arc::new(Notify::new());
+        let lanes = Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            options,
+            places,
+            free: Mutex::default(),
+            left: Mutex::default(),
+            running: Mutex::default(),
+            taken: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            refusing: AtomicBool::new(false),
+            work: Arc::clone(&work),
+        });
+        home.spawn(look_after(Arc::downgrade(&lanes), work));
+        lanes
+    }
+
+    /// Takes a lane; waits in order of arrival while as many statements compute as may.
+    ///
+    /// # Errors
+    /// When there is no lane to be had; waiting would not help soon.
+    pub async fn enter(&self) -> Result<Lane, Refusal> {
+        if self.refuses() {
+            return Err(Refusal::Memory);
+        }
+        let waiting = Counted::new(&self.waiting);
+        let place = self.places.take(Class::Short).await;
+        drop(waiting);
+        let (Some(lanes), Some(place)) = (self.me.upgrade(), place) else {
+            return Err(Refusal::Threads);
+        };
+        let core = self.core()?;
+        core.shared.begin(place);
+        self.running.lock().push(Arc::clone(&core.shared));
+        self.work.notify_one();
+        Ok(Lane::new(core, lanes))
+    }
+
+    fn core(&self) -> Result<Core, Refusal> {
+        let free = self.free.lock().pop();
+        if let Some(core) = free.or_else(|| self.quiet()) {
+            self.taken.fetch_add(1, Ordering::AcqRel);
+            return Ok(core);
+        }
+        let leaving = self.left.lock().len();
+        if self.taken.fetch_add(1, Ordering::AcqRel) + leaving >= self.options.lanes_max {
+            self.taken.fetch_sub(1, Ordering::AcqRel);
+            return Err(Refusal::Lanes);
+        }
+        let places = Arc::clone(&self.places);
+        Core::start(self.options.threads, self.options.stack_bytes, places).map_err(|error| {
+            tracing::error!(%error, "cannot start threads for a statement");
+            self.taken.fetch_sub(1, Ordering::AcqRel);
+            Refusal::Threads
+        })
+    }
+
+    /// A lane that was left with tasks which have ended by now.
+    fn quiet(&self) -> Option<Core> {
+        let mut left = self.left.lock();
+        let position = left.iter().position(|left| left.core.is_quiet())?;
+        let core = left.swap_remove(position).core;
+        drop(left);
+        core.renew().then_some(core)
+    }
+
+    /// Takes a lane back whose statement is over.
+    pub(crate) fn leave(&self, core: Core) {
+        self.taken.fetch_sub(1, Ordering::AcqRel);
+        self.running.lock().retain(|lane| !Arc::ptr_eq(lane, &core.shared));
+        if core.is_quiet() {
+            self.keep(core);
+            return;
+        }
+        self.left.lock().push(Left { core, since: Instant::now() });
+        self.work.notify_one();
+    }
+
+    /// Keeps a lane for another statement, if there is use for it.
+    fn keep(&self, core: Core) {
+        if core.renew() {
+            let mut free = self.free.lock();
+            if free.len() < FREE_MAX {
+                free.push(core);
+            }
+        }
+    }
+
+    /// Refuses new statements from now on, or takes them again.
+    pub fn refuse(&self, refusing: bool) {
+        self.refusing.store(refusing, Ordering::Release);
+    }
+
+    /// True while new statements are refused.
+    pub fn refuses(&self) -> bool {
+        self.refusing.load(Ordering::Acquire)
+    }
+
+    /// Interrupts the youngest statement that is not interrupted yet; false when there is none. Those that came
+    /// before it had the memory when it was not short.
+    pub fn interrupt_youngest(&self, reason: Reason) -> bool {
+        let running = self.running.lock();
+        let open = running.iter().filter(|lane| lane.flag.reason().is_none());
+        let youngest = open.min_by_key(|lane| lane.age());
+        if let Some(lane) = youngest {
+            lane.flag.raise(reason);
+        }
+        youngest.is_some()
+    }
+
+    /// Numbers of the moment.
+    pub fn stats(&self) -> LaneStats {
+        let (short, long) = self.places.taken();
+        LaneStats {
+            short,
+            long,
+            waiting: self.waiting.load(Ordering::Acquire),
+            lanes: self.taken.load(Ordering::Acquire),
+            leaving: self.left.lock().len(),
+        }
+    }
+
+    /// One look at all lanes; true when there may be work at the next one.
+    fn tidy(&self) -> bool {
+        let running = self.running.lock().clone();
+        for lane in running.iter().filter(|lane| lane.age() >= self.options.short_time) {
+            lane.prolong();
+        }
+        let left = std::mem::take(&mut *self.left.lock());
+        let (quiet, busy): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|left| left.core.is_quiet());
+        quiet.into_iter().for_each(|left| self.keep(left.core));
+        for lane in busy.iter().filter(|left| left.since.elapsed() >= LEAVE_TIME) {
+            lane.core.shared.lower();
+        }
+        let mut left = self.left.lock();
+        left.extend(busy);
+        !left.is_empty() || !running.is_empty()
+    }
+}
+
+/// Counts a statement while it waits.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a AtomicUsize) -> Self {
+        counter.fetch_add(1, Ordering::AcqRel);
+        Self(counter)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Looks at the lanes while there are statements; sleeps otherwise.
+async fn look_after(lanes: Weak<Lanes>, work: Arc<Notify>) {
+    loop {
+        let Some(all) = lanes.upgrade() else { return };
+        let more = all.tidy();
+        drop(all);
+        if more {
+            tokio::time::sleep(TICK).await;
+        } else if tokio::time::timeout(Duration::from_secs(10), work.notified()).await.is_ok() {
+            // A light statement is over before the next look.
+            tokio::time::sleep(TICK).await;
+        }
+    }
+}
