@@ -14,6 +14,7 @@ use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
+use partita_lanes::{LaneError, Reason, Refusal};
 use partita_proto::Error;
 
 /// What DataFusion calls the catalog that holds all databases.
@@ -55,6 +56,12 @@ pub const INVALID_PARAMETER_VALUE: &str = "22023";
 pub const QUERY_CANCELED: &str = "57014";
 /// Memory, disk or another bound was reached.
 pub const OUT_OF_MEMORY: &str = "53200";
+/// The system gives no more of something.
+pub const INSUFFICIENT_RESOURCES: &str = "53000";
+/// A configured limit was reached.
+pub const CONFIGURATION_LIMIT_EXCEEDED: &str = "53400";
+/// A statement is nested or chained too deeply.
+pub const STATEMENT_TOO_COMPLEX: &str = "54001";
 /// A limit of the program was reached.
 pub const PROGRAM_LIMIT_EXCEEDED: &str = "54000";
 /// A value of GENERATED ALWAYS was given.
@@ -176,6 +183,41 @@ impl fmt::Display for SqlError {
 
 impl std::error::Error for SqlError {}
 
+impl From<Reason> for SqlError {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Canceled => Self::canceled(),
+            Reason::TimedOut => Self::statement_timeout(),
+            Reason::OutOfMemory => Self::new(
+                OUT_OF_MEMORY,
+                "canceling statement because the server is short of memory",
+            )
+            .with_hint("select fewer rows, or run fewer statements at a time"),
+        }
+    }
+}
+
+impl From<Refusal> for SqlError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Memory => Self::new(OUT_OF_MEMORY, "the server is short of memory")
+                .with_detail("New statements are refused until memory is free again."),
+            Refusal::Lanes => {
+                Self::new(CONFIGURATION_LIMIT_EXCEEDED, "too many statements are running")
+            }
+            Refusal::Threads => {
+                Self::new(INSUFFICIENT_RESOURCES, "the system gives no more threads for statements")
+            }
+        }
+    }
+}
+
+impl From<LaneError> for SqlError {
+    fn from(error: LaneError) -> Self {
+        Self::internal(error.to_string())
+    }
+}
+
 impl From<SqlError> for DataFusionError {
     fn from(error: SqlError) -> Self {
         Self::External(Box::new(error))
@@ -260,6 +302,10 @@ fn from_boxed(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
         Ok(error) => return *error,
         Err(other) => other,
     };
+    let error = match error.downcast::<Reason>() {
+        Ok(reason) => return (*reason).into(),
+        Err(other) => other,
+    };
     let error = match error.downcast::<Error>() {
         Ok(error) => return (*error).into(),
         Err(other) => other,
@@ -315,6 +361,9 @@ fn from_shared(error: &DataFusionError) -> SqlError {
         DataFusionError::External(inner) => {
             if let Some(ours) = inner.downcast_ref::<SqlError>() {
                 return ours.clone();
+            }
+            if let Some(reason) = inner.downcast_ref::<Reason>() {
+                return (*reason).into();
             }
             if let Some(ours) = inner.downcast_ref::<Error>() {
                 return ours.clone().into();

@@ -7,6 +7,7 @@
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
 //!   wrap (`whole.rs`);
+//! - `repeat`, `lpad` and others that make large values: DataFusion's, within bounds (`bounded.rs`);
 //! - `date_trunc` and `date_bin`: DataFusion's, faster over times that ascend (`steps.rs`);
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`).
@@ -29,7 +30,7 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{aggregates, checked, intervals, json, steps, to_char};
+use crate::{aggregates, bounded, checked, intervals, json, steps, to_char};
 
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
@@ -48,13 +49,23 @@ pub fn shared() -> Vec<ScalarUDF> {
         to_char::function(),
         constant("version", &[], &version_text()),
     ];
-    let own = own.into_iter().chain(steps::functions());
+    let own = own.into_iter().chain(steps::functions()).chain(bounded::functions());
     own.chain(checked::functions()).chain(intervals::functions()).collect()
 }
 
 /// The aggregates that are the same in every session.
 pub fn shared_aggregates() -> Vec<Arc<AggregateUDF>> {
     aggregates::replaced().collect()
+}
+
+/// A function of DataFusion's, by its name or an alias.
+pub(crate) fn builtin(name: &str) -> Option<&'static Arc<ScalarUDF>> {
+    static ALL: LazyLock<Vec<Arc<ScalarUDF>>> =
+        LazyLock::new(SessionStateDefaults::default_scalar_functions);
+    let is_named = |function: &&Arc<ScalarUDF>| {
+        function.name() == name || function.aliases().iter().any(|alias| alias == name)
+    };
+    ALL.iter().find(is_named)
 }
 
 /// The functions that every node has: DataFusion's, and [`shared`] and [`shared_aggregates`] over them.

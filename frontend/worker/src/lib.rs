@@ -22,11 +22,13 @@
 #![recursion_limit = "256"]
 
 mod aggregates;
+mod bounded;
 mod checked;
 pub mod error;
 mod fragment;
 pub mod functions;
 mod group_runs;
+mod inner;
 mod intervals;
 mod json;
 mod leaf;
@@ -36,6 +38,8 @@ mod service;
 mod steps;
 mod to_char;
 mod whole;
+
+pub use partita_lanes as lanes;
 
 pub use checked::Checked;
 pub use error::SqlError;

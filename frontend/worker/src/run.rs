@@ -73,15 +73,27 @@ fn dealt(streams: Vec<RowStream>, count: usize) -> Vec<RowStream> {
     dealt.into_iter().map(joined).collect()
 }
 
-/// Reads a stream in a task of its own, a few batches ahead. Dropping what is returned aborts it.
+/// Reads a stream in a task of its own, a few batches ahead. What is returned keeps the fragment's lane; dropping it
+/// aborts the task. While nobody reads, the fragment gives up its place among those that compute.
 fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+    let lane = partita_lanes::current();
     let mut task = JoinSet::new();
     task.spawn(async move {
         while let Some(batch) = rows.next().await {
             let failed = batch.is_err();
-            // Nobody waits for the rest.
-            if sender.send(batch.map_err(service_error)).await.is_err() || failed {
+            let permit = match sender.try_reserve() {
+                Ok(permit) => permit,
+                Err(_) => {
+                    let pause = partita_lanes::pause();
+                    // Nobody waits for the rest.
+                    let Ok(permit) = sender.reserve().await else { break };
+                    pause.end().await;
+                    permit
+                }
+            };
+            permit.send(batch.map_err(service_error));
+            if failed {
                 break;
             }
         }
@@ -89,14 +101,15 @@ fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
         drop(rows);
         drop(sender);
     });
-    let rows = futures::stream::unfold((receiver, task), |(mut receiver, mut task)| async move {
+    let state = (receiver, task, lane);
+    let rows = futures::stream::unfold(state, |(mut receiver, mut task, lane)| async move {
         if let Some(batch) = receiver.recv().await {
-            return Some((batch, (receiver, task)));
+            return Some((batch, (receiver, task, lane)));
         }
         match task.join_next().await {
             Some(Err(error)) if error.is_panic() => {
                 let error = Error::Internal("the task of a part of a query panicked".to_owned());
-                Some((Err(error), (receiver, task)))
+                Some((Err(error), (receiver, task, lane)))
             }
             _ => None,
         }

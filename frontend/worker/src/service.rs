@@ -6,9 +6,11 @@ use async_trait::async_trait;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use partita_lanes::Lanes;
 use partita_proto::Error;
 use partita_proto::service::{DataService, FragmentRequest, FragmentService, ScanReply};
 
+use crate::error::SqlError;
 use crate::fragment::Fragment;
 use crate::run::service_error;
 
@@ -22,14 +24,20 @@ const CONSUMERS_NAMED: usize = 3;
 pub struct Worker {
     data: Arc<dyn DataService>,
     runtime: Arc<RuntimeEnv>,
+    lanes: Arc<Lanes>,
 }
 
 impl Worker {
-    /// Beside a node's service, with so many bytes of memory.
+    /// Beside a node's service, with so many bytes of memory. Fragments compute in lanes, away from the threads that
+    /// answer for the node.
     ///
     /// # Errors
     /// [`Error::Internal`] when DataFusion's runtime cannot be made.
-    pub fn new(data: Arc<dyn DataService>, memory_bytes: usize) -> Result<Arc<Self>, Error> {
+    pub fn new(
+        data: Arc<dyn DataService>,
+        memory_bytes: usize,
+        lanes: Arc<Lanes>,
+    ) -> Result<Arc<Self>, Error> {
         let named = std::num::NonZeroUsize::new(CONSUMERS_NAMED)
             .ok_or_else(|| Error::Internal("no consumer is named".to_owned()))?;
         let pool = TrackConsumersPool::new(FairSpillPool::new(memory_bytes), named);
@@ -40,16 +48,28 @@ impl Worker {
             .with_disk_manager_builder(disk)
             .build_arc()
             .map_err(service_error)?;
-        Ok(Arc::new(Self { data, runtime }))
+        Ok(Arc::new(Self { data, runtime, lanes }))
     }
+}
+
+/// What goes back to the frontend when a fragment cannot run at all.
+fn refused(error: SqlError) -> Error {
+    Error::Query { sqlstate: error.sqlstate, message: error.message, hint: error.hint }
 }
 
 #[async_trait]
 impl FragmentService for Worker {
     async fn run(&self, request: FragmentRequest) -> Result<ScanReply, Error> {
-        let fragment = Fragment::decode(&request.fragment, request.scan.parallelism)?;
-        let columns = Arc::clone(&request.scan.columns);
-        let reply = self.data.scan(request.scan).await?;
-        fragment.run(reply, &columns, Arc::clone(&self.runtime))
+        let FragmentRequest { scan, fragment } = request;
+        let lane = self.lanes.enter().await.map_err(|refusal| refused(refusal.into()))?;
+        let parallelism = scan.parallelism;
+        let decoded = lane.run(async move { Fragment::decode(&fragment, parallelism) }).await;
+        let fragment = decoded.map_err(|error| refused(error.into()))??;
+        let columns = Arc::clone(&scan.columns);
+        // The scan is the node's own work; its streams are read by the lane.
+        let reply = self.data.scan(scan).await?;
+        let runtime = Arc::clone(&self.runtime);
+        let running = lane.run(async move { fragment.run(reply, &columns, runtime) }).await;
+        running.map_err(|error| refused(error.into()))?
     }
 }

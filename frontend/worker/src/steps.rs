@@ -13,17 +13,13 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::Result;
 use datafusion::functions::datetime::{date_bin, date_trunc};
-use datafusion::logical_expr::interval_arithmetic::Interval;
-use datafusion::logical_expr::preimage::PreimageResult;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+
+use crate::inner::like_inner;
 
 /// Rows of which the first and the last are looked at.
 const STRETCH: usize = 32;
@@ -134,90 +130,20 @@ impl ScalarUDFImpl for Steps {
         self.inner().invoke_with_args(args)
     }
 
-    fn name(&self) -> &str {
-        self.inner().name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner().aliases()
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        self.inner().schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner().signature()
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner().return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner().return_field_from_args(args)
-    }
-
-    fn is_strict(&self) -> bool {
-        self.inner().is_strict()
-    }
-
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         self.inner().simplify(args, info)
     }
 
-    fn preimage(
-        &self,
-        args: &[Expr],
-        literal: &Expr,
-        info: &SimplifyContext,
-    ) -> Result<PreimageResult> {
-        self.inner().preimage(args, literal, info)
-    }
-
-    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
-        self.inner().evaluate_bounds(inputs)
-    }
-
-    fn propagate_constraints(
-        &self,
-        interval: &Interval,
-        inputs: &[&Interval],
-    ) -> Result<Option<Vec<Interval>>> {
-        self.inner().propagate_constraints(interval, inputs)
-    }
-
-    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.inner().output_ordering(inputs)
-    }
-
-    fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {
-        self.inner().preserves_lex_ordering(inputs)
-    }
-
-    fn strictly_order_preserving(&self, inputs: &[ExprProperties]) -> Result<bool> {
-        self.inner().strictly_order_preserving(inputs)
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner().coerce_types(types)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner().documentation()
-    }
-
-    fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
-        self.inner().placement(args)
-    }
+    like_inner!();
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::TimestampNanosecondArray;
-    use arrow::datatypes::{Field, IntervalMonthDayNano};
+    use arrow::datatypes::{Field, FieldRef, IntervalMonthDayNano};
     use datafusion::common::ScalarValue;
     use datafusion::config::ConfigOptions;
+    use datafusion::logical_expr::ReturnFieldArgs;
     use proptest::prelude::*;
 
     use super::times as times_of;
