@@ -9,6 +9,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{ColumnOption, Expr, FunctionArguments, visit_expressions};
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::ColumnType;
 
@@ -184,7 +185,7 @@ impl Tokens<'_> {
     ) -> Result<Option<String>, SqlError> {
         let position = self.position();
         // By sqlparser's own rule for it, which knows that the NOT of NOT NULL ends the expression.
-        let option = self.inner.parse_optional_column_option().map_err(|e| self.foreign(e))?;
+        let option = self.bounded(Parser::parse_optional_column_option)?;
         match option {
             Some(ColumnOption::Default(expression)) => {
                 default_text(&expression, column, column_type)

@@ -10,12 +10,15 @@ use std::sync::Arc;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::effort;
 use super::refused::{check_expression, check_query};
 use super::split::{Piece, split, trim_start};
 use super::statement::{Delete, Explain, Query, Statement};
 use super::tokens::Tokens;
+use super::weight;
 use crate::error::SqlError;
 
 /// Statements of others, and what to do here instead.
@@ -74,6 +77,22 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>, SqlError> {
         statements.push(Statement::Empty);
     }
     Ok(statements)
+}
+
+/// Longest text that is read on the thread that received it, in bytes.
+const QUICK_BYTES_MAX: usize = 8 << 10;
+/// Longest text of an INSERT, whose literals are only passed over, likewise.
+const QUICK_INSERT_BYTES_MAX: usize = 256 << 10;
+
+/// Reads the statements of a text if that is the work of a moment; `None` if it may take longer.
+pub(crate) fn parse_quickly(sql: &str) -> Option<Result<Vec<Statement>, SqlError>> {
+    let first = sql.trim_start().get(.."insert".len()).unwrap_or_default();
+    let most =
+        if first.eq_ignore_ascii_case("insert") { QUICK_INSERT_BYTES_MAX } else { QUICK_BYTES_MAX };
+    if sql.len() > most {
+        return None;
+    }
+    effort::quickly(|| parse(sql))
 }
 
 /// Reads one statement that begins after so many characters of what the client sent.
@@ -144,9 +163,11 @@ impl Tokens<'_> {
     pub(super) fn query(&mut self) -> Result<Query, SqlError> {
         let position = self.position();
         let offset = self.offset();
-        let query = self.inner.parse_query().map_err(|error| self.foreign(error))?;
+        let query = self.bounded(Parser::parse_query)?;
         let end = self.offset();
-        check_query(&query).map_err(|error| error.with_position(position))?;
+        check_query(&query)
+            .and_then(|()| weight::check(&query))
+            .map_err(|error| error.with_position(position))?;
         Ok(Query {
             text: Arc::from(self.text[offset..end].trim_end()),
             statement: PlannerStatement::Statement(Box::new(ast::Statement::Query(query))),
@@ -163,7 +184,7 @@ impl Tokens<'_> {
             && !matches!(self.peek_nth(1).token, Token::LParen);
         let options = if listed {
             let position = self.position();
-            let raw = self.inner.parse_utility_options().map_err(|error| self.foreign(error))?;
+            let raw = self.bounded(Parser::parse_utility_options)?;
             ExplainStatementOptions::from_utility_options(&raw).map_err(|error| {
                 SqlError::syntax(error.strip_backtrace()).with_position(position)
             })?

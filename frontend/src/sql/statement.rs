@@ -110,6 +110,44 @@ impl Statement {
         )
     }
 
+    /// True when it takes planning, or work on expressions or rows that may be long: it runs on threads of its own.
+    /// The others are over in microseconds, or only wait for another process. An INSERT of few literals does not
+    /// need them either ([`Insert::is_light`]).
+    pub fn needs_lane(&self) -> bool {
+        match self {
+            Self::Query(_)
+            | Self::Explain(_)
+            | Self::ExplainHotspot(_)
+            | Self::Insert(_)
+            | Self::Delete(_)
+            | Self::CopyTo(_)
+            | Self::CreateTable(_)
+            | Self::AlterTable(_)
+            | Self::Repartition(_)
+            | Self::Prepare(_)
+            | Self::Execute(_)
+            | Self::Declare(_) => true,
+            Self::CopyFrom(_)
+            | Self::CreateDatabase(_)
+            | Self::AlterDatabase(_)
+            | Self::DropDatabase(_)
+            | Self::DropTable(_)
+            | Self::Truncate(_)
+            | Self::Use(_)
+            | Self::Show(_)
+            | Self::Describe(_)
+            | Self::Set(_)
+            | Self::ResetAll
+            | Self::Transaction(_)
+            | Self::Deallocate(_)
+            | Self::Fetch(_)
+            | Self::Close(_)
+            | Self::Discard(_)
+            | Self::Admin(_)
+            | Self::Empty => false,
+        }
+    }
+
     /// What PostgreSQL's command tag says of it, without a row count; also its name in metrics.
     pub fn tag(&self) -> &'static str {
         match self {
@@ -229,6 +267,17 @@ pub struct Insert {
     pub columns: Option<Vec<String>>,
     /// Where the rows come from.
     pub source: InsertSource,
+}
+
+/// Longest text of an INSERT whose literals are scanned on the thread that read it, in bytes: a fraction of a
+/// millisecond's work.
+const LIGHT_BYTES_MAX: usize = 64 << 10;
+
+impl Insert {
+    /// True when its rows stand in a short text.
+    pub fn is_light(&self) -> bool {
+        !matches!(self.source, InsertSource::Query(_)) && self.text.len() <= LIGHT_BYTES_MAX
+    }
 }
 
 /// Where an INSERT's rows come from.

@@ -9,27 +9,19 @@
 //! client sent.
 
 use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect};
-use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
+use super::dialect::{Bounded, POSTGRES};
+use super::effort;
 use super::identifier::fold;
+use super::shape::{self, TEXT_BYTES_MAX};
 use super::statement::TableName;
-use crate::error::SqlError;
+use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
 
 /// The catalog that all databases are in, as far as three-part names go.
 const CATALOG: &str = "partita";
-
-/// How deep expressions and queries may nest; sqlparser keeps one stack frame set per level.
-const RECURSION_LIMIT: usize = 64;
-
-/// How many operators may follow each other between two commas. `a OR b OR c ...` becomes a tree as
-/// deep as it is long, and trees are walked and dropped by recursion: 1,024 levels at about a
-/// kilobyte each (of an unoptimised build) stay inside the 2 MiB of a thread.
-const CHAIN_MAX: usize = 1024;
-
-static POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
 
 /// PostgreSQL's words, with backticks around names as well.
 #[derive(Debug)]
@@ -85,24 +77,28 @@ pub(super) struct Tokens<'a> {
     pub(super) text: &'a str,
     /// Where the text begins in what the client sent, in characters.
     start: usize,
+    /// The number of tokens.
+    count: usize,
 }
 
 impl<'a> Tokens<'a> {
     /// Reads a statement's text into tokens.
     pub(super) fn new(text: &'a str, start: usize) -> Result<Self, SqlError> {
+        if text.len() > TEXT_BYTES_MAX {
+            let message = format!(
+                "a statement of {} bytes is too long to be planned; {TEXT_BYTES_MAX} are the most",
+                text.len()
+            );
+            return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
+        }
         let mut tokens =
             Tokenizer::new(&Lexical, text).tokenize_with_location().map_err(|error| {
                 let position = position_of(text, start, error.location);
                 SqlError::syntax(format!("syntax error: {}", lower_first(&error.message)))
                     .with_position(position)
             })?;
-        check_chains(&tokens).map_err(|location| {
-            SqlError::new(
-                "54001",
-                format!("the statement joins more than {CHAIN_MAX} expressions by operators"),
-            )
-            .with_position(position_of(text, start, location))
-            .with_hint("IN (...) takes any number of values")
+        shape::check(&tokens).map_err(|excess| {
+            excess.error.with_position(position_of(text, start, excess.location))
         })?;
         for token in &mut tokens {
             // One kind of quotes from here on: texts of expressions are kept and parsed again by
@@ -113,10 +109,11 @@ impl<'a> Tokens<'a> {
                 word.quote_style = Some('"');
             }
         }
-        let inner = Parser::new(&POSTGRES)
-            .with_recursion_limit(RECURSION_LIMIT)
+        let count = tokens.len();
+        let inner = Parser::new(&Bounded)
+            .with_recursion_limit(effort::depth_max())
             .with_tokens_with_locations(tokens);
-        Ok(Self { inner, text, start })
+        Ok(Self { inner, text, start, count })
     }
 
     /// The next token.
@@ -314,7 +311,19 @@ impl<'a> Tokens<'a> {
 
     /// Takes an expression.
     pub(super) fn expression(&mut self) -> Result<Expr, SqlError> {
-        self.inner.parse_expr().map_err(|error| self.foreign(error))
+        self.bounded(Parser::parse_expr)
+    }
+
+    /// Has sqlparser take something, within the budget.
+    pub(super) fn bounded<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Parser<'static>) -> Result<T, ParserError>,
+    ) -> Result<T, SqlError> {
+        let parsed = effort::within(self.count, || parse(&mut self.inner));
+        if matches!(parsed, effort::Outcome::Done(Err(ParserError::RecursionLimitExceeded))) {
+            effort::insufficient();
+        }
+        parsed.complete()?.map_err(|error| self.foreign(error))
     }
 
     /// Takes `IF NOT EXISTS`.
@@ -326,56 +335,6 @@ impl<'a> Tokens<'a> {
     pub(super) fn if_exists(&mut self) -> bool {
         self.take(&["if", "exists"])
     }
-}
-
-/// Operators seen between two commas, inside of one pair of parentheses.
-#[derive(Clone, Copy, Default)]
-struct Chain {
-    /// AND, OR, UNION and the like.
-    links: usize,
-    /// Operators that bind tighter, since the last of those: they make a tree of their own.
-    operators: usize,
-}
-
-/// Checks that no expression is longer than [`CHAIN_MAX`] operators; the error is where it is.
-fn check_chains(tokens: &[TokenWithSpan]) -> Result<(), Location> {
-    // One for each open parenthesis.
-    let mut outer = Vec::new();
-    let mut chain = Chain::default();
-    for token in tokens {
-        match &token.token {
-            Token::LParen | Token::LBracket => outer.push(std::mem::take(&mut chain)),
-            Token::RParen | Token::RBracket => chain = outer.pop().unwrap_or_default(),
-            Token::Comma => chain = Chain::default(),
-            Token::Word(word) => match word.keyword {
-                Keyword::AND
-                | Keyword::OR
-                | Keyword::UNION
-                | Keyword::EXCEPT
-                | Keyword::INTERSECT => {
-                    chain = Chain { links: chain.links + 1, operators: 0 };
-                }
-                Keyword::NOT
-                | Keyword::IS
-                | Keyword::COLLATE
-                | Keyword::AT
-                | Keyword::LIKE
-                | Keyword::ILIKE => chain.operators += 1,
-                _ => {}
-            },
-            Token::Number(..)
-            | Token::SingleQuotedString(_)
-            | Token::Whitespace(_)
-            | Token::Period
-            | Token::Placeholder(_)
-            | Token::EOF => {}
-            _ => chain.operators += 1,
-        }
-        if chain.links + chain.operators > CHAIN_MAX {
-            return Err(token.span.start);
-        }
-    }
-    Ok(())
 }
 
 /// Whether a token is this unquoted word.

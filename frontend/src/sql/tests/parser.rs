@@ -412,8 +412,8 @@ fn chain(links: usize) -> String {
 fn chains_up_to_the_limit_fit_the_stack() {
     on_a_workers_stack(|| {
         assert!(parse(&format!("SELECT {}", chain(1000))).is_ok());
-        assert!(parse(&format!("SELECT {}", vec!["1"; 1000].join(" + "))).is_ok());
-        assert!(parse(&format!("SELECT 1{}", " UNION SELECT 1".repeat(1000))).is_ok());
+        assert!(parse(&format!("SELECT {}", vec!["1"; 250].join(" + "))).is_ok());
+        assert!(parse(&format!("SELECT 1{}", " UNION SELECT 1".repeat(250))).is_ok());
     });
 }
 
@@ -431,7 +431,10 @@ fn rules_up_to_the_limit_fit_the_stack() {
 #[test]
 fn longer_chains_are_refused_before_they_overflow_the_stack() {
     on_a_workers_stack(|| {
-        refused(&format!("SELECT {}", chain(100_000)), "54001", "operators");
+        refused(&format!("SELECT {}", chain(100_000)), "54001", "by AND or OR");
+        // The planner's work grows with the square of these.
+        refused(&format!("SELECT {}", vec!["1"; 300].join(" + ")), "54001", "operators");
+        refused(&format!("SELECT 1{}", " UNION SELECT 1".repeat(300)), "54001", "set operations");
         refused(&format!("SELECT 1{}", "::int".repeat(100_000)), "54001", "operators");
         refused(&format!("SELECT {}1", "- ".repeat(100_000)), "54001", "");
         refused(&format!("SELECT {}1", "(".repeat(100_000)), "54001", "nested too deeply");

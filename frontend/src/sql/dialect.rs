@@ -1,0 +1,178 @@
+//! PostgreSQL's dialect with a bound on the parser's work.
+//!
+//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with one
+//! exception: `f(expression => value)` is not read, because nothing here takes it and each argument would be read
+//! twice for it. `f(name => value)` is.
+
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+use super::effort;
+
+/// sqlparser's dialect of PostgreSQL.
+pub(super) static POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// The dialect that statements are parsed with.
+#[derive(Debug)]
+pub(super) struct Bounded;
+
+/// Writes the questions that PostgreSQL's dialect answers with a plain value.
+macro_rules! as_postgres {
+    ($($name:ident)*) => {
+        $(
+            fn $name(&self) -> bool {
+                POSTGRES.$name()
+            }
+        )*
+    };
+}
+
+impl Dialect for Bounded {
+    fn dialect(&self) -> std::any::TypeId {
+        POSTGRES.dialect()
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        POSTGRES.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        POSTGRES.is_identifier_part(ch)
+    }
+
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        POSTGRES.is_reserved_for_identifier(keyword)
+    }
+
+    fn is_custom_operator_part(&self, ch: char) -> bool {
+        POSTGRES.is_custom_operator_part(ch)
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        effort::prefix(parser)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        effort::step();
+        POSTGRES.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        effort::step();
+        POSTGRES.prec_value(precedence)
+    }
+
+    // Asked at the beginning of every query.
+    fn prec_unknown(&self) -> u8 {
+        effort::step();
+        POSTGRES.prec_unknown()
+    }
+
+    // Asked at the end of every type.
+    fn supports_array_typedef_with_brackets(&self) -> bool {
+        effort::step();
+        POSTGRES.supports_array_typedef_with_brackets()
+    }
+
+    fn supports_named_fn_args_with_expr_name(&self) -> bool {
+        false
+    }
+
+    as_postgres! {
+        supports_unicode_string_literal
+        supports_filter_during_aggregation
+        supports_group_by_expr
+        allow_extract_custom
+        allow_extract_single_quotes
+        supports_create_index_with_clause
+        supports_explain_with_utility_options
+        supports_listen_notify
+        supports_factorial_operator
+        supports_bitwise_shift_operators
+        supports_comment_on
+        supports_load_extension
+        supports_named_fn_args_with_colon_operator
+        supports_empty_projections
+        supports_nested_comments
+        supports_string_escape_constant
+        supports_numeric_literal_underscores
+        supports_geometric_types
+        supports_set_names
+        supports_alter_column_type_using
+        supports_notnull_operator
+        supports_interval_options
+        supports_insert_table_alias
+        supports_create_table_like_parenthesized
+        supports_select_wildcard_with_alias
+        supports_comma_separated_trim
+        supports_xml_expressions
+        supports_comment_optimizer_hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// sqlparser's default answers, to see which of them its PostgreSQL changes.
+    #[derive(Debug)]
+    struct Plain;
+
+    impl Dialect for Plain {
+        fn is_identifier_start(&self, _: char) -> bool {
+            false
+        }
+
+        fn is_identifier_part(&self, _: char) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn questions_about_features_are_answered_as_for_postgresql() {
+        macro_rules! same {
+            ($($name:ident)*) => {
+                $(assert_eq!(Bounded.$name(), POSTGRES.$name(), stringify!($name));)*
+            };
+        }
+        // Those that no dialect above names: the default must be PostgreSQL's answer, too.
+        same! {
+            supports_string_literal_backslash_escape
+            supports_within_after_array_aggregation
+            supports_group_by_with_modifier
+            supports_left_associative_joins_without_parens
+            supports_connect_by
+            supports_match_recognize
+            supports_in_empty_list
+            supports_start_transaction_modifier
+            supports_parenthesized_set_variables
+            supports_select_wildcard_except
+            convert_type_before_value
+            supports_triple_quoted_string
+            supports_trailing_commas
+            supports_projection_trailing_commas
+            supports_lambda_functions
+            supports_limit_comma
+            supports_from_first_select
+            supports_select_wildcard_exclude
+            supports_values_as_table_factor
+            supports_pipe_operator
+            supports_parens_around_table_factor
+            supports_array_typedef_without_element_type
+        }
+        assert!(
+            POSTGRES.supports_named_fn_args_with_expr_name() && !Plain.supports_lambda_functions()
+        );
+        assert_eq!(Bounded.dialect(), POSTGRES.dialect());
+    }
+}

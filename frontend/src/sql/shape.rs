@@ -1,0 +1,136 @@
+//! Bounds on the shape of a statement, seen from its tokens alone before anything reads them.
+//!
+//! Trees of expressions and set operations are walked and dropped by recursion, and some of the planner's steps take
+//! time that grows with the square of a tree's depth.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+use crate::error::{PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, SqlError};
+
+/// Bytes of a statement that is planned. The literals of an INSERT are scanned in place and have no such bound.
+pub(super) const TEXT_BYTES_MAX: usize = 8 << 20;
+/// AND and OR between two commas. They become a tree as deep as they are many.
+const LINKS_MAX: usize = 1024;
+/// UNION, INTERSECT and EXCEPT in one pair of parentheses, likewise: each level is a query, and every step of planning
+/// takes a large frame of the stack for it.
+const SET_OPERATIONS_MAX: usize = 256;
+/// Operators that bind tighter, likewise. The planner names each level by the text of all below it.
+const OPERATORS_MAX: usize = 256;
+/// Dimensions of an array's type, as in PostgreSQL.
+const DIMENSIONS_MAX: usize = 6;
+/// Types inside of types.
+const TYPES_MAX: usize = 32;
+
+/// Operators seen between two commas, inside of one pair of parentheses.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    /// AND and OR.
+    links: usize,
+    /// UNION, INTERSECT and EXCEPT; commas do not end them.
+    set_operations: usize,
+    /// Operators that bind tighter, since the last of those: they make a tree of their own.
+    operators: usize,
+}
+
+/// A bound that a statement exceeds, and the place where it does.
+pub(super) struct Excess {
+    pub(super) error: SqlError,
+    pub(super) location: Location,
+}
+
+/// Checks a statement's tokens.
+///
+/// # Errors
+/// The first bound that is exceeded: 54001, or 54000 for the dimensions of a type.
+pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<(), Excess> {
+    // One for each open parenthesis.
+    let mut outer = Vec::new();
+    let mut chain = Chain::default();
+    let (mut dimensions, mut types) = (0, 0);
+    let mut previous = &Token::EOF;
+    for token in tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))) {
+        let closes_empty = token.token == Token::RBracket && *previous == Token::LBracket;
+        match &token.token {
+            Token::LParen | Token::LBracket => outer.push(std::mem::take(&mut chain)),
+            Token::RParen | Token::RBracket => chain = outer.pop().unwrap_or_default(),
+            Token::Comma => {
+                chain = Chain { set_operations: chain.set_operations, ..Chain::default() };
+            }
+            Token::Word(word) => match word.keyword {
+                // Between CASE and END each part is an expression of its own.
+                Keyword::CASE => outer.push(std::mem::take(&mut chain)),
+                Keyword::WHEN | Keyword::THEN | Keyword::ELSE => chain = Chain::default(),
+                Keyword::END => chain = outer.pop().unwrap_or_default(),
+                keyword => chain = chain.after(keyword),
+            },
+            Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Period
+            | Token::Placeholder(_)
+            | Token::EOF => {}
+            _ => chain.operators += 1,
+        }
+        match &token.token {
+            Token::RBracket if closes_empty => dimensions += 1,
+            Token::LBracket => {}
+            Token::Lt if is_array(previous) => types += 1,
+            _ => dimensions = 0,
+        }
+        let error = if chain.links > LINKS_MAX {
+            joined(LINKS_MAX, "AND or OR")
+        } else if chain.set_operations > SET_OPERATIONS_MAX {
+            SqlError::new(
+                STATEMENT_TOO_COMPLEX,
+                format!("a query has more than {SET_OPERATIONS_MAX} set operations"),
+            )
+        } else if chain.operators > OPERATORS_MAX {
+            joined(OPERATORS_MAX, "operators")
+        } else if dimensions > DIMENSIONS_MAX {
+            SqlError::new(
+                PROGRAM_LIMIT_EXCEEDED,
+                format!(
+                    "number of array dimensions exceeds the maximum allowed ({DIMENSIONS_MAX})"
+                ),
+            )
+        } else if types > TYPES_MAX {
+            SqlError::new(STATEMENT_TOO_COMPLEX, "types are nested too deeply")
+        } else {
+            previous = &token.token;
+            continue;
+        };
+        return Err(Excess { error, location: token.span.start });
+    }
+    Ok(())
+}
+
+impl Chain {
+    /// The chain behind a word.
+    fn after(self, keyword: Keyword) -> Self {
+        match keyword {
+            Keyword::AND | Keyword::OR => Self { links: self.links + 1, operators: 0, ..self },
+            Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => {
+                Self { set_operations: self.set_operations + 1, ..Self::default() }
+            }
+            Keyword::NOT
+            | Keyword::IS
+            | Keyword::COLLATE
+            | Keyword::AT
+            | Keyword::LIKE
+            | Keyword::ILIKE => Self { operators: self.operators + 1, ..self },
+            _ => self,
+        }
+    }
+}
+
+fn is_array(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.keyword == Keyword::ARRAY)
+}
+
+fn joined(most: usize, what: &str) -> SqlError {
+    SqlError::new(
+        STATEMENT_TOO_COMPLEX,
+        format!("the statement joins more than {most} expressions by {what}"),
+    )
+    .with_hint("IN (...) takes any number of values")
+}
