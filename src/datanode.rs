@@ -19,7 +19,9 @@ use partita_proto::service::{ClusterService, DataService, MetaService};
 use partita_raft::transport::grpc::{Grpc, Service};
 use partita_raft::{Host, HostOptions};
 use partita_rpc::{DataServer, MetaClient};
+use partita_worker::lanes::{LaneOptions, Lanes};
 use partita_worker::{MEMORY_BYTES, Worker};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tracing::{info, warn};
@@ -111,7 +113,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     .await
     .context("cannot open the partitions")?;
     let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
-    let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES)?;
+    let lanes = Lanes::new(LaneOptions::default(), &Handle::current());
+    let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES, lanes)?;
     let routes = Routes::new(DataServer::with_fragments(node, Arc::clone(&service), worker))
         .add_service(Service::server(Arc::clone(&host)));
     // The peers are served until the groups have stopped: leadership is handed over through them.

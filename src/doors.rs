@@ -15,6 +15,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::memory;
+
 /// Memory for queries before they spill, in MiB.
 const QUERY_MEMORY_MB: usize = 512;
 /// Connections that the system keeps for a door until they are taken from it.
@@ -39,6 +41,9 @@ pub(crate) struct Options {
     /// MiB of memory for queries; larger ones spill to disk.
     #[arg(long, env = "PARTITA_QUERY_MEMORY_MB", default_value_t = QUERY_MEMORY_MB)]
     query_memory_mb: usize,
+    /// MiB of resident memory beyond which statements are interrupted and refused; 0: four fifths of the machine's.
+    #[arg(long, env = "PARTITA_MEMORY_LIMIT_MB", default_value_t = 0)]
+    memory_limit_mb: u64,
     /// Seconds after which a statement is cancelled; 0: never. Sessions may SET statement_timeout.
     #[arg(long, env = "PARTITA_STATEMENT_TIMEOUT_S", default_value_t = 0)]
     statement_timeout_s: u64,
@@ -70,7 +75,12 @@ impl Options {
                 );
             }
         }
+        let memory_limit = match self.memory_limit_mb {
+            0 => memory::default_limit(),
+            megabytes => megabytes << 20,
+        };
         Ok(Doors {
+            memory_limit,
             http: take(self.http).with_context(|| taken(self.http, "--http"))?,
             postgres: take(self.postgres).with_context(|| taken(self.postgres, "--postgres"))?,
         })
@@ -79,6 +89,8 @@ impl Options {
 
 /// Doors that are shut: who comes is refused, rather than kept waiting for nobody knows how long.
 pub(crate) struct Doors {
+    /// Bytes of resident memory.
+    memory_limit: u64,
     http: TcpSocket,
     postgres: TcpSocket,
 }
@@ -95,6 +107,7 @@ impl Doors {
             self.postgres.listen(BACKLOG).with_context(|| taken(postgres, "--postgres"))?;
         announce(http_door.local_addr()?, postgres_door.local_addr()?);
         let stop = CancellationToken::new();
+        tokio::spawn(memory::keep_below(self.memory_limit, Arc::clone(frontend), stop.clone()));
         let (http_stop, postgres_stop) = (stop.clone(), stop.clone());
         let (http, postgres) = (Arc::clone(frontend), Arc::clone(frontend));
         let serving = tokio::spawn(async move {

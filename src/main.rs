@@ -13,6 +13,7 @@ mod heart;
 mod heatmap;
 mod hot;
 mod load;
+mod memory;
 mod meta;
 mod orphan;
 mod peers;
@@ -30,6 +31,10 @@ use tracing_subscriber::EnvFilter;
 /// for good, and took longer over it.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
+
+/// Address space for the stack of a thread. Statements are planned on threads with more; here their syntax trees are
+/// copied and dropped, by recursion.
+const STACK_BYTES: usize = 16 << 20;
 
 /// A distributed, partitioned, Raft-replicated SQL table store for time-series and event data.
 #[derive(Parser)]
@@ -80,7 +85,8 @@ fn main() -> ExitCode {
     if let Err(error) = orphan::watch() {
         return failed(&error);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match builder.enable_all().thread_stack_size(STACK_BYTES).build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&anyhow::anyhow!("cannot start the runtime: {error}")),
     };
@@ -134,7 +140,7 @@ fn main() -> ExitCode {
             runtime.block_on(Box::pin(partita_lab::run(command)))
         }
     };
-    // Tasks that still wait for a client must not keep the process.
+    // Tasks that still wait for a client, or computations that nobody waits for, must not keep the process.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -18,7 +18,9 @@ use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataNodes, DataService, FragmentService};
 use partita_raft::{Host, HostOptions};
+use partita_worker::lanes::{LaneOptions, Lanes};
 use partita_worker::{MEMORY_BYTES, Worker};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -132,7 +134,8 @@ impl Roles {
         .await
         .context("cannot open the partitions")?;
         let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
-        let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES)?;
+        let lanes = Lanes::new(LaneOptions::default(), &Handle::current());
+        let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES, lanes)?;
         if nodes.service.set(service).is_err() || nodes.worker.set(worker).is_err() {
             bail!("the datanode was started twice");
         }

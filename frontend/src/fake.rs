@@ -7,8 +7,8 @@
 mod reshape;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, RecordBatchOptions, new_null_array};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -17,6 +17,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::Error;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
@@ -33,6 +34,7 @@ use partita_proto::service::{
     TableChange, WriteKind, WriteReply, WriteRequest,
 };
 use partita_worker::{MEMORY_BYTES, Worker};
+use tokio::runtime::Handle;
 use tokio::sync::{RwLock, watch};
 
 use crate::error::SqlError;
@@ -76,6 +78,8 @@ pub struct Fake {
     pub late_fragment_errors: Mutex<VecDeque<Error>>,
     /// How many fragments ran at nodes.
     pub fragments: AtomicU64,
+    /// Threads of the fragments.
+    lanes: OnceLock<Arc<Lanes>>,
     /// The identities of all writes that came, in order.
     pub requests: Mutex<Vec<(PartitionId, RequestId, usize)>>,
     /// The operator's orders that came, in order.
@@ -120,6 +124,7 @@ impl Fake {
             fragment_errors: Mutex::default(),
             late_fragment_errors: Mutex::default(),
             fragments: AtomicU64::new(0),
+            lanes: OnceLock::new(),
             requests: Mutex::new(Vec::new()),
             orders: Mutex::new(Vec::new()),
             load: Mutex::new(LoadReport::default()),
@@ -592,7 +597,9 @@ impl DataNodes for FakeNodes {
     }
 
     fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {
-        let worker = Worker::new(self.node(node)?, MEMORY_BYTES)?;
+        let lanes = || Lanes::new(LaneOptions::default(), &Handle::current());
+        let lanes = Arc::clone(self.0.lanes.get_or_init(lanes));
+        let worker = Worker::new(self.node(node)?, MEMORY_BYTES, lanes)?;
         Ok(Arc::new(FakeWorker(Arc::clone(&self.0), worker)))
     }
 

@@ -7,24 +7,29 @@ use std::time::Duration;
 
 use datafusion::common::ScalarValue;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
+use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{Checked, GroupRuns, ScaledIntervals};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::error::SqlError;
+use crate::guard::CheckedRule;
+use crate::home::HomeNodes;
 use crate::instant::NowInUtc;
 use crate::load::Loads;
+use crate::memory::ReservingPool;
 use crate::metrics::FrontendMetrics;
 use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
@@ -67,6 +72,8 @@ pub struct FrontendOptions {
     pub query_parallelism: usize,
     /// Statements that the query log remembers.
     pub query_log_len: usize,
+    /// Threads of statements, and how many statements run at a time.
+    pub lanes: LaneOptions,
 }
 
 impl Default for FrontendOptions {
@@ -81,6 +88,7 @@ impl Default for FrontendOptions {
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             query_parallelism: std::thread::available_parallelism().map_or(1, usize::from),
             query_log_len: QUERY_LOG_LEN,
+            lanes: LaneOptions::default(),
         }
     }
 }
@@ -97,18 +105,24 @@ pub struct Frontend {
     query_log: Arc<QueryLog>,
     metrics: Arc<FrontendMetrics>,
     loads: Arc<Loads>,
+    lanes: Arc<Lanes>,
 }
 
 impl Frontend {
-    /// A frontend over a catalog's keeper and the nodes that hold the rows.
+    /// A frontend over a catalog's keeper and the nodes that hold the rows. The runtime that it is made in is its home:
+    /// requests to other services are sent from there, statements run in lanes of their own.
     ///
     /// # Errors
-    /// When the spill directory cannot be used.
+    /// When the spill directory cannot be used, or there is no runtime.
     pub fn new(
         options: FrontendOptions,
         meta: Arc<dyn MetaService>,
         nodes: Arc<dyn DataNodes>,
     ) -> Result<Arc<Self>, SqlError> {
+        let home = Handle::try_current()
+            .map_err(|error| SqlError::internal(format!("a frontend needs a runtime: {error}")))?;
+        let lanes = Lanes::new(options.lanes.clone(), &home);
+        let nodes: Arc<dyn DataNodes> = Arc::new(HomeNodes::new(nodes, home.clone()));
         let metrics = Arc::new(FrontendMetrics::default());
         let query_log = Arc::new(QueryLog::new(options.query_log_len));
         let loads = Loads::new(Arc::clone(&meta));
@@ -119,6 +133,7 @@ impl Frontend {
             options.in_flight_bytes_max,
             options.write_timeout,
             Arc::clone(&metrics),
+            home,
         ));
         let runtime = runtime(&options)?;
         let state = Arc::new(state(&options, Arc::clone(&runtime)));
@@ -132,7 +147,9 @@ impl Frontend {
         };
         let databases = Databases::new(sources, Arc::clone(&state));
         context.register_catalog(CATALOG, Arc::new(databases));
-        Ok(Arc::new(Self { options, meta, router, state, context, query_log, metrics, loads }))
+        let shared =
+            Self { options, meta, router, state, context, query_log, metrics, loads, lanes };
+        Ok(Arc::new(shared))
     }
 
     /// A session of a client.
@@ -182,6 +199,11 @@ impl Frontend {
         &self.query_log
     }
 
+    /// The threads that statements run on.
+    pub fn lanes(&self) -> &Arc<Lanes> {
+        &self.lanes
+    }
+
     /// What it counts.
     pub fn metrics(&self) -> Arc<FrontendMetrics> {
         Arc::clone(&self.metrics)
@@ -226,7 +248,7 @@ impl Frontend {
 fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
     let consumers = std::num::NonZeroUsize::new(CONSUMERS_NAMED)
         .ok_or_else(|| SqlError::internal("no consumer is named"))?;
-    let pool = TrackConsumersPool::new(FairSpillPool::new(options.query_memory_bytes), consumers);
+    let pool = TrackConsumersPool::new(ReservingPool::new(options.query_memory_bytes), consumers);
     let mode = match &options.spill_dir {
         Some(directory) => {
             std::fs::create_dir_all(directory).map_err(|error| {
@@ -271,12 +293,18 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut analysis = Analyzer::new().rules;
     analysis
         .push(Arc::new(ApplyFunctionRewrites::new(vec![Arc::new(NowInUtc), Arc::new(Checked)])));
+    // Every rule checks for an interruption first.
+    let analysis = analysis.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
+    let optimization = Optimizer::new().rules;
+    let optimization = optimization.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _);
+    let rules = rules.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_expr_planners(vec![Arc::new(ScaledIntervals)])
         .with_default_features()
         .with_analyzer_rules(analysis)
+        .with_optimizer_rules(optimization.collect())
         .with_physical_optimizer_rules(rules)
         .build();
     for function in partita_worker::functions::shared() {

@@ -41,10 +41,12 @@ use partita_proto::member::Members;
 use partita_proto::route::{Cut, Route};
 use partita_proto::service::{DataNodes, DataService, RequestId, WriteKind, WriteRequest};
 use partita_proto::size::batch_bytes;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
+use crate::home::at_home;
 use crate::ingest::plan::{Completed, TablePlan, TablePlans};
 use crate::ingest::size::slices;
 use crate::leaders::Leaders;
@@ -86,6 +88,7 @@ pub(crate) struct Router {
     leaders: Leaders,
     members: watch::Receiver<Arc<Members>>,
     together: Together,
+    home: Handle,
 }
 
 /// Rows of one partition, under one identity.
@@ -133,6 +136,7 @@ impl Router {
         in_flight_bytes_max: usize,
         timeout: Duration,
         metrics: Arc<FrontendMetrics>,
+        home: Handle,
     ) -> Self {
         let permits = (in_flight_bytes_max / PERMIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         let in_flight_max = u32::try_from(permits).unwrap_or(u32::MAX);
@@ -152,7 +156,13 @@ impl Router {
             leaders: Leaders::default(),
             members,
             together: Together::default(),
+            home,
         }
+    }
+
+    /// The runtime of requests and of tasks that outlive a statement.
+    pub(crate) fn home(&self) -> &Handle {
+        &self.home
     }
 
     pub(crate) fn nodes(&self) -> &Arc<dyn DataNodes> {
@@ -210,7 +220,26 @@ impl Router {
 
     /// Sends rows to where they belong, and waits until all have taken effect. Returns how many
     /// partitions took them.
+    ///
+    /// Rows of several writers may travel in one request, so it is sent from the home runtime: no lane, which one
+    /// statement may keep busy, has to pass answers on to others.
     pub(crate) async fn write(
+        self: &Arc<Self>,
+        state: &Arc<SessionState>,
+        table: &Arc<Table>,
+        plan: &Arc<TablePlan>,
+        kind: WriteKind,
+        completed: Completed,
+    ) -> Result<u64, SqlError> {
+        let (router, state) = (Arc::clone(self), Arc::clone(state));
+        let (table, plan) = (Arc::clone(table), Arc::clone(plan));
+        at_home(&self.home, async move {
+            router.write_here(&state, &table, &plan, kind, completed).await
+        })
+        .await
+    }
+
+    async fn write_here(
         self: &Arc<Self>,
         state: &Arc<SessionState>,
         table: &Arc<Table>,

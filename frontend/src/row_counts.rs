@@ -34,9 +34,10 @@ impl RowCounts {
         };
         let old = asked.is_none_or(|asked| asked.elapsed() > AGE_MAX);
         if old && !self.asking.swap(true, Ordering::AcqRel) {
+            let home = router.home().clone();
             let router = Arc::clone(router);
             // Ends by itself: a node's answer is not waited for long.
-            tokio::spawn(async move {
+            home.spawn(async move {
                 let counts = ask(&router).await;
                 router.set_row_counts(counts);
             });

@@ -28,7 +28,7 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -42,6 +42,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
+use partita_lanes::interrupt;
 use partita_proto::catalog::Table;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::id::TableId;
@@ -508,6 +509,7 @@ impl ExecutionPlan for PartitionScanExec {
             .try_flatten()
             .map(move |batch| {
                 let timer = baseline.elapsed_compute().timer();
+                interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))?;
                 let batch = shape.give(&batch?)?;
                 timer.done();
                 Ok(batch.record_output(&baseline))

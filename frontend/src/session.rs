@@ -12,6 +12,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use parking_lot::Mutex;
+use partita_lanes::{Lane, Reason};
 use partita_proto::catalog::{DEFAULT_DATABASE, Table};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,8 @@ use crate::settings::Settings;
 use crate::sql::parser;
 use crate::sql::statement::{Statement, TableName};
 
+/// Rows of values that are written on the thread that read them.
+const LIGHT_ROWS_MAX: usize = 1_000;
 /// Statements that one session may prepare by SQL.
 const PREPARED_MAX: usize = 1_000;
 
@@ -125,39 +128,90 @@ impl Session {
         &self.user
     }
 
-    /// Splits text into statements.
+    /// Splits text into statements. A long or intricate one is read on threads of its own, within the session's
+    /// limits.
     ///
     /// # Errors
     /// When the text is not SQL of this dialect; nothing of it was run.
-    pub fn parse(&self, sql: &str) -> Result<Vec<Statement>, SqlError> {
-        parser::parse(sql)
+    pub async fn parse(self: &Arc<Self>, sql: &str) -> Result<Vec<Statement>, SqlError> {
+        if let Some(parsed) = parser::parse_quickly(sql) {
+            return parsed;
+        }
+        let text = sql.to_owned();
+        self.within_limits(async move { parser::parse(&text) }).await
     }
 
     /// Runs one statement.
     ///
     /// # Errors
     /// When it fails; what a failed write did is in the error.
-    pub async fn run(&self, statement: &Statement) -> Result<Output, SqlError> {
-        self.guarded(statement, Box::pin(self.dispatch(statement))).await
+    pub async fn run(self: &Arc<Self>, statement: &Statement) -> Result<Output, SqlError> {
+        let limits = self.begin();
+        if let Statement::Insert(insert) = statement
+            && insert.is_light()
+            && let Some(done) = limits.apply(self.insert_literals(insert, None)).await.transpose()
+        {
+            return self.observed(statement, done, limits);
+        }
+        if !statement.needs_lane() {
+            let done = limits.apply(Box::pin(self.dispatch(statement))).await;
+            return self.observed(statement, done, limits);
+        }
+        let (session, of_lane) = (Arc::clone(self), statement.clone());
+        let work = async move { Box::pin(session.dispatch(&of_lane)).await };
+        let done = self.in_lane(&limits, work).await;
+        self.observed(statement, done, limits)
     }
 
-    /// Runs a statement's work until it is done, cancelled or out of time, and observes its rows to
-    /// their end.
-    async fn guarded(
-        &self,
-        statement: &Statement,
-        work: impl Future<Output = Result<Executed, SqlError>> + Send,
-    ) -> Result<Output, SqlError> {
+    /// Begins a statement: its limits count from now.
+    fn begin(&self) -> observe::Limits {
         let started = Instant::now();
         let token = CancellationToken::new();
         *self.running.lock() = token.clone();
         let deadline = self.settings.lock().statement_timeout().map(|timeout| started + timeout);
-        let limits = observe::Limits { token, deadline };
-        let result = limits.apply(work).await;
+        observe::Limits { token, started, deadline }
+    }
+
+    /// Does work of a statement on threads of its own, until it is done or a limit is hit: then nobody waits for the
+    /// threads any more.
+    async fn in_lane<T: Send + 'static>(
+        &self,
+        limits: &observe::Limits,
+        work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        let lane = limits.apply(async { Ok(self.frontend.lanes().enter().await?) }).await?;
+        let unfinished = Unfinished(Some(lane.clone()));
+        let done = limits.apply(async { lane.run(work).await? }).await;
+        if let Err(error) = &done
+            && let Some(reason) = limits.reason(error)
+        {
+            lane.interrupt(reason);
+        }
+        unfinished.finish();
+        // The limit is what ended it, whatever the interrupted computation said.
+        done.map_err(|error| limits.explain(&lane, error))
+    }
+
+    /// Does work that is no statement of its own, under the limits of one.
+    async fn within_limits<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, SqlError>> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        let limits = self.begin();
+        self.in_lane(&limits, work).await
+    }
+
+    /// Observes a statement that was begun, and its rows to their end.
+    fn observed(
+        &self,
+        statement: &Statement,
+        result: Result<Executed, SqlError>,
+        limits: observe::Limits,
+    ) -> Result<Output, SqlError> {
         if result.is_ok() && self.in_transaction() && self.writes(statement) {
             self.written_in_transaction.fetch_add(1, Ordering::Relaxed);
         }
-        let observer = observe::Observer::new(self, statement, started);
+        let observer = observe::Observer::new(self, statement, limits.started);
         observer.observe(result, limits)
     }
 
@@ -176,8 +230,8 @@ impl Session {
     ///
     /// # Errors
     /// The parser's or the first failing statement's.
-    pub async fn execute(&self, sql: &str) -> Result<Vec<Output>, SqlError> {
-        let statements = self.parse(sql)?;
+    pub async fn execute(self: &Arc<Self>, sql: &str) -> Result<Vec<Output>, SqlError> {
+        let statements = self.parse(sql).await?;
         let mut outputs = Vec::with_capacity(statements.len());
         for (number, statement) in statements.iter().enumerate() {
             let output = self.run(statement).await?;
@@ -192,11 +246,17 @@ impl Session {
     /// # Errors
     /// When it does not plan, or a parameter's type cannot be told.
     pub async fn prepare(
-        &self,
+        self: &Arc<Self>,
         statement: Statement,
         parameter_types: &[Option<DataType>],
     ) -> Result<Arc<Prepared>, SqlError> {
-        let prepared = Box::pin(self.prepare_statement(statement, parameter_types)).await;
+        let prepared = if statement.needs_lane() {
+            let (session, types) = (Arc::clone(self), parameter_types.to_vec());
+            let work = async move { Box::pin(session.prepare_statement(statement, &types)).await };
+            self.within_limits(work).await
+        } else {
+            Box::pin(self.prepare_statement(statement, parameter_types)).await
+        };
         if let Err(error) = &prepared {
             self.frontend.metrics().failed(&error.sqlstate);
         }
@@ -208,12 +268,28 @@ impl Session {
     /// # Errors
     /// As [`Session::run`]; and when there are more or fewer values than parameters.
     pub async fn run_prepared(
-        &self,
-        prepared: &Prepared,
+        self: &Arc<Self>,
+        prepared: &Arc<Prepared>,
         parameters: Vec<ScalarValue>,
     ) -> Result<Output, SqlError> {
-        let work = Box::pin(self.dispatch_prepared(prepared, parameters));
-        self.guarded(&prepared.statement, work).await
+        let (statement, limits) = (&prepared.statement, self.begin());
+        if let Statement::Insert(insert) = statement
+            && insert.is_light()
+        {
+            let work = self.insert_prepared(insert, prepared, &parameters);
+            if let Some(done) = limits.apply(work).await.transpose() {
+                return self.observed(statement, done, limits);
+            }
+        }
+        if !statement.needs_lane() {
+            let work = Box::pin(self.dispatch_prepared(prepared, parameters));
+            let done = limits.apply(work).await;
+            return self.observed(statement, done, limits);
+        }
+        let (session, of_lane) = (Arc::clone(self), Arc::clone(prepared));
+        let work = async move { Box::pin(session.dispatch_prepared(&of_lane, parameters)).await };
+        let done = self.in_lane(&limits, work).await;
+        self.observed(statement, done, limits)
     }
 
     /// Runs a prepared statement once for each row of values; rows of an INSERT are joined into one
@@ -223,13 +299,22 @@ impl Session {
     /// As [`Session::run_prepared`]; what ran before the failing row has taken effect, but of an
     /// INSERT nothing unless the error says so.
     pub async fn run_prepared_many(
-        &self,
-        prepared: &Prepared,
+        self: &Arc<Self>,
+        prepared: &Arc<Prepared>,
         rows: Vec<Vec<ScalarValue>>,
     ) -> Result<Vec<Output>, SqlError> {
         if let Statement::Insert(insert) = &prepared.statement {
-            let work = Box::pin(self.insert_many(insert, prepared, rows));
-            return Ok(vec![self.guarded(&prepared.statement, work).await?]);
+            let limits = self.begin();
+            if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX {
+                let work = self.insert_literals_many(insert, prepared, &rows);
+                if let Some(done) = limits.apply(work).await.transpose() {
+                    return Ok(vec![self.observed(&prepared.statement, done, limits)?]);
+                }
+            }
+            let (session, of_lane) = (Arc::clone(self), Arc::clone(prepared));
+            let work = async move { Box::pin(session.insert_many(&of_lane, rows)).await };
+            let done = self.in_lane(&limits, work).await;
+            return Ok(vec![self.observed(&prepared.statement, done, limits)?]);
         }
         let mut outputs = Vec::with_capacity(rows.len());
         for parameters in rows {
@@ -367,6 +452,24 @@ impl Session {
         self.prepared(name)?;
         self.prepared.lock().remove(name);
         Ok(())
+    }
+}
+
+/// A statement that nobody waits for any more when this is dropped: its computations are to end.
+struct Unfinished(Option<Lane>);
+
+impl Unfinished {
+    /// The statement is over, or its rows go on.
+    fn finish(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(lane) = self.0.take() {
+            lane.interrupt(Reason::Canceled);
+        }
     }
 }
 

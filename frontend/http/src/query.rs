@@ -172,13 +172,13 @@ async fn answer(
 
 /// Runs statements; the last one's output is the answer.
 async fn run(
-    session: &Session,
+    session: &Arc<Session>,
     sql: &str,
     values: &BTreeMap<String, Value>,
     only_reads: bool,
 ) -> Result<Output, SqlError> {
     if only_reads {
-        let statements = session.parse(sql)?;
+        let statements = session.parse(sql).await?;
         if let Some(other) = statements.iter().find(|other| !reads(other)) {
             return Err(SqlError::new(
                 "25006",

@@ -188,7 +188,7 @@ async fn answer(
         let output = run_with(&session, sql, &asked.values).await?;
         return last(session, output, Vec::new(), format, began).await;
     }
-    let statements = session.parse(sql)?;
+    let statements = session.parse(sql).await?;
     let mut earlier = Vec::new();
     for (at, statement) in statements.iter().enumerate() {
         let output = session.run(statement).await?;

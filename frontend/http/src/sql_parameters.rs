@@ -5,6 +5,7 @@
 //! comments.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
@@ -17,12 +18,12 @@ use serde_json::Value;
 /// The statement's own; and when a parameter is missing, too many are given, a value is no plain one,
 /// or the text holds more than one statement.
 pub(crate) async fn run_with(
-    session: &Session,
+    session: &Arc<Session>,
     sql: &str,
     parameters: &BTreeMap<String, Value>,
 ) -> Result<Output, SqlError> {
     let (sql, names) = positional(sql, parameters)?;
-    let mut statements = session.parse(&sql)?;
+    let mut statements = session.parse(&sql).await?;
     let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
         return Err(SqlError::syntax("parameters need exactly one statement"));
     };

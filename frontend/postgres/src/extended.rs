@@ -82,7 +82,7 @@ impl QueryParser for Planner {
         C: ClientInfo + Unpin + Send + Sync,
     {
         let session = self.0.session()?;
-        let mut statements = pg_catalog::parse(session, sql).map_err(to_wire)?;
+        let mut statements = pg_catalog::parse(session, sql).await.map_err(to_wire)?;
         if statements.len() > 1 {
             return Err(protocol(
                 "42601",

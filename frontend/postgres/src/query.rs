@@ -112,7 +112,7 @@ impl Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let session = self.session()?;
-        let statements = pg_catalog::parse(session, text).map_err(to_wire)?;
+        let statements = pg_catalog::parse(session, text).await.map_err(to_wire)?;
         if statements.is_empty() {
             client
                 .feed(PgWireBackendMessage::EmptyQueryResponse(EmptyQueryResponse::new()))

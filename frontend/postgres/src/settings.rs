@@ -1,6 +1,7 @@
 //! Settings that clients follow: set when they connect, told again whenever they change.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use partita_frontend::sql::statement::{Set, SetValue, Statement, Transaction};
 use partita_frontend::{Session, SqlError};
@@ -88,7 +89,10 @@ pub(crate) fn may_change(statement: &Statement) -> bool {
 }
 
 /// Sets what a startup message asks for.
-pub(crate) async fn apply(session: &Session, asked: &HashMap<String, String>) -> PgWireResult<()> {
+pub(crate) async fn apply(
+    session: &Arc<Session>,
+    asked: &HashMap<String, String>,
+) -> PgWireResult<()> {
     let mut settings: Vec<(String, String)> = asked
         .iter()
         // Names that begin so are options of the protocol.

@@ -21,7 +21,7 @@ use crate::ingest::expression::now_ns;
 use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::{Prepared, Session};
-use crate::sql::statement::{Insert, InsertSource, Query};
+use crate::sql::statement::{Insert, InsertSource, Query, Statement};
 
 /// Rows of a query that are joined into one write: enough to be worth a round trip.
 const ROWS_JOINED: usize = 64 << 10;
@@ -89,21 +89,61 @@ impl Session {
         Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
     }
 
-    /// One INSERT with many rows of parameters, joined into one write.
-    pub(crate) async fn insert_many(
+    /// An INSERT of nothing but literals and parameters; `None` when its values have to be planned.
+    pub(crate) async fn insert_literals(
+        &self,
+        insert: &Insert,
+        parameters: Option<&[ScalarValue]>,
+    ) -> Result<Option<Executed>, SqlError> {
+        let table = self.table(&insert.table)?;
+        let target = insert.target(&table.schema)?;
+        match insert.scan(&target, now_ns()?, parameters)? {
+            Some(rows) => Ok(Some(self.insert_rows(&table, rows).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// [`Session::insert_literals`] of a prepared INSERT.
+    pub(crate) async fn insert_prepared(
         &self,
         insert: &Insert,
         prepared: &Prepared,
-        rows: Vec<Vec<ScalarValue>>,
-    ) -> Result<Executed, SqlError> {
-        for parameters in &rows {
+        parameters: &[ScalarValue],
+    ) -> Result<Option<Executed>, SqlError> {
+        super::prepare::check_count(prepared, parameters)?;
+        self.insert_literals(insert, (!parameters.is_empty()).then_some(parameters)).await
+    }
+
+    /// [`Session::insert_literals`] with many rows of parameters, joined into one write.
+    pub(crate) async fn insert_literals_many(
+        &self,
+        insert: &Insert,
+        prepared: &Prepared,
+        rows: &[Vec<ScalarValue>],
+    ) -> Result<Option<Executed>, SqlError> {
+        for parameters in rows {
             super::prepare::check_count(prepared, parameters)?;
         }
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
         let sets = rows.iter().map(Vec::as_slice);
-        if let Some(joined) = insert.scan_many(&target, now_ns()?, sets)? {
-            return self.insert_rows(&table, joined).await;
+        match insert.scan_many(&target, now_ns()?, sets)? {
+            Some(joined) => Ok(Some(self.insert_rows(&table, joined).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// One INSERT with many rows of parameters, joined into one write.
+    pub(crate) async fn insert_many(
+        &self,
+        prepared: &Prepared,
+        rows: Vec<Vec<ScalarValue>>,
+    ) -> Result<Executed, SqlError> {
+        let Statement::Insert(insert) = &prepared.statement else {
+            return Err(SqlError::internal("a statement that inserts no rows"));
+        };
+        if let Some(done) = self.insert_literals_many(insert, prepared, &rows).await? {
+            return Ok(done);
         }
         // Not literals: each runs by itself.
         let mut count = 0;

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arrow::record_batch::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
+use partita_lanes::{Lane, Reason};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::Executed;
-use crate::error::SqlError;
+use crate::error::{INTERNAL_ERROR, QUERY_CANCELED, SqlError};
 use crate::frontend::Frontend;
 use crate::output::{CopyIn, CopyOut, Output, RowStream};
 use crate::query_log::QueryLogEntry;
@@ -26,6 +27,7 @@ const CONNECTION_FAILURE: &str = "08006";
 #[derive(Clone)]
 pub(crate) struct Limits {
     pub(crate) token: CancellationToken,
+    pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -41,6 +43,24 @@ impl Limits {
         tokio::select! {
             () = self.token.cancelled() => SqlError::canceled(),
             () = late => SqlError::statement_timeout(),
+        }
+    }
+
+    /// The limit that an error says was hit.
+    pub(crate) fn reason(&self, error: &SqlError) -> Option<Reason> {
+        let late = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        match error.sqlstate.as_str() {
+            QUERY_CANCELED if self.token.is_cancelled() => Some(Reason::Canceled),
+            QUERY_CANCELED if late() => Some(Reason::TimedOut),
+            _ => None,
+        }
+    }
+
+    /// The error of a statement, which may have failed because its lane was interrupted.
+    pub(crate) fn explain(&self, lane: &Lane, error: SqlError) -> SqlError {
+        match lane.interrupted() {
+            Some(reason) if error.sqlstate == INTERNAL_ERROR => reason.into(),
+            _ => error,
         }
     }
 

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::Executed;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
+use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
@@ -116,6 +117,7 @@ impl Session {
         if let Some(table) = pinned {
             pin_scans(&physical, table).await?;
         }
+        let physical = guarded(physical)?;
         let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
         let schema = source.shown(rows.schema());
         let mut rows = driven(rows);
@@ -212,28 +214,36 @@ impl Session {
     }
 }
 
-/// Reads a stream in a task of its own: an operator that computes for long without a pause then
-/// holds up that task only, and the statement can still be cancelled. Dropping what is returned
-/// aborts the task.
+/// Reads a stream in a task of its own, a few batches ahead. What is returned keeps the statement's lane; dropping it
+/// aborts the task. While the client reads nothing, the statement gives up its place among those that compute.
 fn driven(mut rows: SendableRecordBatchStream) -> RowStream {
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
+    let lane = partita_lanes::current();
     let mut task = JoinSet::new();
     task.spawn(async move {
         while let Some(batch) = rows.next().await {
-            // Nobody waits for the rest.
-            if sender.send(batch.map_err(SqlError::from)).await.is_err() {
-                break;
-            }
+            let permit = match sender.try_reserve() {
+                Ok(permit) => permit,
+                Err(_) => {
+                    let pause = partita_lanes::pause();
+                    // Nobody waits for the rest.
+                    let Ok(permit) = sender.reserve().await else { break };
+                    pause.end().await;
+                    permit
+                }
+            };
+            permit.send(batch.map_err(SqlError::from));
         }
     });
-    let rows = futures::stream::unfold((receiver, task), |(mut receiver, mut task)| async move {
+    let state = (receiver, task, lane);
+    let rows = futures::stream::unfold(state, |(mut receiver, mut task, lane)| async move {
         if let Some(batch) = receiver.recv().await {
-            return Some((batch, (receiver, task)));
+            return Some((batch, (receiver, task, lane)));
         }
         match task.join_next().await {
             Some(Err(error)) if error.is_panic() => {
                 let error = SqlError::internal("the query's task panicked");
-                Some((Err(error), (receiver, task)))
+                Some((Err(error), (receiver, task, lane)))
             }
             _ => None,
         }

@@ -30,7 +30,6 @@ use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::id::{Epoch, PartitionId, SchemaVersion};
 use partita_proto::service::WriteKind;
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -229,11 +228,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let Ok(runtime) = Handle::try_current() else {
-            // Everything ends, and those who wait are told so by what they wait for.
-            drop(self.router.together.leave(self.target));
-            return;
-        };
+        let runtime = self.router.home().clone();
         let (router, state) = (Arc::clone(&self.router), Arc::clone(&self.state));
         let target = self.target;
         let gather = router.together.gather(target, self.parts, self.began.elapsed());

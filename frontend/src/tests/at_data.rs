@@ -376,7 +376,7 @@ async fn a_fragment_follows_its_partition_when_that_moves_or_is_split() {
 async fn a_plan_from_before_a_split_runs_on_both_halves() {
     let db = events().await;
     let right = expected(&db, GROUPED).await;
-    let statement = db.session.parse(GROUPED).unwrap();
+    let statement = db.session.parse(GROUPED).await.unwrap();
     let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
     // The split is seen when the first fragment is asked for.
     let at = Bound { placement: None, key: vec![Value::Int(10)] };

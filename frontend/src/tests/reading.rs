@@ -187,7 +187,8 @@ async fn a_scan_finds_partitions_that_moved_or_were_split() {
 #[tokio::test]
 async fn a_prepared_query_follows_splits_and_schema_changes() {
     let db = two_keys().await;
-    let statement = db.session.parse("SELECT count(*) FROM by_user WHERE userid < $1").unwrap();
+    let statement =
+        db.session.parse("SELECT count(*) FROM by_user WHERE userid < $1").await.unwrap();
     let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
     assert_eq!(prepared.parameter_types, [arrow::datatypes::DataType::Int64]);
     let count = async |limit: i64| {

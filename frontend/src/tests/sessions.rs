@@ -121,7 +121,7 @@ async fn cancelling_ends_a_stream_that_is_being_read() {
 #[tokio::test]
 async fn prepared_inserts_take_the_types_of_their_columns() {
     let db = numbers().await;
-    let statement = db.session.parse("INSERT INTO n (s, k) VALUES ($2, $1)").unwrap();
+    let statement = db.session.parse("INSERT INTO n (s, k) VALUES ($2, $1)").await.unwrap();
     let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
     use arrow::datatypes::DataType;
     assert_eq!(prepared.parameter_types, [DataType::Int64, DataType::Utf8View]);
@@ -138,7 +138,7 @@ async fn prepared_inserts_take_the_types_of_their_columns() {
     assert_eq!(db.one("SELECT count(*) FROM n WHERE s LIKE 'p%'").await, "101");
     let Err(error) = db.session.run_prepared(&prepared, vec![]).await else { panic!("no error") };
     assert_eq!(error.sqlstate, "08P01");
-    let statement = db.session.parse("DELETE FROM n WHERE k = $1").unwrap();
+    let statement = db.session.parse("DELETE FROM n WHERE k = $1").await.unwrap();
     let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
     assert_eq!(prepared.parameter_types, [DataType::Int64]);
     let output =
@@ -150,7 +150,7 @@ async fn prepared_inserts_take_the_types_of_their_columns() {
 async fn prepared_queries_describe_their_rows() {
     let db = numbers().await;
     let sql = "SELECT k, s FROM n WHERE s = $2 OR k = $1 ORDER BY k LIMIT $3";
-    let statement = db.session.parse(sql).unwrap();
+    let statement = db.session.parse(sql).await.unwrap();
     let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
     assert_eq!(prepared.parameter_types.len(), 3);
     let schema = prepared.schema.as_ref().unwrap();

@@ -110,7 +110,7 @@ mod tests {
     async fn the_longest_unused_statement_goes_first() {
         let frontend = Fake::new(1).frontend(FrontendOptions::default()).unwrap();
         let session = frontend.session(SessionOptions::default());
-        let parsed = session.parse("SELECT 1").unwrap().remove(0);
+        let parsed = session.parse("SELECT 1").await.unwrap().remove(0);
         let prepared = session.prepare(parsed, &[]).await.unwrap();
         let statement = Statement { session, prepared, bound: Arc::default() };
         let statements = Statements::new(2);

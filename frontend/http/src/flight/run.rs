@@ -62,7 +62,7 @@ pub(crate) async fn json_ticket(
 ///
 /// # Errors
 /// The first failing statement's.
-pub(crate) async fn run_all(session: &Session, sql: &str) -> Result<Output, SqlError> {
+pub(crate) async fn run_all(session: &Arc<Session>, sql: &str) -> Result<Output, SqlError> {
     let mut outputs = session.execute(sql).await?;
     outputs.pop().ok_or_else(|| SqlError::syntax("there is no statement"))
 }

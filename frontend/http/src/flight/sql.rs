@@ -87,7 +87,7 @@ impl SqlFlight {
 
     /// Prepares a text of one statement.
     async fn prepare(&self, session: Arc<Session>, sql: &str) -> Result<Statement, SqlError> {
-        let mut statements = session.parse(sql)?;
+        let mut statements = session.parse(sql).await?;
         let (Some(statement), true) = (statements.pop(), statements.is_empty()) else {
             return Err(SqlError::syntax("exactly one statement can be prepared"));
         };
@@ -189,7 +189,7 @@ impl FlightSqlService for SqlFlight {
         no_transactions(query.transaction_id.as_ref())?;
         let session = self.session(&request)?;
         let database = session.database();
-        let statements = session.parse(&query.query).map_err(sql_status)?;
+        let statements = session.parse(&query.query).await.map_err(sql_status)?;
         let mut ticket = QueryTicket { database, sql: query.query, prepared: None };
         let mut schema = None;
         // Several statements at once, or one without rows: run when the ticket is redeemed.

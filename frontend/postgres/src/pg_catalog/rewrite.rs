@@ -59,17 +59,48 @@ const ABSENT: &[&str] =
     &["pg_sequence", "pg_collation", "pg_foreign_table", "pg_inherits", "pg_trigger", "pg_policy"];
 
 /// Parses what a client sent.
-pub(crate) fn parse(session: &Session, text: &str) -> Result<Vec<Statement>, SqlError> {
-    if !mentions(text) {
-        return session.parse(text);
+pub(crate) async fn parse(session: &Arc<Session>, text: &str) -> Result<Vec<Statement>, SqlError> {
+    // The library's parser knows no bounds, so that of the session comes first.
+    let statements = session.parse(text).await;
+    if !mentions(text) || statements.as_ref().is_err_and(is_bound) || depth(text) > DEPTH_MAX {
+        return statements;
     }
     // What the translation cannot read is read as it is, for the better error.
     match trees(text) {
         Some(trees) if trees.iter().all(|tree| matches!(tree, Tree::Query(_))) => {
             Ok(trees.into_iter().map(|tree| translated(text, tree)).collect())
         }
-        _ => session.parse(text),
+        _ => statements,
     }
+}
+
+/// Nesting of the queries that clients ask of the catalog. Deeper ones are no client's, and the library's parser takes
+/// time that doubles with each level.
+const DEPTH_MAX: usize = 12;
+/// Longest text that is looked at, in bytes.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// True when a statement was refused for its size or its depth.
+fn is_bound(error: &SqlError) -> bool {
+    error.sqlstate.starts_with("54")
+}
+
+/// The deepest nesting of parentheses, brackets and CASE in a text; quoted ones count, too.
+fn depth(text: &str) -> usize {
+    if text.len() > TEXT_BYTES_MAX {
+        return usize::MAX;
+    }
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 fn translated(text: &str, tree: Tree) -> Statement {

@@ -1,0 +1,269 @@
+//! Checks for an interruption inside of plans.
+//!
+//! An operator that multiplies rows (a join, a series of numbers) may compute for minutes within one call, and neither
+//! a time-out nor a cancel request reaches it there. So, before a plan runs, such operators are wrapped: their streams
+//! check the statement's lane before each batch, and the filters of their joins before each evaluation, of which a
+//! nested-loop join does one for each pair of a row and a batch. The optimizer's rules check between nodes.
+//!
+//! A wrapped operator looks like the one inside, in EXPLAIN ANALYZE too.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{ColumnarValue, LogicalPlan};
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizerRule};
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::StreamExt;
+use partita_lanes::interrupt;
+
+/// Checks that the statement of this thread may go on.
+fn check() -> Result<()> {
+    interrupt::check().map_err(|reason| DataFusionError::External(Box::new(reason)))
+}
+
+/// Wraps the operators of a plan that may compute for long within one call.
+///
+/// # Errors
+/// When an operator does not take the wrapped ones below it.
+pub(crate) fn guarded(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        if !multiplies(node.as_ref()) {
+            return Ok(Transformed::no(node));
+        }
+        let inner = match node.downcast_ref::<NestedLoopJoinExec>() {
+            Some(join) => with_checked_filter(join)?.unwrap_or(node),
+            None => node,
+        };
+        Ok(Transformed::yes(Arc::new(Guarded { inner }) as Arc<dyn ExecutionPlan>))
+    })
+    .data()
+}
+
+/// True for operators that give more rows than they take, or take none and compute them. Scans of tables wait for
+/// others, and check by themselves.
+fn multiplies(node: &dyn ExecutionPlan) -> bool {
+    let name = node.name();
+    name.ends_with("JoinExec")
+        || ["UnnestExec", "RecursiveQueryExec", "LazyMemoryExec", "WindowAggExec"].contains(&name)
+        || name == "BoundedWindowAggExec"
+}
+
+fn with_checked_filter(join: &NestedLoopJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(filter) = join.filter() else { return Ok(None) };
+    let expression = Arc::new(CheckedExpr { inner: Arc::clone(filter.expression()) });
+    let filter =
+        JoinFilter::new(expression, filter.column_indices().to_vec(), Arc::clone(filter.schema()));
+    let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
+    let join = NestedLoopJoinExecBuilder::new(left, right, *join.join_type())
+        .with_filter(Some(filter))
+        .with_projection_ref(join.projection().clone())
+        .build()?;
+    Ok(Some(Arc::new(join)))
+}
+
+/// An operator whose streams check before each batch.
+#[derive(Debug)]
+struct Guarded {
+    inner: Arc<dyn ExecutionPlan>,
+}
+
+impl DisplayAs for Guarded {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_as(kind, f)
+    }
+}
+
+impl ExecutionPlan for Guarded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn downcast_delegate(&self) -> Option<&dyn ExecutionPlan> {
+        Some(self.inner.as_ref())
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.inner.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inner.children()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.inner.maintains_input_order()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        self.inner.benefits_from_input_partitioning()
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.inner.apply_expressions(visit)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let inner = replace_children_if_necessary(Arc::clone(&self.inner), children)?;
+        Ok(Arc::new(Self { inner }))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { inner: Arc::clone(&self.inner).reset_state()? }))
+    }
+
+    /// A recursive query hands its working table to the operators below it.
+    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
+        let inner = self.inner.with_new_state(state)?;
+        Some(Arc::new(Self { inner }))
+    }
+
+    fn execute(
+        &self,
+        output: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let rows = self.inner.execute(output, context)?;
+        let schema = rows.schema();
+        let rows = rows.map(|batch| check().and(batch));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.inner.metrics()
+    }
+}
+
+/// An expression that checks before each evaluation.
+#[derive(Debug, Eq)]
+struct CheckedExpr {
+    inner: Arc<dyn PhysicalExpr>,
+}
+
+impl PartialEq for CheckedExpr {
+    fn eq(&self, other: &Self) -> bool {
+        self.inner.eq(&other.inner)
+    }
+}
+
+impl Hash for CheckedExpr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inner.hash(state);
+    }
+}
+
+impl fmt::Display for CheckedExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.inner)
+    }
+}
+
+impl PhysicalExpr for CheckedExpr {
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.inner.return_field(schema)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        check()?;
+        self.inner.evaluate(batch)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.inner]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let inner = children.pop().unwrap_or_else(|| Arc::clone(&self.inner));
+        Ok(Arc::new(Self { inner }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt_sql(f)
+    }
+}
+
+/// A rule that checks before it works: an optimizer's, an analyzer's or a physical optimizer's.
+#[derive(Debug)]
+pub(crate) struct CheckedRule<R: ?Sized>(pub(crate) Arc<R>);
+
+impl OptimizerRule for CheckedRule<dyn OptimizerRule + Send + Sync> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        check()?;
+        self.0.rewrite(plan, config)
+    }
+}
+
+impl AnalyzerRule for CheckedRule<dyn AnalyzerRule + Send + Sync> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+        check()?;
+        self.0.analyze(plan, config)
+    }
+}
+
+impl PhysicalOptimizerRule for CheckedRule<dyn PhysicalOptimizerRule + Send + Sync> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        check()?;
+        self.0.optimize(plan, config)
+    }
+
+    fn optimize_with_context(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: &dyn PhysicalOptimizerContext,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        check()?;
+        self.0.optimize_with_context(plan, context)
+    }
+}
