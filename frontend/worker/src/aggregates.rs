@@ -1,5 +1,5 @@
 //! `avg` and `sum`, as DataFusion has them but for how they accumulate: doubles by runs (`runs.rs`), integers without
-//! wrapping (`whole.rs`).
+//! wrapping (`whole.rs`), and so long decimals (`decimals.rs`).
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
 
@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
     ReversedUDAF, SetMonotonicity, Signature, StatisticsArgs,
 };
 
+use crate::decimals::{self, Long, LongDistinct, LongGroups};
 use crate::runs::{Runs, State};
 use crate::whole::{self, Whole, WholeGroups};
 
@@ -41,6 +42,11 @@ fn widened(args: AccumulatorArgs<'_>) -> AccumulatorArgs<'_> {
     AccumulatorArgs { return_field: whole::wide(&args.return_field), ..args }
 }
 
+/// The same over halves of long decimals.
+fn halved(args: AccumulatorArgs<'_>) -> AccumulatorArgs<'_> {
+    AccumulatorArgs { return_field: decimals::half(&args.return_field), ..args }
+}
+
 /// A function of DataFusion's, which accumulates otherwise.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replaced {
@@ -58,6 +64,33 @@ impl Replaced {
         let to = returned.data_type();
         (self.state == State::Sum && whole::is_whole(to)).then(|| to.clone())
     }
+
+    /// The type of a sum of long decimals, if this is one.
+    fn long(&self, returned: &FieldRef) -> Option<DataType> {
+        let to = returned.data_type();
+        (self.state == State::Sum && decimals::is_long(to)).then(|| to.clone())
+    }
+}
+
+impl Replaced {
+    /// The partial state of a sum of long decimals.
+    fn halves_of_state(&self, args: &StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let mut state = Vec::with_capacity(2);
+        for half in ["upper", "lower"] {
+            let fields = self.inner().state_fields(StateFieldsArgs {
+                name: args.name,
+                input_fields: args.input_fields,
+                return_field: decimals::half(&args.return_field),
+                ordering_fields: args.ordering_fields,
+                is_distinct: false,
+            })?;
+            state.extend(fields.into_iter().map(|field| -> FieldRef {
+                let name = format!("{}[{half}]", field.name());
+                Arc::new(field.as_ref().clone().with_name(name))
+            }));
+        }
+        Ok(state)
+    }
 }
 
 impl AggregateUDFImpl for Replaced {
@@ -68,6 +101,11 @@ impl AggregateUDFImpl for Replaced {
         if let Some(to) = self.whole(&args.return_field) {
             let inner = self.inner().create_groups_accumulator(widened(args))?;
             return Ok(Box::new(WholeGroups { inner, to }));
+        }
+        if let Some(to) = self.long(&args.return_field) {
+            let upper = self.inner().create_groups_accumulator(halved(args.clone()))?;
+            let lower = self.inner().create_groups_accumulator(halved(args))?;
+            return Ok(Box::new(LongGroups { upper, lower, to }));
         }
         let doubles = args.expr_fields.first().map(|field| field.data_type().clone());
         let plain = !args.is_distinct && doubles == Some(DataType::Float64);
@@ -127,6 +165,16 @@ impl AggregateUDFImpl for Replaced {
             let inner = self.inner().accumulator(widened(args))?;
             return Ok(Box::new(Whole { inner, to }));
         }
+        if let Some(to) = self.long(&args.return_field) {
+            if args.is_distinct {
+                let return_field = decimals::wide(&args.return_field);
+                let inner = self.inner().accumulator(AccumulatorArgs { return_field, ..args })?;
+                return Ok(Box::new(LongDistinct { inner, to }));
+            }
+            let upper = self.inner().accumulator(halved(args.clone()))?;
+            let lower = self.inner().accumulator(halved(args))?;
+            return Ok(Box::new(Long { upper, lower, to }));
+        }
         self.inner().accumulator(args)
     }
 
@@ -134,6 +182,13 @@ impl AggregateUDFImpl for Replaced {
         if self.whole(&args.return_field).is_some() {
             let return_field = whole::wide(&args.return_field);
             return self.inner().state_fields(StateFieldsArgs { return_field, ..args });
+        }
+        if self.long(&args.return_field).is_some() {
+            if args.is_distinct {
+                let return_field = decimals::wide(&args.return_field);
+                return self.inner().state_fields(StateFieldsArgs { return_field, ..args });
+            }
+            return self.halves_of_state(&args);
         }
         self.inner().state_fields(args)
     }
@@ -150,6 +205,11 @@ impl AggregateUDFImpl for Replaced {
         if let Some(to) = self.whole(&args.return_field).filter(|_| !args.is_distinct) {
             let inner = self.inner().create_sliding_accumulator(widened(args))?;
             return Ok(Box::new(Whole { inner, to }));
+        }
+        if let Some(to) = self.long(&args.return_field).filter(|_| !args.is_distinct) {
+            let upper = self.inner().create_sliding_accumulator(halved(args.clone()))?;
+            let lower = self.inner().create_sliding_accumulator(halved(args))?;
+            return Ok(Box::new(Long { upper, lower, to }));
         }
         self.inner().create_sliding_accumulator(args)
     }
@@ -212,7 +272,9 @@ impl AggregateUDFImpl for Replaced {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, AsArray, Int64Array, RecordBatch, UInt64Array};
+    use arrow::array::{
+        Array, ArrayRef, AsArray, Decimal128Array, Int64Array, RecordBatch, UInt64Array,
+    };
     use arrow::datatypes::{Field, Int64Type, Schema, UInt64Type};
     use datafusion::datasource::MemTable;
     use datafusion::execution::FunctionRegistry;
@@ -220,6 +282,11 @@ mod tests {
 
     use super::*;
     use crate::SqlError;
+
+    /// So many times ten to the power of 37: a decimal of 38 digits, if it is one digit.
+    fn long(n: i64) -> i128 {
+        i128::from(n % 10) * 10_i128.pow(37)
+    }
 
     /// Each row of what a query of `t` answers, as text; or its SQLSTATE.
     async fn answer(
@@ -237,14 +304,17 @@ mod tests {
             Field::new("g", DataType::Int64, false),
             Field::new("n", DataType::Int64, true),
             Field::new("u", DataType::UInt64, true),
+            Field::new("d", DataType::Decimal128(38, 0), true),
         ]));
         let batch = |rows: &[(i64, Option<i64>)]| {
             let groups: Int64Array = rows.iter().map(|row| Some(row.0)).collect();
             let numbers: Int64Array = rows.iter().map(|row| row.1).collect();
             let unsigned: UInt64Array =
                 rows.iter().map(|row| row.1.map(|n| n.unsigned_abs().saturating_mul(2))).collect();
-            let columns =
-                vec![Arc::new(groups) as _, Arc::new(numbers) as _, Arc::new(unsigned) as _];
+            let decimals: Decimal128Array = rows.iter().map(|row| row.1.map(long)).collect();
+            let decimals = decimals.with_precision_and_scale(38, 0).unwrap();
+            let columns: Vec<ArrayRef> =
+                vec![Arc::new(groups), Arc::new(numbers), Arc::new(unsigned), Arc::new(decimals)];
             RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
         };
         let streams = rows.chunks(rows.len().div_ceil(2)).map(|rows| vec![batch(rows)]).collect();
@@ -260,6 +330,8 @@ mod tests {
                     _ if column.is_null(row) => "null".to_owned(),
                     DataType::Int64 => column.as_primitive::<Int64Type>().value(row).to_string(),
                     DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).to_string(),
+                    DataType::Utf8 => column.as_string::<i32>().value(row).to_owned(),
+                    DataType::Utf8View => column.as_string_view().value(row).to_owned(),
                     other => panic!("{other}"),
                 });
             }
@@ -292,6 +364,32 @@ mod tests {
         }
         let low = [(1, Some(i64::MIN)), (1, Some(-1)), (1, Some(2))];
         assert_eq!(answer(SUMS[1], &low).await, Ok(vec![(i64::MIN + 1).to_string()]));
+    }
+
+    const LONG_SUMS: [&str; 4] = [
+        "SELECT CAST(sum(d) AS STRING) FROM t",
+        "SELECT CAST(sum(d) AS STRING) FROM t GROUP BY g",
+        "SELECT CAST(sum(DISTINCT d) AS STRING) FROM t",
+        "SELECT CAST(sum(d) OVER (ORDER BY n NULLS FIRST ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) \
+         AS STRING) AS s FROM t ORDER BY n DESC NULLS LAST LIMIT 1",
+    ];
+
+    #[tokio::test]
+    async fn a_sum_of_long_decimals_that_does_not_fit_is_an_error_and_never_another_number() {
+        for sql in LONG_SUMS {
+            // A digit too many, and more than 128 bits hold.
+            for sums in [&[4, 6][..], &[9, 8], &[9, 1, 7, 8], &[-9, -8, -7]] {
+                let rows: Vec<_> = sums.iter().map(|n| (1, Some(*n))).collect();
+                assert_eq!(answer(sql, &rows).await, Err("22003".to_owned()), "{sql} {sums:?}");
+            }
+            for sums in [&[4, 5][..], &[-4, -5], &[9, 8, -9], &[9, -8, 7, -6], &[-1, 1]] {
+                let rows: Vec<_> = sums.iter().map(|n| (1, Some(*n))).chain([(1, None)]).collect();
+                let sum = long(sums.iter().sum()).to_string();
+                assert_eq!(answer(sql, &rows).await, Ok(vec![sum]), "{sql} {sums:?}");
+            }
+        }
+        let nothing = Ok(vec!["null".to_owned()]);
+        assert_eq!(answer(LONG_SUMS[1], &[(1, None)]).await, nothing);
     }
 
     #[tokio::test]

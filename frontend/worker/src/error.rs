@@ -467,7 +467,7 @@ fn from_execution(message: String) -> SqlError {
     if contains("Error parsing timestamp") {
         return SqlError::new(INVALID_DATETIME, message);
     }
-    if contains("overflow") {
+    if contains("verflow") {
         return SqlError::new(NUMERIC_OUT_OF_RANGE, message);
     }
     SqlError::new(INVALID_PARAMETER_VALUE, message)

@@ -24,6 +24,7 @@
 mod aggregates;
 mod bounded;
 mod checked;
+mod decimals;
 pub mod error;
 mod fragment;
 pub mod functions;
