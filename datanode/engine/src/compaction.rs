@@ -11,6 +11,7 @@
 //! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out
 //!   is between those that are merged;
 //! - what was merged while the partition's range changed is thrown away;
+//! - where a file is known to be damaged, nothing of its windows is merged: its rows keep their place among the versions;
 //! - deletes are dropped only by a pick that begins with the oldest run of its window: nothing older
 //!   is left that they would have to hide.
 
@@ -91,6 +92,8 @@ struct View {
     has_op: bool,
     /// Whether it reaches beyond the partition's range.
     clipped: bool,
+    /// Whether it is known to be damaged.
+    damaged: bool,
 }
 
 /// A run of files in one window.
@@ -100,6 +103,7 @@ struct RunOfFiles {
     bytes: u64,
     has_op: bool,
     clipped: Vec<FileId>,
+    damaged: bool,
 }
 
 /// Windows that overlap, and their runs, oldest first.
@@ -292,12 +296,13 @@ impl Partition {
 fn views(version: &Version) -> Vec<View> {
     let view = |file: &FileEntry| {
         let FileMeta { id, run, window, has_op, .. } = *file.meta();
-        View { id, run, bytes: file.bytes(), window, has_op, clipped: file.is_clipped() }
+        let (clipped, damaged) = (file.is_clipped(), file.handle.damage().is_some());
+        View { id, run, bytes: file.bytes(), window, has_op, clipped, damaged }
     };
     version.files.values().map(view).collect()
 }
 
-/// The windows of files, in order.
+/// The windows of files, in order, of which none is damaged.
 fn windows(files: &[View]) -> Vec<Window> {
     let mut files = files.to_vec();
     files.sort_by_key(|file| file.window);
@@ -320,10 +325,12 @@ fn windows(files: &[View]) -> Vec<Window> {
         run.bytes += file.bytes;
         run.has_op |= file.has_op;
         run.clipped.extend(file.clipped.then_some(file.id));
+        run.damaged |= file.damaged;
     }
     let window =
         |(window, runs): (_, BTreeMap<_, _>)| Window { window, runs: runs.into_values().collect() };
-    windows.into_iter().map(window).collect()
+    let whole = |window: &Window| window.runs.iter().all(|run| !run.damaged);
+    windows.into_iter().map(window).filter(whole).collect()
 }
 
 /// What to merge when there is nothing special to be done. What is to be merged anyway and reaches beyond the range goes
@@ -411,7 +418,7 @@ mod tests {
     const MIB: u64 = 1024 * 1024;
 
     fn file(id: u64, run: u64, mib: u64, window: Option<(i64, i64)>) -> View {
-        View { id, run, bytes: mib * MIB, window, has_op: false, clipped: false }
+        View { id, run, bytes: mib * MIB, window, has_op: false, clipped: false, damaged: false }
     }
 
     fn picked(files: &[View]) -> Option<(Vec<u64>, bool)> {
@@ -469,6 +476,18 @@ mod tests {
         let mut files = files;
         files.push(file(9, 9, 10, Some((0, 40))));
         assert_eq!(picked(&files), Some((vec![1, 2, 3, 4, 9], true)));
+    }
+
+    #[test]
+    fn what_overlaps_with_a_damaged_file_is_left_alone() {
+        let mut files: Vec<_> = (1..=4).map(|id| file(id, id, 10, Some((0, 10)))).collect();
+        files.extend((5..=8).map(|id| file(id, id, 10, Some((10, 20)))));
+        files[1].damaged = true;
+        assert_eq!(picked(&files), Some((vec![5, 6, 7, 8], true)));
+        assert_eq!(pick_all(&files).map(|pick| pick.files), Some(vec![5, 6, 7, 8]));
+        files.truncate(4);
+        files[2].clipped = true;
+        assert_eq!((picked(&files), pick_all(&files)), (None, None));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use partita_proto::id::ColumnId;
 use partita_proto::range::{Bound, KeyRange, TypedRange};
 use partita_proto::value::Value;
 
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::layout::Layout;
 
 /// The number of a file; grows, never used again within its partition.
@@ -70,6 +70,8 @@ pub(crate) struct FileHandle {
     pub(crate) path: Path,
     /// No other file of the process has it.
     pub(crate) number: u64,
+    /// Why it cannot be read, if that was found when the partition was opened.
+    damage: Option<Arc<str>>,
     life: Arc<Life>,
 }
 
@@ -92,13 +94,34 @@ impl FileHandle {
         let (obsolete, closed) = (AtomicBool::new(false), AtomicBool::new(false));
         let life = Life { path: path.clone(), obsolete, closed, garbage: Arc::clone(garbage) };
         let life = Arc::new(life);
-        Self { meta, path, number, life }
+        Self { meta, path, number, damage: None, life }
+    }
+
+    /// The same, of a file that is not what was written; `damage` says how, and names file and partition.
+    pub(crate) fn damaged(self, damage: String) -> Self {
+        Self { damage: Some(damage.into()), ..self }
+    }
+
+    /// How it is damaged, as far as that is known.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// Refuses to read a file that is known to be damaged.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupted`].
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.damage {
+            None => Ok(()),
+            Some(damage) => Err(EngineError::Corrupted(damage.to_string())),
+        }
     }
 
     /// Another handle of the same file, of which only a part counts.
     pub(crate) fn with_meta(&self, meta: FileMeta) -> Self {
         let (path, life) = (self.path.clone(), Arc::clone(&self.life));
-        Self { meta, path, number: self.number, life }
+        Self { meta, path, number: self.number, damage: self.damage.clone(), life }
     }
 
     /// The manifest no longer names it: it goes when the last reader has gone.

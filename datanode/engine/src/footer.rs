@@ -39,6 +39,7 @@ impl Footers {
         store: &Arc<dyn ObjectStore>,
         file: &FileHandle,
     ) -> Result<Arc<Footer>> {
+        file.check()?;
         if let Some(footer) = self.get(file.meta.id) {
             return Ok(footer);
         }
@@ -87,6 +88,7 @@ fn parse_sums(text: &str) -> Option<Vec<u32>> {
 
 /// Reads a range of a file, all of it.
 async fn read(store: &Arc<dyn ObjectStore>, file: &FileHandle, range: Range<u64>) -> Result<Bytes> {
+    file.check()?;
     let bytes = store.get_range(&file.path, range.clone()).await;
     let bytes = bytes.map_err(|error| read_error(file, &error))?;
     if bytes.len() as u64 != range.end - range.start {

@@ -35,7 +35,7 @@ use partita_proto::service::{PartitionSpec, WriteKind};
 use crate::arrival::Kept;
 use crate::compaction::{Aim, Flushes};
 use crate::error::{EngineError, Result};
-use crate::file::{FileEntry, FileHandle, FileMeta, Garbage, files_directory};
+use crate::file::{FileEntry, FileHandle, FileId, FileMeta, Garbage, file_path, files_directory};
 use crate::footer::{Footers, verify};
 use crate::layout::Layout;
 use crate::manifest::{Edit, Manifest, Origin, Recorded, delete};
@@ -123,7 +123,8 @@ impl Partition {
     }
 
     /// Opens the partition below `root` as of its durable mark; the log has to be applied from there.
-    /// Files that the manifest does not name are removed.
+    /// Files that the manifest does not name are removed. Files that are missing or have another size than it says are
+    /// named by [`Partition::damage`]: reading them fails, and they are never merged with others.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] when there is none (or its creation was never finished),
@@ -147,11 +148,11 @@ impl Partition {
     ) -> Result<Arc<Self>> {
         let garbage = Garbage::default();
         let Recorded { config, files, durable, width, origin, .. } = manifest.recorded().clone();
+        let sizes = stored_files(&store, &root, &files).await?;
         let handles: Vec<_> = files
             .into_values()
-            .map(|meta| Arc::new(FileHandle::new(meta, &root, &garbage)))
+            .map(|meta| Arc::new(opened_file(meta, &root, &garbage, &sizes)))
             .collect();
-        check_files(&store, &root, &handles).await?;
         let layout = Arc::new(Layout::new(config)?);
         let version = Version::opened(layout, handles, durable, width)?;
         Ok(Arc::new(Self {
@@ -316,6 +317,16 @@ impl Partition {
         !version.sealed.is_empty() || self.wants_seal() || age.is_some_and(|age| age >= age_max)
     }
 
+    /// The files that were found damaged when the partition was opened and that it still has, in words that name each.
+    pub fn damage(&self) -> Vec<String> {
+        let version = self.version();
+        version
+            .files
+            .values()
+            .filter_map(|entry| entry.handle.damage().map(str::to_owned))
+            .collect()
+    }
+
     /// Checks every byte of every file.
     ///
     /// # Errors
@@ -469,35 +480,48 @@ impl std::fmt::Debug for Partition {
     }
 }
 
-/// Removes files that the manifest does not name, and checks that those it names are there.
-async fn check_files(
+/// Removes files that the manifest does not name; the sizes of the others that are there.
+async fn stored_files(
     store: &Arc<dyn ObjectStore>,
     root: &Path,
-    files: &[Arc<FileHandle>],
-) -> Result<()> {
+    files: &BTreeMap<FileId, FileMeta>,
+) -> Result<BTreeMap<Path, u64>> {
     let directory = files_directory(root);
     let listed: Vec<_> = store
         .list(Some(&directory))
         .try_collect()
         .await
         .map_err(|error| EngineError::store(&directory, &error))?;
-    let sizes: BTreeMap<Path, u64> =
+    let mut sizes: BTreeMap<Path, u64> =
         listed.into_iter().map(|object| (object.location, object.size)).collect();
-    let named: BTreeSet<&Path> = files.iter().map(|file| &file.path).collect();
-    for orphan in sizes.keys().filter(|path| !named.contains(path)) {
+    let named: BTreeSet<Path> = files.keys().map(|id| file_path(root, *id)).collect();
+    for orphan in sizes.keys().filter(|path| !named.contains(*path)) {
         tracing::info!(file = %orphan, "removing a file that the manifest does not name");
         delete(store, orphan).await?;
     }
-    for file in files {
-        let size = sizes.get(&file.path).copied();
-        if size != Some(file.meta.bytes) {
-            return Err(EngineError::Corrupted(format!(
-                "file {} has {size:?} bytes, the manifest says {}",
-                file.path, file.meta.bytes
-            )));
+    sizes.retain(|path, _| named.contains(path));
+    Ok(sizes)
+}
+
+/// The handle of a file that the manifest names.
+fn opened_file(
+    meta: FileMeta,
+    root: &Path,
+    garbage: &Garbage,
+    sizes: &BTreeMap<Path, u64>,
+) -> FileHandle {
+    let expected = meta.bytes;
+    let handle = FileHandle::new(meta, root, garbage);
+    let path = &handle.path;
+    let damage = match sizes.get(path) {
+        Some(size) if *size == expected => return handle,
+        Some(size) => {
+            format!("file {path} of partition {root} has {size} bytes instead of {expected}")
         }
-    }
-    Ok(())
+        None => format!("file {path} of partition {root} is missing"),
+    };
+    tracing::error!(partition = %root, damage, "a file is damaged: queries that need it fail");
+    handle.damaged(damage)
 }
 
 /// Whether rows can be carried over from one schema to the next.

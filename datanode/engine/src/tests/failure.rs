@@ -256,20 +256,41 @@ async fn whatever_byte_of_a_file_changes_no_row_of_it_is_served() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_short_or_missing_is_reported_at_open() {
+async fn a_file_that_is_short_or_missing_is_named_at_the_opening_and_the_others_are_served() {
     let mut fixture = Fixture::series(last_row()).await;
-    fixture.put(&NAMES, &rows(0..60));
+    let host = |name: &str, n: i64| vec![text(name), ts(n), int(n)];
+    let rows_of = |name: &str| -> Vec<Row> { (0..60).map(|n| host(name, n)).collect() };
+    fixture.put(&NAMES, &rows_of("a"));
     fixture.flush().await.unwrap();
     let file = files(&fixture, "files").pop().unwrap();
+    let name = file.file_name().unwrap().to_str().unwrap();
     let good = fs::read(&file).unwrap();
-    let open = || {
-        let clock: Arc<dyn Clock> = Arc::<TestClock>::clone(&fixture.clock);
-        Partition::open(Arc::clone(&fixture.store), root(), EngineOptions::default(), clock)
-    };
-    fs::write(&file, &good[..good.len() - 1]).unwrap();
-    assert!(matches!(open().await, Err(EngineError::Corrupted(_))));
-    fs::remove_file(&file).unwrap();
-    assert!(matches!(open().await, Err(EngineError::Corrupted(_))));
+    fixture.put(&NAMES, &rows_of("b"));
+    fixture.flush().await.unwrap();
+    let of = |host: &str| [("host", Domain::points([text(host)]))];
+    for short in [true, false] {
+        match short {
+            true => fs::write(&file, &good[..good.len() - 1]).unwrap(),
+            false => fs::remove_file(&file).unwrap(),
+        }
+        fixture.reopen().await;
+        let damage = fixture.partition.damage();
+        assert_eq!(damage.len(), 1);
+        assert!(damage[0].contains(name) && damage[0].contains("of partition"), "{damage:?}");
+        let refused = Err(partita_proto::Error::Corrupted(damage[0].clone()));
+        assert_eq!(fixture.read_where(&NAMES, &[]).await, refused);
+        assert_eq!(fixture.read_where(&NAMES, &of("a")).await, refused);
+        assert_eq!(fixture.read_where(&NAMES, &of("b")).await.unwrap(), rows_of("b"));
+        assert!(matches!(fixture.partition.verify().await, Err(EngineError::Corrupted(_))));
+        // Nothing is merged with it, and nothing else is wrong with the partition.
+        assert_eq!(fixture.partition.compact(true).await, Ok(false));
+    }
+    fs::write(&file, &good).unwrap();
+    fixture.reopen().await;
+    assert_eq!(
+        (fixture.partition.damage(), fixture.partition.verify().await),
+        (Vec::new(), Ok(()))
+    );
 }
 
 #[tokio::test]
