@@ -279,6 +279,11 @@ impl Group {
         }
     }
 
+    /// The term that this replica is in.
+    pub(crate) fn term(&self) -> u64 {
+        self.raft.metrics().borrow_watched().current_term
+    }
+
     /// What this replica knows of the group. Costs no message.
     #[must_use]
     pub fn status(&self) -> GroupStatus {

@@ -18,15 +18,18 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::blocking;
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
-use partita_proto::wire::pb::RaftFrame;
+use partita_proto::wire::pb::raft_message::Body;
+use partita_proto::wire::pb::{RaftBeat, RaftFrame};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::beat;
 use crate::error::RaftError;
+use crate::greeting::{Acquaintances, Manners};
 use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle, is_alone};
 use crate::log::disk::{Disk, StdDisk};
 use crate::log::simulated::SimulatedDisk;
@@ -34,7 +37,7 @@ use crate::log::{Log, LogOptions, LogStats, Seeded};
 use crate::machine::Machine;
 use crate::network::Net;
 use crate::pace::Pace;
-use crate::peer::Peers;
+use crate::peer::{Lane, Peers, Route};
 use crate::server;
 use crate::settings::config;
 use crate::snapshot::Outgoing;
@@ -47,6 +50,9 @@ use crate::types::{Mark, Member, log_id};
 /// into the segment that is being written when the disk turns out to be full.
 const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 
+/// How long a node that is greeted may take to answer.
+const GREET_WAIT: Duration = Duration::from_secs(2);
+
 /// What a [`Host`] is opened with.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
@@ -54,6 +60,8 @@ pub struct HostOptions {
     pub dir: PathBuf,
     /// This node.
     pub node: NodeId,
+    /// The random number of its data directory, which it greets other nodes with; 0: none.
+    pub identity: u64,
     /// Bytes of log from which on groups are asked to flush. At twice that, proposals are refused.
     pub log_budget_bytes: u64,
     /// Bytes of recent entries kept in memory.
@@ -72,6 +80,7 @@ impl HostOptions {
         Self {
             dir: dir.into(),
             node,
+            identity: 0,
             log_budget_bytes: 1 << 30,
             cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
@@ -113,6 +122,7 @@ pub struct Host {
     in_flight: Arc<Semaphore>,
     in_flight_max: usize,
     peers: Arc<Peers>,
+    manners: Manners,
     outgoing: Arc<Outgoing>,
     stopped: watch::Sender<bool>,
 }
@@ -179,13 +189,15 @@ impl Host {
             })??;
         let in_flight_max =
             (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
+        let manners = Manners::new(options.node, options.identity);
         let host = Arc::new(Self {
             node: options.node,
             log,
             groups: Mutex::default(),
             in_flight: Arc::new(Semaphore::new(in_flight_max)),
             in_flight_max,
-            peers: Arc::new(Peers::new(options.node, transport)),
+            peers: Arc::new(Peers::new(manners.clone(), transport)),
+            manners,
             outgoing: Arc::new(Outgoing::new(options.snapshot_bytes_per_second)),
             stopped: watch::Sender::new(false),
         });
@@ -199,6 +211,31 @@ impl Host {
         let (out, replies) = mpsc::channel(FRAMES_WAITING);
         tokio::spawn(server::serve(Arc::clone(self), requests, out));
         replies
+    }
+
+    /// Has somebody decide with which nodes this one has to do, from now on. Only the first one is asked.
+    pub fn set_acquaintances(&self, acquaintances: Arc<dyn Acquaintances>) {
+        self.manners.acquaintances.set(acquaintances).ok();
+    }
+
+    /// From now on, whether this node greets others as one that lost its data and is to join again as a new member.
+    pub fn set_rejoins(&self, rejoins: bool) {
+        self.manners.set_rejoins(rejoins);
+    }
+
+    /// Opens a link to a node, if there is none, so that it learns who this one is. What comes of it shows in what the
+    /// node does.
+    pub async fn greet(&self, node: NodeId) {
+        let route = Route { group: GroupId(0), from: ReplicaId(0), to: ReplicaId(0) };
+        let body = Body::Beat(RaftBeat::default());
+        let answer = self.peers.peer(node).call(Lane::Control, route, body, GREET_WAIT).await;
+        if let Err(error) = answer {
+            tracing::debug!(%node, %error, "a node was greeted and does not answer");
+        }
+    }
+
+    pub(crate) fn manners(&self) -> &Manners {
+        &self.manners
     }
 
     pub(crate) fn peers(&self) -> &Peers {

@@ -22,6 +22,7 @@
 
 mod beat;
 mod error;
+mod greeting;
 mod group;
 mod hold;
 mod host;
@@ -33,6 +34,7 @@ mod pace;
 mod peer;
 pub mod planted;
 mod purge;
+mod sense;
 mod server;
 mod settings;
 mod snapshot;
@@ -45,6 +47,7 @@ mod types;
 mod wire;
 
 pub use error::RaftError;
+pub use greeting::{Acquaintances, Greeting};
 pub use group::{Applied, Group, GroupStatus};
 pub use host::{Host, HostOptions, Start};
 pub use log::LogStats;

@@ -29,6 +29,7 @@ use crate::hold::hold_commits;
 use crate::machine::Machine;
 use crate::peer::{CallError, Lane, Peer, Peers, Route};
 use crate::planted::{self, Plant};
+use crate::sense;
 use crate::snapshot::{self, Outgoing};
 use crate::state::{SnapshotContent, SnapshotType};
 use crate::types::{Member, RaftVoteType, Types};
@@ -93,8 +94,11 @@ impl Connection {
         wait: Duration,
         action: RPCTypes,
     ) -> Result<Body, RPCError<Types>> {
+        let term = sense::term_of(&body);
         let reply = self.peer.call(lane, self.route, body, wait).await;
-        reply.map_err(|error| failed(error, self.route, action))
+        let reply = reply.map_err(|error| failed(error, self.route, action))?;
+        sense::check(&reply, term.unwrap_or_default()).map_err(malformed)?;
+        Ok(reply)
     }
 }
 
@@ -127,11 +131,13 @@ impl RaftNetworkV2<Types> for Connection {
         let fail = move |error| failed(error, route, RPCTypes::AppendEntries);
         let sent = hold_commits(input).then(move |request| async move {
             let asked = Asked::of(&request);
-            let sending = peer.send(Lane::Bulk, route, wire::append_out(request));
-            let waiting = tokio::time::timeout(APPEND_WAIT, sending).await;
-            (asked, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
+            let body = wire::append_out(request);
+            let term = sense::term_of(&body).unwrap_or_default();
+            let waiting =
+                tokio::time::timeout(APPEND_WAIT, peer.send(Lane::Bulk, route, body)).await;
+            (asked, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
         });
-        let answers = sent.map(move |(asked, waiting)| async move {
+        let answers = sent.map(move |(asked, term, waiting)| async move {
             let reply = match waiting {
                 Ok(waiting) => waiting.reply(APPEND_WAIT).await,
                 Err(error) => Err(error),
@@ -139,7 +145,9 @@ impl RaftNetworkV2<Types> for Connection {
             if reply.is_err() && planted::is(Plant::EarlyAck) {
                 return Ok(asked.taken());
             }
-            wire::appended_in(reply.map_err(fail)?, &asked).map_err(malformed)
+            let reply = reply.map_err(fail)?;
+            sense::check(&reply, term).map_err(malformed)?;
+            wire::appended_in(reply, &asked).map_err(malformed)
         });
         let answers = answers.buffered(APPENDS_UNDER_WAY).boxed();
         Box::pin(async move { Ok(answers) })

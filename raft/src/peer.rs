@@ -23,12 +23,13 @@ use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
-use partita_proto::wire::pb::{RaftBeat, RaftFrame, RaftHello, RaftMessage};
+use partita_proto::wire::pb::{RaftBeat, RaftFrame, RaftMessage};
 use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::RaftError;
+use crate::greeting::Manners;
 use crate::transport::{Frames, Link, Transport, VERSION};
 
 /// Calls that may wait on a lane.
@@ -129,7 +130,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn start(local: NodeId, node: NodeId, transport: Arc<dyn Transport>) -> Arc<Self> {
+    fn start(local: Manners, node: NodeId, transport: Arc<dyn Transport>) -> Arc<Self> {
         let (control, control_calls) = mpsc::channel(LANE_LEN);
         let (bulk, bulk_calls) = mpsc::channel(LANE_LEN);
         let lanes = Lanes { control: control_calls, bulk: bulk_calls };
@@ -180,13 +181,13 @@ impl Peer {
 
 /// The peers of a node, made when they are first spoken to.
 pub(crate) struct Peers {
-    local: NodeId,
+    local: Manners,
     transport: Arc<dyn Transport>,
     peers: Mutex<BTreeMap<NodeId, Arc<Peer>>>,
 }
 
 impl Peers {
-    pub(crate) fn new(local: NodeId, transport: Arc<dyn Transport>) -> Self {
+    pub(crate) fn new(local: Manners, transport: Arc<dyn Transport>) -> Self {
         Self { local, transport, peers: Mutex::default() }
     }
 
@@ -194,7 +195,7 @@ impl Peers {
         let mut peers = self.peers.lock();
         let peer = peers
             .entry(node)
-            .or_insert_with(|| Peer::start(self.local, node, Arc::clone(&self.transport)));
+            .or_insert_with(|| Peer::start(self.local.clone(), node, Arc::clone(&self.transport)));
         Arc::clone(peer)
     }
 
@@ -233,10 +234,11 @@ fn retry_after(local: NodeId, node: NodeId, failures: u32) -> Duration {
     full - full / 32 * u32::try_from(spread).unwrap_or(0)
 }
 
-async fn run(local: NodeId, node: NodeId, transport: Arc<dyn Transport>, mut lanes: Lanes) {
+async fn run(manners: Manners, node: NodeId, transport: Arc<dyn Transport>, mut lanes: Lanes) {
+    let local = manners.node;
     let mut failures: u32 = 0;
     while let Some(first) = lanes.next().await {
-        let opened = timeout(OPEN_WAIT, open(local, node, transport.as_ref())).await;
+        let opened = timeout(OPEN_WAIT, open(&manners, node, transport.as_ref())).await;
         let opened = opened.unwrap_or_else(|_| {
             let text = format!("node {node} did not answer within {} s", OPEN_WAIT.as_secs());
             Err(RaftError::Unavailable(text))
@@ -271,10 +273,13 @@ async fn run(local: NodeId, node: NodeId, transport: Arc<dyn Transport>, mut lan
 }
 
 /// Opens a link and greets: both sides make sure that they understand each other, and are who they are held for.
-async fn open(local: NodeId, node: NodeId, transport: &dyn Transport) -> Result<Link, RaftError> {
+async fn open(
+    manners: &Manners,
+    node: NodeId,
+    transport: &dyn Transport,
+) -> Result<Link, RaftError> {
     let mut link = transport.connect(node).await?;
-    let hello = RaftHello { version: VERSION, node: local.0, peer: node.0 };
-    let frame = RaftFrame { hello: Some(hello), messages: Vec::new() };
+    let frame = RaftFrame { hello: Some(manners.hello(node.0, None)), messages: Vec::new() };
     let ended = || RaftError::Unavailable(format!("node {node} closed the link"));
     link.requests.send(frame).await.map_err(|_| ended())?;
     let greeted = link.replies.next().await.ok_or_else(ended)??;
@@ -292,6 +297,13 @@ async fn open(local: NodeId, node: NodeId, transport: &dyn Transport) -> Result<
             "at the address of node {node} is node {}",
             hello.node
         )));
+    }
+    if let Some(why) = &hello.refused {
+        manners.refused(node, why);
+        return Err(RaftError::Unavailable(format!("node {node} refuses this node: {why}")));
+    }
+    if let Some(why) = manners.refusal(&hello) {
+        return Err(RaftError::Unavailable(why));
     }
     Ok(link)
 }

@@ -15,6 +15,8 @@ pub enum Plant {
     ForgetVote = 2,
     /// A leader counts replicas that it could not reach.
     EarlyAck = 3,
+    /// A member that lost its data is taken for the one that it was.
+    Stranger = 4,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - requests reach a group in the order in which they came, though they are answered as they are done;
 //! - what is under way for a link is bounded, in number and bytes; beyond that it is not read;
-//! - no message makes a group. One that is for a replica that is not here is refused.
+//! - no message makes a group. One that is for a replica that is not here is refused;
+//! - numbers that make no sense are refused before the group sees them (`sense.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
-use partita_proto::wire::pb::{RaftDone, RaftFrame, RaftHello, RaftMessage, RaftRefused};
+use partita_proto::wire::pb::{RaftDone, RaftFrame, RaftMessage, RaftRefused};
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -21,6 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::error::RaftError;
 use crate::group::Group;
 use crate::host::Host;
+use crate::sense;
 use crate::snapshot::INSTALL_WAIT;
 use crate::transport::{Frames, VERSION};
 use crate::wire;
@@ -67,7 +69,8 @@ async fn greet(
     let first = timeout(HELLO_WAIT, incoming.next()).await.map_err(|_| silent())?;
     let hello = first.ok_or_else(silent)??.hello.ok_or_else(silent)?;
     // Before anything is refused, so that the other side can tell why.
-    let own = RaftHello { version: VERSION, node: host.node().0, peer: hello.node };
+    let refusal = host.manners().refusal(&hello);
+    let own = host.manners().hello(hello.node, refusal.clone());
     out.send(RaftFrame { hello: Some(own), messages: Vec::new() }).await.map_err(|_| silent())?;
     if hello.version != VERSION {
         return Err(RaftError::Incompatible(format!(
@@ -82,6 +85,9 @@ async fn greet(
             hello.peer,
             host.node()
         )));
+    }
+    if let Some(why) = refusal {
+        return Err(RaftError::InvalidInput(format!("refused node {}: {why}", hello.node)));
     }
     Ok(NodeId(hello.node))
 }
@@ -191,6 +197,7 @@ async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftErr
         group: group.id(),
         reason: error.to_string(),
     };
+    sense::check(&body, group.term())?;
     let withheld = |preliminary| match group.pace().withholds_vote(preliminary) {
         Some(why) => Err(RaftError::Unavailable(why.to_owned())),
         None => Ok(()),

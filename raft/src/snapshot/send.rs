@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::machine::{Machine, Snapshot, SnapshotFile};
 use crate::peer::{CallError, Lane, Peer, Route};
+use crate::sense;
 use crate::types::{RaftVoteType, Types};
 use crate::wire;
 
@@ -135,6 +136,7 @@ async fn transfer(
     }
     let end = Body::End(pb::RaftSnapshotEnd { offer, vote: Some(wire::vote_out(&vote)) });
     let reply = call(Lane::Bulk, end, INSTALL_WAIT).await?;
+    sense::check(&reply, wire::vote_out(&vote).term).map_err(|error| local(&error))?;
     let follows = wire::voted_in(reply).map_err(|error| local(&error))?.vote;
     let (files, took) = (files.len(), begun.elapsed());
     tracing::info!(group = %route.group, to = %route.to, files, sent, ?took, "snapshot sent");

@@ -23,6 +23,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::calm::{ensure, undisturbed};
 use super::cluster::turn;
 use super::recorder::Recorder;
+use crate::greeting::Manners;
 use crate::log::simulated::SimulatedDisk;
 use crate::peer::{CallError, Lane, Peers, Route};
 use crate::transport::grpc::{Grpc, Service};
@@ -34,6 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where nodes listen; a node that is not here is not known.
 type Book = Arc<Mutex<BTreeMap<NodeId, SocketAddr>>>;
+
+fn manners(node: u64) -> Manners {
+    Manners::new(NodeId(node), 0)
+}
 
 fn grpc(book: &Book) -> Arc<Grpc> {
     let book = Arc::clone(book);
@@ -232,7 +237,7 @@ async fn beat(peers: &Peers, node: u64, wait: Duration) -> Result<Body, CallErro
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_ends_when_its_time_is_up_or_its_node_is_known_to_be_gone() {
     let book = Book::default();
-    let peers = Peers::new(NodeId(1), grpc(&book));
+    let peers = Peers::new(manners(1), grpc(&book));
     let error = beat(&peers, 2, PATIENCE).await.unwrap_err();
     assert!(matches!(&error, CallError::Unreachable(why) if why.contains("not known")), "{error}");
 
@@ -272,7 +277,7 @@ impl Raft for Stranger {
         &self,
         _request: Request<Streaming<RaftFrame>>,
     ) -> Result<Response<Self::LinkStream>, Status> {
-        let hello = RaftHello { version: 99, node: 2, peer: 1 };
+        let hello = RaftHello { version: 99, node: 2, peer: 1, ..RaftHello::default() };
         let frame = RaftFrame { hello: Some(hello), messages: Vec::new() };
         let frames = futures::stream::iter([Ok(frame)]).chain(futures::stream::pending());
         Ok(Response::new(Box::pin(frames)))
@@ -287,7 +292,7 @@ async fn nodes_of_different_versions_or_with_mixed_up_addresses_part_with_a_reas
     let incoming = TcpListenerStream::new(listener);
     let stranger = Server::builder().add_service(RaftServer::new(Stranger));
     let stranger = tokio::spawn(stranger.serve_with_incoming(incoming));
-    let peers = Peers::new(NodeId(1), grpc(&book));
+    let peers = Peers::new(manners(1), grpc(&book));
     let error = beat(&peers, 2, PATIENCE).await.unwrap_err();
     assert!(
         matches!(&error, CallError::Unreachable(why) if why.contains("speaks version 99")),
@@ -305,7 +310,7 @@ async fn nodes_of_different_versions_or_with_mixed_up_addresses_part_with_a_reas
         "{error}"
     );
     // And the other way round: a stranger comes, hears who we are, and is not served.
-    let hello = RaftHello { version: 99, node: 2, peer: 1 };
+    let hello = RaftHello { version: 99, node: 2, peer: 1, ..RaftHello::default() };
     let frame = RaftFrame { hello: Some(hello), messages: Vec::new() };
     let frames = futures::stream::iter([Ok(frame)]).chain(futures::stream::pending());
     let mut answers = one.host.accept(frames.boxed());
@@ -318,7 +323,7 @@ async fn nodes_of_different_versions_or_with_mixed_up_addresses_part_with_a_reas
 async fn what_is_for_a_replica_that_is_not_here_is_refused_and_makes_none() {
     let book = Book::default();
     let mut one = Node::start(1, &book).await;
-    let peers = Peers::new(NodeId(2), grpc(&book));
+    let peers = Peers::new(manners(2), grpc(&book));
     let peer = peers.peer(NodeId(1));
     let vote = || Body::Vote(Default::default());
     for (group, to) in [(GroupId(8), ReplicaId(71)), (GROUP, ReplicaId(79))] {
