@@ -18,6 +18,7 @@ pub mod beat;
 pub mod blocking;
 mod calendar;
 pub mod catalog;
+pub mod catalog_history;
 pub mod clock;
 pub mod domain;
 pub mod error;

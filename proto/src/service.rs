@@ -16,6 +16,7 @@ use futures::Stream;
 use tokio::sync::watch;
 
 use crate::catalog::Catalog;
+use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
@@ -158,7 +159,7 @@ pub struct PartitionSpec {
 }
 
 /// One replica as its node sees it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaStatus {
     /// The partition.
     pub partition: PartitionId,
@@ -214,6 +215,17 @@ pub trait DataService: Send + Sync {
 
     /// Reads rows, linearizably: everything acknowledged before the call is seen.
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error>;
+
+    /// Takes note of the catalog that the orders which follow come from, before the first of them. `None`: they do not
+    /// say.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when the node has followed a catalog that this one does not continue: nothing of what
+    /// it orders may be done.
+    async fn recognize(&self, catalog: Option<&CatalogHistory>) -> Result<(), Error> {
+        let _any = catalog;
+        Ok(())
+    }
 
     /// Creates or opens a replica. Idempotent.
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error>;
@@ -304,6 +316,19 @@ pub trait DataNodes: Send + Sync {
     /// # Errors
     /// [`Error::Unavailable`] when the node is not known or not reachable.
     fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error>;
+
+    /// The service of a node for one that gives it orders, which bear the past of the catalog that they follow from.
+    ///
+    /// # Errors
+    /// As [`DataNodes::node`].
+    fn ordering(
+        &self,
+        node: NodeId,
+        catalog: &CatalogHistory,
+    ) -> Result<Arc<dyn DataService>, Error> {
+        let _same_process = catalog;
+        self.node(node)
+    }
 
     /// All nodes that are known.
     fn all(&self) -> Vec<NodeId>;

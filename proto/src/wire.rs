@@ -11,6 +11,7 @@
 
 mod beat;
 mod catalog;
+mod catalog_history;
 mod command;
 mod domain;
 mod error;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use partita_proto::Error;
+use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
@@ -20,14 +21,14 @@ use partita_proto::service::{
 use partita_proto::wire::pb::data_client::DataClient as Generated;
 use partita_proto::wire::{Wire, pb};
 use tokio_util::task::AbortOnDropHandle;
-use tonic::metadata::{Ascii, MetadataValue};
+use tonic::metadata::{Ascii, Binary, MetadataValue};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::channel::channel;
 use crate::frames::{Rows, Source};
 use crate::status::{Peer, from_status};
-use crate::{MESSAGE_BYTES_MAX, NODE_KEY};
+use crate::{CATALOG_KEY, MESSAGE_BYTES_MAX, NODE_KEY};
 
 /// Writes with more bytes of rows than this are large. The small ones that are before another small
 /// one are a matter of microseconds then.
@@ -38,12 +39,15 @@ const ROWS_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (1 << 10);
 const STREAMS_MAX: u32 = 1024;
 
 /// Speaks to one node at one address.
+#[derive(Clone)]
 pub struct DataClient {
     peer: Arc<Peer>,
     node: MetadataValue<Ascii>,
     small: Generated<Channel>,
     scans: Generated<Channel>,
     large: Generated<Channel>,
+    /// The past of the catalog that orders follow from, if they bear it.
+    catalog: Option<MetadataValue<Binary>>,
 }
 
 impl DataClient {
@@ -62,7 +66,15 @@ impl DataClient {
             small: client(),
             scans: client(),
             large: client(),
+            catalog: None,
         }
+    }
+
+    /// The same client, whose orders say which catalog they follow from.
+    #[must_use]
+    pub fn ordering(&self, catalog: &CatalogHistory) -> Self {
+        let catalog = MetadataValue::from_bytes(&catalog.encode_wire());
+        Self { catalog: Some(catalog), ..self.clone() }
     }
 
     /// Where it connects to.
@@ -73,6 +85,15 @@ impl DataClient {
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert(NODE_KEY, self.node.clone());
+        request
+    }
+
+    /// A request that changes what the node holds.
+    fn order<T>(&self, message: T) -> Request<T> {
+        let mut request = self.request(message);
+        if let Some(catalog) = &self.catalog {
+            request.metadata_mut().insert_bin(CATALOG_KEY, catalog.clone());
+        }
         request
     }
 
@@ -147,7 +168,7 @@ impl DataService for DataClient {
     }
 
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
-        let reply = self.small.clone().open_partition(self.request(spec.to_wire())).await;
+        let reply = self.small.clone().open_partition(self.order(spec.to_wire())).await;
         self.answer(reply).map(drop)
     }
 
@@ -157,7 +178,7 @@ impl DataService for DataClient {
         replica: ReplicaId,
     ) -> Result<(), Error> {
         let order = pb::DropOrder { partition: partition.0, replica: replica.0 };
-        let reply = self.small.clone().drop_partition(self.request(order)).await;
+        let reply = self.small.clone().drop_partition(self.order(order)).await;
         self.answer(reply).map(drop)
     }
 
@@ -171,18 +192,18 @@ impl DataService for DataClient {
             .map(|(replica, node)| pb::Replica { replica: replica.0, node: node.0 })
             .collect();
         let order = pb::ReconfigureOrder { partition: partition.0, voters };
-        let reply = self.small.clone().reconfigure(self.request(order)).await;
+        let reply = self.small.clone().reconfigure(self.order(order)).await;
         self.answer(reply).map(drop)
     }
 
     async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
         let order = pb::TransferLeader { partition: partition.0, to: to.0 };
-        let reply = self.small.clone().transfer_leader(self.request(order)).await;
+        let reply = self.small.clone().transfer_leader(self.order(order)).await;
         self.answer(reply).map(drop)
     }
 
     async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
-        let reply = self.small.clone().reshape(self.request(order.to_wire())).await;
+        let reply = self.small.clone().reshape(self.order(order.to_wire())).await;
         Reshaped::from_wire(self.answer(reply)?)
     }
 
@@ -194,7 +215,7 @@ impl DataService for DataClient {
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
         let order = pb::TruncateOrder { partition: partition.0, id: Some(id.to_wire()) };
-        let reply = self.small.clone().truncate_partition(self.request(order)).await;
+        let reply = self.small.clone().truncate_partition(self.order(order)).await;
         self.answer(reply).map(drop)
     }
 
@@ -204,7 +225,7 @@ impl DataService for DataClient {
         schema: Arc<TableSchema>,
     ) -> Result<(), Error> {
         let order = pb::AlterOrder { partition: partition.0, schema: Some(schema.to_wire()) };
-        let reply = self.small.clone().alter_partition(self.request(order)).await;
+        let reply = self.small.clone().alter_partition(self.order(order)).await;
         self.answer(reply).map(drop)
     }
 

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use partita_proto::Error;
+use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::reshape::Reshape;
 use partita_proto::schema::TableSchema;
@@ -21,7 +22,7 @@ use tonic::{Request, Response, Status};
 use crate::frames::Frames;
 use crate::parked::Parked;
 use crate::status::to_status;
-use crate::{MESSAGE_BYTES_MAX, NODE_KEY};
+use crate::{CATALOG_KEY, MESSAGE_BYTES_MAX, NODE_KEY};
 
 /// How long streams of a scan wait to be fetched.
 const IDLE: Duration = Duration::from_secs(30);
@@ -77,6 +78,23 @@ impl DataServer {
         }
         Ok(request.into_inner())
     }
+
+    /// The message of an order for this node, from a catalog that the node follows.
+    async fn order<T>(&self, request: Request<T>) -> Result<T, Status> {
+        let catalog = catalog_history(&request).map_err(to_status)?;
+        let order = self.open(request)?;
+        self.service.recognize(catalog.as_ref()).await.map_err(to_status)?;
+        Ok(order)
+    }
+}
+
+/// The past of the catalog that an order follows from, if it says so.
+fn catalog_history<T>(request: &Request<T>) -> Result<Option<CatalogHistory>, Error> {
+    let Some(value) = request.metadata().get_bin(CATALOG_KEY) else { return Ok(None) };
+    let bytes = value.to_bytes().map_err(|error| {
+        Error::Corrupted(format!("an order has a malformed catalog history: {error}"))
+    })?;
+    CatalogHistory::decode_wire(bytes).map(Some)
 }
 
 impl DataServer {
@@ -138,18 +156,18 @@ impl Data for DataServer {
     }
 
     async fn open_partition(&self, request: Request<pb::PartitionSpec>) -> Answer<pb::Done> {
-        let spec = PartitionSpec::from_wire(self.open(request)?).map_err(to_status)?;
+        let spec = PartitionSpec::from_wire(self.order(request).await?).map_err(to_status)?;
         done(self.service.open_partition(spec).await)
     }
 
     async fn drop_partition(&self, request: Request<pb::DropOrder>) -> Answer<pb::Done> {
-        let order = self.open(request)?;
+        let order = self.order(request).await?;
         let (partition, replica) = (PartitionId(order.partition), ReplicaId(order.replica));
         done(self.service.drop_partition(partition, replica).await)
     }
 
     async fn reconfigure(&self, request: Request<pb::ReconfigureOrder>) -> Answer<pb::Done> {
-        let order = self.open(request)?;
+        let order = self.order(request).await?;
         let count = order.voters.len();
         let voters: std::collections::BTreeMap<_, _> = order
             .voters
@@ -164,13 +182,13 @@ impl Data for DataServer {
     }
 
     async fn transfer_leader(&self, request: Request<pb::TransferLeader>) -> Answer<pb::Done> {
-        let order = self.open(request)?;
+        let order = self.order(request).await?;
         let (partition, to) = (PartitionId(order.partition), NodeId(order.to));
         done(self.service.transfer_leader(partition, to).await)
     }
 
     async fn reshape(&self, request: Request<pb::ReshapeOrder>) -> Answer<pb::Reshaped> {
-        let order = Reshape::from_wire(self.open(request)?).map_err(to_status)?;
+        let order = Reshape::from_wire(self.order(request).await?).map_err(to_status)?;
         let reshaped = self.service.reshape(order).await.map_err(to_status)?;
         Ok(Response::new(reshaped.to_wire()))
     }
@@ -182,13 +200,13 @@ impl Data for DataServer {
     }
 
     async fn truncate_partition(&self, request: Request<pb::TruncateOrder>) -> Answer<pb::Done> {
-        let order = self.open(request)?;
+        let order = self.order(request).await?;
         let id: RequestId = required(order.id, "identity")?;
         done(self.service.truncate_partition(PartitionId(order.partition), id).await)
     }
 
     async fn alter_partition(&self, request: Request<pb::AlterOrder>) -> Answer<pb::Done> {
-        let order = self.open(request)?;
+        let order = self.order(request).await?;
         let schema: TableSchema = required(order.schema, "schema")?;
         done(self.service.alter_partition(PartitionId(order.partition), Arc::new(schema)).await)
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use partita_proto::Error;
+use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::id::NodeId;
 use partita_proto::member::Members;
 use partita_proto::service::{DataNodes, DataService, FragmentService};
@@ -56,6 +57,20 @@ impl DataNodes for Directory {
         let mut clients = self.clients.lock();
         clients.keep(&self.members.borrow());
         clients.client(node).map(|client| client as Arc<dyn DataService>)
+    }
+
+    fn ordering(
+        &self,
+        node: NodeId,
+        catalog: &CatalogHistory,
+    ) -> Result<Arc<dyn DataService>, Error> {
+        if self.local.as_ref().is_some_and(|(local, _)| *local == node) {
+            return self.node(node);
+        }
+        let mut clients = self.clients.lock();
+        clients.keep(&self.members.borrow());
+        let client = clients.client(node)?;
+        Ok(Arc::new(client.ordering(catalog)))
     }
 
     fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {

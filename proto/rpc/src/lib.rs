@@ -43,6 +43,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 1 << 30;
 const PIECE_BYTES: u32 = 64 << 10;
 /// The metadata by which a request says which node it is for.
 const NODE_KEY: &str = "partita-node";
+/// The metadata by which an order says which catalog it follows from.
+const CATALOG_KEY: &str = "partita-catalog-bin";
 
 /// A random number. The standard library's hashers are made with random keys.
 fn random() -> u64 {

@@ -18,6 +18,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use partita_proto::Error;
+use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::domain::Domains;
 use partita_proto::id::{ColumnId, Epoch, NodeId, PartitionId, ReplicaId, SchemaVersion, TableId};
 use partita_proto::range::Bound;
@@ -187,6 +188,13 @@ impl DataService for FakeNode {
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error> {
         self.note(format!("{request:?}")).await?;
         Ok(self.scans.lock().pop_front().unwrap())
+    }
+
+    async fn recognize(&self, catalog: Option<&CatalogHistory>) -> Result<(), Error> {
+        match catalog {
+            Some(catalog) => self.note(format!("{catalog:?}")).await,
+            None => Ok(()),
+        }
     }
 
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {

@@ -197,6 +197,9 @@ pub(super) fn replicas_from_wire(
     Ok(replicas)
 }
 
+/// The highest partition, epoch and replica: they grow by one at a time, and there has to be a next one.
+const NUMBER_MAX: u64 = 1 << 62;
+
 impl Wire for PartitionSpec {
     type Message = pb::PartitionSpec;
 
@@ -215,6 +218,12 @@ impl Wire for PartitionSpec {
     }
 
     fn from_wire(message: pb::PartitionSpec) -> Result<Self, Error> {
+        let numbers = [message.partition, message.epoch, message.replica];
+        if let Some(number) = numbers.into_iter().find(|number| *number > NUMBER_MAX) {
+            return Err(Error::Corrupted(format!(
+                "a partition's number, epoch or replica is {number}"
+            )));
+        }
         Ok(Self {
             partition: PartitionId(message.partition),
             table: TableId(message.table),

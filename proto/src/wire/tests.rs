@@ -176,7 +176,8 @@ fn replicas() -> impl Strategy<Value = BTreeMap<ReplicaId, NodeId>> {
 }
 
 fn spec() -> impl Strategy<Value = PartitionSpec> {
-    let ids = (any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>());
+    let number = || 0..=1_u64 << 62;
+    let ids = (number(), any::<u32>(), number(), number());
     (ids, replicas(), range(), placement(), schema(), any::<bool>()).prop_map(
         |((partition, table, epoch, replica), members, range, placement, schema, join)| {
             PartitionSpec {
@@ -436,6 +437,22 @@ proptest! {
         drop(Table::decode_wire(bytes.clone()));
         drop(PartitionSpec::decode_wire(bytes.clone()));
         drop(Error::decode_wire(bytes));
+    }
+}
+
+#[test]
+fn a_partition_whose_numbers_have_no_next_one_is_refused() {
+    let refused = |change: fn(&mut pb::PartitionSpec)| {
+        let mut message = pb::PartitionSpec::default();
+        change(&mut message);
+        PartitionSpec::from_wire(message).unwrap_err().to_string()
+    };
+    for error in [
+        refused(|message| message.partition = u64::MAX),
+        refused(|message| message.epoch = u64::MAX),
+        refused(|message| message.replica = u64::MAX - 1),
+    ] {
+        assert!(error.contains("epoch or replica is"), "{error}");
     }
 }
 

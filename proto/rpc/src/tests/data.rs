@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use partita_proto::Error;
+use partita_proto::catalog_history::{CatalogHistory, LEADERSHIPS_MAX, Leadership};
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::placement::Placement;
 use partita_proto::range::{Bound, TypedRange};
@@ -191,4 +192,35 @@ async fn a_node_that_is_not_there_is_unavailable_at_once_and_found_when_it_is_ba
         assert!(Instant::now() < deadline, "not found again");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test]
+async fn orders_bear_the_past_of_their_catalog_and_are_refused_for_it_before_they_are_carried_out()
+{
+    let node = Arc::new(FakeNode::default());
+    let served = node.serve().await;
+    let leaderships = (1..=LEADERSHIPS_MAX as u64)
+        .map(|n| Leadership { first: u64::MAX - 500 + n, term: u64::MAX, nonce: u64::MAX - n })
+        .collect();
+    let catalog = CatalogHistory { cluster: 5, version: u64::MAX, leaderships };
+    let client = client(&served).ordering(&catalog);
+    client.drop_partition(PARTITION, ReplicaId(2)).await.unwrap();
+    // What is no order does not bear it.
+    client.flush_partition(PARTITION).await.unwrap();
+    let expected = [format!("{catalog:?}"), "drop 9 2".to_owned(), "flush 9".to_owned()];
+    assert_eq!(*node.asked.lock(), expected);
+
+    node.asked.lock().clear();
+    let refused = Error::InvalidInput("an older catalog".to_owned());
+    *node.fails.lock() = Some(refused.clone());
+    let id = RequestId { client: 1, sequence: 2 };
+    let freeze = Freeze { partition: PARTITION, epoch: Epoch(4), on: true };
+    assert_eq!(client.open_partition(spec()).await, Err(refused.clone()));
+    assert_eq!(client.drop_partition(PARTITION, ReplicaId(2)).await, Err(refused.clone()));
+    assert_eq!(client.reconfigure(PARTITION, BTreeMap::new()).await, Err(refused.clone()));
+    assert_eq!(client.transfer_leader(PARTITION, NodeId(3)).await, Err(refused.clone()));
+    assert_eq!(client.reshape(Reshape::Freeze(freeze)).await, Err(refused.clone()));
+    assert_eq!(client.truncate_partition(PARTITION, id).await, Err(refused.clone()));
+    assert_eq!(client.alter_partition(PARTITION, Arc::new(schema())).await, Err(refused));
+    assert_eq!(*node.asked.lock(), vec![format!("{catalog:?}"); 7]);
 }
