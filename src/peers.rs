@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use anyhow::bail;
 use partita_rpc::serve;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -20,14 +21,24 @@ pub(crate) struct Options {
     /// into a network of its own.
     #[arg(long, env = "PARTITA_LISTEN")]
     pub(crate) listen: SocketAddr,
+    /// Listen beyond loopback although nobody is asked who they are.
+    #[arg(long, env = "PARTITA_INSECURE")]
+    pub(crate) insecure: bool,
 }
 
 impl Options {
     /// Takes the address.
     ///
     /// # Errors
-    /// When it is taken.
+    /// When it is taken, or can be reached from other machines without `--insecure`.
     pub(crate) async fn listen(&self) -> anyhow::Result<TcpListener> {
+        if !self.listen.ip().is_loopback() && !self.insecure {
+            bail!(
+                "{} can be reached from other machines, and whoever reaches it can give this process orders: nobody is \
+                 asked who they are; say --insecure if only processes of the cluster are in that network",
+                self.listen
+            );
+        }
         doors::listen(self.listen, "--listen").await
     }
 }
@@ -55,4 +66,21 @@ pub(crate) async fn start(
 )]
 pub(crate) fn announce(what: &str) {
     println!("partita {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_for_peers_beyond_loopback_needs_to_be_said() {
+        let options =
+            |listen: &str, insecure| Options { listen: listen.parse().unwrap(), insecure };
+        options("127.0.0.1:0", false).listen().await.unwrap();
+        for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+            let refused = options(listen, false).listen().await.unwrap_err().to_string();
+            assert!(refused.contains("--insecure"), "{refused}");
+        }
+        options("0.0.0.0:0", true).listen().await.unwrap();
+    }
 }
