@@ -13,7 +13,7 @@ use partita_proto::range::Bound;
 use partita_proto::service::{AdminOrder, DataService};
 use tokio::time::Instant;
 
-use crate::catalog::{PartitionRecord, Step};
+use crate::catalog::{NodeRecord, PartitionRecord, Step};
 use crate::node::{Core, raft_error};
 use crate::plan::Action;
 use crate::progress::Job;
@@ -25,6 +25,9 @@ impl Core {
         self.group.read_barrier().await.map_err(raft_error)?;
         match order {
             AdminOrder::Drain { node, on } => {
+                if on {
+                    self.check_drain(node)?;
+                }
                 self.propose(&Command::Drain { node, on }).await.map(drop)
             }
             AdminOrder::RemoveNode { node } => self.remove_node(node).await,
@@ -57,6 +60,39 @@ impl Core {
 
     fn by_hand(&self) -> Reason {
         Reason { at_ms: Some(self.options.clock.now_ms()), ..Reason::by_hand() }
+    }
+
+    /// Refuses to drain a node whose replicas the other nodes could not hold, however many of them live: it would never
+    /// be empty.
+    fn check_drain(&self, node: NodeId) -> Result<(), Error> {
+        let state = self.machine.state();
+        let takes = |other: &&Arc<NodeRecord>| other.id != node && !other.draining;
+        let takers = state.nodes().filter(takes).count();
+        let known = state.node(node).is_some_and(|known| !known.draining);
+        if !known {
+            return Ok(());
+        }
+        if takers == 0 {
+            return Err(Error::InvalidInput(format!(
+                "node {node} is the only node that takes replicas, so there is nowhere to move what it has; start another \
+                 node first"
+            )));
+        }
+        for partition in state.held_by(node) {
+            let table = state.table(partition.table);
+            let wanted = table.map_or(1, |table| self.options.replicas_of(&table.schema.options));
+            let kept = wanted.min(partition.replicas.len());
+            if kept > takers {
+                let name = table.map_or("", |table| table.name.as_str());
+                return Err(Error::InvalidInput(format!(
+                    "node {node} cannot be emptied: partition {} of table \"{name}\" keeps {kept} replicas, and only \
+                     {takers} other nodes take replicas; start another node first, or lower the table's \
+                     replication_factor",
+                    partition.id
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Removes a node for good. One that lives has to be drained before, so that nothing is put there meanwhile and

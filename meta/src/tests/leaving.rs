@@ -252,6 +252,27 @@ async fn a_node_without_replicas_that_lives_is_removed_only_when_it_is_drained()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_not_drained_when_the_others_could_not_hold_what_it_has() {
+    let trio = Trio::start(3).await;
+    let leader = trio.leader_that_hears_of(3).await;
+    let meta = trio.meta(leader);
+    meta.change(create(new_table("t"))).await.unwrap();
+    let drain = |node| AdminOrder::Drain { node: NodeId(node), on: true };
+    let why = invalid(meta.administer(drain(2)).await);
+    assert!(why.contains("keeps 3 replicas") && why.contains("only 2 other nodes"), "{why}");
+    let drop =
+        Ddl::DropTable { database: "public".to_owned(), name: "t".to_owned(), if_exists: false };
+    meta.change(drop).await.unwrap();
+    // With nothing on them, all but the last one may go.
+    meta.administer(drain(1)).await.unwrap();
+    meta.administer(drain(2)).await.unwrap();
+    meta.administer(drain(2)).await.unwrap();
+    let why = invalid(meta.administer(drain(3)).await);
+    assert!(why.contains("is the only node that takes replicas"), "{why}");
+    trio.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_go_apart_when_nodes_say_in_which_zones_they_are() {
     let trio = Trio::start_with(4, Duration::from_secs(600)).await;
     let leader = trio.leader_that_hears().await;
