@@ -1,7 +1,7 @@
 //! The data directory: whose it is, and of which format.
 //!
 //! Its file `PARTITA` says which version of the layout the directory has and which role it is of; `NODE`
-//! has the random number that a node is known by, and the number that meta gave it. A directory of
+//! has the random number that a node or a member of meta's group is known by, and the number that meta gave it. A directory of
 //! another version or role, or one that holds something else, is refused before anything in it is
 //! touched.
 
@@ -106,10 +106,15 @@ pub(crate) fn identity(dir: &Path) -> anyhow::Result<u64> {
     if let Some((identity, _)) = read_node(dir)? {
         return Ok(identity);
     }
-    // Random keys are what the standard library's hashers are made with.
-    let identity = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    let identity = random().max(1);
     write_node(dir, identity, None)?;
     Ok(identity)
+}
+
+/// A random number.
+pub(crate) fn random() -> u64 {
+    // Random keys are what the standard library's hashers are made with.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
 /// The number that meta gave to the node of a directory, if it did.

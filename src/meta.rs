@@ -45,6 +45,10 @@ pub(crate) struct Options {
     /// Replicas of each partition of a table that does not say 'replication_factor'.
     #[arg(long, env = "PARTITA_REPLICATION_FACTOR", default_value_t = 3)]
     replication_factor: u32,
+    /// This member lost its data for good and starts with an empty data directory: it joins the group again, which must
+    /// have a majority without it. Never for a new group.
+    #[arg(long, env = "PARTITA_REJOIN")]
+    rejoin: bool,
     /// Seconds that nothing is heard of a datanode before its replicas are made anew on others.
     #[arg(long, env = "PARTITA_REPAIR_AFTER_S", default_value_t = 300)]
     repair_after_s: u64,
@@ -71,6 +75,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         bail!("--replication-factor must be at least 1");
     }
     data_dir::prepare(&options.data_dir, Role::Meta)?;
+    let identity = data_dir::identity(&options.data_dir)?;
     let listener = options.listen.listen().await?;
     let addresses: Addresses = {
         let peers = peers.clone();
@@ -79,6 +84,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let host_options = HostOptions {
         log_budget_bytes: LOG_BYTES,
         segment_bytes: SEGMENT_BYTES,
+        identity,
         ..HostOptions::new(options.data_dir.join("log"), node)
     };
     let host = Host::open_linked(host_options, Grpc::new(addresses))
@@ -91,6 +97,9 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         replication_factor: options.replication_factor,
         repair_after: Duration::from_secs(options.repair_after_s),
         nodes,
+        identity,
+        rejoins: options.rejoin,
+        incarnation: data_dir::random(),
         ..MetaOptions::alone(options.data_dir.join("meta"), Arc::new(SystemClock))
     };
     let meta = Meta::open(meta_options, Arc::clone(&host), directory)
@@ -107,7 +116,13 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         async move { meta.run(stop).await }
     });
     peers::announce(&format!("meta {node} is ready on {address}"));
-    doors::signalled().await?;
+    let refused = tokio::select! {
+        signal = doors::signalled() => {
+            signal?;
+            None
+        }
+        why = meta.refused() => Some(why),
+    };
     info!("stopping");
     stop.cancel();
     for task in [work, served] {
@@ -118,5 +133,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let meta = meta.shutdown().await.context("stopping meta");
     let log = host.shutdown().await.context("closing the log");
     info!("stopped");
-    meta.and(log)
+    match refused {
+        Some(why) => bail!("meta's group does not take this member: {why}"),
+        None => meta.and(log),
+    }
 }

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita_proto::catalog::DEFAULT_DATABASE;
+use partita_proto::catalog_history::{CatalogHistory, Leadership};
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
@@ -205,6 +206,14 @@ pub(crate) enum Edit {
     NodeGone(NodeId),
     /// A node that was removed, and the identity that it had.
     Removed(NodeId, u64),
+    /// The cluster's random number; made once.
+    Cluster(u64),
+    /// A leadership of meta's group.
+    Leadership(Leadership),
+    /// A leadership, by the version that recorded it, that is too old to be remembered.
+    LeadershipGone(u64),
+    /// A member of meta's own group, and the identity of its data directory.
+    Meta(NodeId, u64),
     /// In the place of what was remembered there before.
     Remember(u64, Arc<Remembered>),
 }
@@ -219,6 +228,12 @@ pub(crate) struct State {
     nodes: BTreeMap<NodeId, Arc<NodeRecord>>,
     /// The identities of nodes that were removed: neither they nor their numbers come back.
     removed: BTreeMap<NodeId, u64>,
+    /// The cluster's random number; 0: not made yet.
+    cluster: u64,
+    /// The newest leaderships of meta's group, by the version that recorded each.
+    leaderships: BTreeMap<u64, Leadership>,
+    /// The members of meta's own group whose data directories are known, and their identities.
+    metas: BTreeMap<NodeId, u64>,
     remembered: BTreeMap<u64, Arc<Remembered>>,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
@@ -250,6 +265,9 @@ impl State {
             partitions: BTreeMap::new(),
             nodes: BTreeMap::new(),
             removed: BTreeMap::new(),
+            cluster: 0,
+            leaderships: BTreeMap::new(),
+            metas: BTreeMap::new(),
             remembered: BTreeMap::new(),
             database_names: BTreeMap::new(),
             table_names: BTreeMap::new(),
@@ -306,6 +324,10 @@ impl State {
                 Edit::Node(record) => drop(self.nodes.insert(record.id, Arc::clone(record))),
                 Edit::NodeGone(id) => drop(self.nodes.remove(id)),
                 Edit::Removed(id, identity) => drop(self.removed.insert(*id, *identity)),
+                Edit::Cluster(cluster) => self.cluster = *cluster,
+                Edit::Leadership(one) => drop(self.leaderships.insert(one.first, *one)),
+                Edit::LeadershipGone(first) => drop(self.leaderships.remove(first)),
+                Edit::Meta(node, identity) => drop(self.metas.insert(*node, *identity)),
                 Edit::Remember(place, remembered) => {
                     let before = self.remembered.insert(*place, Arc::clone(remembered));
                     if let Some(before) = before {
@@ -438,6 +460,34 @@ impl State {
         self.removed().find(|(_, known)| *known == identity).map(|(node, _)| node)
     }
 
+    /// The cluster's random number; 0 before its first leader has made it.
+    pub(crate) fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
+    /// The newest leaderships of meta's group, the oldest first.
+    pub(crate) fn leaderships(&self) -> impl DoubleEndedIterator<Item = &Leadership> {
+        self.leaderships.values()
+    }
+
+    /// The past of this catalog, as orders bear it; nothing before a leadership was recorded.
+    pub(crate) fn history(&self) -> Option<CatalogHistory> {
+        let leaderships: Vec<Leadership> = self.leaderships().copied().collect();
+        let known = self.cluster != 0 && !leaderships.is_empty();
+        let version = self.version();
+        known.then_some(CatalogHistory { cluster: self.cluster, version, leaderships })
+    }
+
+    /// The members of meta's group whose data directories are known, and their identities.
+    pub(crate) fn metas(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.metas.iter().map(|(node, identity)| (*node, *identity))
+    }
+
+    /// The identity of the data directory of a member of meta's group, if it is known.
+    pub(crate) fn meta_identity(&self, node: NodeId) -> Option<u64> {
+        self.metas.get(&node).copied()
+    }
+
     /// What followed from a change that came before.
     pub(crate) fn remembered(&self, id: RequestId) -> Option<&Arc<Remembered>> {
         self.remembered.get(self.remembered_at.get(&id)?)
@@ -451,6 +501,11 @@ impl State {
         edits.extend(self.partitions.values().cloned().map(Edit::Partition));
         edits.extend(self.nodes.values().cloned().map(Edit::Node));
         edits.extend(self.removed().map(|(node, identity)| Edit::Removed(node, identity)));
+        if self.cluster != 0 {
+            edits.push(Edit::Cluster(self.cluster));
+        }
+        edits.extend(self.leaderships().copied().map(Edit::Leadership));
+        edits.extend(self.metas().map(|(node, identity)| Edit::Meta(node, identity)));
         let remembered = self.remembered.iter();
         edits.extend(remembered.map(|(place, what)| Edit::Remember(*place, Arc::clone(what))));
         edits

@@ -18,7 +18,7 @@ use crate::transition::{Command, Progress, Reply};
 
 #[derive(Clone, PartialEq, Message)]
 struct CommandForm {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
     kind: Option<CommandKind>,
 }
 
@@ -51,6 +51,28 @@ enum CommandKind {
     ReadAlong(StepForm),
     #[prost(message, tag = "13")]
     Fenced(FencedForm),
+    #[prost(message, tag = "14")]
+    Lead(LeadForm),
+    #[prost(message, tag = "15")]
+    Meta(MetaForm),
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct LeadForm {
+    #[prost(fixed64, tag = "1")]
+    cluster: u64,
+    #[prost(uint64, tag = "2")]
+    term: u64,
+    #[prost(fixed64, tag = "3")]
+    nonce: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct MetaForm {
+    #[prost(uint64, tag = "1")]
+    node: u64,
+    #[prost(fixed64, tag = "2")]
+    identity: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -272,6 +294,12 @@ impl Command {
             }),
             Self::Register(registration) => CommandKind::Register(registration.to_wire()),
             Self::Drain { node, on } => CommandKind::Drain(pb::Drain { node: node.0, on: *on }),
+            Self::Lead { cluster, term, nonce } => {
+                CommandKind::Lead(LeadForm { cluster: *cluster, term: *term, nonce: *nonce })
+            }
+            Self::Meta { node, identity } => {
+                CommandKind::Meta(MetaForm { node: node.0, identity: *identity })
+            }
             Self::RemoveNode { node } => CommandKind::RemoveNode(pb::RemoveNode { node: node.0 }),
             Self::Move { partition, add, remove, replaces } => CommandKind::Move(MoveForm {
                 partition: partition.0,
@@ -335,6 +363,12 @@ impl Command {
             }
             Some(CommandKind::Register(form)) => Self::Register(Registration::from_wire(form)?),
             Some(CommandKind::Drain(form)) => Self::Drain { node: NodeId(form.node), on: form.on },
+            Some(CommandKind::Lead(LeadForm { cluster, term, nonce })) => {
+                Self::Lead { cluster, term, nonce }
+            }
+            Some(CommandKind::Meta(form)) => {
+                Self::Meta { node: NodeId(form.node), identity: form.identity }
+            }
             Some(CommandKind::RemoveNode(form)) => Self::RemoveNode { node: NodeId(form.node) },
             Some(CommandKind::Move(form)) => Self::Move {
                 partition: PartitionId(form.partition),

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use partita_proto::catalog::Catalog;
+use partita_proto::id::NodeId;
 use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
 use tokio::sync::watch;
 
@@ -104,6 +105,14 @@ impl CatalogMachine {
     /// Changes whenever entries have been applied, after the catalog was published.
     pub(crate) fn applied(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
+    }
+
+    /// Whether the store is of a member of the group that has this data directory, or of one from before identities
+    /// were recorded.
+    pub(crate) fn belongs(&self, node: NodeId, identity: u64) -> bool {
+        let state = self.state();
+        let known = state.meta_identity(node);
+        self.has_applied() && (known == Some(identity) || state.metas().next().is_none())
     }
 
     /// Whether any entry of the log is in the store.

@@ -35,8 +35,10 @@ use crate::catalog::Step;
 use crate::cluster::{Presence, Supervisor};
 use crate::command::decode_reply;
 use crate::error::MetaError;
+use crate::leadership::OwnLeadership;
 use crate::load::Keeper;
 use crate::machine::CatalogMachine;
+use crate::membership::MetaPeers;
 use crate::memory_store::MemoryStore;
 use crate::plan;
 use crate::progress::Progress;
@@ -75,11 +77,18 @@ pub struct MetaOptions {
     pub nodes: watch::Sender<Arc<Members>>,
     /// Tells when something happened, to those who look back.
     pub clock: Arc<dyn Clock>,
+    /// The random number of its data directory, by which the other members know it; 0: it has none.
+    pub identity: u64,
+    /// Whether it lost its data, and is to join its group again as a new member. One that has come back is a member like
+    /// the others, whatever this says.
+    pub rejoins: bool,
+    /// A random number of this start of the process, from which the numbers of its leaderships are made.
+    pub incarnation: u64,
 }
 
 impl fmt::Debug for MetaOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { dir, members, replication_factor, repair_after, nodes: _, clock: _ } = self;
+        let Self { dir, members, replication_factor, repair_after, .. } = self;
         f.debug_struct("MetaOptions")
             .field("dir", dir)
             .field("members", members)
@@ -100,6 +109,9 @@ impl MetaOptions {
             repair_after: Duration::from_secs(300),
             nodes: watch::Sender::default(),
             clock,
+            identity: 0,
+            rejoins: false,
+            incarnation: 0,
         }
     }
 
@@ -118,6 +130,8 @@ pub struct Meta {
 pub(crate) struct Core {
     pub(crate) host: Arc<Host>,
     pub(crate) group: Arc<Group>,
+    /// The other members of the group, as they greeted.
+    pub(crate) peers: Arc<MetaPeers>,
     pub(crate) machine: Arc<CatalogMachine>,
     pub(crate) nodes: Arc<dyn DataNodes>,
     pub(crate) options: MetaOptions,
@@ -129,6 +143,7 @@ pub(crate) struct Core {
     pub(crate) members: watch::Sender<Arc<Members>>,
     /// Whether this process leads and knows everything.
     pub(crate) leads: watch::Sender<bool>,
+    pub(crate) leadership: OwnLeadership,
     pub(crate) progress: Progress,
     pub(crate) reshapes: Arc<Reshapes>,
     pub(crate) patience: Patience,
@@ -195,13 +210,17 @@ impl Meta {
             None if opened.machine.has_applied() => {
                 return Err(MetaError::Corrupted(
                     "the log does not know meta's group; the log directory belongs to the catalog \
-                     and must be kept with it"
+                     and must be kept with it. If the log is lost for good and the other members of the group have \
+                     theirs, start this one with an empty data directory and --rejoin"
                         .to_owned(),
                 ));
             }
             None => first_start(&options, host.node())?,
         };
         let machine = opened.machine;
+        let peers = MetaPeers::new(Arc::clone(&machine));
+        host.set_acquaintances(Arc::clone(&peers) as _);
+        host.set_rejoins(options.rejoins && !machine.belongs(host.node(), options.identity));
         let started = host.start_group(META_GROUP, replica, Arc::clone(&machine) as _, start).await;
         let group = started.map_err(|error| match opened.set_aside {
             Some(damage) => MetaError::Corrupted(format!("{damage}; from the log: {error}")),
@@ -213,6 +232,7 @@ impl Meta {
         let core = Core {
             host,
             group,
+            peers,
             reshapes: machine.reshapes(),
             machine,
             nodes,
@@ -221,6 +241,7 @@ impl Meta {
             presence: Presence::new(patience.lease),
             load: Mutex::new(Keeper::new(SEED)),
             leads: watch::Sender::new(false),
+            leadership: OwnLeadership::default(),
             progress: Progress::new(),
             patience,
             stopping: CancellationToken::new(),
@@ -234,17 +255,39 @@ impl Meta {
             () = self.lead_when_elected(&stop) => {}
             () = self.core.keep_durable() => {}
             () = self.core.look_on() => {}
+            () = self.rejoin() => {}
         }
         self.core.stopping.cancel();
+    }
+
+    /// Asks to be taken in again, as long as that takes. Does not end.
+    async fn rejoin(&self) {
+        self.core.ask_to_rejoin().await;
+        std::future::pending().await
+    }
+
+    /// How many members of meta's group are known by their data directories.
+    pub fn knows_members(&self) -> usize {
+        self.core.machine.state().metas().count()
+    }
+
+    /// Returns when another member of meta's group has refused this one, whose data directory has never belonged to a
+    /// group that had a leader; with the reason. The process has nothing to do then.
+    pub async fn refused(&self) -> String {
+        self.core.refused().await
     }
 
     async fn lead_when_elected(&self, stop: &CancellationToken) {
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = self.core.elected() => {}
             }
             info!("this process leads meta");
+            if let Err(error) = self.core.record_leadership().await {
+                warn!(%error, "that this process leads meta is not recorded yet; it gives no orders");
+            }
             self.core.presence.begin();
             self.core.load.lock().begin(SEED);
             self.core.publish_members();
@@ -255,6 +298,8 @@ impl Meta {
                 tokio::join!(
                     Scheduler::new(scheduler).run(over.clone()),
                     Supervisor::new(supervisor).run(over.clone()),
+                    self.core.keep_leadership_recorded(&over),
+                    self.core.keep_members(&over),
                 )
             };
             let watch = async {
@@ -416,7 +461,11 @@ fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start)
             options.members
         )))
     })?;
-    Ok((*replica, Start::Create { members: options.members.clone() }))
+    let start = match options.rejoins {
+        true => Start::Join,
+        false => Start::Create { members: options.members.clone() },
+    };
+    Ok((*replica, start))
 }
 
 /// Meta's replica in a node's log, if it is there.

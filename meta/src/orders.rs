@@ -73,7 +73,7 @@ impl Core {
     where
         A: Future<Output = Result<T, Error>>,
     {
-        let service = self.nodes.node(node)?;
+        let service = self.nodes.ordering(node, &self.catalog_history()?)?;
         timeout(self.patience.order, ask(service)).await.unwrap_or_else(|_| {
             Err(Error::Timeout(format!("node {node} did not answer for partition {partition}")))
         })

@@ -89,6 +89,10 @@ impl Touched {
                 | Edit::Node(_)
                 | Edit::NodeGone(_)
                 | Edit::Removed(..)
+                | Edit::Cluster(_)
+                | Edit::Leadership(_)
+                | Edit::LeadershipGone(_)
+                | Edit::Meta(..)
                 | Edit::Remember(..) => {}
             }
         }

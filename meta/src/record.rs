@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use partita_proto::catalog_history::Leadership;
 use partita_proto::error::Error;
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::label::Labels;
@@ -38,6 +39,11 @@ const NODE: u8 = b'n';
 /// Nodes that were removed.
 const REMOVED: u8 = b'x';
 const REMEMBERED: u8 = b'r';
+/// The cluster's random number.
+const CLUSTER: u8 = b'i';
+const LEADERSHIP: u8 = b'l';
+/// Members of meta's own group.
+const META: u8 = b'm';
 
 #[derive(Clone, PartialEq, Message)]
 struct CountersForm {
@@ -166,6 +172,20 @@ struct RemovedForm {
     identity: u64,
 }
 
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ClusterForm {
+    #[prost(fixed64, tag = "1")]
+    cluster: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct MetaForm {
+    #[prost(uint64, tag = "1")]
+    node: u64,
+    #[prost(fixed64, tag = "2")]
+    identity: u64,
+}
+
 #[derive(Clone, PartialEq, Message)]
 struct RememberedForm {
     #[prost(uint64, tag = "1")]
@@ -202,6 +222,15 @@ fn change(edit: &Edit) -> Change {
         Edit::Removed(id, identity) => {
             let form = RemovedForm { id: id.0, identity: *identity };
             put(key64(REMOVED, id.0), form.encode_to_vec())
+        }
+        Edit::Cluster(cluster) => {
+            put(vec![CLUSTER], ClusterForm { cluster: *cluster }.encode_to_vec())
+        }
+        Edit::Leadership(one) => put(key64(LEADERSHIP, one.first), one.to_wire().encode_to_vec()),
+        Edit::LeadershipGone(first) => Change { key: key64(LEADERSHIP, *first), value: None },
+        Edit::Meta(node, identity) => {
+            let form = MetaForm { node: node.0, identity: *identity };
+            put(key64(META, node.0), form.encode_to_vec())
         }
         Edit::Remember(place, record) => {
             put(key64(REMEMBERED, *place), remembered_form(*place, record).encode_to_vec())
@@ -255,6 +284,12 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
             Edit::Removed(NodeId(form.id), form.identity)
         }
         Some(&REMEMBERED) => remembered(parse(value)?),
+        Some(&CLUSTER) => Edit::Cluster(parse::<ClusterForm>(value)?.cluster),
+        Some(&LEADERSHIP) => Edit::Leadership(Leadership::from_wire(parse(value)?)?),
+        Some(&META) => {
+            let form: MetaForm = parse(value)?;
+            Edit::Meta(NodeId(form.node), form.identity)
+        }
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
 }

@@ -34,6 +34,9 @@ use crate::progress::Job;
 use crate::scheduler::is_current;
 use crate::transition::{Command, Outcome, Reply, decide, shown_name};
 
+/// The longest address of a node: a host name of 253 characters and a port.
+const ADDRESS_BYTES_MAX: usize = 263;
+
 #[async_trait]
 impl MetaService for Meta {
     fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
@@ -91,6 +94,7 @@ impl ClusterService for Meta {
     }
 
     async fn register(&self, registration: Registration) -> Result<NodeId, Error> {
+        check_registration(&registration)?;
         self.core.group.read_barrier().await.map_err(raft_error)?;
         let identity = registration.identity;
         self.core.propose(&Command::Register(registration)).await?;
@@ -107,6 +111,7 @@ impl ClusterService for Meta {
                 leader: self.core.group.status().leader,
             }));
         }
+        check_address(&heartbeat.address)?;
         let moved = {
             let state = self.core.machine.state();
             let known = state.node(heartbeat.node);
@@ -130,6 +135,28 @@ impl ClusterService for Meta {
         self.core.publish_members();
         Ok(())
     }
+}
+
+/// Refuses what no node says of itself.
+fn check_registration(registration: &Registration) -> Result<(), Error> {
+    if registration.identity == 0 {
+        return Err(Error::InvalidInput("a node without an identity".to_owned()));
+    }
+    check_address(&registration.address)
+}
+
+/// Refuses an address that is none: it is kept in the catalog and shown to everybody. A node in meta's own process has
+/// an empty one.
+fn check_address(address: &str) -> Result<(), Error> {
+    if address.len() > ADDRESS_BYTES_MAX
+        || address.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
+        return Err(Error::Unsupported(format!(
+            "an address of {} bytes, or with spaces or control characters,",
+            address.len()
+        )));
+    }
+    Ok(())
 }
 
 impl Core {

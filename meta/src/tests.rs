@@ -6,6 +6,7 @@ mod group;
 mod groups;
 mod leaving;
 mod members;
+mod membership;
 mod model;
 mod nodes;
 mod repartition;
@@ -34,7 +35,7 @@ use partita_proto::schema::{
 use partita_proto::service::{Ddl, NewTable, TableChange};
 use partita_proto::value::Value;
 
-use crate::catalog::{Phase, State, Step, TableRecord, Work};
+use crate::catalog::{Counters, Edit, Phase, State, Step, TableRecord, Work};
 use crate::publish;
 use crate::reshaping::{Reshaping, Stage};
 use crate::transition::{Command, Progress, Reply, decide};
@@ -307,4 +308,14 @@ fn invalid(result: Result<impl std::fmt::Debug, Error>) -> String {
         Err(Error::InvalidInput(message)) => message,
         other => panic!("expected invalid input, got {other:?}"),
     }
+}
+
+/// All of a state but for what the group notes of itself: who has led when, and the directories of its members.
+fn apart_from_leading(state: &State) -> Vec<Edit> {
+    let counters = Counters { version: 0, ..state.counters() };
+    let others = state.all_edits().into_iter();
+    let of_itself =
+        |edit: &Edit| matches!(edit, Edit::Counters(_) | Edit::Leadership(_) | Edit::Meta(..));
+    let others = others.filter(|edit| !of_itself(edit));
+    std::iter::once(Edit::Counters(counters)).chain(others).collect()
 }

@@ -13,6 +13,9 @@ use prost::Message;
 use crate::machine::CatalogMachine;
 use crate::store::Change;
 
+/// The largest catalog that is taken, in bytes; it comes into memory. Ten thousand tables take a hundredth of it.
+const CATALOG_BYTES_MAX: u64 = 1 << 30;
+
 /// All records.
 #[derive(Clone, PartialEq, Message)]
 struct RecordsForm {
@@ -85,6 +88,9 @@ impl CatalogIncoming {
                 "a catalog comes as one file, not as {}",
                 offer.files.len()
             )));
+        }
+        if let Some(file) = offer.files.iter().find(|file| file.bytes > CATALOG_BYTES_MAX) {
+            return Err(MachineError(format!("a catalog of {} bytes is too large", file.bytes)));
         }
         Ok(Self { machine, mark: offer.mark, bytes: BytesMut::new() })
     }

@@ -6,6 +6,7 @@
 //! version by one; ids are taken from the counters here and nowhere else.
 
 mod database;
+mod leadership;
 mod node;
 mod repartition;
 mod reshape;
@@ -22,6 +23,7 @@ use partita_proto::schema::TableSchema;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::database::{alter_database, create_database, drop_database};
+use self::leadership::{know_meta, lead};
 pub(crate) use self::node::was_removed;
 use self::node::{drain, end_move, register, remove, start_move};
 use self::repartition::{fenced, read_along};
@@ -89,6 +91,22 @@ pub(crate) enum Command {
     RemoveNode {
         /// The node.
         node: NodeId,
+    },
+    /// A process leads meta's group: the first entry of its leadership.
+    Lead {
+        /// The cluster's random number, not 0, if there is none yet.
+        cluster: u64,
+        /// The group's term.
+        term: u64,
+        /// A random number, not 0.
+        nonce: u64,
+    },
+    /// The data directory of a member of meta's group.
+    Meta {
+        /// The member.
+        node: NodeId,
+        /// Its data directory's random number.
+        identity: u64,
     },
     /// A partition's replicas are to change.
     Move {
@@ -218,6 +236,8 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         Command::Register(registration) => register(state, registration),
         Command::Drain { node, on } => drain(state, *node, *on),
         Command::RemoveNode { node } => remove(state, *node),
+        Command::Lead { cluster, term, nonce } => Ok(lead(state, *cluster, *term, *nonce)),
+        Command::Meta { node, identity } => Ok(know_meta(state, *node, *identity)),
         Command::Move { partition, add, remove, replaces } => {
             start_move(state, *partition, add, remove, *replaces)
         }

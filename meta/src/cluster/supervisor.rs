@@ -270,11 +270,13 @@ impl Core {
         node: NodeId,
     ) -> Result<(), Error> {
         self.group.read_barrier().await.map_err(crate::node::raft_error)?;
+        // The history of the catalog that does not know it: the node compares it with what it has followed.
+        let catalog = self.catalog_history()?;
         let known = self.machine.state().is_known(partition, replica, node);
         if known {
             return Ok(());
         }
-        self.nodes.node(node)?.drop_partition(partition, replica).await
+        self.nodes.ordering(node, &catalog)?.drop_partition(partition, replica).await
     }
 
     /// Tells everybody of the nodes, if anything about them has changed.

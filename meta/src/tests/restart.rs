@@ -75,7 +75,7 @@ async fn a_kill_keeps_everything() {
         let state = server.state();
         server.kill().await;
         server = Server::start(dir.path(), &nodes).await;
-        assert_eq!(server.state(), state);
+        assert_eq!(apart_from_leading(&server.state()), apart_from_leading(&state));
         let name = format!("t{round}");
         server.meta.change(create(new_table(&name))).await.unwrap();
     }

@@ -48,6 +48,12 @@ pub(super) struct Trio {
     beats: JoinHandle<()>,
     repair_after: Duration,
     patience: Patience,
+    /// The identities of the members' data directories.
+    pub(super) identities: [u64; 3],
+    /// Whether members that start say that they lost their data.
+    pub(super) rejoins: bool,
+    /// Starts of members.
+    starts: u64,
     /// Changes that were asked for.
     asked: AtomicU64,
     _turn: tokio::sync::MutexGuard<'static, ()>,
@@ -81,6 +87,9 @@ impl Trio {
             beats,
             repair_after,
             patience: patience(),
+            identities: [71, 72, 73],
+            rejoins: false,
+            starts: 0,
             asked: AtomicU64::new(0),
             _turn: turn,
         };
@@ -104,14 +113,19 @@ impl Trio {
             segment_bytes: 256 << 10,
             // From the half of it on, the log is given up.
             log_budget_bytes: 2 << 20,
+            identity: self.identities[at],
             ..HostOptions::new(dir.join("log"), id)
         };
         let host = Host::open_linked(options, self.network.transport(id)).await.unwrap();
         self.network.attach(&host);
+        self.starts += 1;
         let options = MetaOptions {
             members: (1..=3).map(|id| (ReplicaId(id), NodeId(id))).collect(),
             replication_factor: 3,
             repair_after: self.repair_after,
+            identity: self.identities[at],
+            rejoins: self.rejoins,
+            incarnation: self.starts,
             ..MetaOptions::alone(dir.join("meta"), Arc::new(TestClock))
         };
         let meta = self.open_meta(options, &host).await;
@@ -158,6 +172,15 @@ impl Trio {
         member.task.abort();
         drop(member.task.await);
         member.host.shutdown().await.unwrap();
+    }
+
+    /// Takes everything that a member that does not run had, and gives it a data directory of another identity.
+    pub(super) fn wipe(&mut self, at: usize) {
+        let dir = self.dir.path().join(format!("meta{}", at + 1));
+        // sled may still be at work behind a member that was killed.
+        let aside = self.dir.path().join(format!("wiped{}", self.identities[at]));
+        std::fs::rename(dir, aside).unwrap();
+        self.identities[at] += 100;
     }
 
     /// Asks a member to stop.
