@@ -105,6 +105,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             memtables_bytes_max: options.storage.memtable_bytes(),
             engine: options.storage.engine(),
             put_aside: true,
+            trash_keep: options.storage.trash_keep(),
             partition_rows_per_s: options.storage.partition_rows_per_s(),
         },
         Arc::clone(&host),

@@ -113,7 +113,11 @@ impl Roles {
         let nodes = Arc::new(OneNode::default());
         let as_nodes: Arc<dyn DataNodes> = Arc::<OneNode>::clone(&nodes);
         let meta = Meta::open(
-            MetaOptions::alone(dir.join("meta"), Arc::new(SystemClock)),
+            MetaOptions {
+                identity,
+                incarnation: data_dir::random(),
+                ..MetaOptions::alone(dir.join("meta"), Arc::new(SystemClock))
+            },
             Arc::clone(&host),
             Arc::clone(&as_nodes),
         )
@@ -126,6 +130,7 @@ impl Roles {
                 memtables_bytes_max: options.storage.memtable_bytes(),
                 engine: options.storage.engine(),
                 put_aside: false,
+                trash_keep: options.storage.trash_keep(),
                 partition_rows_per_s: options.storage.partition_rows_per_s(),
             },
             Arc::clone(&host),

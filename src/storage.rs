@@ -1,5 +1,7 @@
 //! Options of every process that stores rows.
 
+use std::time::Duration;
+
 use partita_datanode::EngineOptions;
 
 /// Memory for rows that are not in files yet, in MiB.
@@ -12,6 +14,8 @@ const MEMTABLE_BYTES_MIN: u64 = 8 << 20;
 const MEMTABLE_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of log after which memtables are flushed so that it can be reclaimed, in MiB.
 const LOG_MB: u64 = 1024;
+/// How long dropped files are kept, in seconds.
+const TRASH_KEEP_S: u64 = 3600;
 
 /// How much of the machine the storage takes.
 #[derive(clap::Args)]
@@ -24,6 +28,10 @@ pub(crate) struct Options {
     /// MiB of log kept before memtables are flushed to reclaim it.
     #[arg(long, env = "PARTITA_LOG_MB", default_value_t = LOG_MB)]
     log_mb: u64,
+    /// Seconds that the files of dropped tables and replicas are kept in the directory `trash`; 0: not at all. Where less
+    /// than a tenth of the disk or 1 GiB is free, they go at once.
+    #[arg(long, env = "PARTITA_TRASH_KEEP_S", default_value_t = TRASH_KEEP_S)]
+    trash_keep_s: u64,
     /// Rows a second that one partition takes at most. For experiments: a partition is then as slow as
     /// this on any machine.
     #[arg(long, env = "PARTITA_PARTITION_RATE", value_parser = rate)]
@@ -48,6 +56,11 @@ impl Options {
         EngineOptions { memtable_bytes_max, ..EngineOptions::default() }
     }
 
+    /// How long the files of what was dropped are kept.
+    pub(crate) fn trash_keep(&self) -> Duration {
+        Duration::from_secs(self.trash_keep_s)
+    }
+
     /// Rows a second that one partition takes at most.
     pub(crate) fn partition_rows_per_s(&self) -> Option<f64> {
         self.partition_rate
@@ -68,7 +81,12 @@ mod tests {
         for (memory, memtable) in
             [(0, 8), (12, 8), (30, 10), (MEMTABLE_MB, 64), (384, 128), (4096, 256)]
         {
-            let options = Options { memtable_mb: memory, log_mb: LOG_MB, partition_rate: None };
+            let options = Options {
+                memtable_mb: memory,
+                log_mb: LOG_MB,
+                trash_keep_s: TRASH_KEEP_S,
+                partition_rate: None,
+            };
             assert_eq!(options.engine().memtable_bytes_max, memtable << 20, "of {memory} MiB");
         }
     }

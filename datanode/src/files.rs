@@ -1,10 +1,11 @@
 //! Where a datanode keeps the files of its replicas: a directory, or whatever a simulation puts in its place.
 //!
-//! On disk: `<id>/` for each replica. A replica is dropped by renaming its directory to `<id>.dropped` first, which goes
-//! when its log is gone: so a crash in the middle leaves either the whole replica or something that says to the next start
+//! On disk: `CATALOG`, the catalog that the node follows; `partitions/<id>/` for each replica. A replica is dropped by renaming its directory to `<id>.dropped` first, which goes
+//! when its log is gone, to the trash (`trash.rs`): so a crash in the middle leaves either the whole replica or something that says to the next start
 //! that it was dropped, and a directory that is missing was not. A damaged one becomes `<id>.damaged-<n>` and stays.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,12 @@ use partita_proto::error::Error;
 use partita_proto::id::PartitionId;
 use tracing::warn;
 
+use crate::trash::Trash;
+
+/// Where replicas are, below the node's directory.
+const PARTITIONS: &str = "partitions";
+/// The file that says which catalog the node follows.
+const CATALOG: &str = "CATALOG";
 /// What a replica's directory is called while it is being dropped.
 const DROPPED: &str = "dropped";
 
@@ -50,26 +57,61 @@ pub trait Files: Send + Sync {
     /// [`Error::Unavailable`] when that did not work; it may be ordered again.
     fn remove(&self, partition: PartitionId) -> Result<(), Error>;
 
+    /// As [`Files::remove`], of a replica that was dropped at a time: its files may be kept for a while where people
+    /// can look at them.
+    ///
+    /// # Errors
+    /// As [`Files::remove`].
+    fn discard(&self, partition: PartitionId, now_ms: i64) -> Result<(), Error> {
+        let _not_kept = now_ms;
+        self.remove(partition)
+    }
+
+    /// Removes what [`Files::discard`] has kept for so long, and more where space is short. To be called often.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when that did not work; the next call goes on.
+    fn sweep(&self, now_ms: i64, keep_ms: i64) -> Result<(), Error> {
+        let _nothing_kept = (now_ms, keep_ms);
+        Ok(())
+    }
+
     /// Puts the files of a partition where nothing looks at them but people; says where.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when that did not work.
     fn put_aside(&self, partition: PartitionId) -> Result<String, Error>;
+
+    /// What [`Files::keep_followed`] kept last.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it cannot be read.
+    fn followed(&self) -> Result<Option<String>, Error>;
+
+    /// Keeps which catalog the node follows, durably, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] or [`Error::Unavailable`] when that did not work.
+    fn keep_followed(&self, text: &str) -> Result<(), Error>;
 }
 
 /// Files in a directory.
 pub(crate) struct LocalFiles {
+    dir: PathBuf,
+    /// Where the replicas are.
     root: PathBuf,
     store: Arc<LocalStore>,
+    trash: Trash,
 }
 
 impl LocalFiles {
-    /// Opens the directory; makes it if it is not there.
-    pub(crate) fn open(root: PathBuf) -> Result<Self, Error> {
+    /// Opens a node's directory; makes it if it is not there.
+    pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
+        let root = dir.join(PARTITIONS);
         std::fs::create_dir_all(&root).map_err(|error| io_error(&root, &error))?;
         let store =
             LocalStore::open(&root).map_err(|error| Error::Unavailable(error.to_string()))?;
-        Ok(Self { root, store: Arc::new(store) })
+        Ok(Self { dir: dir.to_owned(), root, store: Arc::new(store), trash: Trash::new(dir) })
     }
 
     fn dropped(&self, partition: PartitionId) -> PathBuf {
@@ -116,6 +158,20 @@ impl Files for LocalFiles {
         remove_dir(&self.dropped(partition))
     }
 
+    fn discard(&self, partition: PartitionId, now_ms: i64) -> Result<(), Error> {
+        self.begin_removal(partition)?;
+        let from = self.dropped(partition);
+        match from.try_exists() {
+            Ok(true) => self.trash.take(&from, partition, now_ms),
+            Ok(false) => Ok(()),
+            Err(error) => Err(io_error(&from, &error)),
+        }
+    }
+
+    fn sweep(&self, now_ms: i64, keep_ms: i64) -> Result<(), Error> {
+        self.trash.sweep(now_ms, keep_ms)
+    }
+
     fn put_aside(&self, partition: PartitionId) -> Result<String, Error> {
         let from = self.root.join(partition.to_string());
         let mut free = (1..1000).map(|number| format!("{partition}.damaged-{number}"));
@@ -128,17 +184,43 @@ impl Files for LocalFiles {
             .map_err(|error| io_error(&from, &error))?;
         Ok(to.display().to_string())
     }
+
+    fn followed(&self) -> Result<Option<String>, Error> {
+        let path = self.dir.join(CATALOG);
+        match std::fs::read(&path) {
+            // What is no text does not parse.
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error(&path, &error)),
+        }
+    }
+
+    fn keep_followed(&self, text: &str) -> Result<(), Error> {
+        let (path, new) = (self.dir.join(CATALOG), self.dir.join(format!("{CATALOG}.new")));
+        let written = std::fs::File::create(&new).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)?;
+            std::fs::File::open(&self.dir)?.sync_all()
+        });
+        written.map_err(|error| io_error(&path, &error))
+    }
+}
+
+/// Makes durable which names are in a directory.
+pub(crate) fn sync_dir(path: &Path) -> std::io::Result<()> {
+    std::fs::File::open(path)?.sync_all()
 }
 
 /// Removes a directory and what is in it, if it is there.
-fn remove_dir(path: &Path) -> Result<(), Error> {
+pub(crate) fn remove_dir(path: &Path) -> Result<(), Error> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(path, &error)),
         _ => Ok(()),
     }
 }
 
-fn io_error(path: &Path, error: &std::io::Error) -> Error {
+pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> Error {
     let message = format!("{}: {error}", path.display());
     match error.kind() {
         std::io::ErrorKind::StorageFull => Error::DiskFull(message),

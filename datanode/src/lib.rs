@@ -12,6 +12,7 @@
 
 mod audit;
 mod files;
+mod followed;
 mod lane;
 mod leadership;
 mod load;
@@ -31,6 +32,7 @@ mod surroundings;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod trash;
 mod writer;
 
 pub use audit::Content;

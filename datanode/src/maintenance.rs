@@ -1,4 +1,4 @@
-//! The node's background work: flush, compaction, expiry.
+//! The node's background work: flush, compaction, expiry, and sweeping the trash.
 //!
 //! What to do next is decided by pure functions of what every replica reports ([`choose_flush`], [`choose_merge`]);
 //! this file's worker only carries it out, one of each at a time: so the work never takes more than two cores from
@@ -25,6 +25,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often expired files are looked for.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
+/// How often the trash is looked at: on a disk that is short of space it is in the way.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a piece of work that failed (a full disk, mostly) is not tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -190,6 +192,8 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut expire = tokio::time::interval(EXPIRE_INTERVAL);
     expire.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+    sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let pressure = node.pressure();
     let mut looks = Looks::default();
     let mut left_alone = LeftAlone::default();
@@ -202,6 +206,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
             () = stop.cancelled() => break,
             Some(merged) = merges.join_next() => left_alone.note_merged(merging.take(), merged),
             _ = look.tick() => {}
+            _ = sweep.tick() => node.sweep_trash().await,
             _ = expire.tick() => expiry_due = true,
         }
         let pinning: BTreeSet<GroupId> = pressure.borrow().iter().copied().collect();

@@ -1,6 +1,6 @@
 //! The datanode: runs its replicas and serves requests to them. (`start.rs` opens, makes and removes them.)
 //!
-//! On disk, below its directory: `partitions/<id>/` for each replica (`files.rs`). The directory's name
+//! On disk, below its directory: `partitions/<id>/` for each replica, and `CATALOG` (`files.rs`). The directory's name
 //! is the partition's number and never anything that a user wrote.
 //!
 //! Invariants:
@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, RwLock};
 use partita_engine::EngineOptions;
 use partita_proto::beat::LoadBeat;
+use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
 use partita_proto::id::{GroupId, NodeId, PartitionId, ReplicaId};
@@ -34,13 +35,12 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use crate::files::{Files, LocalFiles};
+use crate::followed::Followed;
 use crate::maintenance;
 use crate::making::Making;
 use crate::replica::Replica;
 use crate::surroundings::Surroundings;
 
-/// Where partitions live below the node's directory.
-const PARTITIONS: &str = "partitions";
 /// How long a write waits for memtables to be flushed before it is refused.
 const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
 /// How often it looks.
@@ -59,9 +59,11 @@ pub struct NodeOptions {
     pub memtables_bytes_max: u64,
     /// Options of every partition.
     pub engine: EngineOptions,
-    /// Whether a damaged replica is put aside at the start, for meta to have it made anew. Otherwise the
-    /// node does not start.
+    /// Whether a damaged replica that others can replace is put aside at the start, for meta to have it made anew.
+    /// Otherwise what is whole of it is served, and a damaged log keeps the node from starting.
     pub put_aside: bool,
+    /// How long the files of a replica that was dropped are kept (`trash.rs`); zero: not at all.
+    pub trash_keep: Duration,
     /// Rows a second, more than 0, that one partition takes at most: for experiments (`lane.rs`).
     pub partition_rows_per_s: Option<f64>,
 }
@@ -76,8 +78,12 @@ pub struct Datanode {
     pub(crate) near: Arc<Surroundings>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
+    /// Partitions whose only replica is here and could not be opened, and why.
+    pub(crate) damaged: RwLock<BTreeMap<PartitionId, String>>,
     /// One order at a time creates or drops replicas.
     pub(crate) orders: tokio::sync::Mutex<()>,
+    /// The catalog that gives orders here.
+    followed: Followed,
     /// What memtables held together, and when.
     memtables: Mutex<Option<(Instant, u64)>>,
     /// Why the last flush failed, if there was no space.
@@ -97,7 +103,7 @@ impl Datanode {
         host: Arc<Host>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, Error> {
-        let files = LocalFiles::open(options.dir.join(PARTITIONS))?;
+        let files = LocalFiles::open(&options.dir)?;
         Self::open_over(options, host, clock, Arc::new(files)).await
     }
 
@@ -111,6 +117,7 @@ impl Datanode {
         clock: Arc<dyn Clock>,
         files: Arc<dyn Files>,
     ) -> Result<Arc<Self>, Error> {
+        let followed = Followed::open(Arc::clone(&files))?;
         let node = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             options,
@@ -125,7 +132,9 @@ impl Datanode {
             host,
             clock,
             replicas: RwLock::default(),
+            damaged: RwLock::default(),
             orders: tokio::sync::Mutex::new(()),
+            followed,
             memtables: Mutex::default(),
             disk_full: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -152,11 +161,15 @@ impl Datanode {
     }
 
     pub(crate) fn replica(&self, partition: PartitionId) -> Result<Arc<Replica>, Error> {
-        self.replicas
-            .read()
-            .get(&partition)
-            .cloned()
-            .ok_or_else(|| Error::NotFound { kind: "partition", name: partition.to_string() })
+        if let Some(replica) = self.replicas.read().get(&partition) {
+            return Ok(Arc::clone(replica));
+        }
+        match self.damaged.read().get(&partition) {
+            Some(damage) => {
+                Err(Error::Corrupted(format!("partition {partition} cannot be opened: {damage}")))
+            }
+            None => Err(Error::NotFound { kind: "partition", name: partition.to_string() }),
+        }
     }
 
     pub(crate) fn replicas(&self) -> Vec<Arc<Replica>> {
@@ -178,6 +191,23 @@ impl Datanode {
     /// There is space.
     pub(crate) fn flush_succeeded(&self) {
         *self.disk_full.lock() = None;
+    }
+
+    pub(crate) fn trash_keep_ms(&self) -> i64 {
+        i64::try_from(self.options.trash_keep.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Removes what was dropped long enough ago, or what is in the way of new files.
+    pub(crate) async fn sweep_trash(&self) {
+        let (files, now_ms) = (Arc::clone(&self.near.files), self.clock.now_ms());
+        let full = self.disk_full.lock().is_some();
+        let keep_ms = if full { 0 } else { self.trash_keep_ms() };
+        let swept = partita_proto::blocking::spawn(move || files.sweep(now_ms, keep_ms)).await;
+        match swept {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!(%error, "the trash was not swept"),
+            Err(error) => warn!(%error, "sweeping the trash was interrupted"),
+        }
     }
 
     /// Waits while memtables are over twice their budget: flushing cannot keep up. On a full disk it would be in vain.
@@ -269,6 +299,10 @@ impl DataService for Datanode {
         self.replica(request.partition)?.scan(request).await
     }
 
+    async fn recognize(&self, catalog: Option<&CatalogHistory>) -> Result<(), Error> {
+        self.followed.recognize(catalog)
+    }
+
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
         self.to_the_end(|node| async move { node.create(spec).await }).await
     }
@@ -325,7 +359,20 @@ impl DataService for Datanode {
     }
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
-        Ok(self.replicas().iter().map(|replica| replica.status()).collect())
+        let mut statuses: Vec<_> = self.replicas().iter().map(|replica| replica.status()).collect();
+        for (partition, damage) in self.damaged.read().iter() {
+            // One that the log does not know has no number, and nobody could ask for it.
+            let Some(replica) = self.near.in_log(*partition) else { continue };
+            let failure = Some(damage.clone());
+            let partition = *partition;
+            statuses.push(ReplicaStatus {
+                partition,
+                replica,
+                failure,
+                ..ReplicaStatus::default()
+            });
+        }
+        Ok(statuses)
     }
 }
 

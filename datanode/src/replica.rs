@@ -323,6 +323,12 @@ impl Replica {
         Ok(())
     }
 
+    /// Writes everything applied until now to files, of a replica that ends: nobody needs to know.
+    pub(crate) async fn write_rows(&self) -> Result<(), Error> {
+        self.machine.seal();
+        self.partition.flush().await.map(drop).map_err(Error::from)
+    }
+
     pub(crate) async fn compact(&self, all: bool) -> Result<bool, Error> {
         self.partition.compact(all).await.map_err(|error| self.noted(Error::from(error)))
     }
@@ -358,6 +364,10 @@ impl Replica {
             Error::Unavailable(format!("the replicas of partition {} {what}", self.id()))
         };
         let _one_at_a_time = self.changing.try_lock().map_err(|_| busy("change just now"))?;
+        // What cannot be copied would stop the group where the order is applied.
+        if let Some(damage) = self.damage() {
+            return Err(Error::Corrupted(damage));
+        }
         // Whoever has not applied all of the log may take what was done for something to be done.
         self.read_barrier().await?;
         if let Some(done) = self.machine.done(&order) {
@@ -442,8 +452,16 @@ impl Replica {
             rejected: self.rejected.load(Ordering::Relaxed),
             applied: group.applied.unwrap_or(0),
             flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
-            failure: group.stopped.or_else(|| self.damage.get().cloned()),
+            failure: group.stopped.or_else(|| self.damage()),
         }
+    }
+
+    /// What of its files is damaged, as far as that is known.
+    fn damage(&self) -> Option<String> {
+        let found = self.damage.get().cloned();
+        found.or_else(|| {
+            Some(self.partition.damage().join("; ")).filter(|damage| !damage.is_empty())
+        })
     }
 
     /// Stops the writer and the group; the files stay.

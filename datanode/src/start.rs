@@ -8,8 +8,10 @@
 //!   came to be in the log waits until its parent has applied the cut again;
 //! - a log whose replica's files are gone goes only where they were dropped, or where others can replace the replica: a
 //!   disk that was not mounted takes no row with it;
-//! - a replica whose files or log cannot be trusted is never served: it keeps the node from starting, or,
-//!   where others can replace it ([`crate::NodeOptions::put_aside`]), is put aside as `<id>.damaged-<n>`;
+//! - a replica whose log cannot be trusted is never served: it keeps the node from starting, or, where others can
+//!   replace it ([`crate::NodeOptions::put_aside`]), is put aside as `<id>.damaged-<n>`;
+//! - so is one with damaged files, where others can replace it. Where it is the only one, it serves what does not need
+//!   them; if its manifest is damaged, nothing of it is served and nothing of it is touched, and the node starts;
 //! - a replica that was removed never comes back under its number: one that was cut off stays as long as its parent has
 //!   that still to do;
 //! - a replica that should be here and is not is waited for or missed ([`Datanode::until_led`]), never made anew: that
@@ -23,7 +25,7 @@ use partita_engine::{EngineError, Origin, Partition};
 use partita_proto::error::Error;
 use partita_proto::id::{META_GROUP, PartitionId, ReplicaId};
 use partita_proto::service::PartitionSpec;
-use partita_raft::Start;
+use partita_raft::{Mark, Start};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
@@ -35,6 +37,8 @@ use crate::raft_error;
 use crate::replica::Replica;
 use crate::surroundings::root_of;
 
+/// How long a drop waits for the rows in memory to be in files, which go to the trash.
+const KEEP_ROWS_WAIT: Duration = Duration::from_secs(2);
 /// How long a start waits for all partitions that the logs of others have still to cut off.
 const REPLAY_WAIT: Duration = Duration::from_secs(30);
 /// How often it looks.
@@ -51,6 +55,9 @@ impl Datanode {
         // What is cut off has a higher number than its parent.
         partitions.sort_unstable();
         for partition in partitions {
+            if self.damaged.read().contains_key(&partition) {
+                continue;
+            }
             if self.replica(partition).is_err() {
                 let cut_off = self.until_cut_off(partition);
                 if let Ok(cut_off) = tokio::time::timeout_at(deadline, cut_off).await {
@@ -94,8 +101,15 @@ impl Datanode {
         let mut opened = BTreeMap::new();
         for partition in found.here {
             match self.open_files(partition, known.contains(&partition)).await {
-                Ok(Some(engine)) => drop(opened.insert(partition, engine)),
+                Ok(Some(engine)) => match self.replaceable_damage(&engine)? {
+                    None => drop(opened.insert(partition, engine)),
+                    Some(damage) => self.put_aside_or(partition, Error::Corrupted(damage)).await?,
+                },
                 Ok(None) => {}
+                Err(Error::Corrupted(damage)) if !self.options().put_aside => {
+                    error!(%partition, damage, "a partition is damaged: it is not served, the others are");
+                    self.damaged.write().insert(partition, damage);
+                }
                 Err(error) => self.put_aside_or(partition, error).await?,
             }
         }
@@ -121,6 +135,22 @@ impl Datanode {
         Ok(())
     }
 
+    /// How a replica's files are damaged, if others can replace the replica.
+    fn replaceable_damage(&self, engine: &Partition) -> Result<Option<String>, Error> {
+        let damage = engine.damage();
+        if damage.is_empty() || !self.options().put_aside {
+            return Ok(None);
+        }
+        let members = match engine.durable_mark() {
+            Some((_, mark)) => {
+                let mark = Mark::from_bytes(&mark);
+                mark.map_err(|error| raft_error(engine.config().partition, error))?.members()
+            }
+            None => engine.config().members.clone(),
+        };
+        Ok((members.len() > 1).then(|| damage.join("; ")))
+    }
+
     /// Removes from the log what has no files here, if that is as it should be.
     async fn give_up_logs(
         &self,
@@ -144,9 +174,9 @@ impl Datanode {
         }
         // Last: they say what was dropped.
         for partition in found.dropped.difference(&found.here) {
-            self.near.files.remove(*partition)?;
+            self.near.files.discard(*partition, self.clock.now_ms())?;
         }
-        Ok(())
+        self.near.files.sweep(self.clock.now_ms(), self.trash_keep_ms())
     }
 
     async fn open_files(
@@ -399,6 +429,13 @@ impl Datanode {
         }
         self.check_cut(partition).await?;
         if let Ok(replica) = self.replica(partition) {
+            // What is in memory only would be missing in the trash.
+            if !self.options().trash_keep.is_zero() {
+                let kept = tokio::time::timeout(KEEP_ROWS_WAIT, replica.write_rows()).await;
+                if !matches!(kept, Ok(Ok(()))) {
+                    warn!(%partition, ?kept, "the newest rows of a dropped partition are not in the trash");
+                }
+            }
             if let Err(error) = replica.shutdown().await {
                 warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
             }
@@ -412,8 +449,10 @@ impl Datanode {
         if self.near.in_log(partition).is_some() {
             self.destroy_group(partition).await?;
         }
-        self.near.files.remove(partition)?;
+        self.near.files.discard(partition, self.clock.now_ms())?;
+        self.sweep_trash().await;
         self.near.partitions.write().remove(&partition);
+        self.damaged.write().remove(&partition);
         if self.replicas.write().remove(&partition).is_some() {
             info!(%partition, "partition dropped");
         }

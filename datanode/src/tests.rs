@@ -2,6 +2,7 @@
 
 mod cluster;
 mod crash;
+mod damage;
 mod late;
 mod merge;
 mod replicas;
@@ -99,6 +100,7 @@ impl Running {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: false,
+            trash_keep: std::time::Duration::from_secs(3600),
             partition_rows_per_s: None,
         };
         let node =

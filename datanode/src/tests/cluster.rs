@@ -101,6 +101,7 @@ impl Cluster {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: true,
+            trash_keep: Duration::from_secs(3600),
             partition_rows_per_s: None,
         };
         match Datanode::open(options, Arc::clone(&host), Arc::new(StoppedClock)).await {

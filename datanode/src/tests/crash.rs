@@ -81,6 +81,15 @@ impl Files for FailingFiles {
     fn put_aside(&self, partition: PartitionId) -> Result<String, Error> {
         self.inner.put_aside(partition)
     }
+
+    fn followed(&self) -> Result<Option<String>, Error> {
+        self.inner.followed()
+    }
+
+    fn keep_followed(&self, text: &str) -> Result<(), Error> {
+        spend(&self.budget).map_err(|error| Error::Unavailable(error.to_string()))?;
+        self.inner.keep_followed(text)
+    }
 }
 
 impl fmt::Display for FailingStore {
@@ -184,7 +193,7 @@ impl Fragile {
         let host = Host::open_simulated(&disk, &options, network.transport(NodeId(1))).await;
         let host = host.unwrap();
         let budget = Arc::new(AtomicUsize::new(usize::MAX));
-        let inner = LocalFiles::open(dir.path().join("partitions")).unwrap();
+        let inner = LocalFiles::open(dir.path()).unwrap();
         let (copies, full) = (Arc::default(), Arc::default());
         let files = FailingFiles {
             inner,
@@ -198,6 +207,7 @@ impl Fragile {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: false,
+            trash_keep: std::time::Duration::from_secs(3600),
             partition_rows_per_s: None,
         };
         let clock = Arc::new(StoppedClock);

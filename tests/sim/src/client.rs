@@ -131,7 +131,7 @@ impl Client {
 
     fn service(&self, to: NodeId) -> Remote {
         let (cluster, from) = (Arc::clone(&self.cluster), self.address());
-        Remote { cluster, from, to, wait: CALL_WAIT }
+        Remote { cluster, from, to, wait: CALL_WAIT, catalog: None }
     }
 
     /// The node to ask: the leader as far as known, or any replica's.

@@ -7,13 +7,13 @@ use parking_lot::Mutex;
 use partita_datanode::Datanode;
 use partita_meta::Meta;
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::id::{NodeId, PartitionId};
+use partita_proto::id::{META_GROUP, NodeId, PartitionId};
 use partita_proto::service::MetaService;
 use partita_raft::Host;
 
 use crate::history::History;
 use crate::net::Net;
-use crate::nodes::{DataNode, MetaNode, Sizes};
+use crate::nodes::{DataNode, METAS, MetaNode, Sizes};
 
 /// Everything.
 pub(crate) struct Cluster {
@@ -101,6 +101,17 @@ impl Cluster {
             host.group(partition.into()).is_some_and(|group| group.status().is_leader)
         });
         leads.map(|(node, _)| node)
+    }
+
+    /// Whether meta's group has all its members as voters, and the one that leads knows their data directories.
+    pub(crate) fn metas_are_whole(&self) -> bool {
+        let Some((leader, meta)) = self.leading_meta() else { return false };
+        let host = self.hosts().into_iter().find(|(node, _)| *node == leader);
+        let group = host.and_then(|(_, host)| host.group(META_GROUP));
+        let voters = group
+            .filter(|group| !group.is_changing())
+            .map_or(0, |group| group.members().iter().filter(|member| member.voter).count());
+        voters == METAS.count() && meta.knows_members() == METAS.count()
     }
 
     /// Whether every partition, also those that the catalog does not tell of yet, has all its replicas that are not on

@@ -42,11 +42,18 @@ pub(crate) struct SimFiles {
     /// What a crash takes.
     lazy: Arc<Mutex<BTreeSet<Path>>>,
     state: Arc<Mutex<State>>,
+    /// The catalog that the node follows.
+    followed: Arc<Mutex<Option<String>>>,
 }
 
 impl SimFiles {
     pub(crate) fn new() -> Self {
-        Self { kept: Arc::new(InMemory::new()), lazy: Arc::default(), state: Arc::default() }
+        Self {
+            kept: Arc::new(InMemory::new()),
+            lazy: Arc::default(),
+            state: Arc::default(),
+            followed: Arc::default(),
+        }
     }
 
     /// Everything from now on fails.
@@ -61,7 +68,12 @@ impl SimFiles {
         // A store in memory answers at once; some of it may be gone already.
         let removed = removed.map(drop).collect::<()>().now_or_never();
         assert!(removed.is_some(), "the removal waits");
-        Self { kept: Arc::clone(&self.kept), lazy: Arc::default(), state: Arc::default() }
+        Self {
+            kept: Arc::clone(&self.kept),
+            lazy: Arc::default(),
+            state: Arc::default(),
+            followed: Arc::new(Mutex::new(self.followed.lock().clone())),
+        }
     }
 
     /// Whether there is no space for new files.
@@ -208,5 +220,15 @@ impl Files for SimFiles {
         // Nobody looks at them here.
         self.remove(partition)?;
         Ok("nowhere".to_owned())
+    }
+
+    fn followed(&self) -> std::result::Result<Option<String>, ServiceError> {
+        Ok(self.followed.lock().clone())
+    }
+
+    fn keep_followed(&self, text: &str) -> std::result::Result<(), ServiceError> {
+        self.check().map_err(unavailable)?;
+        *self.followed.lock() = Some(text.to_owned());
+        Ok(())
     }
 }

@@ -56,7 +56,7 @@ struct Options {
     /// Goes on after something has happened that must never happen: what follows from it is seen too.
     #[arg(long)]
     whole: bool,
-    /// A bug to be planted: skip-sync, forget-vote or early-ack.
+    /// A bug to be planted: skip-sync, forget-vote, early-ack or stranger.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     plant: Option<String>,
@@ -70,6 +70,7 @@ fn plant(options: &Options) -> Result<(), String> {
         Some("skip-sync") => plant(Plant::SkipSync),
         Some("forget-vote") => plant(Plant::ForgetVote),
         Some("early-ack") => plant(Plant::EarlyAck),
+        Some("stranger") => plant(Plant::Stranger),
         Some(other) => return Err(format!("there is no bug {other} to plant")),
     }
     Ok(())

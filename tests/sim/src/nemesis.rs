@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use partita_proto::error::Error;
 use partita_proto::id::NodeId;
-use partita_proto::service::{AdminOrder, DataService, Ddl, MetaService, TableChange};
+use partita_proto::service::{
+    AdminOrder, ClusterService, DataService, Ddl, MetaService, TableChange,
+};
 use partita_raft::transport::memory::Faults;
 use tokio::task::JoinSet;
 
@@ -100,6 +102,15 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
         .map(|(_, fault)| fault)
         .collect();
     let weights: u64 = active.iter().map(|(_, weight)| weight).sum();
+    // Apart from the others, whose course it leaves as it is.
+    let mut wiping = Random::new(seed, 9);
+    if wiping.once_in(3) {
+        let (cluster, wait) = (Arc::clone(cluster), wiping.millis(0, millis(limits.length)));
+        under_way.spawn(async move {
+            tokio::time::sleep(wait).await;
+            wipe(&cluster, wiping).await;
+        });
+    }
     while tokio::time::Instant::now() < until && weights > 0 {
         tokio::time::sleep(random.millis(100, 2500)).await;
         let mut drawn = random.below(weights);
@@ -124,6 +135,44 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
     while under_way.join_next().await.is_some() {}
     cluster.net.heal();
     cluster.net.set_weather(Weather::FAIR, Faults::default());
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A meta loses its disk. At first nobody knows, and it comes back as if it were new: it must have no part in the group.
+/// Then it is told to join again.
+async fn wipe(cluster: &Arc<Cluster>, mut random: Random) {
+    let meta = NodeId(METAS.start() + random.below(3));
+    let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+    // What the others lack would be lost with it.
+    while !cluster.metas_are_whole() {
+        if tokio::time::Instant::now() > patience {
+            cluster.history.note(format_args!("meta {meta} cannot be spared"));
+            return;
+        }
+        tokio::time::sleep(random.millis(20, 200)).await;
+    }
+    if !nodes::crash_meta(cluster, meta, random.clone()).await {
+        return;
+    }
+    nodes::wipe_meta(cluster, meta, false);
+    cluster.history.note(format_args!("meta {meta} lost its disk"));
+    tokio::time::sleep(random.millis(5, 2000)).await;
+    start_meta(cluster, meta).await;
+    tokio::time::sleep(random.millis(500, 4000)).await;
+    if let Some(standing) = cluster.meta(meta).and_then(|meta| meta.standing().ok())
+        && (standing.applied > 0 || standing.leads)
+    {
+        cluster.history.violation(format!("meta {meta} takes part without its data: {standing:?}"));
+    }
+    while !nodes::crash_meta(cluster, meta, random.clone()).await {
+        tokio::time::sleep(random.millis(20, 200)).await;
+    }
+    nodes::wipe_meta(cluster, meta, true);
+    cluster.history.note(format_args!("meta {meta} joins again"));
+    start_meta(cluster, meta).await;
 }
 
 async fn happen(

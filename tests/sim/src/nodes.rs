@@ -78,6 +78,10 @@ pub(crate) struct MetaNode {
     pub(crate) id: NodeId,
     pub(crate) disk: SimulatedDisk,
     pub(crate) store: Arc<MemoryStore>,
+    /// The random number of its data directory.
+    identity: u64,
+    /// Whether it is told that it lost its data.
+    rejoins: bool,
     pub(crate) up: Option<MetaLife>,
 }
 
@@ -112,7 +116,14 @@ impl DataNode {
 
 impl MetaNode {
     pub(crate) fn new(id: NodeId) -> Self {
-        Self { id, disk: SimulatedDisk::default(), store: Arc::default(), up: None }
+        Self {
+            id,
+            disk: SimulatedDisk::default(),
+            store: Arc::default(),
+            identity: id.0 * 1000 + 7,
+            rejoins: false,
+            up: None,
+        }
     }
 }
 
@@ -150,6 +161,7 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         engine,
         // Nothing is damaged here: what seems so is a mistake of ours.
         put_aside: false,
+        trash_keep: Duration::ZERO,
         partition_rows_per_s: None,
     };
     // Its groups elect leaders while the others are still being opened.
@@ -266,20 +278,29 @@ async fn beat(cluster: Arc<Cluster>, id: NodeId, node: Arc<Datanode>, stop: Canc
     }
 }
 
+/// A number that no other start of a node in the same run has.
+fn incarnation(id: NodeId) -> u64 {
+    let passed = tokio::time::Instant::now().duration_since(crate::history::start());
+    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).wrapping_mul(1024).wrapping_add(id.0)
+}
+
 /// Starts a meta over what it has.
 pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
-    let (disk, store) = {
+    let (disk, store, identity, rejoins) = {
         let metas = cluster.metas.lock();
         let Some(node) = metas.get(&id).filter(|node| node.up.is_none()) else { return Ok(()) };
-        (node.disk.clone(), Arc::clone(&node.store))
+        (node.disk.clone(), Arc::clone(&node.store), node.identity, node.rejoins)
     };
-    let options = host_options(id, cluster.sizes);
+    let options = HostOptions { identity, ..host_options(id, cluster.sizes) };
     let host = Host::open_simulated(&disk, &options, cluster.net.raft.transport(id)).await;
     let host = host.map_err(raft_failed)?;
     let options = MetaOptions {
         members: METAS.map(|meta| (ReplicaId(meta), NodeId(meta))).collect(),
         replication_factor: 3,
         repair_after: REPAIR_AFTER,
+        identity,
+        rejoins,
+        incarnation: incarnation(id),
         ..MetaOptions::alone("/simulated", Arc::<SimClock>::default())
     };
     let nodes: Arc<dyn DataNodes> = Arc::new(Remotes::new(cluster, id));
@@ -298,6 +319,17 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         node.up = Some(life);
     }
     Ok(())
+}
+
+/// Takes the disk of a meta that is down, and gives it an empty one: it starts as one that never was, or is told that it
+/// lost its data.
+pub(crate) fn wipe_meta(cluster: &Cluster, id: NodeId, rejoins: bool) {
+    if let Some(node) = cluster.metas.lock().get_mut(&id).filter(|node| node.up.is_none()) {
+        node.disk = SimulatedDisk::default();
+        node.store = Arc::default();
+        node.identity += 1_000_000;
+        node.rejoins = rejoins;
+    }
 }
 
 /// Takes a meta's power. False when it is down already.

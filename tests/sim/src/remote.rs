@@ -8,6 +8,7 @@ use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use partita_datanode::Datanode;
+use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::range::Bound;
@@ -38,7 +39,16 @@ impl Remotes {
 impl DataNodes for Remotes {
     fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
         let cluster = self.cluster.upgrade().ok_or_else(over)?;
-        Ok(Arc::new(Remote { cluster, from: self.from, to: node, wait: ORDER_WAIT }))
+        Ok(Arc::new(Remote { cluster, from: self.from, to: node, wait: ORDER_WAIT, catalog: None }))
+    }
+
+    fn ordering(
+        &self,
+        node: NodeId,
+        catalog: &CatalogHistory,
+    ) -> Result<Arc<dyn DataService>, Error> {
+        let (cluster, catalog) = (self.cluster.upgrade().ok_or_else(over)?, Some(catalog.clone()));
+        Ok(Arc::new(Remote { cluster, from: self.from, to: node, wait: ORDER_WAIT, catalog }))
     }
 
     fn all(&self) -> Vec<NodeId> {
@@ -57,6 +67,8 @@ pub(crate) struct Remote {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) wait: Duration,
+    /// The past of the catalog that orders follow from.
+    pub(crate) catalog: Option<CatalogHistory>,
 }
 
 impl Remote {
@@ -74,6 +86,23 @@ impl Remote {
             ask(node.ok_or_else(|| Error::Unavailable(format!("node {to} is down")))?).await
         };
         self.cluster.net.call(self.from, self.to, self.wait, asked).await
+    }
+
+    /// As [`Remote::call`], for what only meta may ask.
+    async fn order<T, F>(
+        &self,
+        ask: impl FnOnce(Arc<Datanode>) -> F + Send + 'static,
+    ) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let catalog = self.catalog.clone();
+        self.call(|node| async move {
+            node.recognize(catalog.as_ref()).await?;
+            ask(node).await
+        })
+        .await
     }
 
     /// The rows of a scan, all at once.
@@ -103,11 +132,11 @@ impl DataService for Remote {
     }
 
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error> {
-        self.call(|node| async move { node.open_partition(spec).await }).await
+        self.order(|node| async move { node.open_partition(spec).await }).await
     }
 
     async fn drop_partition(&self, id: PartitionId, replica: ReplicaId) -> Result<(), Error> {
-        self.call(move |node| async move { node.drop_partition(id, replica).await }).await
+        self.order(move |node| async move { node.drop_partition(id, replica).await }).await
     }
 
     async fn reconfigure(
@@ -115,15 +144,15 @@ impl DataService for Remote {
         partition: PartitionId,
         voters: BTreeMap<ReplicaId, NodeId>,
     ) -> Result<(), Error> {
-        self.call(move |node| async move { node.reconfigure(partition, voters).await }).await
+        self.order(move |node| async move { node.reconfigure(partition, voters).await }).await
     }
 
     async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error> {
-        self.call(move |node| async move { node.transfer_leader(partition, to).await }).await
+        self.order(move |node| async move { node.transfer_leader(partition, to).await }).await
     }
 
     async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
-        self.call(move |node| async move { node.reshape(order).await }).await
+        self.order(move |node| async move { node.reshape(order).await }).await
     }
 
     async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error> {
@@ -131,7 +160,7 @@ impl DataService for Remote {
     }
 
     async fn truncate_partition(&self, partition: PartitionId, id: RequestId) -> Result<(), Error> {
-        self.call(move |node| async move { node.truncate_partition(partition, id).await }).await
+        self.order(move |node| async move { node.truncate_partition(partition, id).await }).await
     }
 
     async fn alter_partition(
@@ -139,7 +168,7 @@ impl DataService for Remote {
         partition: PartitionId,
         schema: Arc<TableSchema>,
     ) -> Result<(), Error> {
-        self.call(move |node| async move { node.alter_partition(partition, schema).await }).await
+        self.order(move |node| async move { node.alter_partition(partition, schema).await }).await
     }
 
     async fn flush_partition(&self, partition: PartitionId) -> Result<(), Error> {

@@ -248,6 +248,9 @@ async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
     if cluster.leading_meta().is_none() {
         return Some("no meta leads".to_owned());
     }
+    if !cluster.metas_are_whole() {
+        return Some("a member of meta's group is missing".to_owned());
+    }
     for table in cluster.tables() {
         for route in table.partitions.routes() {
             let id = route.partition;
