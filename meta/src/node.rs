@@ -285,7 +285,11 @@ impl Meta {
                 () = self.core.elected() => {}
             }
             info!("this process leads meta");
-            if let Err(error) = self.core.record_leadership().await {
+            let recorded = tokio::select! {
+                () = stop.cancelled() => return,
+                recorded = self.core.record_leadership() => recorded,
+            };
+            if let Err(error) = recorded {
                 warn!(%error, "that this process leads meta is not recorded yet; it gives no orders");
             }
             self.core.presence.begin();
