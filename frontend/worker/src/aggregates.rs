@@ -382,7 +382,7 @@ mod tests {
                 let rows: Vec<_> = sums.iter().map(|n| (1, Some(*n))).collect();
                 assert_eq!(answer(sql, &rows).await, Err("22003".to_owned()), "{sql} {sums:?}");
             }
-            for sums in [&[4, 5][..], &[-4, -5], &[9, 8, -9], &[9, -8, 7, -6], &[-1, 1]] {
+            for sums in [&[4, 5][..], &[-4, -5], &[9, 8, -9], &[9, -8, 7], &[-1, 1]] {
                 let rows: Vec<_> = sums.iter().map(|n| (1, Some(*n))).chain([(1, None)]).collect();
                 let sum = long(sums.iter().sum()).to_string();
                 assert_eq!(answer(sql, &rows).await, Ok(vec![sum]), "{sql} {sums:?}");
