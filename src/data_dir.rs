@@ -7,6 +7,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -14,6 +15,10 @@ use partita_proto::id::NodeId;
 
 /// The layout's version: raises when an older binary could not read what a newer one wrote.
 const FORMAT: u32 = 1;
+/// Permissions of a data directory: rows are nobody's but its owner's.
+const OWNER_ONLY: u32 = 0o700;
+/// Permissions of the group and of others.
+const OTHERS: u32 = 0o077;
 /// The file that marks a data directory.
 const MARKER: &str = "PARTITA";
 /// The file that says which node it is.
@@ -45,8 +50,7 @@ impl Role {
 /// # Errors
 /// Says what is wrong with it: not writable, not empty and not ours, of another version or role.
 pub(crate) fn prepare(dir: &Path, role: Role) -> anyhow::Result<()> {
-    std::fs::create_dir_all(dir)
-        .with_context(|| format!("cannot create the data directory {}", dir.display()))?;
+    create(dir).with_context(|| format!("cannot create the data directory {}", dir.display()))?;
     let marker = dir.join(MARKER);
     match std::fs::read_to_string(&marker) {
         Ok(text) => check(dir, &text, role)?,
@@ -66,11 +70,43 @@ pub(crate) fn prepare(dir: &Path, role: Role) -> anyhow::Result<()> {
             return Err(error).with_context(|| format!("cannot read {}", marker.display()));
         }
     }
+    close_to_others(dir)
+        .with_context(|| format!("cannot look at the data directory {}", dir.display()))?;
     // A directory that became read-only is found now, not at the first write.
     let probe = dir.join(".writable");
     std::fs::write(&probe, b"")
         .and_then(|()| std::fs::remove_file(&probe))
         .with_context(|| format!("cannot write to the data directory {}", dir.display()))
+}
+
+/// Makes the directory, for its owner alone.
+fn create(dir: &Path) -> std::io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::DirBuilder::new().mode(OWNER_ONLY).create(dir) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        created => created,
+    }
+}
+
+/// Takes the directory from everybody but its owner, if others may enter it. Where that is not allowed, as on some
+/// mounted volumes, a warning is all that can be done.
+fn close_to_others(dir: &Path) -> std::io::Result<()> {
+    let mode = std::fs::metadata(dir)?.permissions().mode() & 0o7777;
+    if mode & OTHERS == 0 {
+        return Ok(());
+    }
+    let was = format!("{mode:04o}");
+    match std::fs::set_permissions(dir, std::fs::Permissions::from_mode(OWNER_ONLY)) {
+        Ok(()) => {
+            tracing::info!(dir = %dir.display(), was, "the data directory is now its owner's alone");
+        }
+        Err(error) => {
+            tracing::warn!(dir = %dir.display(), was, %error, "others can read the data directory");
+        }
+    }
+    Ok(())
 }
 
 fn check(dir: &Path, text: &str, role: Role) -> anyhow::Result<()> {
@@ -176,6 +212,18 @@ mod tests {
         let path = dir.path().join("data");
         prepare(&path, Role::Meta).unwrap();
         prepare(&path, Role::Meta).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_its_owners_alone_also_one_that_was_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/data");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        prepare(&path, Role::Datanode).unwrap();
+        assert_eq!(mode(), OWNER_ONLY);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        prepare(&path, Role::Datanode).unwrap();
+        assert_eq!(mode(), OWNER_ONLY);
     }
 
     #[test]

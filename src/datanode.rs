@@ -30,6 +30,8 @@ use crate::address_book;
 use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
 use crate::doors;
+use crate::faults;
+use crate::health;
 use crate::heart;
 use crate::peers;
 use crate::storage;
@@ -93,6 +95,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let addresses = address_book::open(dir, meta.members(), stop.clone())?;
     let host_options = HostOptions {
         log_budget_bytes: options.storage.log_bytes(),
+        on_log_failure: faults::end_on_log_failure(),
         ..HostOptions::new(dir.join("log"), node)
     };
     let host = Host::open_linked(host_options, Grpc::new(addresses))
@@ -120,7 +123,12 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         .add_service(Service::server(Arc::clone(&host)));
     // The peers are served until the groups have stopped: leadership is handed over through them.
     let (served, silent) = (CancellationToken::new(), CancellationToken::new());
-    let serving = peers::start(listener, routes, served.clone()).await;
+    let health = health::Parts {
+        host: Arc::clone(&host),
+        meta: None,
+        datanode: Some(Arc::clone(&datanode)),
+    };
+    let serving = peers::start(listener, routes, Arc::new(health), served.clone());
     let mut heart = tokio::spawn(heart::beat(
         node,
         me,

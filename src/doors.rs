@@ -10,11 +10,13 @@ use anyhow::{Context, bail};
 use partita_frontend::{Frontend, FrontendOptions};
 use partita_http::HttpOptions;
 use partita_postgres::PostgresOptions;
+use partita_proto::health::Health;
 use partita_proto::id::NodeId;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::files_limit::Connections;
 use crate::memory;
 
 /// Memory for queries before they spill, in MiB.
@@ -100,25 +102,28 @@ impl Doors {
     ///
     /// # Errors
     /// When another process listens there by now, or the addresses cannot be told.
-    pub(crate) fn open(self, frontend: &Arc<Frontend>) -> anyhow::Result<OpenDoors> {
+    pub(crate) fn open(
+        self,
+        frontend: &Arc<Frontend>,
+        health: Arc<dyn Health>,
+    ) -> anyhow::Result<OpenDoors> {
         let (http, postgres) = (self.http.local_addr()?, self.postgres.local_addr()?);
         let http_door = self.http.listen(BACKLOG).with_context(|| taken(http, "--http"))?;
         let postgres_door =
             self.postgres.listen(BACKLOG).with_context(|| taken(postgres, "--postgres"))?;
         announce(http_door.local_addr()?, postgres_door.local_addr()?);
+        let connections = Connections::allowed();
+        let http_options =
+            HttpOptions { connections_max: connections.http, health, ..HttpOptions::default() };
+        let postgres_options = PostgresOptions { max_connections: connections.postgres };
         let stop = CancellationToken::new();
         tokio::spawn(memory::keep_below(self.memory_limit, Arc::clone(frontend), stop.clone()));
         let (http_stop, postgres_stop) = (stop.clone(), stop.clone());
         let (http, postgres) = (Arc::clone(frontend), Arc::clone(frontend));
         let serving = tokio::spawn(async move {
             let (http, postgres) = tokio::join!(
-                partita_http::serve(http_door, http, HttpOptions::default(), http_stop),
-                partita_postgres::serve(
-                    postgres_door,
-                    postgres,
-                    PostgresOptions::default(),
-                    postgres_stop
-                ),
+                partita_http::serve(http_door, http, http_options, http_stop),
+                partita_postgres::serve(postgres_door, postgres, postgres_options, postgres_stop),
             );
             http.context("the HTTP door failed")?;
             postgres.context("the PostgreSQL door failed")

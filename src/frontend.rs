@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use partita_frontend::Frontend;
+use partita_proto::health::Well;
 use partita_proto::id::NodeId;
 use partita_proto::service::{DataNodes, MetaService};
 use partita_rpc::{Directory, MetaClient};
@@ -49,7 +50,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let nodes: Arc<dyn DataNodes> = Arc::new(Directory::new(meta.members()));
     let service: Arc<dyn MetaService> = meta;
     let frontend = Frontend::new(options.doors.frontend(NodeId::default(), spill), service, nodes)?;
-    let doors = doors.open(&frontend)?;
+    let doors = doors.open(&frontend, Arc::new(Well))?;
     doors::signalled().await?;
     info!("stopping: finishing requests");
     let closed = doors.close().await;

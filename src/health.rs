@@ -1,17 +1,100 @@
-//! `partita health`: whether a process serves; for healthchecks of containers.
+//! Whether a process serves: what its parts say (for its own checks), and `partita health`, which asks from outside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use partita_datanode::Datanode;
+use partita_meta::Meta;
+use partita_proto::health::{Ailment, Health};
+use partita_raft::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tonic::metadata::MetadataValue;
 use tonic::transport::Endpoint;
-use tonic_health::pb::HealthCheckRequest;
+use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::health_server::{Health as HealthRpc, HealthServer};
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 /// How long the answer may take.
 const WAIT: Duration = Duration::from_secs(3);
+/// Metadata of the answer that says which parts do not serve, and why.
+const AILMENTS_KEY: &str = "partita-ailments-bin";
+/// Bytes of that: a peer takes 16 KiB of metadata.
+const AILMENTS_BYTES_MAX: usize = 4096;
+/// Bytes of an answer over HTTP that are looked at.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// The parts of this process that may fail.
+pub(crate) struct Parts {
+    pub(crate) host: Arc<Host>,
+    pub(crate) meta: Option<Arc<Meta>>,
+    pub(crate) datanode: Option<Arc<Datanode>>,
+}
+
+impl Health for Parts {
+    fn ailments(&self) -> Vec<Ailment> {
+        let log = self.host.log_failure().map(|error| Ailment::new("log", error.to_string()));
+        let meta = self.meta.as_ref().and_then(|meta| meta.failure());
+        let meta = meta.map(|failure| Ailment::new("meta", failure));
+        let partitions = self.datanode.iter().flat_map(|datanode| datanode.ailments());
+        log.into_iter().chain(meta).chain(partitions).collect()
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Parts")
+    }
+}
+
+/// The health check for peers: asks the parts each time.
+pub(crate) fn server(health: Arc<dyn Health>) -> HealthServer<impl HealthRpc> {
+    HealthServer::new(Checks(health))
+}
+
+struct Checks(Arc<dyn Health>);
+
+#[tonic::async_trait]
+impl HealthRpc for Checks {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        let service = request.into_inner().service;
+        if !service.is_empty() {
+            return Err(Status::not_found(format!("service \"{service}\" is not known")));
+        }
+        let ailments = self.0.ailments();
+        let status = match ailments.is_empty() {
+            true => ServingStatus::Serving,
+            false => ServingStatus::NotServing,
+        };
+        let mut answer = Response::new(HealthCheckResponse { status: status.into() });
+        if !ailments.is_empty() {
+            let mut text = lines(&ailments).into_bytes();
+            text.truncate(AILMENTS_BYTES_MAX);
+            answer.metadata_mut().insert_bin(AILMENTS_KEY, MetadataValue::from_bytes(&text));
+        }
+        Ok(answer)
+    }
+
+    type WatchStream = futures::stream::Pending<Result<HealthCheckResponse, Status>>;
+
+    async fn watch(
+        &self,
+        _request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("health is not watched; ask again"))
+    }
+}
+
+/// One ailment a line.
+fn lines(ailments: &[Ailment]) -> String {
+    ailments.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
 
 /// Options of `partita health`.
 #[derive(clap::Args)]
@@ -27,7 +110,7 @@ pub(crate) struct Options {
 /// Asks once.
 ///
 /// # Errors
-/// When there is no answer in time, or not the right one.
+/// When there is no answer in time, or a part of the process does not serve; names the part.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let asked = async {
         if options.http {
@@ -43,9 +126,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 async fn ask_grpc(address: &str) -> anyhow::Result<()> {
     let channel = Endpoint::from_shared(format!("http://{address}"))?.connect().await?;
     let request = HealthCheckRequest { service: String::new() };
-    let answer = HealthClient::new(channel).check(request).await?.into_inner();
-    if answer.status() != ServingStatus::Serving {
-        bail!("{address} does not serve");
+    let answer = HealthClient::new(channel).check(request).await?;
+    if answer.get_ref().status() != ServingStatus::Serving {
+        let ailments = answer.metadata().get_bin(AILMENTS_KEY);
+        let ailments = ailments.and_then(|bytes| bytes.to_bytes().ok()).unwrap_or_default();
+        bail!("{address} does not serve\n{}", String::from_utf8_lossy(&ailments));
     }
     Ok(())
 }
@@ -54,10 +139,12 @@ async fn ask_http(address: &str) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = [0_u8; 64];
-    let read = stream.read(&mut answer).await?;
-    if !answer[..read].starts_with(b"HTTP/1.1 200") {
-        bail!("{address} does not serve");
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        let text = String::from_utf8_lossy(&answer);
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        bail!("{address} does not serve\n{body}");
     }
     Ok(())
 }

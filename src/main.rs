@@ -6,7 +6,9 @@ mod clock;
 mod data_dir;
 mod datanode;
 mod doors;
+mod faults;
 mod fetch;
+mod files_limit;
 mod frontend;
 mod health;
 mod heart;
@@ -93,18 +95,22 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Standalone(options) => {
             log_to_stderr("info");
+            files_limit::raise();
             runtime.block_on(Box::pin(standalone::run(options)))
         }
         Command::Meta(options) => {
             log_to_stderr("info");
+            files_limit::raise();
             runtime.block_on(Box::pin(meta::run(options)))
         }
         Command::Datanode(options) => {
             log_to_stderr("info");
+            files_limit::raise();
             runtime.block_on(Box::pin(datanode::run(options)))
         }
         Command::Frontend(options) => {
             log_to_stderr("info");
+            files_limit::raise();
             runtime.block_on(Box::pin(frontend::run(options)))
         }
         Command::Admin(options) => {

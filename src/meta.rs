@@ -19,7 +19,8 @@ use tracing::info;
 
 use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
-use crate::doors;
+use crate::faults;
+use crate::health;
 use crate::peers;
 
 /// Bytes of log after which what is applied is made durable so that it can be reclaimed.
@@ -85,6 +86,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         log_budget_bytes: LOG_BYTES,
         segment_bytes: SEGMENT_BYTES,
         identity,
+        on_log_failure: faults::end_on_log_failure(),
         ..HostOptions::new(options.data_dir.join("log"), node)
     };
     let host = Host::open_linked(host_options, Grpc::new(addresses))
@@ -110,15 +112,17 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let routes = Routes::new(MetaServer::server(service, stop.clone()))
         .add_service(Service::server(Arc::clone(&host)));
     let address = listener.local_addr()?;
-    let served = peers::start(listener, routes, stop.clone()).await;
+    let health =
+        health::Parts { host: Arc::clone(&host), meta: Some(Arc::clone(&meta)), datanode: None };
+    let served = peers::start(listener, routes, Arc::new(health), stop.clone());
     let work = tokio::spawn({
         let (meta, stop) = (Arc::clone(&meta), stop.clone());
         async move { meta.run(stop).await }
     });
     peers::announce(&format!("meta {node} is ready on {address}"));
     let refused = tokio::select! {
-        signal = doors::signalled() => {
-            signal?;
+        ended = faults::signalled_or_failed(&meta) => {
+            ended?;
             None
         }
         why = meta.refused() => Some(why),

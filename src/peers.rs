@@ -2,8 +2,10 @@
 //! health check.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::bail;
+use partita_proto::health::Health;
 use partita_rpc::serve;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -11,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::doors;
+use crate::health;
 
 /// Where a process listens to its peers.
 #[derive(clap::Args)]
@@ -44,14 +47,13 @@ impl Options {
 }
 
 /// Serves routes, and the health check, in a task.
-pub(crate) async fn start(
+pub(crate) fn start(
     listener: TcpListener,
     routes: Routes,
+    health: Arc<dyn Health>,
     stop: CancellationToken,
 ) -> JoinHandle<()> {
-    let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
-    let routes = routes.add_service(health);
+    let routes = routes.add_service(health::server(health));
     tokio::spawn(async move {
         if let Err(error) = serve(listener, routes, stop).await {
             tracing::error!(%error, "peers are not served any more");

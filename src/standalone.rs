@@ -28,6 +28,8 @@ use tracing::info;
 use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
 use crate::doors;
+use crate::faults;
+use crate::health;
 use crate::heart;
 use crate::storage;
 
@@ -81,8 +83,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     data_dir::prepare(&options.data_dir, Role::Standalone)?;
     let doors = options.doors.take()?;
     let roles = Roles::start(&options).await?;
-    let doors = doors.open(&roles.frontend)?;
-    doors::signalled().await?;
+    let doors = doors.open(&roles.frontend, Arc::new(roles.health()))?;
+    faults::signalled_or_failed(&roles.meta).await?;
     info!("stopping: finishing requests, flushing memtables");
     doors.close().await?;
     roles.stop().await?;
@@ -106,6 +108,7 @@ impl Roles {
         let identity = data_dir::identity(dir)?;
         let host = Host::open(HostOptions {
             log_budget_bytes: options.storage.log_bytes(),
+            on_log_failure: faults::end_on_log_failure(),
             ..HostOptions::new(dir.join("log"), NODE)
         })
         .await
@@ -168,6 +171,15 @@ impl Roles {
             as_nodes,
         )?;
         Ok(Self { host, meta, datanode, frontend, tasks: vec![scheduler, heart], stop })
+    }
+
+    /// The parts that may fail.
+    fn health(&self) -> health::Parts {
+        health::Parts {
+            host: Arc::clone(&self.host),
+            meta: Some(Arc::clone(&self.meta)),
+            datanode: Some(Arc::clone(&self.datanode)),
+        }
     }
 
     async fn stop(self) -> anyhow::Result<()> {

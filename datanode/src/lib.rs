@@ -43,7 +43,7 @@ pub use requests::{Known, REQUESTS_MAX, Requests};
 
 use partita_proto::error::Error;
 use partita_proto::id::PartitionId;
-use partita_raft::RaftError;
+use partita_raft::{Group, RaftError};
 
 /// What a replication error means to the one who asked.
 fn raft_error(partition: PartitionId, error: RaftError) -> Error {
@@ -57,8 +57,23 @@ fn raft_error(partition: PartitionId, error: RaftError) -> Error {
         RaftError::Unavailable(message) => Error::Unavailable(message),
         RaftError::OutcomeUnknown(message) => Error::Timeout(message),
         // Fail-stop: asking again does not help until the process was started again.
-        error @ (RaftError::Stopped { .. } | RaftError::Io { .. } | RaftError::Incompatible(_)) => {
+        error @ (RaftError::Stopped { .. } | RaftError::Io { .. }) => {
+            Error::Storage(format!("partition {partition}: {error}"))
+        }
+        error @ RaftError::Incompatible(_) => {
             Error::Internal(format!("partition {partition}: {error}"))
         }
+    }
+}
+
+/// As [`raft_error`], of a replica that runs: where it has stopped and there are others, one of these leads soon, and
+/// whoever asks is to ask again.
+fn group_error(group: &Group, error: RaftError) -> Error {
+    let partition = PartitionId(group.id().0);
+    match error {
+        error @ (RaftError::Stopped { .. } | RaftError::Io { .. }) if group.members().len() > 1 => {
+            Error::Unavailable(format!("partition {partition}: {error}"))
+        }
+        error => raft_error(partition, error),
     }
 }

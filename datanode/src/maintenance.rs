@@ -209,6 +209,9 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
             _ = sweep.tick() => node.sweep_trash().await,
             _ = expire.tick() => expiry_due = true,
         }
+        for replica in node.replicas() {
+            replica.stop_if_failed().await;
+        }
         let pinning: BTreeSet<GroupId> = pressure.borrow().iter().copied().collect();
         while !stop.is_cancelled() {
             if let Some(merged) = merges.try_join_next() {

@@ -19,6 +19,7 @@ use partita_proto::beat::LoadBeat;
 use partita_proto::catalog_history::CatalogHistory;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
+use partita_proto::health::Ailment;
 use partita_proto::id::{GroupId, NodeId, PartitionId, ReplicaId};
 use partita_proto::range::Bound;
 use partita_proto::reshape::{Reshape, Reshaped};
@@ -60,7 +61,7 @@ pub struct NodeOptions {
     /// Options of every partition.
     pub engine: EngineOptions,
     /// Whether a damaged replica that others can replace is put aside at the start, for meta to have it made anew.
-    /// Otherwise what is whole of it is served, and a damaged log keeps the node from starting.
+    /// Otherwise what is whole of it is served, or nothing of it where its manifest or its log is damaged.
     pub put_aside: bool,
     /// How long the files of a replica that was dropped are kept (`trash.rs`); zero: not at all.
     pub trash_keep: Duration,
@@ -78,8 +79,8 @@ pub struct Datanode {
     pub(crate) near: Arc<Surroundings>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
-    /// Partitions whose only replica is here and could not be opened, and why.
-    pub(crate) damaged: RwLock<BTreeMap<PartitionId, String>>,
+    /// The partitions whose replicas here are damaged, and how; nobody else has them.
+    pub(crate) refused: RwLock<BTreeMap<PartitionId, String>>,
     /// One order at a time creates or drops replicas.
     pub(crate) orders: tokio::sync::Mutex<()>,
     /// The catalog that gives orders here.
@@ -96,8 +97,8 @@ impl Datanode {
     /// Opens every replica that is on disk and starts the background work.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] when a replica's files or log cannot be trusted, [`Error::Unavailable`] when
-    /// the directory cannot be used.
+    /// [`Error::Corrupted`] when files that should be there are missing, [`Error::Unavailable`] when the directory
+    /// cannot be used.
     pub async fn open(
         options: NodeOptions,
         host: Arc<Host>,
@@ -132,7 +133,7 @@ impl Datanode {
             host,
             clock,
             replicas: RwLock::default(),
-            damaged: RwLock::default(),
+            refused: RwLock::default(),
             orders: tokio::sync::Mutex::new(()),
             followed,
             memtables: Mutex::default(),
@@ -164,12 +165,17 @@ impl Datanode {
         if let Some(replica) = self.replicas.read().get(&partition) {
             return Ok(Arc::clone(replica));
         }
-        match self.damaged.read().get(&partition) {
+        Err(match self.refusal(partition) {
             Some(damage) => {
-                Err(Error::Corrupted(format!("partition {partition} cannot be opened: {damage}")))
+                Error::Corrupted(format!("partition {partition} is not served: {damage}"))
             }
-            None => Err(Error::NotFound { kind: "partition", name: partition.to_string() }),
-        }
+            None => Error::NotFound { kind: "partition", name: partition.to_string() },
+        })
+    }
+
+    /// Why a partition that is here is not served.
+    pub(crate) fn refusal(&self, partition: PartitionId) -> Option<String> {
+        self.refused.read().get(&partition).cloned()
     }
 
     pub(crate) fn replicas(&self) -> Vec<Arc<Replica>> {
@@ -179,6 +185,18 @@ impl Datanode {
     /// The load of the partitions that are led here, as of now.
     pub fn loads(&self) -> Vec<LoadBeat> {
         self.replicas().iter().filter_map(|replica| replica.beat()).collect()
+    }
+
+    /// The partitions whose replicas here do not serve, and why.
+    pub fn ailments(&self) -> Vec<Ailment> {
+        let failed = self.replicas().into_iter().filter_map(|replica| {
+            Some(Ailment::new(format!("partition {}", replica.id()), replica.failure()?))
+        });
+        let refused = self.refused.read();
+        let refused = refused.iter().map(|(partition, damage)| {
+            Ailment::new(format!("partition {partition}"), format!("not served: {damage}"))
+        });
+        failed.chain(refused).collect()
     }
 
     /// Remembers that memtables cannot be flushed for want of space.
@@ -360,7 +378,7 @@ impl DataService for Datanode {
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
         let mut statuses: Vec<_> = self.replicas().iter().map(|replica| replica.status()).collect();
-        for (partition, damage) in self.damaged.read().iter() {
+        for (partition, damage) in self.refused.read().iter() {
             // One that the log does not know has no number, and nobody could ask for it.
             let Some(replica) = self.near.in_log(*partition) else { continue };
             let failure = Some(damage.clone());

@@ -20,7 +20,7 @@ use partita_proto::error::Error;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_raft::{Group, MemberStatus};
 
-use crate::raft_error;
+use crate::group_error;
 
 /// A learner that lacks no more entries than this is near enough to vote: it gets them in a moment.
 const NEAR_ENTRIES: u64 = 1_000;
@@ -98,7 +98,7 @@ fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
 fn check_leads(partition: PartitionId, group: &Group) -> Result<(), Error> {
     let status = group.status();
     if let Some(failure) = status.stopped {
-        return Err(Error::Internal(format!("partition {partition} has stopped: {failure}")));
+        return Err(Error::Storage(format!("partition {partition} has stopped: {failure}")));
     }
     if status.is_leader {
         return Ok(());
@@ -115,7 +115,7 @@ pub(crate) async fn reconfigure(
     if voters.is_empty() {
         return Err(Error::InvalidInput(format!("partition {partition} is to have no replicas")));
     }
-    let failed = |error| raft_error(partition, error);
+    let failed = |error| group_error(group, error);
     let wanted: BTreeSet<(ReplicaId, NodeId)> = voters.into_iter().collect();
     for _ in 0..STEPS_MAX + wanted.len() {
         check_leads(partition, group)?;
@@ -170,7 +170,7 @@ pub(crate) async fn transfer(
     let there = there.ok_or_else(|| {
         Error::InvalidInput(format!("partition {partition} has no voter on node {to}"))
     })?;
-    group.transfer_leadership(there.replica).await.map_err(|error| raft_error(partition, error))
+    group.transfer_leadership(there.replica).await.map_err(|error| group_error(group, error))
 }
 
 #[cfg(test)]

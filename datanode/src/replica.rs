@@ -31,12 +31,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::group_error;
 use crate::lane::Lane;
 use crate::leadership;
 use crate::load::Load;
 use crate::machine::PartitionMachine;
 use crate::metered::Meter;
-use crate::raft_error;
 use crate::reconfigure;
 use crate::reply::Outcome;
 use crate::writer::{QUEUE_MAX, Waiting, Writer};
@@ -165,7 +165,7 @@ impl Replica {
         loop {
             let status = self.group.status();
             if let Some(failure) = status.stopped {
-                return Err(Error::Internal(format!(
+                return Err(Error::Storage(format!(
                     "partition {} has stopped: {failure}",
                     self.id()
                 )));
@@ -272,7 +272,7 @@ impl Replica {
 
     /// Waits until everything that was ever acknowledged is applied here.
     pub(crate) async fn read_barrier(&self) -> Result<(), Error> {
-        self.group.read_barrier().await.map_err(|error| raft_error(self.id(), error))
+        self.group.read_barrier().await.map_err(|error| group_error(&self.group, error))
     }
 
     /// Remembers that files were found damaged.
@@ -290,7 +290,7 @@ impl Replica {
     async fn propose(&self, command: Command) -> Result<(), Error> {
         let epoch = self.partition.config().epoch;
         let applied = self.group.propose(command.encode()).await;
-        let applied = applied.map_err(|error| raft_error(self.id(), error))?;
+        let applied = applied.map_err(|error| group_error(&self.group, error))?;
         match Outcome::decode(&applied.reply)? {
             Outcome::At(_) => Ok(()),
             other => Err(other.refused(self.id(), epoch)),
@@ -317,7 +317,7 @@ impl Replica {
         *untold |= self.partition.flush().await.map_err(|error| self.noted(Error::from(error)))?;
         if *untold {
             // If this fails, or nobody waits for it to end, the next flush tells it, also one with nothing to write.
-            self.group.flushed().await.map_err(|error| raft_error(self.id(), error))?;
+            self.group.flushed().await.map_err(|error| group_error(&self.group, error))?;
             *untold = false;
         }
         Ok(())
@@ -355,7 +355,7 @@ impl Replica {
             return Ok(());
         }
         self.flush().await?;
-        self.group.give_up_log().await.map_err(|error| raft_error(self.id(), error))
+        self.group.give_up_log().await.map_err(|error| group_error(&self.group, error))
     }
 
     /// Changes what the partition owns, through its log.
@@ -391,7 +391,7 @@ impl Replica {
         self.flush().await?;
         let epoch = order.epoch();
         let applied = self.group.propose(Command::Reshape(order).encode()).await;
-        let applied = applied.map_err(|error| raft_error(self.id(), error))?;
+        let applied = applied.map_err(|error| group_error(&self.group, error))?;
         match Outcome::decode(&applied.reply)? {
             Outcome::Reshaped(reshaped) => Ok(reshaped),
             other => Err(other.refused(self.id(), epoch)),
@@ -452,7 +452,26 @@ impl Replica {
             rejected: self.rejected.load(Ordering::Relaxed),
             applied: group.applied.unwrap_or(0),
             flushed: self.partition.durable_mark().map_or(0, |(index, _)| index),
-            failure: group.stopped.or_else(|| self.damage()),
+            failure: self.failure(),
+        }
+    }
+
+    /// Why it does not serve, or not all that it should: its files failed, its group stopped, or it found damage.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let stopped = self.partition.failure().or_else(|| self.group.status().stopped);
+        stopped.or_else(|| self.damage())
+    }
+
+    /// Stops the group once the files have failed: it applies nothing more, so that another replica is to lead. The
+    /// group would notice only at the next write.
+    pub(crate) async fn stop_if_failed(&self) {
+        let Some(failure) = self.partition.failure() else { return };
+        if self.group.status().stopped.is_some() {
+            return;
+        }
+        tracing::error!(partition = %self.id(), failure, "the replica stops: its files have failed");
+        if let Err(error) = self.group.shutdown().await {
+            tracing::warn!(partition = %self.id(), %error, "the group of a failed replica did not stop cleanly");
         }
     }
 
@@ -467,7 +486,7 @@ impl Replica {
     /// Stops the writer and the group; the files stay.
     pub(crate) async fn shutdown(&self) -> Result<(), Error> {
         self.stop.cancel();
-        self.group.shutdown().await.map_err(|error| raft_error(self.id(), error))
+        self.group.shutdown().await.map_err(|error| group_error(&self.group, error))
     }
 }
 

@@ -8,10 +8,11 @@
 //!   came to be in the log waits until its parent has applied the cut again;
 //! - a log whose replica's files are gone goes only where they were dropped, or where others can replace the replica: a
 //!   disk that was not mounted takes no row with it;
-//! - a replica whose log cannot be trusted is never served: it keeps the node from starting, or, where others can
-//!   replace it ([`crate::NodeOptions::put_aside`]), is put aside as `<id>.damaged-<n>`;
-//! - so is one with damaged files, where others can replace it. Where it is the only one, it serves what does not need
-//!   them; if its manifest is damaged, nothing of it is served and nothing of it is touched, and the node starts;
+//! - a replica whose manifest or log cannot be trusted is never served. Where others can replace it
+//!   ([`crate::NodeOptions::put_aside`]) it is put aside as `<id>.damaged-<n>`; otherwise it stays as it is, is named, and
+//!   the node's other replicas serve;
+//! - one with damaged files is put aside too, where others can replace it. Where it is the only one, it serves what does
+//!   not need them;
 //! - a replica that was removed never comes back under its number: one that was cut off stays as long as its parent has
 //!   that still to do;
 //! - a replica that should be here and is not is waited for or missed ([`Datanode::until_led`]), never made anew: that
@@ -55,7 +56,8 @@ impl Datanode {
         // What is cut off has a higher number than its parent.
         partitions.sort_unstable();
         for partition in partitions {
-            if self.damaged.read().contains_key(&partition) {
+            if self.refusal(partition).is_some() {
+                // It is named, and what is asked of it says why.
                 continue;
             }
             if self.replica(partition).is_err() {
@@ -101,16 +103,14 @@ impl Datanode {
         let mut opened = BTreeMap::new();
         for partition in found.here {
             match self.open_files(partition, known.contains(&partition)).await {
-                Ok(Some(engine)) => match self.replaceable_damage(&engine)? {
+                Ok(Some(engine)) => match self.replaceable_damage(&engine) {
                     None => drop(opened.insert(partition, engine)),
-                    Some(damage) => self.put_aside_or(partition, Error::Corrupted(damage)).await?,
+                    Some(damage) => {
+                        self.put_aside_or(partition, Error::Corrupted(damage), false).await?;
+                    }
                 },
                 Ok(None) => {}
-                Err(Error::Corrupted(damage)) if !self.options().put_aside => {
-                    error!(%partition, damage, "a partition is damaged: it is not served, the others are");
-                    self.damaged.write().insert(partition, damage);
-                }
-                Err(error) => self.put_aside_or(partition, error).await?,
+                Err(error) => self.put_aside_or(partition, error, false).await?,
             }
         }
         let mut starts = Vec::new();
@@ -118,7 +118,7 @@ impl Datanode {
             match self.check_log(engine, known.contains(partition), &opened).await {
                 Ok(Some(start)) => starts.push((Arc::clone(engine), start)),
                 Ok(None) => {}
-                Err(error) => self.put_aside_or(*partition, error).await?,
+                Err(error) => self.put_aside_or(*partition, error, is_alone(engine)).await?,
             }
         }
         drop(opened);
@@ -128,27 +128,19 @@ impl Datanode {
         }
         for (engine, start) in starts {
             let partition = engine.config().partition;
+            let alone = is_alone(&engine);
             if let Err(error) = self.start(engine, start).await {
-                self.put_aside_or(partition, error).await?;
+                self.put_aside_or(partition, error, alone).await?;
             }
         }
         Ok(())
     }
 
     /// How a replica's files are damaged, if others can replace the replica.
-    fn replaceable_damage(&self, engine: &Partition) -> Result<Option<String>, Error> {
+    fn replaceable_damage(&self, engine: &Partition) -> Option<String> {
         let damage = engine.damage();
-        if damage.is_empty() || !self.options().put_aside {
-            return Ok(None);
-        }
-        let members = match engine.durable_mark() {
-            Some((_, mark)) => {
-                let mark = Mark::from_bytes(&mark);
-                mark.map_err(|error| raft_error(engine.config().partition, error))?.members()
-            }
-            None => engine.config().members.clone(),
-        };
-        Ok((members.len() > 1).then(|| damage.join("; ")))
+        let replaceable = self.options().put_aside && !is_alone(engine);
+        (replaceable && !damage.is_empty()).then(|| damage.join("; "))
     }
 
     /// Removes from the log what has no files here, if that is as it should be.
@@ -240,14 +232,22 @@ impl Datanode {
         }
     }
 
-    /// Takes a damaged replica out of use, where that is allowed. It is as if the node never had it: with its log it
-    /// forgets its votes too, so it must never come back under its number. Its files are kept for people to look at.
-    async fn put_aside_or(&self, partition: PartitionId, error: Error) -> Result<(), Error> {
+    /// Takes a damaged replica out of use. Where others have what it has, it is as if the node never had it: with its log
+    /// it forgets its votes too, so it must never come back under its number. Its files are kept for people to look at.
+    /// Where nobody else has it, all of it stays where it is, and whoever asks for it is told.
+    async fn put_aside_or(
+        &self,
+        partition: PartitionId,
+        error: Error,
+        alone: bool,
+    ) -> Result<(), Error> {
         let Error::Corrupted(damage) = &error else { return Err(error) };
-        if !self.options().put_aside {
-            return Err(error);
-        }
         self.near.partitions.write().remove(&partition);
+        if !self.options().put_aside || alone {
+            error!(%partition, damage, "a replica is damaged and nobody can replace it: it is not served");
+            self.refused.write().insert(partition, damage.clone());
+            return Ok(());
+        }
         self.destroy_group(partition).await?;
         let to = self.near.files.put_aside(partition)?;
         error!(%partition, damage, to, "a damaged replica was put aside");
@@ -320,6 +320,10 @@ impl Datanode {
     pub(crate) async fn create(&self, spec: PartitionSpec) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
         let partition = spec.partition;
+        if let Some(damage) = self.refusal(partition) {
+            // Nothing takes its place while somebody may still want what can be read of it.
+            return Err(Error::Corrupted(format!("partition {partition} is here, damaged: {damage}")));
+        }
         let nobody_else = self.near.making.hold_soon(partition).await?;
         // Looked at now that nobody makes one: what was cut off a moment ago is in the log.
         let number = self.replica(partition).map(|replica| replica.number()).ok();
@@ -452,11 +456,20 @@ impl Datanode {
         self.near.files.discard(partition, self.clock.now_ms())?;
         self.sweep_trash().await;
         self.near.partitions.write().remove(&partition);
-        self.damaged.write().remove(&partition);
+        self.refused.write().remove(&partition);
         if self.replicas.write().remove(&partition).is_some() {
             info!(%partition, "partition dropped");
         }
         Ok(())
+    }
+}
+
+/// Whether there are no other replicas, as far as this one knows.
+fn is_alone(engine: &Partition) -> bool {
+    let mark = engine.durable_mark().and_then(|(_, mark)| Mark::from_bytes(&mark).ok());
+    match mark {
+        Some(mark) => mark.members().len() == 1,
+        None => engine.config().members.len() == 1,
     }
 }
 

@@ -22,9 +22,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::group_error;
 use crate::lane::Lane;
 use crate::load::Load;
-use crate::raft_error;
 use crate::reply::Outcome;
 
 /// Writes that may wait for one partition.
@@ -208,7 +208,7 @@ async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, wri
     load.worked(begun.elapsed());
     let applied = match encoded {
         Ok(command) => {
-            group.propose(command.encode()).await.map_err(|error| raft_error(partition, error))
+            group.propose(command.encode()).await.map_err(|error| group_error(&group, error))
         }
         Err(error) => Err(error),
     };

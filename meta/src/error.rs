@@ -30,6 +30,15 @@ pub enum MetaError {
 }
 
 impl MetaError {
+    /// Whether there was no space on the disk.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            Self::Raft(error) => matches!(error, RaftError::DiskFull(_)),
+            Self::Corrupted(_) | Self::Incompatible(_) => false,
+        }
+    }
+
     pub(crate) fn io(context: impl Into<String>, source: io::Error) -> Self {
         Self::Io { context: context.into(), source: Arc::new(source) }
     }

@@ -136,6 +136,12 @@ impl CatalogMachine {
         index(&marks.applied).saturating_sub(index(&marks.durable))
     }
 
+    /// Why nothing is applied any more, if the store failed for another reason than want of space.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let marks = self.marks.lock();
+        marks.failure.as_ref().filter(|failure| !failure.is_disk_full()).map(ToString::to_string)
+    }
+
     /// Makes everything applied until now durable. Blocks on the disk.
     ///
     /// # Errors

@@ -335,6 +335,14 @@ impl Meta {
         self.core.reshapes.judged(Step(id), actual_larger, in_vain)
     }
 
+    /// Why this member serves no more, if the catalog's storage failed or its group has stopped. A disk that is full
+    /// is no such reason.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let failure = self.core.machine.failure();
+        failure.or_else(|| self.core.group.status().stopped)
+    }
+
     /// Makes everything durable and stops the group. [`Meta::run`] has to have ended.
     ///
     /// # Errors
@@ -532,8 +540,7 @@ pub(crate) fn raft_error(error: RaftError) -> Error {
         RaftError::Stopped { .. } => {
             Error::Timeout(format!("meta: {error}; the change may or may not take effect"))
         }
-        RaftError::Io { .. } | RaftError::Incompatible(_) => {
-            Error::Internal(format!("meta: {error}"))
-        }
+        RaftError::Io { .. } => Error::Storage(format!("meta: {error}")),
+        RaftError::Incompatible(_) => Error::Internal(format!("meta: {error}")),
     }
 }

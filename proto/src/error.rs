@@ -71,6 +71,9 @@ pub enum Error {
     /// The user cancelled it.
     #[error("canceled")]
     Cancelled,
+    /// A storage device failed: a read, a write or a sync was refused by it. Others may have the data.
+    #[error("storage failed: {0}")]
+    Storage(String),
     /// Stored bytes failed their checksum; they were not served.
     #[error("corrupted data: {0}")]
     Corrupted(String),
@@ -126,6 +129,7 @@ impl Error {
             Self::DiskFull(_) => "53100",
             Self::Unavailable(_) => "57P03",
             Self::Timeout(_) | Self::Cancelled => "57014",
+            Self::Storage(_) => "58030",
             Self::Corrupted(_) => "XX001",
             Self::Query { sqlstate, .. } => sqlstate,
             Self::Internal(_) => "XX000",

@@ -23,6 +23,7 @@ pub mod clock;
 pub mod domain;
 pub mod error;
 pub mod hash;
+pub mod health;
 pub mod history;
 pub mod id;
 pub mod key;

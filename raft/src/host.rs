@@ -29,6 +29,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::beat;
 use crate::error::RaftError;
+use crate::fault::OnLogFailure;
 use crate::greeting::{Acquaintances, Manners};
 use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle, is_alone};
 use crate::log::disk::{Disk, StdDisk};
@@ -70,6 +71,8 @@ pub struct HostOptions {
     pub segment_bytes: u64,
     /// Bytes per second of files that are sent to other replicas, all of them together.
     pub snapshot_bytes_per_second: u64,
+    /// What happens when the log fails.
+    pub on_log_failure: OnLogFailure,
 }
 
 impl HostOptions {
@@ -85,6 +88,7 @@ impl HostOptions {
             cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
             snapshot_bytes_per_second: 64 << 20,
+            on_log_failure: OnLogFailure::default(),
         }
     }
 }
@@ -183,10 +187,11 @@ impl Host {
             budget_bytes: options.log_budget_bytes,
             cache_bytes: options.cache_bytes,
         };
-        let log =
-            blocking::spawn(move || Log::open(disk, log_options)).await.map_err(|error| {
-                RaftError::Unavailable(format!("opening the log was interrupted: {error}"))
-            })??;
+        let on_failure = options.on_log_failure.clone();
+        let opened = blocking::spawn(move || Log::open_watched(disk, log_options, on_failure));
+        let log = opened.await.map_err(|error| {
+            RaftError::Unavailable(format!("opening the log was interrupted: {error}"))
+        })??;
         let in_flight_max =
             (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
         let manners = Manners::new(options.node, options.identity);
@@ -507,6 +512,12 @@ impl Host {
     #[must_use]
     pub fn log_stats(&self) -> LogStats {
         self.log.stats()
+    }
+
+    /// Why the log takes nothing more, if it has failed.
+    #[must_use]
+    pub fn log_failure(&self) -> Option<RaftError> {
+        self.log.failure()
     }
 
     /// Stops all groups, then the log. Everything that was acknowledged is on disk anyway.

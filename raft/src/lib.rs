@@ -22,6 +22,7 @@
 
 mod beat;
 mod error;
+mod fault;
 mod greeting;
 mod group;
 mod hold;
@@ -47,6 +48,7 @@ mod types;
 mod wire;
 
 pub use error::RaftError;
+pub use fault::OnLogFailure;
 pub use greeting::{Acquaintances, Greeting};
 pub use group::{Applied, Group, GroupStatus};
 pub use host::{Host, HostOptions, Start};

@@ -56,9 +56,8 @@ impl From<EngineError> for Error {
             EngineError::DiskFull(message) => Self::DiskFull(message),
             EngineError::Corrupted(message) => Self::Corrupted(message),
             EngineError::Stopped(message) => Self::Unavailable(message),
-            EngineError::Storage(message) | EngineError::Internal(message) => {
-                Self::Internal(message)
-            }
+            EngineError::Storage(message) => Self::Storage(message),
+            EngineError::Internal(message) => Self::Internal(message),
         }
     }
 }
@@ -70,6 +69,7 @@ impl From<Error> for EngineError {
             Error::Unsupported(message) => Self::Unsupported(message),
             Error::DiskFull(message) => Self::DiskFull(message),
             Error::Corrupted(message) => Self::Corrupted(message),
+            Error::Storage(message) => Self::Storage(message),
             other => Self::Internal(other.to_string()),
         }
     }

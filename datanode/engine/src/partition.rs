@@ -47,6 +47,9 @@ use crate::series::SeriesCache;
 use crate::version::Version;
 use crate::writer::Purpose;
 
+/// Why a partition that its owner closed takes nothing more.
+const CLOSED: &str = "it was closed";
+
 /// What a partition is: which table's, which range, which replica. Kept in the manifest.
 pub type PartitionConfig = PartitionSpec;
 
@@ -374,7 +377,7 @@ impl Partition {
         let _no_compaction = self.compacting.lock().await;
         let _no_edit = self.manifest.lock().await;
         self.version().files.values().for_each(|entry| entry.handle.close());
-        self.stopped.lock().get_or_insert_with(|| "it was closed".to_owned());
+        self.stopped.lock().get_or_insert_with(|| CLOSED.to_owned());
     }
 
     /// The current version.
@@ -456,6 +459,12 @@ impl Partition {
             delete(&self.store, &path).await?;
             self.garbage.lock().retain(|other| *other != path);
         }
+    }
+
+    /// Why the partition has stopped, if its storage failed: what is stored is not known any more.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.stopped.lock().clone().filter(|reason| reason != CLOSED)
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {

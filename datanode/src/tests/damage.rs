@@ -60,7 +60,7 @@ async fn a_node_with_a_damaged_file_and_a_damaged_manifest_serves_everything_els
     let what = corrupted(read(&running, PARTITION).await);
     assert!(what.contains(name) && what.contains("of partition 7"), "{what}");
     let what = corrupted(read(&running, SECOND).await);
-    assert!(what.contains("partition 8 cannot be opened"), "{what}");
+    assert!(what.contains("partition 8 is not served"), "{what}");
     corrupted(write_to(&running.node, (SECOND, Epoch(1)), 3, &[(3, 3)]).await);
     let status = running.node.status().await.unwrap();
     let failure = |partition| {

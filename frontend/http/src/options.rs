@@ -1,6 +1,9 @@
 //! How the doors of this crate run. What is not here is a constant next to its use.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use partita_proto::health::{Health, Well};
 
 /// How the HTTP and Flight doors run.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub struct HttpOptions {
     pub line_string_bytes_max: usize,
     /// Prepared statements of Flight SQL clients that are kept; the longest unused go first.
     pub prepared_max: usize,
+    /// Knows which parts of the process do not serve, for `/health` and `/ready`.
+    pub health: Arc<dyn Health>,
 }
 
 impl Default for HttpOptions {
@@ -43,6 +48,7 @@ impl Default for HttpOptions {
             line_columns_max: 200,
             line_string_bytes_max: 64 << 10,
             prepared_max: 10_000,
+            health: Arc::new(Well),
         }
     }
 }

@@ -10,6 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use partita_proto::health::Ailment;
 use serde_json::json;
 
 use crate::door::Door;
@@ -30,28 +31,53 @@ fn version_headers() -> [(HeaderName, HeaderValue); 2] {
     ]
 }
 
-/// `GET /health`.
-pub(crate) async fn health() -> Response {
+/// `GET /health`: 503 while a part of the process does not serve, with the parts and the reasons.
+pub(crate) async fn health(State(door): State<Arc<Door>>) -> Response {
+    let ailments = door.options.health.ailments();
+    let (code, status, message) = match ailments.first() {
+        None => (StatusCode::OK, "pass", "ready for queries and writes".to_owned()),
+        Some(first) => (StatusCode::SERVICE_UNAVAILABLE, "fail", first.to_string()),
+    };
     let body = json!({
         "name": "influxdb",
-        "message": "ready for queries and writes",
-        "status": "pass",
-        "checks": [],
+        "message": message,
+        "status": status,
+        "checks": checks(&ailments),
         "version": VERSION,
         "commit": "",
     });
-    (version_headers(), Json(body)).into_response()
+    (code, version_headers(), Json(body)).into_response()
 }
 
-/// `GET /ready`.
+/// The parts that do not serve, in the form of InfluxDB's checks.
+fn checks(ailments: &[Ailment]) -> Vec<serde_json::Value> {
+    let check = |Ailment { part, reason }: &Ailment| json!({ "name": part, "status": "fail", "message": reason });
+    ailments.iter().map(check).collect()
+}
+
+/// `GET /ready`: 503 while a part of the process does not serve.
 pub(crate) async fn ready(State(door): State<Arc<Door>>) -> Response {
     let up = format!("{:?}", door.started.elapsed());
-    Json(json!({ "status": "ready", "started": started(&door), "up": up })).into_response()
+    let ailments = door.options.health.ailments();
+    let (code, status) = match ailments.is_empty() {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    };
+    let checks = checks(&ailments);
+    let body = json!({ "status": status, "started": started(&door), "up": up, "checks": checks });
+    (code, Json(body)).into_response()
 }
 
 /// `GET /v1/health`.
-pub(crate) async fn greptime_health() -> Response {
-    Json(json!({})).into_response()
+pub(crate) async fn greptime_health(State(door): State<Arc<Door>>) -> Response {
+    let ailments = door.options.health.ailments();
+    match ailments.is_empty() {
+        true => Json(json!({})).into_response(),
+        false => {
+            let body = json!({ "checks": checks(&ailments) });
+            (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+        }
+    }
 }
 
 /// `GET /status`.

@@ -106,6 +106,7 @@ fn shorten_texts(message: &mut pb::Error) {
             | Kind::DiskFull(text)
             | Kind::Unavailable(text)
             | Kind::Timeout(text)
+            | Kind::Storage(text)
             | Kind::Corrupted(text)
             | Kind::Internal(text),
         ) => text,

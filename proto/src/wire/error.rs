@@ -55,6 +55,7 @@ impl Wire for Error {
             Self::Unavailable(message) => Kind::Unavailable(message.clone()),
             Self::Timeout(message) => Kind::Timeout(message.clone()),
             Self::Cancelled => Kind::Cancelled(true),
+            Self::Storage(message) => Kind::Storage(message.clone()),
             Self::Corrupted(message) => Kind::Corrupted(message.clone()),
             Self::Query { sqlstate, message, hint } => Kind::Query(pb::Query {
                 sqlstate: sqlstate.clone(),
@@ -92,6 +93,7 @@ impl Wire for Error {
             Kind::Unavailable(message) => Self::Unavailable(message),
             Kind::Timeout(message) => Self::Timeout(message),
             Kind::Cancelled(_) => Self::Cancelled,
+            Kind::Storage(message) => Self::Storage(message),
             Kind::Corrupted(message) => Self::Corrupted(message),
             Kind::Query(query) => {
                 Self::Query { sqlstate: query.sqlstate, message: query.message, hint: query.hint }

@@ -58,6 +58,8 @@ pub(crate) trait DiskFile: Send + Sync + 'static {
 /// A directory of the real file system, held exclusively.
 pub(crate) struct StdDisk {
     dir: PathBuf,
+    /// The directory itself, open so that names can be synced when no more files can be opened.
+    names: File,
     /// Locked until released, or for as long as the value lives.
     lock: File,
 }
@@ -75,7 +77,10 @@ impl StdDisk {
             .open(dir.join(LOCK_FILE))
             .map_err(|error| failed("open the lock file in", error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { dir: dir.to_owned(), lock }),
+            Ok(()) => {
+                let names = File::open(dir).map_err(|error| failed("open", error))?;
+                Ok(Self { dir: dir.to_owned(), names, lock })
+            }
             Err(std::fs::TryLockError::WouldBlock) => Err(RaftError::InvalidInput(format!(
                 "{} is in use by another process",
                 dir.display()
@@ -128,7 +133,7 @@ impl Disk for StdDisk {
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.dir)?.sync_all()
+        self.names.sync_all()
     }
 
     fn describe(&self, name: &str) -> String {

@@ -49,6 +49,7 @@ use self::stats::Counters;
 pub use self::stats::LogStats;
 use self::writer::{Done, Operation, Request, Writer};
 use crate::error::RaftError;
+use crate::fault::OnLogFailure;
 use crate::planted::{self, Plant};
 
 /// Operations that may wait for the writer. Each group has few under way, so this is reached by thousands of groups.
@@ -83,6 +84,7 @@ struct Shared {
     state: Mutex<State>,
     spares: Spares,
     pressure: watch::Sender<Vec<GroupId>>,
+    on_failure: OnLogFailure,
 }
 
 struct State {
@@ -109,8 +111,18 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Reads the log back and starts its threads. Blocks for as long as reading takes.
+    /// As [`Log::open_watched`], and nobody is told when it fails.
+    #[cfg(test)]
     pub(crate) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Arc<Self>, RaftError> {
+        Self::open_watched(disk, options, OnLogFailure::default())
+    }
+
+    /// Reads the log back and starts its threads. Blocks for as long as reading takes.
+    pub(crate) fn open_watched(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        on_failure: OnLogFailure,
+    ) -> Result<Arc<Self>, RaftError> {
         if options.segment_bytes < SEGMENT_BYTES_MIN || !options.segment_bytes.is_multiple_of(4096)
         {
             return Err(RaftError::InvalidInput(format!(
@@ -132,6 +144,7 @@ impl Log {
             state: Mutex::new(state),
             spares,
             pressure: watch::Sender::new(Vec::new()),
+            on_failure,
         });
         let (sender, receiver) = mpsc::channel(QUEUE_LEN);
         let writer = Writer::start(Arc::clone(&shared), recovered.active, receiver)?;
@@ -194,8 +207,8 @@ impl Log {
 
     /// Whether new commands may be accepted. What was accepted before can still be written.
     pub(crate) fn admit(&self) -> Result<(), RaftError> {
-        if let Some(why) = self.shared.spares.disk_full() {
-            return Err(RaftError::DiskFull(why));
+        if let Some(wait) = self.shared.spares.wait() {
+            return Err(wait.error());
         }
         let state = self.shared.state.lock();
         if let Some(error) = &state.failed {
@@ -216,6 +229,11 @@ impl Log {
         Ok(())
     }
 
+    /// Why nothing is written any more, if a write or a sync has failed.
+    pub(crate) fn failure(&self) -> Option<RaftError> {
+        self.shared.state.lock().failed.clone()
+    }
+
     /// Whether the log has reached half its budget: then what is kept only in case that another replica needs it is
     /// to go.
     pub(crate) fn is_filling(&self) -> bool {
@@ -228,7 +246,7 @@ impl Log {
     }
 
     pub(crate) fn stats(&self) -> LogStats {
-        let disk_full = self.shared.spares.disk_full().is_some();
+        let disk_full = self.shared.spares.wait().is_some_and(|wait| wait.full);
         let state = self.shared.state.lock();
         let segments = state.segments.len() as u64;
         state.counters.summary(segments, state.bytes(), state.index.cached_bytes(), disk_full)

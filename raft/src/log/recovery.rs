@@ -24,6 +24,7 @@ use super::checkpoint;
 use super::disk::{Disk, DiskFile};
 use super::index::{GroupLog, Location, Seeded};
 use super::record::{self, ALIGNMENT, LogEntry, Position, Record, Vote};
+use super::spares::Spare;
 use crate::error::RaftError;
 
 /// Says which format the directory has.
@@ -49,7 +50,7 @@ pub(crate) struct Recovered {
     /// The segment to go on in, and where. `None`: the log is new.
     pub(crate) active: Option<(u32, u32)>,
     /// Files that can become segments.
-    pub(crate) spares: Vec<String>,
+    pub(crate) spares: Vec<Spare>,
 }
 
 /// The file name of a segment.
@@ -135,15 +136,15 @@ fn keep_fitting(
     disk: &dyn Disk,
     spares: Vec<String>,
     segment_bytes: u32,
-) -> Result<Vec<String>, RaftError> {
+) -> Result<Vec<Spare>, RaftError> {
     let mut fitting = Vec::new();
     for name in spares {
-        let bytes = disk
+        let (file, bytes) = disk
             .open(&name)
-            .and_then(|file| file.bytes())
+            .and_then(|file| file.bytes().map(|bytes| (file, bytes)))
             .map_err(|error| failed(disk, "open", &name, error))?;
         if bytes == u64::from(segment_bytes) {
-            fitting.push(name);
+            fitting.push(Spare { name, file });
         } else {
             disk.remove(&name).map_err(|error| failed(disk, "remove", &name, error))?;
         }
@@ -205,7 +206,7 @@ struct Recovery<'a> {
     disk: &'a dyn Disk,
     groups: BTreeMap<GroupId, Replayed>,
     segments: BTreeMap<u32, Segment>,
-    spares: Vec<String>,
+    spares: Vec<Spare>,
 }
 
 impl Recovery<'_> {
@@ -264,7 +265,7 @@ impl Recovery<'_> {
                 self.disk
                     .rename(&from, &to)
                     .map_err(|error| failed(self.disk, "rename", &from, error))?;
-                self.spares.push(to);
+                self.spares.push(Spare { name: to, file: Arc::clone(file) });
                 self.end_at(before, offset, &data).map(Some)
             }
             Some((_, End::Sealed, _)) | None => {

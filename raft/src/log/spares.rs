@@ -3,8 +3,10 @@
 //! A segment is written whole before the log needs it, so that a full disk is found while the current segment still
 //! has room for everything that was already accepted, and so that syncing a record never has to sync metadata.
 //!
+//! A file that stands ready is open, so that beginning a segment takes no file that the process may not have any more.
+//!
 //! Invariants:
-//! - `disk_full` is set from the first failed attempt until a file stands ready again;
+//! - a [`Wait`] lasts from the first attempt that failed for want of space or of open files until one succeeds;
 //! - any other failure is final.
 
 use std::io;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use partita_proto::blocking;
 
-use super::disk::Disk;
+use super::disk::{Disk, DiskFile};
 use super::recovery::{spare_name, unfinished_name};
 use crate::error::RaftError;
 
@@ -24,10 +26,40 @@ const READY_MAX: usize = 2;
 /// A full disk is tried again after this long.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
+/// Errors of the operating system for too many open files: of the system (ENFILE) and of the process (EMFILE).
+const TOO_MANY_FILES: [i32; 2] = [23, 24];
+
+/// A file that can become a segment.
+pub(crate) struct Spare {
+    pub(crate) name: String,
+    pub(crate) file: Arc<dyn DiskFile>,
+}
+
+/// What the log waits for before it takes more. Nothing is lost or unknown meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    /// Space; otherwise a file that it may open.
+    pub(crate) full: bool,
+    why: String,
+}
+
+impl Wait {
+    /// The error for those who would write.
+    pub(crate) fn error(self) -> RaftError {
+        match self.full {
+            true => RaftError::DiskFull(self.why),
+            false => RaftError::Unavailable(self.why),
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
-    ready: Vec<String>,
-    disk_full: Option<String>,
+    ready: Vec<Spare>,
+    /// For the next file.
+    wait: Option<Wait>,
+    /// To write into the segment that is in use.
+    unwritten: Option<Wait>,
     failed: Option<RaftError>,
     /// Nobody waits for space any more.
     closing: bool,
@@ -43,14 +75,38 @@ pub(crate) struct Spares {
 }
 
 impl Spares {
-    pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u32, ready: Vec<String>) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u32, ready: Vec<Spare>) -> Self {
         let state = State { ready, ..State::default() };
         Self { disk, segment_bytes, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Says what is wrong while no file can be prepared for lack of space.
-    pub(crate) fn disk_full(&self) -> Option<String> {
-        self.state.lock().disk_full.clone()
+    /// Says what is wrong while no file can be prepared, or nothing be written, for want of space or open files.
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        let state = self.state.lock();
+        state.unwritten.as_ref().or(state.wait.as_ref()).cloned()
+    }
+
+    /// Waits before a write that found no space is tried again.
+    ///
+    /// # Errors
+    /// [`RaftError::DiskFull`] when nobody waits any more.
+    pub(crate) fn wait_to_write(&self, why: String) -> Result<(), RaftError> {
+        let mut state = self.state.lock();
+        let wait = Wait { full: true, why };
+        if state.closing || blocking::is_in_place() {
+            return Err(wait.error());
+        }
+        if state.unwritten.is_none() {
+            tracing::error!(why = %wait.why, "the log accepts nothing until there is space again");
+        }
+        state.unwritten = Some(wait);
+        self.changed.wait_for(&mut state, RETRY_AFTER);
+        Ok(())
+    }
+
+    /// Something was written.
+    pub(crate) fn note_written(&self) {
+        self.state.lock().unwritten = None;
     }
 
     /// Whether [`Spares::take`] would return at once.
@@ -59,23 +115,24 @@ impl Spares {
     }
 
     /// Gives a file the name `to`; waits until one is ready. The name is not synced yet.
-    pub(crate) fn take(&self, to: &str) -> Result<(), RaftError> {
+    pub(crate) fn take(&self, to: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
         let mut state = self.state.lock();
         loop {
             // Renamed under the lock, so that nobody gives the old name to another file in between.
-            if let Some(name) = state.ready.pop() {
+            if let Some(Spare { name, file }) = state.ready.pop() {
                 self.changed.notify_all();
-                return self.disk.rename(&name, to).map_err(|error| {
+                return self.disk.rename(&name, to).map(|()| file).map_err(|error| {
                     RaftError::io(format!("rename {}", self.disk.describe(&name)), error)
                 });
             }
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            if let Some(why) = &state.disk_full
+            if let Some(wait) = &state.wait
                 && (state.closing || blocking::is_in_place())
             {
-                return Err(RaftError::DiskFull(why.clone()));
+                // Not final: whoever opens the log again may find what is missing now.
+                return Err(RaftError::DiskFull(wait.why.clone()));
             }
             if blocking::is_in_place() {
                 // Nobody else does.
@@ -88,15 +145,15 @@ impl Spares {
     }
 
     /// Gives a file that is no longer needed.
-    pub(crate) fn give(&self, name: &str, number: u32) -> io::Result<()> {
+    pub(crate) fn give(&self, name: &str, number: u32, file: Arc<dyn DiskFile>) -> io::Result<()> {
         let mut state = self.state.lock();
         if state.ready.len() >= READY_MAX {
             return self.disk.remove(name);
         }
         let spare = spare_name(number);
         self.disk.rename(name, &spare)?;
-        state.ready.push(spare);
-        state.disk_full = None;
+        state.ready.push(Spare { name: spare, file });
+        state.wait = None;
         self.changed.notify_all();
         Ok(())
     }
@@ -128,7 +185,7 @@ impl Spares {
             let created = self.create();
             state = self.state.lock();
             self.note(&mut state, created);
-            if state.disk_full.is_some() && !state.stop {
+            if state.wait.is_some() && !state.stop {
                 self.changed.wait_for(&mut state, RETRY_AFTER);
             }
         }
@@ -142,32 +199,36 @@ impl Spares {
             let created = self.create();
             self.note(&mut state, created);
         }
-        state.disk_full.is_none() || state.closing
+        state.wait.is_none() || state.closing
     }
 
-    fn create(&self) -> io::Result<()> {
-        self.disk.create(&unfinished_name(), u64::from(self.segment_bytes)).map(drop)
+    fn create(&self) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.create(&unfinished_name(), u64::from(self.segment_bytes))
     }
 
     /// Takes note of how the creation of a file went.
-    fn note(&self, state: &mut State, created: io::Result<()>) {
-        match created.and_then(|()| self.name_finished(&state.ready)) {
-            Ok(name) => {
-                state.ready.push(name);
-                if state.disk_full.take().is_some() {
-                    tracing::info!("the log has space again");
+    fn note(&self, state: &mut State, created: io::Result<Arc<dyn DiskFile>>) {
+        let named =
+            created.and_then(|file| Ok(Spare { name: self.name_finished(&state.ready)?, file }));
+        match named {
+            Ok(spare) => {
+                state.ready.push(spare);
+                if state.wait.take().is_some() {
+                    tracing::info!("the log has its next file");
                 }
             }
-            Err(error) if is_full(&error) => {
+            Err(error) if is_full(&error) || is_out_of_files(&error) => {
+                let full = is_full(&error);
+                let what = if full { "no space" } else { "no file can be opened" };
                 let why = format!(
-                    "no space for the next {} bytes of {}: {error}",
+                    "{what} for the next {} bytes of {}: {error}",
                     self.segment_bytes,
                     self.disk.describe("")
                 );
-                if state.disk_full.is_none() {
-                    tracing::error!(%why, "the log accepts nothing until there is space again");
+                if state.wait.is_none() {
+                    tracing::error!(%why, "the log accepts nothing until it has its next file");
                 }
-                state.disk_full = Some(why);
+                state.wait = Some(Wait { full, why });
             }
             Err(error) => {
                 state.failed = Some(RaftError::io("prepare a segment of the log", error));
@@ -177,12 +238,12 @@ impl Spares {
     }
 
     /// Prepares a file in the caller's thread, under the name `to`.
-    pub(crate) fn prepare_as(&self, to: &str) -> Result<(), RaftError> {
+    pub(crate) fn prepare_as(&self, to: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
         let unfinished = unfinished_name();
         let result = self
             .disk
             .create(&unfinished, u64::from(self.segment_bytes))
-            .and_then(|_| self.disk.rename(&unfinished, to));
+            .and_then(|file| self.disk.rename(&unfinished, to).map(|()| file));
         result.map_err(|error| {
             let what =
                 format!("prepare the {} bytes of {}", self.segment_bytes, self.disk.describe(to));
@@ -196,14 +257,20 @@ impl Spares {
 
     /// Gives the file that was just prepared a name that no other has. Numbers of segments start low, so these start
     /// high.
-    fn name_finished(&self, ready: &[String]) -> io::Result<String> {
+    fn name_finished(&self, ready: &[Spare]) -> io::Result<String> {
         let mut names = (0..=u32::MAX).rev().map(spare_name);
-        let name = names.find(|name| !ready.contains(name)).ok_or(io::ErrorKind::AlreadyExists)?;
+        let is_free = |name: &String| ready.iter().all(|spare| spare.name != *name);
+        let name = names.find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
         self.disk.rename(&unfinished_name(), &name)?;
         Ok(name)
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// Whether an error is one of space.
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn is_out_of_files(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code))
 }

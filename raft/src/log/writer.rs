@@ -198,10 +198,14 @@ impl Writer {
         }
     }
 
-    /// Ends all writing.
+    /// Ends all writing, and lets the process know before anybody is answered.
     fn fail(&self, error: &RaftError) {
         tracing::error!(%error, "the log has failed and accepts nothing more");
         self.shared.state.lock().failed = Some(error.clone());
+        // The log was closed while it waited for space: nothing is unknown.
+        if !matches!(error, RaftError::DiskFull(_)) {
+            self.shared.on_failure.call(error);
+        }
     }
 
     fn write(&mut self, batch: &[Request]) -> Result<(), RaftError> {
@@ -272,10 +276,7 @@ impl Writer {
             RaftError::io(format!("{what} {}", self.shared.disk.describe(&name)), error)
         };
         let started = Instant::now();
-        self.active
-            .file
-            .write(&self.buffer, u64::from(self.active.offset))
-            .map_err(|error| failed("write", error))?;
+        self.write_buffer()?;
         let appends = || self.landings.iter().any(|one| matches!(one.origin, Origin::Append(_)));
         if !(planted::is(Plant::SkipSync) && appends()) {
             self.active.file.sync().map_err(|error| failed("sync", error))?;
@@ -316,6 +317,26 @@ impl Writer {
         state.index.evict();
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Writes the buffer. Where files take space only as they are written, there may be none: then the same bytes are
+    /// written to the same place until there is. Nothing is unknown, because nothing was synced in between.
+    fn write_buffer(&self) -> Result<(), RaftError> {
+        let spares = &self.shared.spares;
+        loop {
+            let written = self.active.file.write(&self.buffer, u64::from(self.active.offset));
+            let name = || self.shared.disk.describe(&segment_name(self.active.number));
+            match written {
+                Ok(()) => {
+                    spares.note_written();
+                    return Ok(());
+                }
+                Err(error) if spares::is_full(&error) => {
+                    spares.wait_to_write(format!("no space to write {}: {error}", name()))?;
+                }
+                Err(error) => return Err(RaftError::io(format!("write {}", name()), error)),
+            }
+        }
     }
 
     /// Goes on in a new segment.
@@ -366,7 +387,7 @@ impl Writer {
     }
 
     fn give_up_dead(&self) -> Result<(), RaftError> {
-        let dead: Vec<u32> = {
+        let dead: Vec<(u32, Arc<dyn DiskFile>)> = {
             let mut state = self.shared.state.lock();
             let active = self.active.number;
             let dead = state
@@ -374,14 +395,13 @@ impl Writer {
                 .iter()
                 .filter(|(number, segment)| segment.live == 0 && **number != active);
             let dead: Vec<u32> = dead.map(|(number, _)| *number).collect();
-            for number in &dead {
-                state.segments.remove(number);
-            }
-            dead
+            dead.into_iter()
+                .filter_map(|number| Some((number, state.segments.remove(&number)?.file)))
+                .collect()
         };
-        for number in dead {
+        for (number, file) in dead {
             let name = segment_name(number);
-            self.shared.spares.give(&name, number).map_err(|error| {
+            self.shared.spares.give(&name, number, file).map_err(|error| {
                 RaftError::io(format!("give up {}", self.shared.disk.describe(&name)), error)
             })?;
         }
@@ -454,14 +474,13 @@ impl Writer {
 fn begin(shared: &Shared, number: u32) -> Result<u32, RaftError> {
     let name = segment_name(number);
     let failed = |error| RaftError::io(format!("begin {}", shared.disk.describe(&name)), error);
-    if shared.state.lock().segments.is_empty() && !shared.spares.is_ready() {
+    let file = if shared.state.lock().segments.is_empty() && !shared.spares.is_ready() {
         // The first segment of all: nobody prepares files yet.
-        shared.spares.prepare_as(&name)?;
+        shared.spares.prepare_as(&name)?
     } else {
-        shared.spares.take(&name)?;
-    }
+        shared.spares.take(&name)?
+    };
     shared.disk.sync_names().map_err(failed)?;
-    let file = shared.disk.open(&name).map_err(failed)?;
     shared
         .state
         .lock()
