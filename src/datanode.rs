@@ -96,6 +96,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let host_options = HostOptions {
         log_budget_bytes: options.storage.log_bytes(),
         on_log_failure: faults::end_on_log_failure(),
+        accepted: options.storage.accepted(),
         ..HostOptions::new(dir.join("log"), node)
     };
     let host = Host::open_linked(host_options, Grpc::new(addresses))

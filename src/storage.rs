@@ -1,8 +1,10 @@
 //! Options of every process that stores rows.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use partita_datanode::EngineOptions;
+use partita_proto::id::GroupId;
 
 /// Memory for rows that are not in files yet, in MiB.
 const MEMTABLE_MB: u64 = 192;
@@ -36,6 +38,15 @@ pub(crate) struct Options {
     /// this on any machine.
     #[arg(long, env = "PARTITA_PARTITION_RATE", value_parser = rate)]
     partition_rate: Option<f64>,
+    /// Number of a partition (0: the catalog) whose damaged log is to be used as far as it can be read; what cannot be
+    /// read of it is given up for good. As often as needed, for one start.
+    #[arg(
+        long = "accept-damage",
+        env = "PARTITA_ACCEPT_DAMAGE",
+        value_delimiter = ',',
+        value_name = "PARTITION"
+    )]
+    accept_damage: Vec<u64>,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -66,6 +77,11 @@ impl Options {
         self.partition_rate
     }
 
+    /// The groups whose damaged log is used as far as it goes.
+    pub(crate) fn accepted(&self) -> BTreeSet<GroupId> {
+        self.accept_damage.iter().map(|number| GroupId(*number)).collect()
+    }
+
     /// Bytes of log from which on memtables are flushed.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_mb << 20
@@ -86,6 +102,7 @@ mod tests {
                 log_mb: LOG_MB,
                 trash_keep_s: TRASH_KEEP_S,
                 partition_rate: None,
+                accept_damage: Vec::new(),
             };
             assert_eq!(options.engine().memtable_bytes_max, memtable << 20, "of {memory} MiB");
         }

@@ -15,7 +15,7 @@
 //!   older than what it had acknowledged. One that was just seeded has acknowledged nothing, and its state is whole;
 //! - a group is seeded once: a replica that is in the log may have given a vote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +73,8 @@ pub struct HostOptions {
     pub snapshot_bytes_per_second: u64,
     /// What happens when the log fails.
     pub on_log_failure: OnLogFailure,
+    /// Groups whose damaged log is to be used as far as it goes: what cannot be read of it is given up.
+    pub accepted: BTreeSet<GroupId>,
 }
 
 impl HostOptions {
@@ -89,6 +91,7 @@ impl HostOptions {
             segment_bytes: 64 << 20,
             snapshot_bytes_per_second: 64 << 20,
             on_log_failure: OnLogFailure::default(),
+            accepted: BTreeSet::new(),
         }
     }
 }
@@ -188,7 +191,9 @@ impl Host {
             cache_bytes: options.cache_bytes,
         };
         let on_failure = options.on_log_failure.clone();
-        let opened = blocking::spawn(move || Log::open_watched(disk, log_options, on_failure));
+        let accepted = options.accepted.clone();
+        let opened =
+            blocking::spawn(move || Log::open_watched(disk, log_options, on_failure, &accepted));
         let log = opened.await.map_err(|error| {
             RaftError::Unavailable(format!("opening the log was interrupted: {error}"))
         })??;
@@ -354,6 +359,15 @@ impl Host {
         )
         .await
         .map_err(|fatal| stopped(fatal.to_string()))?;
+        if self.log.is_given_up(group)
+            && !is_alone(&raft).await.map_err(|fatal| stopped(fatal.to_string()))?
+        {
+            raft.shutdown().await.map_err(|error| stopped(error.to_string()))?;
+            return Err(RaftError::Corrupted(format!(
+                "group {group}: what its damaged log lacks is given up here, but other replicas have it: this one must \
+                 be made anew"
+            )));
+        }
         // Also a replica that is created or joins may have been there before, in a creation that was cut short.
         let promised =
             voted && !is_alone(&raft).await.map_err(|fatal| stopped(fatal.to_string()))?;
@@ -442,6 +456,9 @@ impl Host {
         replica: ReplicaId,
         machine: &dyn Machine,
     ) -> Result<(), RaftError> {
+        if let Some(damage) = self.log.damage(group) {
+            return Err(RaftError::Corrupted(format!("group {group}: {damage}")));
+        }
         let known = self.log.groups().into_iter().find(|(known, _)| *known == group);
         match known {
             Some((_, known)) if known == replica => {}
@@ -512,6 +529,13 @@ impl Host {
     #[must_use]
     pub fn log_stats(&self) -> LogStats {
         self.log.stats()
+    }
+
+    /// The groups that may lack something which they have acknowledged, because the log is damaged, and what that is.
+    /// They cannot be started: only destroyed, or accepted as they are ([`HostOptions::accepted`]).
+    #[must_use]
+    pub fn damaged(&self) -> Vec<(GroupId, String)> {
+        self.log.damaged()
     }
 
     /// Why the log takes nothing more, if it has failed.

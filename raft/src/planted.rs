@@ -17,6 +17,10 @@ pub enum Plant {
     EarlyAck = 3,
     /// A member that lost its data is taken for the one that it was.
     Stranger = 4,
+    /// A bad record at the end of a log counts as one that was never written whole.
+    TrustRot = 5,
+    /// Nobody is told that the log has failed.
+    KeepFailed = 6,
 }
 
 #[cfg(feature = "planted-bugs")]

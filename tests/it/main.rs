@@ -4,6 +4,7 @@
 
 mod catalogue;
 mod cluster;
+mod faults;
 mod kill;
 mod limits;
 mod scripts;

@@ -109,6 +109,18 @@ impl Server {
         }
     }
 
+    /// Waits until it has ended by itself; its exit code. `None` when it goes on.
+    pub(crate) fn ended(&mut self, patience: Duration) -> Option<i32> {
+        let started = Instant::now();
+        while started.elapsed() < patience {
+            if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+
     /// Sends it a signal by name.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill")

@@ -42,6 +42,18 @@ struct GroupMessage {
     /// Index after the last entry on disk.
     #[prost(uint64, tag = "7")]
     end: u64,
+    /// The group may lack something since then.
+    #[prost(message, optional, tag = "8")]
+    damage: Option<PlaceMessage>,
+}
+
+/// A place in the log.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct PlaceMessage {
+    #[prost(fixed32, tag = "1")]
+    segment: u32,
+    #[prost(fixed32, tag = "2")]
+    offset: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -86,6 +98,8 @@ pub(crate) struct GroupState {
     /// Indexes of the entries: `[first, end)`.
     pub(crate) first: u64,
     pub(crate) end: u64,
+    /// Anything may be missing that was written there.
+    pub(crate) damage: Option<(u32, u32)>,
 }
 
 /// Encodes the state of all groups as far as it is on disk.
@@ -108,6 +122,11 @@ pub(crate) fn encode(index: &Index) -> Bytes {
                 committed: log.committed.map(Into::into),
                 first,
                 end,
+                // Entries that are missing are found to be missing again.
+                damage: log.damage.as_ref().filter(|damage| damage.unknown).map(|damage| {
+                    let (segment, offset) = damage.place.unwrap_or_default();
+                    PlaceMessage { segment, offset }
+                }),
             }
         })
         .collect();
@@ -134,6 +153,7 @@ pub(crate) fn decode(
             committed: group.committed.map(Into::into),
             first: group.first,
             end: group.end,
+            damage: group.damage.map(|place| (place.segment, place.offset)),
         };
         (GroupId(group.group), state)
     });

@@ -12,10 +12,11 @@
 //! - entries of one group lie in the segments in the order of their indexes;
 //! - a slot only becomes stored through the append that made it (`write` ids are never used again).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use partita_proto::id::{GroupId, ReplicaId};
 
+use super::damage::Damage;
 use super::record::{LogEntry, Position, Vote};
 use crate::error::RaftError;
 
@@ -30,8 +31,12 @@ pub(crate) struct Location {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    Pending { write: u64 },
+    Pending {
+        write: u64,
+    },
     Stored(Location),
+    /// It cannot be read any more.
+    Lost,
 }
 
 /// How many live entries each segment loses by an operation, once that is durable.
@@ -69,6 +74,19 @@ impl Seeded {
     }
 }
 
+/// The log of one group as recovery found it.
+pub(crate) struct FoundLog {
+    pub(crate) replica: ReplicaId,
+    pub(crate) vote: Option<Vote>,
+    pub(crate) purged: Option<Position>,
+    pub(crate) committed: Option<Position>,
+    pub(crate) last: Option<Position>,
+    pub(crate) first: u64,
+    /// Where the entries lie, from the first one on; `None` for what cannot be read.
+    pub(crate) slots: Vec<Option<Location>>,
+    pub(crate) damage: Option<Damage>,
+}
+
 /// The log of one group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLog {
@@ -86,6 +104,8 @@ pub(crate) struct GroupLog {
     recent: VecDeque<Recent>,
     /// It was seeded, and that is not on disk yet: nothing may be said of it before.
     pub(crate) unwritten: bool,
+    /// It may lack something that was acknowledged.
+    pub(crate) damage: Option<Damage>,
 }
 
 impl GroupLog {
@@ -101,21 +121,16 @@ impl GroupLog {
             slots: VecDeque::new(),
             recent: VecDeque::new(),
             unwritten: false,
+            damage: None,
         }
     }
 
     /// A group as recovery found it.
-    pub(crate) fn recovered(
-        replica: ReplicaId,
-        vote: Option<Vote>,
-        purged: Option<Position>,
-        committed: Option<Position>,
-        last: Option<Position>,
-        first: u64,
-        slots: Vec<Location>,
-    ) -> Self {
-        let slots = slots.into_iter().map(Slot::Stored).collect();
-        Self { vote, purged, committed, last, first, slots, ..Self::new(replica) }
+    pub(crate) fn recovered(found: FoundLog) -> Self {
+        let FoundLog { replica, vote, purged, committed, last, first, slots, damage } = found;
+        let slot = |found: Option<Location>| found.map_or(Slot::Lost, Slot::Stored);
+        let slots = slots.into_iter().map(slot).collect();
+        Self { vote, purged, committed, last, first, slots, damage, ..Self::new(replica) }
     }
 
     /// Index after the last one present.
@@ -139,7 +154,7 @@ impl GroupLog {
     pub(crate) fn first_segment(&self) -> Option<u32> {
         match self.slots.front() {
             Some(Slot::Stored(location)) => Some(location.segment),
-            Some(Slot::Pending { .. }) | None => None,
+            Some(Slot::Pending { .. } | Slot::Lost) | None => None,
         }
     }
 
@@ -182,6 +197,17 @@ impl Index {
             cached_bytes: 0,
             cache_bytes_max,
         }
+    }
+
+    /// The segments that hold entries of damaged groups: these entries can be neither flushed nor written again.
+    pub(crate) fn held_segments(&self) -> BTreeSet<u32> {
+        let damaged = self.groups.values().filter(|log| log.damage.is_some());
+        let slots = damaged.flat_map(|log| &log.slots);
+        let segments = slots.filter_map(|slot| match slot {
+            Slot::Stored(location) => Some(location.segment),
+            Slot::Pending { .. } | Slot::Lost => None,
+        });
+        segments.collect()
     }
 
     pub(crate) fn cached_bytes(&self) -> u64 {
@@ -389,6 +415,18 @@ impl Index {
         true
     }
 
+    /// A blank entry was written in place of one that cannot be read.
+    pub(crate) fn filled(&mut self, group: GroupId, index: u64, to: Location) -> bool {
+        let Some(log) = self.groups.get_mut(&group) else { return false };
+        match log.slot_at(index) {
+            Some(slot) if *slot == Slot::Lost => {
+                *slot = Slot::Stored(to);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the entry still lies there.
     pub(crate) fn is_at(&self, group: GroupId, index: u64, location: Location) -> bool {
         self.groups.get(&group).is_some_and(|log| {
@@ -425,7 +463,7 @@ impl Index {
                     Slot::Stored(location) => {
                         (Planned::Stored { index, location }, u64::from(location.bytes))
                     }
-                    Slot::Pending { .. } => {
+                    Slot::Pending { .. } | Slot::Lost => {
                         return Err(RaftError::Corrupted(format!(
                             "entry {index} of group {group} is neither on disk nor in memory"
                         )));

@@ -18,8 +18,10 @@
 //! - a group's last entry is never given up, unless the group is.
 
 mod checkpoint;
+mod damage;
 pub(crate) mod disk;
 mod index;
+mod mark;
 mod reader;
 mod record;
 mod recovery;
@@ -30,7 +32,7 @@ mod stats;
 mod tests;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -41,6 +43,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use self::disk::Disk;
 pub(crate) use self::index::Seeded;
 use self::index::{Index, Planned};
+use self::mark::Marker;
 pub(crate) use self::record::{EntryKind, LogEntry, Position, Vote};
 use self::record::{HEADER_BYTES, Record};
 use self::recovery::Segment;
@@ -83,6 +86,7 @@ struct Shared {
     options: LogOptions,
     state: Mutex<State>,
     spares: Spares,
+    marker: Marker,
     pressure: watch::Sender<Vec<GroupId>>,
     on_failure: OnLogFailure,
 }
@@ -105,6 +109,8 @@ pub(crate) struct Log {
     shared: Arc<Shared>,
     queue: Mutex<Option<mpsc::Sender<Request>>>,
     queue_space: Arc<Semaphore>,
+    /// The groups of which something was given up when the log was opened.
+    given_up: BTreeSet<GroupId>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     /// Does what the threads do, where there must be none.
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
@@ -114,7 +120,7 @@ impl Log {
     /// As [`Log::open_watched`], and nobody is told when it fails.
     #[cfg(test)]
     pub(crate) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Arc<Self>, RaftError> {
-        Self::open_watched(disk, options, OnLogFailure::default())
+        Self::open_watched(disk, options, OnLogFailure::default(), &BTreeSet::new())
     }
 
     /// Reads the log back and starts its threads. Blocks for as long as reading takes.
@@ -122,6 +128,7 @@ impl Log {
         disk: Arc<dyn Disk>,
         options: LogOptions,
         on_failure: OnLogFailure,
+        accepted: &BTreeSet<GroupId>,
     ) -> Result<Arc<Self>, RaftError> {
         if options.segment_bytes < SEGMENT_BYTES_MIN || !options.segment_bytes.is_multiple_of(4096)
         {
@@ -130,7 +137,7 @@ impl Log {
                 options.segment_bytes
             )));
         }
-        let recovered = recovery::recover(disk.as_ref(), options.segment_bytes)?;
+        let recovered = recovery::recover(disk.as_ref(), options.segment_bytes, accepted)?;
         let spares = Spares::new(Arc::clone(&disk), options.segment_bytes, recovered.spares);
         let state = State {
             index: Index::new(recovered.groups, options.cache_bytes),
@@ -139,6 +146,7 @@ impl Log {
             counters: Counters::default(),
         };
         let shared = Arc::new(Shared {
+            marker: Marker::new(Arc::clone(&disk)),
             disk,
             options,
             state: Mutex::new(state),
@@ -147,7 +155,11 @@ impl Log {
             on_failure,
         });
         let (sender, receiver) = mpsc::channel(QUEUE_LEN);
-        let writer = Writer::start(Arc::clone(&shared), recovered.active, receiver)?;
+        let mut writer = Writer::start(Arc::clone(&shared), recovered.active, receiver)?;
+        if !recovered.given_up.is_empty() {
+            writer.accept(recovered.fillers)?;
+        }
+        writer.reclaim()?;
         let preparer = Arc::clone(&shared);
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -159,7 +171,10 @@ impl Log {
             (Vec::new(), Some(tokio::spawn(writer.run_in_place())))
         } else {
             let threads = vec![
-                spawn("raft-log-spares", Box::new(move || preparer.spares.prepare()))?,
+                spawn(
+                    "raft-log-spares",
+                    Box::new(move || preparer.spares.prepare(&preparer.marker)),
+                )?,
                 spawn("raft-log", Box::new(move || writer.run()))?,
             ];
             (threads, None)
@@ -169,6 +184,7 @@ impl Log {
         Ok(Arc::new(Self {
             shared,
             queue: Mutex::new(Some(sender)),
+            given_up: recovered.given_up,
             queue_space: Arc::new(Semaphore::new(queue_permits)),
             threads: Mutex::new(threads),
             task: Mutex::new(task),
@@ -179,7 +195,9 @@ impl Log {
     /// for its leader, and taken the leader's files, before it has an entry.
     pub(crate) fn groups(&self) -> Vec<(GroupId, ReplicaId)> {
         let state = self.shared.state.lock();
-        let begun = |log: &index::GroupLog| log.last.is_some() || log.vote.is_some();
+        let begun = |log: &index::GroupLog| {
+            log.last.is_some() || log.vote.is_some() || log.damage.is_some()
+        };
         let begun = state.index.groups.iter().filter(|(_, log)| begun(log));
         begun.map(|(group, log)| (*group, log.replica)).collect()
     }
@@ -187,6 +205,24 @@ impl Log {
     /// The replica under which the log knows the group, whether its log holds anything or not.
     pub(crate) fn replica(&self, group: GroupId) -> Option<ReplicaId> {
         self.shared.state.lock().index.groups.get(&group).map(|log| log.replica)
+    }
+
+    /// What the group may lack that it has acknowledged.
+    pub(crate) fn damage(&self, group: GroupId) -> Option<String> {
+        self.shared.state.lock().index.groups.get(&group)?.damage.as_ref().map(ToString::to_string)
+    }
+
+    /// Whether blank entries took the place of some of the group's when the log was opened.
+    pub(crate) fn is_given_up(&self, group: GroupId) -> bool {
+        self.given_up.contains(&group)
+    }
+
+    /// The groups that may lack something, and what.
+    pub(crate) fn damaged(&self) -> Vec<(GroupId, String)> {
+        let state = self.shared.state.lock();
+        let groups = state.index.groups.iter();
+        let damaged = groups.filter_map(|(group, log)| Some((*group, log.damage.as_ref()?)));
+        damaged.map(|(group, damage)| (group, damage.to_string())).collect()
     }
 
     pub(crate) fn view(&self, group: GroupId) -> Result<GroupView, RaftError> {
@@ -215,12 +251,11 @@ impl Log {
             return Err(error.clone());
         }
         let (bytes, budget) = (state.bytes(), self.shared.options.budget_bytes);
+        let segment_bytes = u64::from(self.shared.options.segment_bytes);
         // At the budget groups are asked to flush; at twice the budget that has not helped.
-        if bytes
-            > budget
-                .saturating_mul(2)
-                .max(budget + 2 * u64::from(self.shared.options.segment_bytes))
-        {
+        let limit = budget.saturating_mul(2).max(budget + 2 * segment_bytes);
+        let held = || state.index.held_segments().len() as u64 * segment_bytes;
+        if bytes > limit && bytes > limit + held() {
             return Err(RaftError::Unavailable(format!(
                 "the log holds {bytes} bytes, its budget is {budget}; it waits for groups {:?} to flush",
                 self.shared.pressure.borrow().iter().map(|group| group.0).collect::<Vec<_>>()

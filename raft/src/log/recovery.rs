@@ -8,12 +8,24 @@
 //! Segments are read from the oldest on. Each starts with a checkpoint and, if it has a successor, ends with a
 //! seal. Numbers may be missing in between: those segments held nothing that was still needed.
 //!
+//! A bad record is the end of the log, or damage:
+//!
+//! ```text
+//! a record is bad ── one flipped bit explains it ──────────────── it is written again as it was
+//!       ├── not in the last segment, before the mark (`mark.rs`), or before what a later record says was synced:
+//!       │   it had been written whole: damage
+//!       │       ├── its header is good ──── what it was about is known: that group lacks it
+//!       │       └── its header is bad ───── any group may lack something, until the next checkpoint tells
+//!       └── otherwise it was never written whole: the log ends here
+//! ```
+//!
 //! Invariants:
-//! - only the last segment may end without a seal; a bad record anywhere else is an error that names file and offset;
-//! - in the last segment a bad record is the end of the log, unless a later record proves that it had been synced;
-//! - every entry between what was purged and the end of a group's log must be found, or the log is corrupted.
+//! - only the last segment may end without a seal;
+//! - a group of which something may be missing that it has acknowledged is marked as damaged. It is not used until it is
+//!   given up, or somebody accepts what is lost;
+//! - every entry between what was purged and the end of a group's log is found, or is named as missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -21,11 +33,14 @@ use bytes::Bytes;
 use partita_proto::id::{GroupId, ReplicaId};
 
 use super::checkpoint;
+use super::damage::Damage;
 use super::disk::{Disk, DiskFile};
-use super::index::{GroupLog, Location, Seeded};
-use super::record::{self, ALIGNMENT, LogEntry, Position, Record, Vote};
+use super::index::{FoundLog, GroupLog, Location, Seeded};
+use super::mark::{self, MARK_FILE, Synced};
+use super::record::{self, ALIGNMENT, EntryKind, LogEntry, Lost, Position, Record, Vote};
 use super::spares::Spare;
 use crate::error::RaftError;
+use crate::planted::{self, Plant};
 
 /// Says which format the directory has.
 const FORMAT_FILE: &str = "LOG_FORMAT";
@@ -51,6 +66,10 @@ pub(crate) struct Recovered {
     pub(crate) active: Option<(u32, u32)>,
     /// Files that can become segments.
     pub(crate) spares: Vec<Spare>,
+    /// The groups whose damage is accepted: those of `accepted` that are damaged.
+    pub(crate) given_up: BTreeSet<GroupId>,
+    /// Blank entries to be written in place of what they lack.
+    pub(crate) fillers: Vec<(GroupId, LogEntry)>,
 }
 
 /// The file name of a segment.
@@ -68,8 +87,12 @@ pub(crate) fn unfinished_name() -> String {
     format!("segment{UNFINISHED_SUFFIX}")
 }
 
-/// Reads the whole log.
-pub(crate) fn recover(disk: &dyn Disk, segment_bytes: u32) -> Result<Recovered, RaftError> {
+/// Reads the whole log. Of the groups in `accepted`, what is damaged is given up.
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    segment_bytes: u32,
+    accepted: &BTreeSet<GroupId>,
+) -> Result<Recovered, RaftError> {
     let names = disk.names().map_err(|error| RaftError::io("list the log's files", error))?;
     let mut numbers = Vec::new();
     let mut spares = Vec::new();
@@ -80,17 +103,25 @@ pub(crate) fn recover(disk: &dyn Disk, segment_bytes: u32) -> Result<Recovered, 
             spares.push(name.clone());
         } else if name.ends_with(UNFINISHED_SUFFIX) {
             disk.remove(name).map_err(|error| failed(disk, "remove", name, error))?;
-        } else if name != FORMAT_FILE {
+        } else if name != FORMAT_FILE && name != MARK_FILE {
             tracing::warn!(file = %disk.describe(name), "not a file of the log; left alone");
         }
     }
     numbers.sort_unstable();
     check_format(disk, &names, numbers.is_empty())?;
     let spares = keep_fitting(disk, spares, segment_bytes)?;
-    let mut recovery =
-        Recovery { disk, groups: BTreeMap::new(), segments: BTreeMap::new(), spares };
-    let active = recovery.read_segments(&numbers)?;
-    recovery.finish(active)
+    let synced = mark::read(disk, &names)?;
+    let mut recovery = Recovery {
+        disk,
+        synced,
+        groups: BTreeMap::new(),
+        loose: BTreeMap::new(),
+        unknown: None,
+        segments: BTreeMap::new(),
+        spares,
+    };
+    let active = recovery.read_segments(numbers)?;
+    recovery.finish(active, accepted)
 }
 
 fn failed(disk: &dyn Disk, what: &str, name: &str, error: io::Error) -> RaftError {
@@ -162,6 +193,10 @@ struct Replayed {
     end: u64,
     /// May have holes until all of the log is read.
     entries: BTreeMap<u64, (Location, Position)>,
+    /// Entries that cannot be read any more, and where they lay.
+    lost: BTreeMap<u64, (Location, Position)>,
+    /// Something else may be missing since that place.
+    unknown: Option<(u32, u32)>,
 }
 
 impl Replayed {
@@ -174,24 +209,43 @@ impl Replayed {
             first: 0,
             end: 0,
             entries: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            unknown: None,
         }
     }
 
-    fn seeded(replica: ReplicaId, entry: &LogEntry, location: Location) -> Self {
-        let Seeded { vote, purged } = Seeded::of(entry.position);
-        let index = entry.position.index;
+    fn seeded(replica: ReplicaId, position: Position, location: Location) -> Self {
+        let Seeded { vote, purged } = Seeded::of(position);
+        let index = position.index;
         Self {
             vote: Some(vote),
             purged: Some(purged),
             first: index,
             end: index + 1,
-            entries: BTreeMap::from([(index, (location, entry.position))]),
+            entries: BTreeMap::from([(index, (location, position))]),
             ..Self::new(replica)
         }
     }
 
     fn cut(&mut self) {
         self.entries.retain(|index, _| (self.first..self.end).contains(index));
+        self.lost.retain(|index, _| (self.first..self.end).contains(index));
+    }
+
+    /// The entry at that position cannot be read.
+    fn lose(&mut self, position: Position, location: Location) {
+        if self.entries.remove(&position.index).is_some() {
+            self.lost.insert(position.index, (location, position));
+        }
+    }
+
+    /// The position of an entry that is missing, for a blank one in its place: its own, where that is known, or that of
+    /// the entry before it.
+    fn position_of(&self, index: u64) -> Position {
+        let own = self.lost.get(&index).map(|(_, position)| *position);
+        let before = self.entries.range(..index).next_back().map(|(_, (_, position))| *position);
+        let position = own.or(before).or(self.purged).unwrap_or_default();
+        Position { index, ..position }
     }
 }
 
@@ -202,18 +256,51 @@ enum End {
     Open(usize),
 }
 
+/// Where a segment stands in the log.
+#[derive(Clone, Copy)]
+struct Place {
+    number: u32,
+    /// The segment before it was read, or it is the first of all.
+    follows: bool,
+    is_last: bool,
+}
+
 struct Recovery<'a> {
     disk: &'a dyn Disk,
+    /// Before that all had been synced.
+    synced: Option<Synced>,
     groups: BTreeMap<GroupId, Replayed>,
+    /// Entries of groups that are not known, because what made them known may be lost.
+    loose: BTreeMap<GroupId, BTreeMap<u64, (Location, Position)>>,
+    /// Where something unknown was lost, if no checkpoint has come since.
+    unknown: Option<(u32, u32)>,
     segments: BTreeMap<u32, Segment>,
     spares: Vec<Spare>,
 }
 
+/// A file that was to become the next segment, and in which nothing of it was ever synced.
+struct Unbegun {
+    number: u32,
+    file: Arc<dyn DiskFile>,
+    data: Bytes,
+}
+
 impl Recovery<'_> {
     /// Reads all segments; says where to go on.
-    fn read_segments(&mut self, numbers: &[u32]) -> Result<Option<(u32, u32)>, RaftError> {
-        let mut last: Option<(u32, End, Bytes)> = None;
-        for (at, &number) in numbers.iter().enumerate() {
+    fn read_segments(&mut self, mut numbers: Vec<u32>) -> Result<Option<(u32, u32)>, RaftError> {
+        let unbegun = self.take_unbegun(&mut numbers)?;
+        let last = numbers.last().copied();
+        if let Some(Synced { segment, .. }) = self.synced
+            && last.is_none_or(|last| last < segment)
+        {
+            return Err(RaftError::Corrupted(format!(
+                "{} is missing, and had been written",
+                self.disk.describe(&segment_name(segment))
+            )));
+        }
+        let mut end = None;
+        let mut before = 0;
+        for number in numbers {
             let name = segment_name(number);
             let (file, data) = self.load(&name)?;
             let bytes = u32::try_from(data.len()).map_err(|_| {
@@ -222,73 +309,72 @@ impl Recovery<'_> {
                     self.disk.describe(&name)
                 ))
             })?;
-            let started = matches!(
-                record::decode(&data, 0, number),
-                Some(record::Decoded { record: Record::Checkpoint(_), .. })
-            );
-            if !started {
-                return self.end_before(number, &file, &data, last, at + 1 == numbers.len());
-            }
-            if let Some((before, End::Open(offset), _)) = &last {
-                return Err(self.damaged(*before, *offset));
-            }
-            let end = self.replay(number, &data)?;
+            let place =
+                Place { number, follows: before + 1 == number, is_last: Some(number) == last };
             self.segments.insert(number, Segment { file, bytes, live: 0 });
-            last = Some((number, end, data));
+            let (ended, data) = self.replay(place, data)?;
+            end = Some((number, ended, data));
+            before = number;
         }
-        match last {
-            None => Ok(None),
-            Some((number, End::Sealed, _)) => Err(RaftError::Corrupted(format!(
+        match (end, unbegun) {
+            (None, None) => Ok(None),
+            (Some((number, End::Sealed, _)), None) => Err(RaftError::Corrupted(format!(
                 "{} is sealed, but the segment after it is missing",
                 self.disk.describe(&segment_name(number))
             ))),
-            Some((number, End::Open(offset), data)) => self.end_at(number, offset, &data).map(Some),
-        }
-    }
-
-    /// The last file has no checkpoint: its segment was never begun, or its beginning never synced.
-    fn end_before(
-        &mut self,
-        number: u32,
-        file: &Arc<dyn DiskFile>,
-        data: &Bytes,
-        before: Option<(u32, End, Bytes)>,
-        is_last: bool,
-    ) -> Result<Option<(u32, u32)>, RaftError> {
-        if !is_last || proven_after(data, 0, number) {
-            return Err(self.damaged(number, 0));
-        }
-        match before {
-            Some((before, End::Open(offset), data)) => {
-                // The one before was not sealed yet, so nothing was ever written here.
-                let (from, to) = (segment_name(number), spare_name(number));
-                self.disk
-                    .rename(&from, &to)
-                    .map_err(|error| failed(self.disk, "rename", &from, error))?;
-                self.spares.push(Spare { name: to, file: Arc::clone(file) });
-                self.end_at(before, offset, &data).map(Some)
+            (Some((number, End::Open(offset), data)), unbegun) => {
+                if let Some(Unbegun { number, file, .. }) = unbegun {
+                    // The one before was not sealed yet, so nothing was ever written here.
+                    let (from, to) = (segment_name(number), spare_name(number));
+                    self.disk
+                        .rename(&from, &to)
+                        .map_err(|error| failed(self.disk, "rename", &from, error))?;
+                    self.spares.push(Spare { name: to, file });
+                }
+                self.end_at(number, offset, &data).map(Some)
             }
-            Some((_, End::Sealed, _)) | None => {
-                let name = segment_name(number);
-                erase_claims(file.as_ref(), data, 0, number)
-                    .map_err(|error| failed(self.disk, "erase", &name, error))?;
+            (Some((_, End::Sealed, _)) | None, Some(Unbegun { number, file, data })) => {
+                erase_claims(file.as_ref(), &data, 0, number)
+                    .map_err(|error| failed(self.disk, "erase", &segment_name(number), error))?;
                 let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
-                self.segments.insert(number, Segment { file: Arc::clone(file), bytes, live: 0 });
+                self.segments.insert(number, Segment { file, bytes, live: 0 });
                 Ok(Some((number, 0)))
             }
         }
     }
 
-    /// The last segment ends at `offset`, unless that can be shown to be damage.
+    /// Takes the last file from the list if its segment was never begun, or its beginning never synced.
+    fn take_unbegun(&self, numbers: &mut Vec<u32>) -> Result<Option<Unbegun>, RaftError> {
+        let Some(number) = numbers.last().copied() else { return Ok(None) };
+        let (file, data) = self.load(&segment_name(number))?;
+        let begun = matches!(
+            record::decode(&data, 0, number),
+            Some(record::Decoded { record: Record::Checkpoint(_), .. })
+        ) || self.had_been_synced(&data, 0, number)
+            || record::repaired(&data, 0, number).is_some();
+        if begun {
+            return Ok(None);
+        }
+        numbers.pop();
+        Ok(Some(Unbegun { number, file, data }))
+    }
+
+    /// Whether what lay at that place of the last segment had been written whole.
+    fn had_been_synced(&self, data: &Bytes, offset: usize, number: u32) -> bool {
+        if planted::is(Plant::TrustRot) {
+            return false;
+        }
+        self.synced.is_some_and(|synced| synced.covers(number, offset))
+            || proven_after(data, offset, number)
+    }
+
+    /// The last segment ends at `offset`.
     fn end_at(
         &mut self,
         number: u32,
         offset: usize,
         data: &Bytes,
     ) -> Result<(u32, u32), RaftError> {
-        if proven_after(data, offset, number) {
-            return Err(self.damaged(number, offset));
-        }
         let name = segment_name(number);
         let segment = &self.segments[&number];
         // What was read may have come from a cache that a power cut would empty: make it durable before building
@@ -302,13 +388,6 @@ impl Recovery<'_> {
         Ok((number, offset))
     }
 
-    fn damaged(&self, number: u32, offset: usize) -> RaftError {
-        RaftError::Corrupted(format!(
-            "{} has a bad record at offset {offset}, and the log goes on after it",
-            self.disk.describe(&segment_name(number))
-        ))
-    }
-
     fn load(&self, name: &str) -> Result<(Arc<dyn DiskFile>, Bytes), RaftError> {
         let load = || -> io::Result<(Arc<dyn DiskFile>, Bytes)> {
             let file = self.disk.open(name)?;
@@ -320,21 +399,113 @@ impl Recovery<'_> {
         load().map_err(|error| failed(self.disk, "read", name, error))
     }
 
-    fn replay(&mut self, number: u32, data: &Bytes) -> Result<End, RaftError> {
+    /// Applies the records of a segment; answers with how it ends, and its bytes as they are now.
+    fn replay(&mut self, place: Place, mut data: Bytes) -> Result<(End, Bytes), RaftError> {
+        let number = place.number;
         let mut offset = 0;
-        while let Some(decoded) = record::decode(data, offset, number) {
-            if decoded.record == Record::Seal {
-                return Ok(End::Sealed);
-            }
-            let location = Location {
+        loop {
+            let location = |bytes: usize| Location {
                 segment: number,
                 offset: u32::try_from(offset).unwrap_or(u32::MAX),
-                bytes: u32::try_from(decoded.bytes).unwrap_or(u32::MAX),
+                bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             };
-            self.apply(decoded.record, location)?;
-            offset += decoded.bytes;
+            if let Some(decoded) = record::decode(&data, offset, number) {
+                if decoded.record == Record::Seal {
+                    return Ok((End::Sealed, data));
+                }
+                self.apply(decoded.record, location(decoded.bytes))?;
+                offset += decoded.bytes;
+            } else if let Some(whole) =
+                record::repaired(&data, offset, number).filter(|_| !planted::is(Plant::TrustRot))
+            {
+                data = self.write_again(number, offset, &whole, &data)?;
+            } else if place.is_last && !self.had_been_synced(&data, offset, number) {
+                return Ok((End::Open(offset), data));
+            } else if let Some((lost, bytes)) = record::lost(&data, offset, number) {
+                self.lose(lost, location(bytes), place);
+                offset += bytes;
+            } else {
+                let next = candidates(&data, offset + ALIGNMENT, number)
+                    .find(|at| record::decode(&data, *at, number).is_some());
+                let synced = self.synced.filter(|synced| synced.segment == number);
+                let synced = synced.map(|synced| synced.offset as usize);
+                match next.or(synced.filter(|synced| *synced > offset)) {
+                    Some(next) => {
+                        self.lose_unknown(location(next - offset));
+                        offset = next;
+                    }
+                    None if place.is_last => return Ok((End::Open(offset), data)),
+                    None => {
+                        // Its seal is among what is lost.
+                        self.lose_unknown(location(data.len().saturating_sub(offset)));
+                        return Ok((End::Sealed, data));
+                    }
+                }
+            }
         }
-        Ok(End::Open(offset))
+    }
+
+    /// Puts a record back as it was before a bit of it flipped.
+    fn write_again(
+        &self,
+        number: u32,
+        offset: usize,
+        record: &[u8],
+        data: &Bytes,
+    ) -> Result<Bytes, RaftError> {
+        let name = segment_name(number);
+        let described = self.disk.describe(&name);
+        tracing::warn!(file = %described, offset, "a bit of a record had flipped; it is written again as it was");
+        let file = &self.segments[&number].file;
+        file.write(record, offset as u64)
+            .and_then(|()| file.sync())
+            .map_err(|error| failed(self.disk, "write", &name, error))?;
+        let mut repaired = data.to_vec();
+        repaired[offset..offset + record.len()].copy_from_slice(record);
+        Ok(repaired.into())
+    }
+
+    /// A record that had been synced is bad, and its header says what it was about.
+    fn lose(&mut self, lost: Lost, location: Location, place: Place) {
+        let described = self.disk.describe(&segment_name(location.segment));
+        tracing::error!(file = %described, offset = location.offset, ?lost, "a record of the log is damaged");
+        match lost {
+            // All that it said follows from the segment before, or nothing was said yet.
+            Lost::Checkpoint if place.follows => {}
+            Lost::Checkpoint => self.lose_unknown(location),
+            Lost::Entry { group, position } => {
+                self.apply_append(group, position, location);
+                if let Some(log) = self.groups.get_mut(&group) {
+                    log.lose(position, location);
+                }
+            }
+            Lost::Moved { group, position } => {
+                if let Some(log) = self.groups.get_mut(&group)
+                    && (log.first..log.end).contains(&position.index)
+                {
+                    // Where it was copied from may still be there.
+                    log.lost.insert(position.index, (location, position));
+                }
+            }
+            Lost::Seed { group, position } => {
+                let mut log = Replayed::seeded(ReplicaId(position.leader), position, location);
+                log.lose(position, location);
+                // As which replica it began is lost too.
+                log.unknown = Some((location.segment, location.offset));
+                self.groups.insert(group, log);
+            }
+        }
+    }
+
+    /// Something that had been synced is bad, and nobody knows what it was.
+    fn lose_unknown(&mut self, location: Location) {
+        let Location { segment, offset, bytes } = location;
+        let described = self.disk.describe(&segment_name(segment));
+        tracing::error!(file = %described, offset, bytes, "the log is damaged");
+        self.unknown.get_or_insert((segment, offset));
+        for log in self.groups.values_mut() {
+            log.unknown.get_or_insert((segment, offset));
+        }
     }
 
     /// Records about groups that are gone, or about entries that are, are void: the checkpoint before them may
@@ -352,9 +523,7 @@ impl Recovery<'_> {
             Record::Destroy { group } => {
                 self.groups.remove(&group);
             }
-            Record::Append { group, entry } => {
-                self.apply_append(group, entry.position, location)?
-            }
+            Record::Append { group, entry } => self.apply_append(group, entry.position, location),
             Record::Moved { group, entry } => {
                 if let Some(log) = self.groups.get_mut(&group)
                     && (log.first..log.end).contains(&entry.position.index)
@@ -390,47 +559,49 @@ impl Recovery<'_> {
                 }
             }
             Record::Seed { group, replica, entry } => {
-                self.groups.insert(group, Replayed::seeded(ReplicaId(replica), &entry, location));
+                let seeded = Replayed::seeded(ReplicaId(replica), entry.position, location);
+                self.groups.insert(group, seeded);
             }
         }
         Ok(())
     }
 
-    fn apply_append(
-        &mut self,
-        group: GroupId,
-        position: Position,
-        location: Location,
-    ) -> Result<(), RaftError> {
-        let Some(log) = self.groups.get_mut(&group) else { return Ok(()) };
+    fn apply_append(&mut self, group: GroupId, position: Position, location: Location) {
         let index = position.index;
+        let Some(log) = self.groups.get_mut(&group) else {
+            if self.unknown.is_some() {
+                self.loose.entry(group).or_default().insert(index, (location, position));
+            }
+            return;
+        };
         if log.purged.is_some_and(|purged| index <= purged.index) {
-            return Ok(());
+            return;
         }
         if log.end == 0 && log.purged.is_none() {
             log.first = index;
-        } else if index > log.end {
+        } else if index > log.end && self.unknown.is_none() {
             // The checkpoint of this segment knew already that the entries before this one were truncated, and so
             // will be this one. If they were lost instead, the next checkpoint tells.
-            return Ok(());
+            return;
         } else if index < log.end {
-            return Err(RaftError::Corrupted(format!(
-                "entry {index} of group {group} at offset {} of {} comes after entry {}",
-                location.offset,
-                self.disk.describe(&segment_name(location.segment)),
-                log.end - 1
-            )));
+            // What came between is lost: the entries after this one were truncated.
+            log.end = index;
+            log.cut();
+            if self.unknown.is_none() {
+                log.unknown.get_or_insert((location.segment, location.offset));
+            }
         }
         log.end = index + 1;
         log.entries.insert(index, (location, position));
-        Ok(())
     }
 
     fn apply_checkpoint(&mut self, payload: &[u8], described: &str) -> Result<(), RaftError> {
         let states = checkpoint::decode(payload, described)?;
         let mut before = std::mem::take(&mut self.groups);
         for (group, state) in states {
-            let entries = before.remove(&group).map(|log| log.entries).unwrap_or_default();
+            let known = before.remove(&group);
+            let (mut entries, lost) = known.map(|log| (log.entries, log.lost)).unwrap_or_default();
+            entries.extend(self.loose.remove(&group).into_iter().flatten());
             let mut log = Replayed {
                 replica: state.replica,
                 vote: state.vote,
@@ -439,47 +610,94 @@ impl Recovery<'_> {
                 first: state.first,
                 end: state.end,
                 entries,
+                lost,
+                unknown: state.damage,
             };
             log.cut();
             self.groups.insert(group, log);
         }
+        // It says all that was not known.
+        self.loose.clear();
+        self.unknown = None;
         Ok(())
     }
 
-    /// Checks that nothing is missing, and counts what each segment still holds.
-    fn finish(mut self, active: Option<(u32, u32)>) -> Result<Recovered, RaftError> {
+    /// Makes groups of the entries whose groups were made known by what is lost.
+    fn adopt_loose(&mut self) {
+        for (group, entries) in std::mem::take(&mut self.loose) {
+            let (Some((first, (_, position))), Some((last, _))) =
+                (entries.first_key_value(), entries.last_key_value())
+            else {
+                continue;
+            };
+            let (replica, first, end) = (ReplicaId(position.leader), *first, last + 1);
+            let unknown = self.unknown;
+            let log = Replayed { first, end, entries, unknown, ..Replayed::new(replica) };
+            self.groups.insert(group, log);
+        }
+    }
+
+    /// Looks for what is missing, and counts what each segment still holds.
+    fn finish(
+        mut self,
+        active: Option<(u32, u32)>,
+        accepted: &BTreeSet<GroupId>,
+    ) -> Result<Recovered, RaftError> {
+        self.adopt_loose();
         let mut groups = BTreeMap::new();
+        let mut given_up = BTreeSet::new();
+        let mut fillers = Vec::new();
         for (group, log) in std::mem::take(&mut self.groups) {
-            let mut slots = Vec::with_capacity(log.entries.len());
+            let mut slots = Vec::new();
+            let mut missing = Vec::new();
             for index in log.first..log.end {
-                let Some((location, _)) = log.entries.get(&index) else {
-                    return Err(RaftError::Corrupted(format!(
-                        "entry {index} of group {group} is missing: its log should hold {} to {}",
-                        log.first,
-                        log.end - 1
-                    )));
-                };
-                if let Some(segment) = self.segments.get_mut(&location.segment) {
-                    segment.live += 1;
+                let location = log.entries.get(&index).map(|(location, _)| *location);
+                match location.and_then(|location| self.segments.get_mut(&location.segment)) {
+                    Some(segment) => segment.live += 1,
+                    None => missing.push(log.position_of(index)),
                 }
-                slots.push(*location);
+                slots.push(location);
             }
-            let last =
-                log.entries.last_key_value().map(|(_, (_, position))| *position).or(log.purged);
-            // What was known to be committed may have reached the disk before the entries did.
-            let committed = log.committed.min(last);
-            let recovered = GroupLog::recovered(
-                log.replica,
-                log.vote,
-                log.purged,
-                committed,
+            let last = match log.end > log.first {
+                true => {
+                    let index = log.end - 1;
+                    let found = log.entries.get(&index).map(|(_, position)| *position);
+                    Some(found.unwrap_or_else(|| log.position_of(index)))
+                }
+                false => log.purged,
+            };
+            let place = log.lost.values().next().map(|(at, _)| (at.segment, at.offset));
+            let unknown = log.unknown.is_some();
+            let mut damage = (unknown || !missing.is_empty()).then(|| Damage {
+                place: log.unknown.or(place),
+                missing,
+                unknown,
+            });
+            if let Some(found) = damage.take_if(|_| accepted.contains(&group)) {
+                tracing::warn!(%group, %found, "what is lost of a group is given up, as ordered");
+                let blank =
+                    |position| LogEntry { position, kind: EntryKind::Blank, payload: Bytes::new() };
+                let blanks = found.missing.into_iter().map(|position| (group, blank(position)));
+                fillers.extend(blanks);
+                given_up.insert(group);
+            } else if let Some(damage) = &damage {
+                tracing::error!(%group, %damage, "a group is not used: it may lack what it acknowledged");
+            }
+            let recovered = GroupLog::recovered(FoundLog {
+                replica: log.replica,
+                vote: log.vote,
+                purged: log.purged,
+                // What was known to be committed may have reached the disk before the entries did.
+                committed: log.committed.min(last),
                 last,
-                log.first,
+                first: log.first,
                 slots,
-            );
+                damage,
+            });
             groups.insert(group, recovered);
         }
-        Ok(Recovered { groups, segments: self.segments, active, spares: self.spares })
+        let Self { segments, spares, .. } = self;
+        Ok(Recovered { groups, segments, active, spares, given_up, fillers })
     }
 }
 

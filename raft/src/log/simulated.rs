@@ -35,6 +35,10 @@ struct State {
     operations_left: Option<u64>,
     /// Syncs fail.
     broken: bool,
+    /// Nothing new can be opened.
+    out_of_files: bool,
+    /// Nothing can be written into files that are there, as where they take space only then.
+    unwritable: bool,
     syncs: u64,
     pause: Duration,
 }
@@ -49,6 +53,11 @@ impl State {
             }
         }
         if self.off { Err(io::Error::other("the power is off")) } else { Ok(()) }
+    }
+
+    fn check_files(&self) -> io::Result<()> {
+        // EMFILE.
+        if self.out_of_files { Err(io::Error::from_raw_os_error(24)) } else { Ok(()) }
     }
 
     fn used(&self) -> u64 {
@@ -74,6 +83,16 @@ impl SimulatedDisk {
     /// From now on syncs fail.
     pub fn break_syncs(&self) {
         self.0.lock().broken = true;
+    }
+
+    /// Whether no file can be opened or made.
+    pub fn set_out_of_files(&self, out_of_files: bool) {
+        self.0.lock().out_of_files = out_of_files;
+    }
+
+    /// Whether writes find no space, also those into files that are there.
+    pub fn set_unwritable(&self, unwritable: bool) {
+        self.0.lock().unwritable = unwritable;
     }
 
     /// Limits the space, or lifts the limit.
@@ -147,6 +166,34 @@ impl SimulatedDisk {
         state.names.keys().filter(|name| name.starts_with('0')).cloned().collect()
     }
 
+    /// Makes bits of a segment bad: one, or some of two bytes; as often near the end of the log as anywhere. `below` draws
+    /// a number below its argument. Answers where.
+    pub fn rot(&self, mut below: impl FnMut(u64) -> u64) -> Option<(String, usize)> {
+        let segments = self.segments();
+        let near_end = below(2) == 0;
+        let chosen = match near_end {
+            true => segments.len().checked_sub(1)?,
+            false => usize::try_from(below(segments.len() as u64)).ok()?,
+        };
+        let name = segments.get(chosen)?;
+        let mut content = self.content(name);
+        let used = content.iter().rposition(|byte| *byte != 0)?;
+        let range = if near_end { used.min(1024) } else { used };
+        let offset = used - usize::try_from(below(range as u64 + 1)).ok()?;
+        content[offset] ^= 1 << below(8);
+        if below(3) != 0 {
+            let second = content.get_mut(offset + 1)?;
+            *second = !*second;
+        }
+        self.overwrite(name, content);
+        Some((name.clone(), offset))
+    }
+
+    /// Names of all files, sorted.
+    pub fn names_of_all(&self) -> Vec<String> {
+        self.0.lock().names.keys().cloned().collect()
+    }
+
     /// Removes a file, behind the log's back.
     pub fn lose(&self, name: &str) {
         self.0.lock().names.remove(name);
@@ -163,6 +210,7 @@ impl Disk for SimulatedDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.0.lock();
         state.operate()?;
+        state.check_files()?;
         let id = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(SimulatedFile { disk: self.clone(), id }))
     }
@@ -170,6 +218,7 @@ impl Disk for SimulatedDisk {
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.0.lock();
         state.operate()?;
+        state.check_files()?;
         if state.space.is_some_and(|space| state.used() + bytes > space) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -242,6 +291,9 @@ impl DiskFile for SimulatedFile {
     fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.0.lock();
         let powered = state.operate();
+        if state.unwritable {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
         let content = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
         // The write during which the power goes may still reach the platters in part.

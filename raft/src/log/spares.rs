@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use partita_proto::blocking;
 
 use super::disk::{Disk, DiskFile};
+use super::mark::Marker;
 use super::recovery::{spare_name, unfinished_name};
 use crate::error::RaftError;
 
@@ -26,6 +27,8 @@ const READY_MAX: usize = 2;
 /// A full disk is tried again after this long.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
+/// The mark is synced this often while it changes.
+const MARK_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Errors of the operating system for too many open files: of the system (ENFILE) and of the process (EMFILE).
 const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
@@ -171,14 +174,21 @@ impl Spares {
     }
 
     /// Keeps one file ready until stopped. Runs on a thread of its own.
-    pub(crate) fn prepare(&self) {
+    ///
+    /// Sees to it that the mark is not much older than the log, as well.
+    pub(crate) fn prepare(&self, marker: &Marker) {
         let mut state = self.state.lock();
         loop {
             if state.stop || state.failed.is_some() {
                 return;
             }
             if !state.ready.is_empty() {
-                self.changed.wait(&mut state);
+                let waited = self.changed.wait_for(&mut state, MARK_SYNC_INTERVAL);
+                if waited.timed_out() {
+                    drop(state);
+                    marker.sync();
+                    state = self.state.lock();
+                }
                 continue;
             }
             drop(state);

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::disk::DiskFile;
 use super::index::{Location, Planned, Released};
+use super::mark::Synced;
 use super::record::{HEADER_BYTES, LogEntry, Record, record_bytes};
 use super::recovery::{Segment, segment_name};
 use super::{Shared, checkpoint, spares};
@@ -90,6 +91,8 @@ struct Landing {
 enum Origin {
     Append(u64),
     Copy(Location),
+    /// It takes the place of an entry that cannot be read.
+    Fill,
 }
 
 struct Active {
@@ -138,8 +141,24 @@ impl Writer {
             writer.put_checkpoint()?;
             writer.flush()?;
         }
-        writer.reclaim()?;
+        writer.note_synced()?;
         Ok(writer)
+    }
+
+    /// Gives up what is lost: writes blank entries in place of those that cannot be read, and begins a new segment, whose
+    /// checkpoint knows of no damage any more.
+    pub(crate) fn accept(&mut self, fillers: Vec<(GroupId, LogEntry)>) -> Result<(), RaftError> {
+        // Nobody prepares files yet.
+        self.shared.spares.prepare_now();
+        for (group, entry) in fillers {
+            let index = entry.position.index;
+            let to = self.put(&Record::Moved { group, entry })?;
+            self.landings.push(Landing { group, index, origin: Origin::Fill, to });
+        }
+        self.flush()?;
+        self.shared.spares.prepare_now();
+        self.roll()?;
+        self.flush()
     }
 
     /// Serves the queue until it is closed.
@@ -155,6 +174,7 @@ impl Writer {
             }
             self.serve(batch);
         }
+        self.shared.marker.sync();
         self.shared.spares.stop();
     }
 
@@ -178,7 +198,9 @@ impl Writer {
             }
             self.serve(batch);
             self.shared.spares.prepare_now();
+            self.shared.marker.sync();
         }
+        self.shared.marker.sync();
         self.shared.spares.stop();
     }
 
@@ -203,7 +225,7 @@ impl Writer {
         tracing::error!(%error, "the log has failed and accepts nothing more");
         self.shared.state.lock().failed = Some(error.clone());
         // The log was closed while it waited for space: nothing is unknown.
-        if !matches!(error, RaftError::DiskFull(_)) {
+        if !matches!(error, RaftError::DiskFull(_)) && !planted::is(Plant::KeepFailed) {
             self.shared.on_failure.call(error);
         }
     }
@@ -284,6 +306,7 @@ impl Writer {
         let took = started.elapsed();
         self.active.offset +=
             u32::try_from(self.buffer.len()).map_err(|_| too_large(self.buffer.len()))?;
+        self.note_synced()?;
 
         let mut state = self.shared.state.lock();
         let state = &mut *state;
@@ -295,6 +318,7 @@ impl Writer {
                     state.counters.appended_entries += 1;
                     state.index.stored(landing.group, landing.index, write, landing.to)
                 }
+                Origin::Fill => state.index.filled(landing.group, landing.index, landing.to),
                 Origin::Copy(from) => {
                     let live = state.index.moved(landing.group, landing.index, from, landing.to);
                     if live && let Some(segment) = state.segments.get_mut(&from.segment) {
@@ -317,6 +341,13 @@ impl Writer {
         state.index.evict();
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Notes that all before the place of the next write is synced.
+    fn note_synced(&self) -> Result<(), RaftError> {
+        let synced = Synced { segment: self.active.number, offset: self.active.offset };
+        self.shared.marker.begin(synced)?;
+        self.shared.marker.note(synced)
     }
 
     /// Writes the buffer. Where files take space only as they are written, there may be none: then the same bytes are
@@ -367,7 +398,7 @@ impl Writer {
     }
 
     /// Gives up segments that hold nothing any more; over budget, sees to it that there will be some.
-    fn reclaim(&mut self) -> Result<(), RaftError> {
+    pub(crate) fn reclaim(&mut self) -> Result<(), RaftError> {
         loop {
             self.give_up_dead()?;
             let Some(oldest) = self.oldest_over_budget() else {
@@ -393,7 +424,8 @@ impl Writer {
             let dead = state
                 .segments
                 .iter()
-                .filter(|(number, segment)| segment.live == 0 && **number != active);
+                // The one before the last tells what the last one's checkpoint said, should that go bad.
+                .filter(|(number, segment)| segment.live == 0 && **number + 1 < active);
             let dead: Vec<u32> = dead.map(|(number, _)| *number).collect();
             dead.into_iter()
                 .filter_map(|number| Some((number, state.segments.remove(&number)?.file)))
@@ -414,7 +446,13 @@ impl Writer {
         if state.bytes() <= self.shared.options.budget_bytes {
             return None;
         }
-        state.segments.keys().next().copied().filter(|number| *number != self.active.number)
+        let held = state.index.held_segments();
+        let held_bytes = held.len() as u64 * u64::from(self.shared.options.segment_bytes);
+        if state.bytes() <= self.shared.options.budget_bytes + held_bytes {
+            return None;
+        }
+        let mut free = state.segments.keys().copied().filter(|number| !held.contains(number));
+        free.next().filter(|number| *number != self.active.number)
     }
 
     /// What holds a segment: tails that can be written again, and the groups that have too much there.
@@ -423,7 +461,8 @@ impl Writer {
         let mut movable = Vec::new();
         let mut pinning = Vec::new();
         for (group, log) in &state.index.groups {
-            if log.first_segment() != Some(oldest) {
+            // A damaged one can neither flush nor be written again.
+            if log.first_segment() != Some(oldest) || log.damage.is_some() {
                 continue;
             }
             match log.movable(TAIL_BYTES_MAX) {

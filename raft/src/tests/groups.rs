@@ -12,7 +12,7 @@ use super::cluster::PATIENCE;
 use super::recorder::Recorder;
 use crate::log::simulated::SimulatedDisk;
 use crate::transport::Nowhere;
-use crate::{Group, GroupId, Host, HostOptions, NodeId, RaftError, ReplicaId, Start};
+use crate::{Group, GroupId, Host, HostOptions, NodeId, OnLogFailure, RaftError, ReplicaId, Start};
 
 pub(super) const NODE: NodeId = NodeId(1);
 pub(super) const GROUP: GroupId = GroupId(7);
@@ -172,19 +172,30 @@ async fn a_failing_machine_stops_its_group_and_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_sync_ends_everything_and_is_never_tried_again() {
     let disk = SimulatedDisk::default();
-    let host = simulated(&disk).await.unwrap();
+    let (told, failures) = std::sync::mpsc::channel();
+    let options = HostOptions {
+        on_log_failure: OnLogFailure::new(move |error| told.send(error.to_string()).unwrap()),
+        ..options(Path::new("/simulated"))
+    };
+    let host = Host::open_simulated(&disk, &options, Arc::new(Nowhere)).await.unwrap();
     let machine = Recorder::new();
     let group = create(&host, &machine).await;
     group.propose(Bytes::from_static(b"kept")).await.unwrap();
+    assert!(host.log_failure().is_none());
     disk.break_syncs();
     let error = group.propose(Bytes::from_static(b"lost")).await.unwrap_err();
     assert!(matches!(error, RaftError::Stopped { .. }), "{error}");
     assert!(error.to_string().contains("the disk is broken"), "{error}");
+    // The process is told before anybody is answered.
+    let failure = failures.try_recv().unwrap();
+    assert!(failure.contains("the disk is broken"), "{failure}");
+    assert!(matches!(host.log_failure(), Some(RaftError::Io { .. })));
     let other = ReplicaId(80);
     let error =
         host.start_group(GroupId(8), other, Recorder::new(), alone(other)).await.err().unwrap();
     assert!(error.to_string().contains("the disk is broken"), "{error}");
     assert_eq!(machine.rows(), ["kept"]);
+    assert!(failures.try_recv().is_err(), "it was told twice");
     host.shutdown().await.unwrap();
 }
 

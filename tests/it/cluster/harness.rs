@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,8 @@ struct Member {
     arguments: Vec<String>,
     /// None: it is down.
     child: Option<Child>,
+    /// Environment variables of the next start.
+    environment: Vec<(&'static str, PathBuf)>,
 }
 
 /// A cluster.
@@ -134,7 +136,7 @@ impl Cluster {
             arguments.extend(["--data-dir".to_owned(), self.data(name).display().to_string()]);
         }
         arguments.extend(options.iter().map(|option| (*option).to_owned()));
-        self.members.insert(name.to_owned(), Member { arguments, child: None });
+        self.members.insert(name.to_owned(), Member { arguments, child: None, environment: Vec::new() });
         self.start_again(name);
     }
 
@@ -157,12 +159,18 @@ impl Cluster {
         assert!(member.child.is_none(), "{name} runs");
         let child = Command::new(env!("CARGO_BIN_EXE_partita"))
             .args(&member.arguments)
+            .envs(member.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(log)
             .spawn()
             .expect("the binary can be run");
         member.child = Some(child);
+    }
+
+    /// Sets environment variables of a member, from its next start on.
+    pub(super) fn set_environment(&mut self, name: &str, of: &[(&'static str, PathBuf)]) {
+        self.members.get_mut(name).unwrap().environment = of.to_vec();
     }
 
     /// Ends a member without warning.
@@ -176,13 +184,19 @@ impl Cluster {
 
     /// Waits until a member has ended by itself; whether it ended well, and what it logged last.
     pub(super) async fn until_ended(&mut self, name: &str) -> (bool, String) {
+        let (status, log) = self.until_exit(name).await;
+        (status.success(), log)
+    }
+
+    /// Waits until a member has ended by itself; how it ended, and what it logged last.
+    pub(super) async fn until_exit(&mut self, name: &str) -> (ExitStatus, String) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let child = self.members.get_mut(name).unwrap().child.as_mut().expect(name);
             if let Some(status) = child.try_wait().expect("a child can be waited for") {
                 self.members.get_mut(name).unwrap().child = None;
                 std::fs::remove_file(self.file(name, "out")).ok();
-                return (status.success(), self.log(name));
+                return (status, self.log(name));
             }
             assert!(Instant::now() < deadline, "{name} goes on:\n{}", self.log(name));
             tokio::time::sleep(POLL).await;

@@ -56,7 +56,7 @@ struct Options {
     /// Goes on after something has happened that must never happen: what follows from it is seen too.
     #[arg(long)]
     whole: bool,
-    /// A bug to be planted: skip-sync, forget-vote, early-ack or stranger.
+    /// A bug to be planted: skip-sync, forget-vote, early-ack, stranger, trust-rot or keep-failed.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     plant: Option<String>,
@@ -71,6 +71,8 @@ fn plant(options: &Options) -> Result<(), String> {
         Some("forget-vote") => plant(Plant::ForgetVote),
         Some("early-ack") => plant(Plant::EarlyAck),
         Some("stranger") => plant(Plant::Stranger),
+        Some("trust-rot") => plant(Plant::TrustRot),
+        Some("keep-failed") => plant(Plant::KeepFailed),
         Some(other) => return Err(format!("there is no bug {other} to plant")),
     }
     Ok(())

@@ -44,6 +44,10 @@ enum Fault {
     BadWeather,
     SlowDisk,
     FullDisk,
+    /// Syncs of the log fail from now on: the process has to end, and is started again.
+    BrokenDisk,
+    /// The log has bad bits when the power is back.
+    Rot,
     ClockJump,
     LoseNode,
     Drain,
@@ -54,7 +58,7 @@ enum Fault {
     OtherTable,
 }
 
-const FAULTS: [(Fault, u64); 20] = [
+const FAULTS: [(Fault, u64); 22] = [
     (Fault::Crash, 5),
     (Fault::BounceLeader, 6),
     (Fault::CrashMeta, 2),
@@ -75,6 +79,8 @@ const FAULTS: [(Fault, u64); 20] = [
     (Fault::TransferLeader, 3),
     (Fault::Flush, 4),
     (Fault::OtherTable, 1),
+    (Fault::BrokenDisk, 2),
+    (Fault::Rot, 2),
 ];
 
 /// What a run may do.
@@ -120,7 +126,8 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
             here
         });
         let Some((fault, _)) = chosen.copied() else { continue };
-        if fault == Fault::LoseNode && std::mem::replace(&mut lost, true) {
+        // What is rotten is as good as lost.
+        if matches!(fault, Fault::LoseNode | Fault::Rot) && std::mem::replace(&mut lost, true) {
             continue;
         }
         let mine = Random::new(random.draw(), 3);
@@ -240,7 +247,13 @@ async fn happen(
                 node.clock.wrong_by_ms.store(by, Ordering::Relaxed);
             }
         }
+        Fault::BrokenDisk => {
+            if let Some(node) = cluster.data.lock().get(&node) {
+                node.disk.break_syncs();
+            }
+        }
         Fault::LoseNode => lose(&cluster, node, random).await,
+        Fault::Rot => rot(&cluster, node, random).await,
         Fault::Drain | Fault::MoveReplica | Fault::TransferLeader => {
             administer(&cluster, node, fault, random).await;
         }
@@ -363,15 +376,9 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
 /// It happens when every other replica is in its place: a disk that is lost while another copy is still to be made is
 /// one loss more than a cluster promises to stand.
 async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
-    let patience = tokio::time::Instant::now() + Duration::from_secs(30);
-    while !cluster.can_spare(node) {
-        if tokio::time::Instant::now() > patience {
-            cluster.history.note(format_args!("node {node} cannot be spared"));
-            return;
-        }
-        tokio::time::sleep(random.millis(20, 200)).await;
-    }
-    if !nodes::crash_data(cluster, node, random.clone()).await {
+    if !until_spared(cluster, node, &mut random).await
+        || !nodes::crash_data(cluster, node, random.clone()).await
+    {
         return;
     }
     let next = {
@@ -384,6 +391,35 @@ async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     cluster.data.lock().insert(next, DataNode::new(next));
     cluster.history.note(format_args!("node {next} takes the place of node {node}"));
     start_data(cluster, next).await;
+}
+
+/// Some bits of a log are bad when its node has its power back. Others replace what that damages.
+async fn rot(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
+    if !until_spared(cluster, node, &mut random).await
+        || !nodes::crash_data(cluster, node, random.clone()).await
+    {
+        return;
+    }
+    if let Some(node) = cluster.data.lock().get_mut(&node) {
+        let place = node.disk.rot(|bound| random.below(bound));
+        node.rotten = true;
+        cluster.history.note(format_args!("node {} has bad bits in {place:?}", node.id));
+    }
+    tokio::time::sleep(random.millis(5, 3000)).await;
+    start_data(cluster, node).await;
+}
+
+/// Waits until every other replica is in its place. False when that takes too long.
+async fn until_spared(cluster: &Arc<Cluster>, node: NodeId, random: &mut Random) -> bool {
+    let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+    while !cluster.can_spare(node) {
+        if tokio::time::Instant::now() > patience {
+            cluster.history.note(format_args!("node {node} cannot be spared"));
+            return false;
+        }
+        tokio::time::sleep(random.millis(20, 200)).await;
+    }
+    true
 }
 
 async fn administer(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random: Random) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use partita_datanode::{Datanode, EngineOptions, NodeOptions};
 use partita_meta::{MemoryStore, Meta, MetaOptions};
 use partita_proto::clock::Clock;
@@ -15,7 +16,7 @@ use partita_proto::id::{NodeId, ReplicaId};
 use partita_proto::label::Labels;
 use partita_proto::member::{Heartbeat, Registration};
 use partita_proto::service::{ClusterService, DataNodes, DataService};
-use partita_raft::{Host, HostOptions, RaftError, SimulatedDisk};
+use partita_raft::{Host, HostOptions, OnLogFailure, RaftError, SimulatedDisk};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -62,6 +63,8 @@ pub(crate) struct DataNode {
     pub(crate) disk: SimulatedDisk,
     pub(crate) files: SimFiles,
     pub(crate) clock: Arc<SimClock>,
+    /// Bad bits were made in its log, so damage may be found at the next start.
+    pub(crate) rotten: bool,
     pub(crate) up: Option<DataLife>,
 }
 
@@ -109,6 +112,7 @@ impl DataNode {
             disk: SimulatedDisk::default(),
             files: SimFiles::new(),
             clock: Arc::default(),
+            rotten: false,
             up: None,
         }
     }
@@ -139,14 +143,23 @@ fn host_options(node: NodeId, sizes: Sizes) -> HostOptions {
 
 /// Starts a datanode over what it has.
 pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
-    let (disk, files, clock) = {
+    let (disk, files, clock, rotten) = {
         let nodes = cluster.data.lock();
         let Some(node) = nodes.get(&id).filter(|node| node.up.is_none()) else { return Ok(()) };
-        (node.disk.clone(), node.files.clone(), Arc::clone(&node.clock))
+        (node.disk.clone(), node.files.clone(), Arc::clone(&node.clock), node.rotten)
     };
-    let options = host_options(id, cluster.sizes);
+    let failed = CancellationToken::new();
+    let on_log_failure = {
+        let failed = failed.clone();
+        OnLogFailure::new(move |_| failed.cancel())
+    };
+    let options = HostOptions { on_log_failure, ..host_options(id, cluster.sizes) };
     let host = Host::open_simulated(&disk, &options, cluster.net.raft.transport(id)).await;
     let host = host.map_err(raft_failed)?;
+    if let Some((group, damage)) = host.damaged().into_iter().next().filter(|_| !rotten) {
+        let why = format!("node {id} finds damage that nobody made: group {group}: {damage}");
+        cluster.history.violation(why);
+    }
     let engine = EngineOptions {
         memtable_bytes_max: cluster.sizes.memtable_bytes,
         flush_age: Duration::from_secs(10),
@@ -159,8 +172,8 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         dir: "/simulated".into(),
         memtables_bytes_max: 4 * cluster.sizes.memtable_bytes,
         engine,
-        // Nothing is damaged here: what seems so is a mistake of ours.
-        put_aside: false,
+        // Without bad bits nothing is damaged: what seems so is a mistake of ours.
+        put_aside: rotten,
         trash_keep: Duration::ZERO,
         partition_rows_per_s: None,
     };
@@ -179,11 +192,38 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
     cluster.net.join(id);
     let stop = CancellationToken::new();
     let life = DataLife { node, host, stop: stop.clone() };
-    tokio::spawn(beat(Arc::clone(cluster), id, Arc::clone(&life.node), stop));
+    tokio::spawn(beat(Arc::clone(cluster), id, Arc::clone(&life.node), stop.clone()));
+    tokio::spawn(supervise(Arc::clone(cluster), id, failed, stop));
     if let Some(node) = cluster.data.lock().get_mut(&id) {
+        node.rotten = false;
         node.up = Some(life);
     }
     Ok(())
+}
+
+/// Ends a datanode when its log has failed, as its process would, and starts it again.
+fn supervise(
+    cluster: Arc<Cluster>,
+    id: NodeId,
+    failed: CancellationToken,
+    stop: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = failed.cancelled() => {}
+        }
+        let mut random = Random::new(id.0, 11);
+        if !crash_data(&cluster, id, random.clone()).await {
+            return;
+        }
+        cluster.history.note(format_args!("node {id} has ended: its log failed"));
+        tokio::time::sleep(random.millis(200, 3000)).await;
+        if let Err(error) = start_data(&cluster, id).await {
+            cluster.history.note(format_args!("node {id} does not start: {error}"));
+        }
+    })
 }
 
 /// What a disk has kept of its unsynced blocks when the power is back: each or not, none, or all. Without the first no

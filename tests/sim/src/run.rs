@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use partita_proto::id::NodeId;
 use partita_proto::service::DataService;
+use partita_raft::RaftError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +34,8 @@ const REST: Duration = Duration::from_secs(180);
 /// How often it is looked who leads and what the catalog says, and how often replicas are compared.
 const LOOK: Duration = Duration::from_millis(20);
 const COMPARE: Duration = Duration::from_millis(1500);
+/// Within so long a process ends whose log has failed.
+const END_WAIT: Duration = Duration::from_secs(5);
 const CLIENTS: u64 = 4;
 
 /// What came of a run.
@@ -210,8 +213,17 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     }
 }
 
-/// Starts what is down, and starts again what has stopped: a failed write to a disk is for ever, until then.
+/// Starts what is down, and starts again what has stopped. A process whose log has failed must have ended by itself.
 async fn revive(cluster: &Arc<Cluster>) {
+    tokio::time::sleep(END_WAIT).await;
+    for (node, host) in cluster.hosts() {
+        // One that found no space was closed, or goes on.
+        if let Some(error @ RaftError::Io { .. }) = host.log_failure() {
+            cluster
+                .history
+                .violation(format!("node {node} goes on although its log failed: {error}"));
+        }
+    }
     let mut stopped = Vec::new();
     for (node, host) in cluster.hosts() {
         let mut groups = host.known_groups().into_iter();

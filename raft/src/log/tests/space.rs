@@ -127,6 +127,64 @@ async fn a_full_disk_is_found_before_anything_is_accepted_and_the_log_goes_on_wh
 }
 
 #[tokio::test]
+async fn a_process_without_files_to_open_goes_on_when_it_may_open_some_again() {
+    let disk = SimulatedDisk::default();
+    let log = with_group(&disk, A).await;
+    disk.set_out_of_files(true);
+    let mut index = 0;
+    let error = loop {
+        match log.admit() {
+            Ok(()) => append(&log, A, vec![entry(1, index, vec![1; 400])]).await.unwrap(),
+            Err(error) => break error,
+        }
+        index += 1;
+        assert!(index < 1000, "never refused");
+    };
+    assert!(matches!(error, RaftError::Unavailable(_)), "{error}");
+    assert!(error.to_string().contains("no file can be opened"), "{error}");
+    disk.set_out_of_files(false);
+    tokio::time::timeout(PATIENCE, async {
+        while log.admit().is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .unwrap();
+    for _ in 0..200 {
+        append(&log, A, vec![entry(1, index, vec![1; 400])]).await.unwrap();
+        index += 1;
+    }
+    assert!(log.failure().is_none());
+    log.close();
+    let log = open(&disk).unwrap();
+    assert_eq!(all(&log, A).await.len() as u64, index);
+    log.close();
+}
+
+#[tokio::test]
+async fn a_write_that_finds_no_space_in_a_file_that_is_there_waits_for_it() {
+    let disk = SimulatedDisk::default();
+    let log = with_group(&disk, A).await;
+    disk.set_unwritable(true);
+    let done = submit(&log, A, entries(1, 0, 3)).await.unwrap();
+    tokio::time::timeout(PATIENCE, async {
+        while log.admit().is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert!(matches!(log.admit(), Err(RaftError::DiskFull(_))));
+    disk.set_unwritable(false);
+    tokio::time::timeout(PATIENCE, done).await.unwrap().unwrap().unwrap();
+    assert!(log.admit().is_ok() && log.failure().is_none());
+    log.close();
+    let log = open(&disk).unwrap();
+    assert_eq!(all(&log, A).await, entries(1, 0, 3));
+    log.close();
+}
+
+#[tokio::test]
 async fn writes_that_wait_for_space_end_with_an_error_when_the_log_is_closed() {
     let disk = SimulatedDisk::default();
     let log = with_group(&disk, A).await;

@@ -1,0 +1,194 @@
+//! How far the log was synced: a small file beside the segments.
+//!
+//! ```text
+//! SYNCED   slot 0: sector 0    slot 1: sector 1      written in turn, so that one is whole at any time
+//!          0 crc32c u32 of what follows   4 "psm1"   8 sequence u64   16 segment u32   20 offset u32
+//! ```
+//!
+//! A bad record at the end of the log is one that was never written whole, or one that was and has been damaged since.
+//! The mark tells them apart: what lies before it had been synced, and may have been acknowledged.
+//!
+//! Invariants:
+//! - the mark is written after the sync that it is about, and before anybody is answered: it never says too much;
+//! - it is synced now and then only, so a power cut may leave an older one, which says less. A process that is killed
+//!   leaves the newest.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::disk::{Disk, DiskFile};
+use super::spares::is_full;
+use crate::error::RaftError;
+
+/// Name of the file.
+pub(crate) const MARK_FILE: &str = "SYNCED";
+const UNFINISHED: &str = "SYNCED.new";
+const MAGIC: [u8; 4] = *b"psm1";
+/// A slot is what a disk writes whole or not at all.
+const SLOT_BYTES: usize = 512;
+const SLOTS: u64 = 2;
+const USED_BYTES: usize = 24;
+
+/// A place in the log before which everything had been synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Synced {
+    pub(crate) segment: u32,
+    pub(crate) offset: u32,
+}
+
+impl Synced {
+    /// Whether what lies at that place of the log had been synced.
+    pub(crate) fn covers(self, segment: u32, offset: usize) -> bool {
+        segment < self.segment || (segment == self.segment && offset < self.offset as usize)
+    }
+}
+
+/// Reads the mark; `None` if there is none, or none that is whole.
+pub(crate) fn read(disk: &dyn Disk, names: &[String]) -> Result<Option<Synced>, RaftError> {
+    if names.iter().all(|name| name != MARK_FILE) {
+        return Ok(None);
+    }
+    let load = || -> io::Result<Vec<u8>> {
+        let file = disk.open(MARK_FILE)?;
+        let bytes = file.bytes()?.min(SLOTS * SLOT_BYTES as u64);
+        let mut data = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+        file.read(&mut data, 0)?;
+        Ok(data)
+    };
+    let data = load()
+        .map_err(|error| RaftError::io(format!("read {}", disk.describe(MARK_FILE)), error))?;
+    Ok(data.chunks_exact(SLOT_BYTES).filter_map(decode).max().map(|(_, synced)| synced))
+}
+
+fn encode(sequence: u64, synced: Synced) -> [u8; USED_BYTES] {
+    let mut slot = [0; USED_BYTES];
+    slot[4..8].copy_from_slice(&MAGIC);
+    slot[8..16].copy_from_slice(&sequence.to_le_bytes());
+    slot[16..20].copy_from_slice(&synced.segment.to_le_bytes());
+    slot[20..24].copy_from_slice(&synced.offset.to_le_bytes());
+    let crc = crc32c::crc32c(&slot[4..]);
+    slot[..4].copy_from_slice(&crc.to_le_bytes());
+    slot
+}
+
+fn decode(slot: &[u8]) -> Option<(u64, Synced)> {
+    let number = |from: usize| Some(u32::from_le_bytes(slot.get(from..from + 4)?.try_into().ok()?));
+    let whole = slot.get(4..8)? == MAGIC && number(0)? == crc32c::crc32c(slot.get(4..USED_BYTES)?);
+    let sequence = u64::from(number(8)?) | u64::from(number(12)?) << 32;
+    whole.then_some((sequence, Synced { segment: number(16)?, offset: number(20)? }))
+}
+
+/// The mark of an open log.
+pub(crate) struct Marker {
+    disk: Arc<dyn Disk>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None`: there was no space for it.
+    file: Option<Arc<dyn DiskFile>>,
+    sequence: u64,
+    unsynced: bool,
+}
+
+impl Marker {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, state: Mutex::default() }
+    }
+
+    /// Makes the file anew, with this mark. Without space there is none until the next call.
+    pub(crate) fn begin(&self, synced: Synced) -> Result<(), RaftError> {
+        let mut state = self.state.lock();
+        if state.file.is_some() {
+            return Ok(());
+        }
+        let make = || -> io::Result<Arc<dyn DiskFile>> {
+            let file = self.disk.create(UNFINISHED, SLOTS * SLOT_BYTES as u64)?;
+            file.write(&encode(1, synced), SLOT_BYTES as u64)?;
+            file.sync()?;
+            self.disk.rename(UNFINISHED, MARK_FILE)?;
+            self.disk.sync_names()?;
+            Ok(file)
+        };
+        match make() {
+            Ok(file) => *state = State { file: Some(file), sequence: 1, unsynced: false },
+            Err(error) if is_full(&error) => {
+                tracing::warn!(%error, "no space for the mark of what is synced");
+            }
+            Err(error) => return Err(self.failed("make", error)),
+        }
+        Ok(())
+    }
+
+    /// Notes that everything before that place is synced.
+    pub(crate) fn note(&self, synced: Synced) -> Result<(), RaftError> {
+        let mut state = self.state.lock();
+        let Some(file) = &state.file else { return Ok(()) };
+        let sequence = state.sequence + 1;
+        let slot = (sequence % SLOTS) * SLOT_BYTES as u64;
+        file.write(&encode(sequence, synced), slot).map_err(|error| self.failed("write", error))?;
+        state.sequence = sequence;
+        state.unsynced = true;
+        Ok(())
+    }
+
+    /// Makes the mark durable, if it is not. Only a power cut needs it, so an error is not one of the log.
+    pub(crate) fn sync(&self) {
+        let file = {
+            let mut state = self.state.lock();
+            if !std::mem::take(&mut state.unsynced) {
+                return;
+            }
+            state.file.clone()
+        };
+        if let Some(Err(error)) = file.map(|file| file.sync()) {
+            tracing::error!(%error, "the mark of what is synced cannot be synced");
+        }
+    }
+
+    fn failed(&self, what: &str, error: io::Error) -> RaftError {
+        RaftError::io(format!("{what} {}", self.disk.describe(MARK_FILE)), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::simulated::SimulatedDisk;
+
+    fn read_back(disk: &SimulatedDisk) -> Option<Synced> {
+        read(disk, &disk.names().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_mark_comes_back_also_when_its_newest_slot_is_bad() {
+        let disk = SimulatedDisk::default();
+        assert_eq!(read_back(&disk), None);
+        let marker = Marker::new(Arc::new(disk.clone()));
+        let place = |offset| Synced { segment: 3, offset };
+        marker.begin(place(1)).unwrap();
+        assert_eq!(read_back(&disk), Some(place(1)));
+        for offset in 2..10 {
+            marker.note(place(offset)).unwrap();
+            assert_eq!(read_back(&disk), Some(place(offset)));
+        }
+        let whole = disk.content(MARK_FILE);
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            disk.overwrite(MARK_FILE, bytes);
+            let found = read_back(&disk);
+            assert!(found == Some(place(9)) || found == Some(place(8)), "bit {bit}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_covers_what_lies_before_it() {
+        let mark = Synced { segment: 3, offset: 100 };
+        assert!(mark.covers(2, 5000) && mark.covers(3, 99));
+        assert!(!mark.covers(3, 100) && !mark.covers(4, 0));
+    }
+}
