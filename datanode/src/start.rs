@@ -322,7 +322,9 @@ impl Datanode {
         let partition = spec.partition;
         if let Some(damage) = self.refusal(partition) {
             // Nothing takes its place while somebody may still want what can be read of it.
-            return Err(Error::Corrupted(format!("partition {partition} is here, damaged: {damage}")));
+            return Err(Error::Corrupted(format!(
+                "partition {partition} is here, damaged: {damage}"
+            )));
         }
         let nobody_else = self.near.making.hold_soon(partition).await?;
         // Looked at now that nobody makes one: what was cut off a moment ago is in the log.

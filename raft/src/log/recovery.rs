@@ -403,6 +403,7 @@ impl Recovery<'_> {
     fn replay(&mut self, place: Place, mut data: Bytes) -> Result<(End, Bytes), RaftError> {
         let number = place.number;
         let mut offset = 0;
+        let mut repaired = None;
         loop {
             let location = |bytes: usize| Location {
                 segment: number,
@@ -415,9 +416,11 @@ impl Recovery<'_> {
                 }
                 self.apply(decoded.record, location(decoded.bytes))?;
                 offset += decoded.bytes;
-            } else if let Some(whole) =
-                record::repaired(&data, offset, number).filter(|_| !planted::is(Plant::TrustRot))
+            } else if let Some(whole) = record::repaired(&data, offset, number)
+                .filter(|_| repaired != Some(offset) && !planted::is(Plant::TrustRot))
             {
+                // Should it still not be understood, it is not repaired again.
+                repaired = Some(offset);
                 data = self.write_again(number, offset, &whole, &data)?;
             } else if place.is_last && !self.had_been_synced(&data, offset, number) {
                 return Ok((End::Open(offset), data));
@@ -426,7 +429,7 @@ impl Recovery<'_> {
                 offset += bytes;
             } else {
                 let next = candidates(&data, offset + ALIGNMENT, number)
-                    .find(|at| record::decode(&data, *at, number).is_some());
+                    .find(|start| record::decode(&data, *start, number).is_some());
                 let synced = self.synced.filter(|synced| synced.segment == number);
                 let synced = synced.map(|synced| synced.offset as usize);
                 match next.or(synced.filter(|synced| *synced > offset)) {
@@ -666,7 +669,7 @@ impl Recovery<'_> {
                 }
                 false => log.purged,
             };
-            let place = log.lost.values().next().map(|(at, _)| (at.segment, at.offset));
+            let place = log.lost.values().next().map(|(bad, _)| (bad.segment, bad.offset));
             let unknown = log.unknown.is_some();
             let mut damage = (unknown || !missing.is_empty()).then(|| Damage {
                 place: log.unknown.or(place),

@@ -172,9 +172,9 @@ async fn a_failing_machine_stops_its_group_and_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_sync_ends_everything_and_is_never_tried_again() {
     let disk = SimulatedDisk::default();
-    let (told, failures) = std::sync::mpsc::channel();
+    let (sender, failures) = std::sync::mpsc::channel();
     let options = HostOptions {
-        on_log_failure: OnLogFailure::new(move |error| told.send(error.to_string()).unwrap()),
+        on_log_failure: OnLogFailure::new(move |error| sender.send(error.to_string()).unwrap()),
         ..options(Path::new("/simulated"))
     };
     let host = Host::open_simulated(&disk, &options, Arc::new(Nowhere)).await.unwrap();

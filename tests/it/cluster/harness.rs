@@ -136,7 +136,8 @@ impl Cluster {
             arguments.extend(["--data-dir".to_owned(), self.data(name).display().to_string()]);
         }
         arguments.extend(options.iter().map(|option| (*option).to_owned()));
-        self.members.insert(name.to_owned(), Member { arguments, child: None, environment: Vec::new() });
+        self.members
+            .insert(name.to_owned(), Member { arguments, child: None, environment: Vec::new() });
         self.start_again(name);
     }
 
@@ -169,8 +170,8 @@ impl Cluster {
     }
 
     /// Sets environment variables of a member, from its next start on.
-    pub(super) fn set_environment(&mut self, name: &str, of: &[(&'static str, PathBuf)]) {
-        self.members.get_mut(name).unwrap().environment = of.to_vec();
+    pub(super) fn set_environment(&mut self, name: &str, variables: &[(&'static str, PathBuf)]) {
+        self.members.get_mut(name).unwrap().environment = variables.to_vec();
     }
 
     /// Ends a member without warning.
