@@ -234,8 +234,11 @@ impl Core {
 
     /// Greets the other members for as long as this one is to join again and is no voter yet.
     pub(crate) async fn ask_to_rejoin(&self) {
+        if !self.options.rejoins {
+            return;
+        }
         let own = self.host.node();
-        while self.options.rejoins {
+        loop {
             let votes = |member: &MemberStatus| member.node == own && member.voter;
             let known = self.machine.state().meta_identity(own);
             let settled = !self.group.is_changing() && self.group.members().iter().any(votes);
