@@ -14,6 +14,8 @@ use tracing::warn;
 
 /// Time between two looks.
 const INTERVAL: Duration = Duration::from_millis(20);
+/// Time within which a light statement is over.
+const LIGHT_TIME: Duration = Duration::from_millis(100);
 /// Time between two lines in the log.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Of the machine's memory, the part that is the limit when none is given, in percent.
@@ -91,7 +93,9 @@ pub(crate) async fn keep_below(limit: u64, frontend: Arc<Frontend>, stop: Cancel
         let Some(bytes) = resident() else { continue };
         let measure = decide(bytes, limit, running, lanes.refuses());
         lanes.refuse(measure != Measure::Admit);
-        if measure == Measure::Interrupt && lanes.interrupt_youngest(Reason::OutOfMemory) {
+        if measure == Measure::Interrupt
+            && lanes.interrupt_youngest(LIGHT_TIME, Reason::OutOfMemory)
+        {
             let quiet = complained.is_some_and(|time| time.elapsed() < COMPLAIN_EVERY);
             if !quiet {
                 warn!(

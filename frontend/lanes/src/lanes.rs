@@ -23,6 +23,8 @@ const LONG_PER_CORE: usize = 16;
 const SHORT_TIME: Duration = Duration::from_millis(500);
 /// Lanes that exist at a time, with those whose statements wait for their clients.
 const LANES_MAX: usize = 512;
+/// Lanes at a time while memory is short.
+const PRESSED_MAX: usize = 4;
 /// Free lanes that are kept.
 const FREE_MAX: usize = 32;
 /// Time between two looks of the janitor.
@@ -134,7 +136,7 @@ impl Lanes {
     /// # Errors
     /// When there is no lane to be had; waiting would not help soon.
     pub async fn enter(&self) -> Result<Lane, Refusal> {
-        if self.refuses() {
+        if self.refuses() && self.taken.load(Ordering::Acquire) >= PRESSED_MAX {
             return Err(Refusal::Memory);
         }
         let waiting = Counted::new(&self.waiting);
@@ -200,7 +202,8 @@ impl Lanes {
         }
     }
 
-    /// Refuses new statements from now on, or takes them again.
+    /// Takes only a few statements at a time from now on and refuses the others, or takes all again. A few, because
+    /// light ones need next to nothing, and what holds the memory may be a computation that has still to end.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.store(refusing, Ordering::Release);
     }
@@ -210,11 +213,11 @@ impl Lanes {
         self.refusing.load(Ordering::Acquire)
     }
 
-    /// Interrupts the youngest statement that is not interrupted yet; false when there is none. Those that came
-    /// before it had the memory when it was not short.
-    pub fn interrupt_youngest(&self, reason: Reason) -> bool {
+    /// Interrupts the youngest statement that has run for `age` and is not interrupted yet; false when there is none.
+    /// Those that came before it had the memory when it was not short, and those that are younger are light.
+    pub fn interrupt_youngest(&self, age: Duration, reason: Reason) -> bool {
         let running = self.running.lock();
-        let open = running.iter().filter(|lane| lane.flag.reason().is_none());
+        let open = running.iter().filter(|lane| lane.flag.reason().is_none() && lane.age() >= age);
         let youngest = open.min_by_key(|lane| lane.age());
         if let Some(lane) = youngest {
             lane.flag.raise(reason);

@@ -141,7 +141,16 @@ async fn a_panic_ends_its_statement_only_and_bounds_are_kept() {
     assert_eq!(lanes.enter().await.err(), Some(Refusal::Lanes));
     drop(lane);
     until(|| lanes.stats().leaving == 0).await;
+}
+
+#[tokio::test]
+async fn under_pressure_a_few_statements_are_taken_and_no_more() {
+    let lanes = lanes(LaneOptions { threads: 1, ..LaneOptions::default() });
     lanes.refuse(true);
+    let mut few = Vec::new();
+    for _ in 0..4 {
+        few.push(lanes.enter().await.unwrap());
+    }
     assert_eq!(lanes.enter().await.err(), Some(Refusal::Memory));
     lanes.refuse(false);
     assert!(lanes.enter().await.is_ok());
@@ -153,10 +162,12 @@ async fn under_pressure_the_youngest_statement_goes_first() {
     let old = lanes.enter().await.unwrap();
     std::thread::sleep(Duration::from_millis(5));
     let young = lanes.enter().await.unwrap();
-    assert!(lanes.interrupt_youngest(Reason::OutOfMemory));
+    let interrupt = |age| lanes.interrupt_youngest(age, Reason::OutOfMemory);
+    assert!(!interrupt(Duration::from_secs(60)), "none is old enough");
+    assert!(interrupt(Duration::ZERO));
     assert_eq!((old.interrupted(), young.interrupted()), (None, Some(Reason::OutOfMemory)));
-    assert!(lanes.interrupt_youngest(Reason::OutOfMemory));
-    assert!(!lanes.interrupt_youngest(Reason::OutOfMemory));
+    assert!(interrupt(Duration::ZERO));
+    assert!(!interrupt(Duration::ZERO));
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 
-use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
+use crate::error::{INVALID_REGULAR_EXPRESSION, PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::functions::builtin;
 use crate::inner::like_inner;
 
@@ -24,6 +24,8 @@ use crate::inner::like_inner;
 const VALUE_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of the values of one call, which are those of one batch of rows.
 const CALL_BYTES_MAX: u64 = 128 << 20;
+/// Bytes of a regular expression: compiled, it takes a thousand times as much, and each thread compiles it.
+const PATTERN_BYTES_MAX: u64 = 16 << 10;
 /// Bytes of a literal that the function's own simplification may join with others.
 const SIMPLIFIED_BYTES_MAX: usize = 64 << 10;
 /// Bytes of an element of an array, roughly.
@@ -38,6 +40,10 @@ const GROWING: &[(&str, Growth)] = &[
     ("concat_ws", Growth::Joined),
     ("replace", Growth::Replaced),
     ("regexp_replace", Growth::Matched),
+    ("regexp_like", Growth::Pattern),
+    ("regexp_match", Growth::Pattern),
+    ("regexp_count", Growth::Pattern),
+    ("regexp_instr", Growth::Pattern),
     ("overlay", Growth::Sum),
     ("translate", Growth::Sum),
     ("array_repeat", Growth::Repeated),
@@ -62,6 +68,8 @@ enum Growth {
     Replaced,
     /// The first, with each match of a pattern, which may be empty, replaced by the third.
     Matched,
+    /// No text; the second is a pattern.
+    Pattern,
     /// An array of as many elements as the second says.
     Repeated,
     /// An array of as many elements as the second says, or as the first has.
@@ -117,6 +125,15 @@ impl ScalarUDFImpl for Bounded {
 fn check(name: &str, growth: Growth, args: &ScalarFunctionArgs) -> Result<()> {
     let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let rows = if constant { 1 } else { args.number_rows };
+    if matches!(growth, Growth::Matched | Growth::Pattern)
+        && let Some(pattern) = args.args.get(1)
+    {
+        let lengths = Numbers::lengths(pattern)?;
+        if (0..rows).any(|row| lengths.at(row) > PATTERN_BYTES_MAX) {
+            let message = format!("a regular expression is longer than {PATTERN_BYTES_MAX} bytes");
+            return Err(SqlError::new(INVALID_REGULAR_EXPRESSION, message).into());
+        }
+    }
     let Some(sizes) = Sizes::of(growth, &args.args)? else { return Ok(()) };
     let mut total = 0_u64;
     for row in 0..rows {
@@ -358,6 +375,9 @@ mod tests {
             let answer = answer(&format!("SELECT {sql}")).await.map(|value| value.len());
             assert_eq!(answer, Err("54000".to_owned()), "{sql}");
         }
+        let pattern = "regexp_like('a', repeat('word|', 10000))";
+        let answer_of_pattern = answer(&format!("SELECT {pattern}")).await;
+        assert_eq!(answer_of_pattern, Err("2201B".to_owned()));
         // Not one value, but all of a batch.
         let rows = "SELECT length(max(repeat('x', CAST(value AS BIGINT) * 10000))) FROM generate_series(1, 3000)";
         assert_eq!(answer(rows).await, Err("54000".to_owned()));

@@ -56,6 +56,8 @@ pub const INVALID_PARAMETER_VALUE: &str = "22023";
 pub const QUERY_CANCELED: &str = "57014";
 /// Memory, disk or another bound was reached.
 pub const OUT_OF_MEMORY: &str = "53200";
+/// A regular expression that cannot be used.
+pub const INVALID_REGULAR_EXPRESSION: &str = "2201B";
 /// The system gives no more of something.
 pub const INSUFFICIENT_RESOURCES: &str = "53000";
 /// A configured limit was reached.
