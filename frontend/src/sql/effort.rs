@@ -173,7 +173,7 @@ enum Way {
     /// The parser reads it, and the result is kept.
     Keep,
     /// The result is known, and the index of the token behind it.
-    Known(Result<Expr, ParserError>, usize),
+    Known(Box<Result<Expr, ParserError>>, usize),
 }
 
 /// Reads the expression that begins at the next token; `None` when the parser has to do that itself.
@@ -194,7 +194,7 @@ pub(super) fn prefix(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError
                 effort.pass = true;
                 Way::Keep
             }
-            Some(Known::Read(result, end)) => Way::Known(result.as_ref().clone(), *end),
+            Some(Known::Read(result, end)) => Way::Known(result.clone(), *end),
         }
     });
     match way {
@@ -216,7 +216,7 @@ pub(super) fn prefix(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError
             while parser.index() < end {
                 parser.next_token_no_skip();
             }
-            Some(result)
+            Some(*result)
         }
     }
 }

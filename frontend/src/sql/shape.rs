@@ -35,7 +35,7 @@ struct Chain {
 
 /// A bound that a statement exceeds, and the place where it does.
 pub(super) struct Excess {
-    pub(super) error: SqlError,
+    pub(super) error: Box<SqlError>,
     pub(super) location: Location,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn check(tokens: &[TokenWithSpan]) -> Result<(), Excess> {
             previous = &token.token;
             continue;
         };
-        return Err(Excess { error, location: token.span.start });
+        return Err(Excess { error: Box::new(error), location: token.span.start });
     }
     Ok(())
 }

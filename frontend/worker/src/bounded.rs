@@ -279,6 +279,7 @@ impl Sizes {
         match self.growth {
             Growth::Times => argument(0).saturating_mul(argument(1)),
             Growth::Padded => argument(0),
+            Growth::Pattern => 0,
             Growth::Sum => self.arguments.iter().map(|a| a.at(row)).fold(0, u64::saturating_add),
             Growth::Joined => {
                 let all = self.arguments.iter().map(|a| a.at(row)).fold(0, u64::saturating_add);
