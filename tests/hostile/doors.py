@@ -1,0 +1,190 @@
+"""Ways to send statements: simple and extended PostgreSQL protocol, HTTP, Flight and Flight SQL.
+
+A door sends the statements of a kind in one session and throws the rows away. It never raises: how it went is in
+the outcome.
+"""
+
+import http.client
+import json
+import socket
+import time
+from typing import NamedTuple
+
+import pyarrow
+import pyarrow.flight as flight
+
+import pgwire
+
+READ_BYTES = 1 << 18
+
+
+class Outcome(NamedTuple):
+    """Of the slowest of the statements: seconds, how it ended, SQLSTATE or status, message.
+
+    `end`: answered, refused (with an error), lost (the connection), unended (the patience was over first).
+    """
+
+    seconds: float
+    end: str
+    code: str
+    text: str
+
+
+def timed(function, *arguments):
+    """Runs one statement; what it raises becomes the outcome."""
+    began = time.monotonic()
+    try:
+        code, text = function(*arguments) or ("", "")
+        end = "refused" if code else "answered"
+    except pgwire.Refused as error:
+        end, code, text = "refused", error.code, error.message
+    except (pgwire.Lost, http.client.HTTPException, ConnectionError) as error:
+        end, code, text = "lost", "", f"{type(error).__name__}: {error}"
+    except (TimeoutError, socket.timeout):
+        end, code, text = "unended", "", ""
+    except OSError as error:
+        end, code, text = "lost", "", f"{type(error).__name__}: {error}"
+    return Outcome(time.monotonic() - began, end, code, " ".join(text.split())[:200])
+
+
+def worst(outcomes):
+    """The outcome that tells most: the first that was lost or did not end, else the slowest."""
+    bad = [outcome for outcome in outcomes if outcome.end in ("lost", "unended")]
+    return bad[0] if bad else max(outcomes, key=lambda outcome: outcome.seconds)
+
+
+def run_each(statements, function):
+    outcomes = []
+    for statement in statements:
+        outcomes.append(timed(function, statement))
+        if outcomes[-1].end in ("lost", "unended"):
+            break
+    return worst(outcomes)
+
+
+def postgres(server, statements, patience, extended):
+    try:
+        connection = pgwire.Connection(server.postgres, patience)
+    except (OSError, pgwire.Lost, pgwire.Refused) as error:
+        return Outcome(0.0, "lost", "", f"cannot connect: {error}")
+    with connection:
+        run = connection.run_extended if extended else connection.run
+        return run_each(statements, lambda statement: run(statement) and None)
+
+
+def simple(server, statements, patience):
+    return postgres(server, statements, patience, extended=False)
+
+
+def extended(server, statements, patience):
+    return postgres(server, statements, patience, extended=True)
+
+
+def read_http(response, until):
+    """Reads an answer to its end; returns its status and beginning when it is an error."""
+    first = b""
+    while True:
+        data = response.read1(READ_BYTES)
+        if not data:
+            break
+        if len(first) < 2000:
+            first += data[:2000]
+        if time.monotonic() > until:
+            raise TimeoutError
+    if response.status >= 400:
+        return str(response.status), first.decode("utf-8", "replace")
+    return None
+
+
+def web(server, statements, patience):
+    def run(statement):
+        until = time.monotonic() + patience
+        connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=patience)
+        body = json.dumps({"db": "public", "q": statement, "format": "jsonl"})
+        try:
+            connection.request("POST", "/api/v3/query_sql", body, {"Content-Type": "application/json"})
+            return read_http(connection.getresponse(), until)
+        finally:
+            connection.close()
+
+    return run_each(statements, run)
+
+
+def varint(number):
+    parts = bytearray()
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def field(number, data):
+    """A field of a protobuf message that bears bytes."""
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def flight_sql(name, body):
+    """A command of Flight SQL, packed as protobuf's Any."""
+    return field(1, f"type.googleapis.com/arrow.flight.protocol.sql.{name}".encode()) + field(2, body)
+
+
+def statement_query(text):
+    return flight_sql("CommandStatementQuery", field(1, pgwire.as_bytes(text)))
+
+
+def arrow_errors(function):
+    """Runs a call of Flight; its errors become those of the other doors."""
+    try:
+        function()
+    except flight.FlightTimedOutError as error:
+        raise TimeoutError from error
+    except flight.FlightUnavailableError as error:
+        raise pgwire.Lost(str(error)) from error
+    except flight.FlightCancelledError as error:
+        # The server's own cancelling, by its statement_timeout, has another cause than the client's patience.
+        raise pgwire.Refused("cancelled", str(error)) from error
+    except pyarrow.ArrowException as error:
+        raise pgwire.Refused(type(error).__name__, str(error)) from error
+    except KeyError as error:
+        raise pgwire.Refused("KeyError", str(error)) from error
+
+
+def drain(client, ticket, options):
+    for _ in client.do_get(ticket, options):
+        pass
+
+
+def arrow(server, statements, patience, ask):
+    client = flight.FlightClient(f"grpc://127.0.0.1:{server.http}")
+    options = flight.FlightCallOptions(timeout=patience)
+    try:
+        return run_each(statements, lambda statement: arrow_errors(lambda: ask(client, statement, options)))
+    finally:
+        client.close()
+
+
+def ticket(server, statements, patience):
+    """Flight as InfluxDB 3's clients speak it: the statement in the ticket."""
+
+    def ask(client, statement, options):
+        text = json.dumps({"database": "public", "sql_query": statement, "query_type": "sql"})
+        drain(client, flight.Ticket(text.encode()), options)
+
+    return arrow(server, statements, patience, ask)
+
+
+def adbc(server, statements, patience):
+    """Flight SQL as ADBC and JDBC speak it: the statement in a command, then the tickets of its endpoints."""
+
+    def ask(client, statement, options):
+        info = client.get_flight_info(flight.FlightDescriptor.for_command(statement_query(statement)), options)
+        for endpoint in info.endpoints:
+            drain(client, endpoint.ticket, options)
+
+    return arrow(server, statements, patience, ask)
+
+
+DOORS = {"simple": simple, "extended": extended, "http": web, "flight": ticket, "flight_sql": adbc}
+SESSIONS = ("simple", "extended")
+EVERY = tuple(DOORS)
