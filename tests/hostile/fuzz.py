@@ -7,6 +7,7 @@ from typing import NamedTuple
 import judge
 import statements
 from cases import Maker
+from doors import DOORS
 from probes import Probes
 from server import status_kib
 from shrink import parts_of, shrink
@@ -42,7 +43,7 @@ class Fuzzer:
         self.stopping = threading.Event()
         self.running = {}
         self.recent = []
-        self.late = []
+        self.wrong = []
         self.ends = {}
 
     def watch_once(self):
@@ -57,8 +58,11 @@ class Fuzzer:
             return f"{resident:.0f} MiB were resident"
         return ""
 
-    def late_of(self, outcome):
-        """A sentence about a case that did not end in time, or ''."""
+    def wrong_of(self, case, outcome):
+        """A sentence about a case that did not end as it must, or ''."""
+        # A text with a NUL is no message of the protocol.
+        if outcome.end == "lost" and case.form in DOORS and b"\0" not in case.data:
+            return f"connection lost: {outcome.text}"
         if outcome.end == "unended":
             return f"no end after {outcome.seconds:.1f} s"
         if outcome.seconds > self.limits.timeout + self.limits.late:
@@ -74,19 +78,21 @@ class Fuzzer:
             with self.lock:
                 self.running[number] = case
             outcome = case.send(self.server, self.patience)
-            late = self.late_of(outcome)
+            wrong = self.wrong_of(case, outcome)
             with self.lock:
                 del self.running[number]
                 self.recent = [*self.recent[1 - RECENT :], case]
+                if self.stopping.is_set():
+                    return
                 key = (case.form, outcome.end)
                 self.ends[key] = self.ends.get(key, 0) + 1
-                if late and not self.stopping.is_set():
-                    self.late.append((case, late))
+                if wrong:
+                    self.wrong.append((case, wrong))
 
     def until_fault(self, until):
         """Sends cases until something is wrong or the time is up; returns the fault or None."""
         self.stopping.clear()
-        self.running, self.recent, self.late = {}, [], []
+        self.running, self.recent, self.wrong = {}, [], []
         threads = [threading.Thread(target=self.send_cases, daemon=True) for _ in range(self.options.at_once)]
         for thread in threads:
             thread.start()
@@ -97,8 +103,8 @@ class Fuzzer:
             with self.lock:
                 if seen:
                     fault = Fault(seen, [*self.running.values(), *reversed(self.recent)])
-                elif self.late:
-                    case, seen = self.late[0]
+                elif self.wrong:
+                    case, seen = self.wrong[0]
                     fault = Fault(seen, [case])
         self.stopping.set()
         if fault:
@@ -119,7 +125,7 @@ class Fuzzer:
         outcome = case.send(self.server, self.patience, data)
         # What it left behind may still hold somebody up.
         time.sleep(0.3)
-        wrong = self.watch_once() or self.late_of(outcome)
+        wrong = self.watch_once() or self.wrong_of(case, outcome)
         if wrong:
             self.restart()
         return wrong

@@ -1,46 +1,88 @@
-"""Random statements over the SQL that is claimed to work: a grammar with bounded depth, driven by a random source."""
+"""Random statements over the SQL that is claimed to work: a grammar with bounded depth, driven by a random source.
 
-TABLES = ("t0", "t1", "t2", "hostile_rows", "hostile_small", "hostile_sink")
+Expressions are made for a type, so that most statements get past the planner; now and then one of another type is
+put in, so that its checks are tried as well.
+"""
+
+TABLES = ("t0", "t1", "t2", "hostile_rows", "hostile_small", "hostile_small", "hostile_sink")
 VIEWS = (
     "information_schema.tables", "information_schema.columns", "pg_catalog.pg_class", "pg_catalog.pg_type",
     "sys.partitions", "sys.query_log", "sys.partition_load", "sys.hot_partitions", "sys.nodes", "sys.table_balance",
 )  # fmt: skip
-COLUMNS = ("k", "ts", "n", "v", "s")
 TYPES = (
     "BIGINT", "INT", "SMALLINT", "DOUBLE", "REAL", "TEXT", "STRING", "BOOLEAN", "TIMESTAMP(3)", "TIMESTAMPTZ", "DATE",
     "DECIMAL(10, 3)", "DECIMAL(38, 10)", "BYTEA", "INTERVAL", "UINT64", "BIGINT[]", "TEXT[][]", "TIME", "JSON",
 )  # fmt: skip
-LITERALS = (
-    "0", "1", "-1", "7", "9223372036854775807", "-9223372036854775808", "18446744073709551616", "0.1", "1e308", "NULL",
-    "'NaN'::DOUBLE", "true", "false", "''", "'abc'", "'row 7'", "'%'", "'é\U0001f600'", "now()", "TIMESTAMP '2026-01-01 00:00:00'",
-    "DATE '0001-01-01'", "INTERVAL '1 day'", "INTERVAL '-3 months 2 seconds'", "[1, 2, 3]", "'\\xdead'::BYTEA",
-    "'1970-01-01'", "ARRAY['a', NULL]", "$1", "$2",
-)  # fmt: skip
-FUNCTIONS = {
-    0: ("now()", "random()", "version()", "current_database()", "uuid()", "pi()"),
-    1: (
-        "abs", "length", "upper", "lower", "reverse", "round", "trunc", "ceil", "sqrt", "ln", "exp", "md5", "sha256", "to_hex",
-        "chr", "ascii", "initcap", "btrim", "to_timestamp", "array_length", "cardinality", "flatten", "array_sort", "factorial",
-        "json_build_object", "hash64", "xxh3", "signum", "isnan", "array_distinct", "bit_length", "octet_length", "to_unixtime",
-        "unnest", "array_reverse", "array_to_string", "arrow_typeof", "date", "degrees", "cbrt",
+NUMBER, TEXT, TRUTH, TIME, LIST = "number", "text", "truth", "time", "list"
+KINDS = (NUMBER, NUMBER, TEXT, TRUTH, TIME, LIST)
+# Columns that the tables have, literals, and how a query's output stands for a column in a derived table.
+LEAVES = {
+    NUMBER: (
+        "k", "n", "v", "k", "n", "0", "1", "-1", "7", "1000", "0.1", "1e308", "'NaN'::DOUBLE", "9223372036854775807", "NULL::BIGINT",
+        "-9223372036854775808", "18446744073709551615", "1.5::DECIMAL(10, 3)", "random()",
     ),
-    2: (
-        "concat", "repeat", "power", "nullif", "coalesce", "greatest", "least", "date_trunc", "date_bin", "to_char", "strpos",
-        "starts_with", "left", "right", "mod", "gcd", "lcm", "log", "range", "array_append", "array_concat", "array_repeat",
-        "array_has", "regexp_like", "regexp_match", "regexp_count", "levenshtein", "date_part", "string_to_array", "hash64",
-        "array_position", "encode", "decode", "json_build_object", "arrow_cast", "atan2", "array_union", "find_in_set",
+    TEXT: ("s", "s", "''", "'abc'", "'row 7'", "'%'", "'é\U0001f600'", "NULL::TEXT", "version()", "uuid()", "'1970-01-01'"),
+    TRUTH: ("true", "false", "k > 5", "s < 'row 5'", "NULL::BOOLEAN", "v <> n"),
+    TIME: (
+        "ts", "ts", "now()", "TIMESTAMP '2026-01-01 00:00:00'", "TIMESTAMP '0001-01-01'", "TIMESTAMP '9999-12-31 23:59:59'",
+        "NULL::TIMESTAMP",
     ),
-    3: (
-        "replace", "substr", "lpad", "rpad", "split_part", "translate", "regexp_replace", "concat_ws", "date_bin", "make_date",
-        "array_slice", "array_resize", "overlay", "array_replace", "range", "coalesce",
+    LIST: ("[1, 2, 3]", "ARRAY[k, n]", "range(0, 10)", "[]", "array_repeat(n, 3)", "generate_series(1, 5)", "[NULL, 1]"),
+}  # fmt: skip
+# Functions of a type, with the types of their arguments.
+CALLS = {
+    NUMBER: (
+        ("abs", NUMBER), ("round", NUMBER), ("trunc", NUMBER), ("ceil", NUMBER), ("sqrt", NUMBER), ("ln", NUMBER), ("exp", NUMBER),
+        ("signum", NUMBER), ("cbrt", NUMBER), ("power", NUMBER, NUMBER), ("gcd", NUMBER, NUMBER), ("lcm", NUMBER, NUMBER),
+        ("atan2", NUMBER, NUMBER), ("log", NUMBER, NUMBER), ("factorial", NUMBER), ("length", TEXT), ("ascii", TEXT),
+        ("bit_length", TEXT), ("strpos", TEXT, TEXT), ("levenshtein", TEXT, TEXT), ("regexp_count", TEXT, TEXT), ("hash64", TEXT),
+        ("xxh3", TEXT), ("find_in_set", TEXT, TEXT), ("array_length", LIST), ("cardinality", LIST), ("array_position", LIST, NUMBER),
+        ("coalesce", NUMBER, NUMBER, NUMBER), ("nullif", NUMBER, NUMBER), ("greatest", NUMBER, NUMBER), ("least", NUMBER, NUMBER),
+        ("to_unixtime", TIME), ("array_max", LIST), ("unnest", LIST),
+    ),
+    TEXT: (
+        ("concat", TEXT, NUMBER), ("upper", TEXT), ("lower", TEXT), ("reverse", TEXT), ("md5", TEXT), ("initcap", TEXT), ("btrim", TEXT),
+        ("repeat", TEXT, NUMBER), ("left", TEXT, NUMBER), ("right", TEXT, NUMBER), ("lpad", TEXT, NUMBER, TEXT), ("chr", NUMBER),
+        ("rpad", TEXT, NUMBER, TEXT), ("replace", TEXT, TEXT, TEXT), ("substr", TEXT, NUMBER, NUMBER), ("to_hex", NUMBER),
+        ("split_part", TEXT, TEXT, NUMBER), ("translate", TEXT, TEXT, TEXT), ("regexp_replace", TEXT, TEXT, TEXT),
+        ("concat_ws", TEXT, TEXT, TEXT), ("array_to_string", LIST, TEXT), ("to_char", TIME, TEXT), ("arrow_typeof", LIST),
+        ("json_build_object", TEXT, NUMBER), ("coalesce", TEXT, TEXT), ("nullif", TEXT, TEXT), ("greatest", TEXT, TEXT),
+    ),
+    TRUTH: (
+        ("starts_with", TEXT, TEXT), ("regexp_like", TEXT, TEXT), ("isnan", NUMBER), ("array_has", LIST, NUMBER), ("contains", TEXT, TEXT),
+        ("array_has_any", LIST, LIST), ("coalesce", TRUTH, TRUTH),
+    ),
+    TIME: (("to_timestamp", NUMBER), ("coalesce", TIME, TIME), ("greatest", TIME, TIME), ("to_timestamp_millis", NUMBER)),
+    LIST: (
+        ("array_append", LIST, NUMBER), ("array_concat", LIST, LIST), ("array_repeat", NUMBER, NUMBER), ("array_sort", LIST),
+        ("array_reverse", LIST), ("array_distinct", LIST), ("array_union", LIST, LIST), ("array_except", LIST, LIST),
+        ("array_slice", LIST, NUMBER, NUMBER), ("array_resize", LIST, NUMBER, NUMBER), ("range", NUMBER, NUMBER), ("make_array", NUMBER),
+        ("array_remove", LIST, NUMBER), ("array_replace", LIST, NUMBER, NUMBER), ("generate_series", NUMBER, NUMBER, NUMBER),
     ),
 }  # fmt: skip
-AGGREGATES = (
-    "count", "sum", "avg", "min", "max", "median", "stddev", "var_pop", "string_agg", "array_agg", "first_value", "last_value",
-    "approx_distinct", "approx_percentile_cont", "bool_and", "bit_xor", "corr", "nth_value", "regr_slope", "covar_samp",
-)  # fmt: skip
-WINDOWS = ("row_number", "rank", "dense_rank", "lag", "lead", "ntile", "first_value", "sum", "count", "nth_value", "cume_dist")
-BINARY = ("+", "-", "*", "/", "%", "=", "<>", "<", ">=", "AND", "OR", "||", "LIKE", "~", "IS DISTINCT FROM", "&", "<<", "@>", "^")
+OPERATORS = {
+    NUMBER: (("+", NUMBER), ("-", NUMBER), ("*", NUMBER), ("/", NUMBER), ("%", NUMBER), ("&", NUMBER)),
+    TEXT: (("||", TEXT),),
+    TRUTH: (
+        ("AND", TRUTH), ("OR", TRUTH), ("=", NUMBER), ("<", NUMBER), (">=", TIME), ("<>", TEXT), ("LIKE", TEXT), ("ILIKE", TEXT), ("~", TEXT),
+        ("IS DISTINCT FROM", NUMBER), ("@>", LIST), ("=", LIST),
+    ),
+    LIST: (("||", LIST),),
+}  # fmt: skip
+AGGREGATES = {
+    NUMBER: (
+        ("count", NUMBER), ("sum", NUMBER), ("avg", NUMBER), ("min", NUMBER), ("max", NUMBER), ("median", NUMBER), ("stddev", NUMBER),
+        ("var_pop", NUMBER), ("approx_distinct", TEXT), ("count", TEXT), ("bit_xor", NUMBER), ("corr", NUMBER, NUMBER),
+        ("first_value", NUMBER), ("last_value", NUMBER), ("covar_samp", NUMBER, NUMBER), ("approx_median", NUMBER),
+    ),
+    TEXT: (("min", TEXT), ("max", TEXT), ("string_agg", TEXT, TEXT), ("first_value", TEXT)),
+    TRUTH: (("bool_and", TRUTH), ("bool_or", TRUTH)),
+    TIME: (("min", TIME), ("max", TIME), ("last_value", TIME)),
+    LIST: (("array_agg", NUMBER), ("array_agg", TEXT)),
+}  # fmt: skip
+WINDOWS = ("row_number()", "rank()", "dense_rank()", "lag(k)", "lead(n, 3)", "ntile(4)", "first_value(v)", "sum(n)", "count(*)",
+           "nth_value(k, 2)", "cume_dist()", "avg(v)", "max(k)")  # fmt: skip
+CASTS = {NUMBER: ("BIGINT", "DOUBLE", "INT", "DECIMAL(20, 5)"), TEXT: ("TEXT",), TIME: ("TIMESTAMP", "DATE"), TRUTH: ("BOOLEAN",)}
 
 
 class Grammar:
@@ -50,168 +92,181 @@ class Grammar:
         self.dice = dice
         self.depth = depth
 
-    def pick(self, *choices):
-        """One of these functions' results, chosen evenly."""
-        return self.dice.choice(choices)()
-
     def several(self, function, most=3, between=", "):
         return between.join(function() for _ in range(self.dice.randint(1, most)))
 
-    def deeper(self, function, otherwise):
+    def leaf(self, kind=None):
+        return self.dice.choice(LEAVES[kind or self.dice.choice(KINDS)])
+
+    def expression(self, kind=None):
+        if kind is None or self.dice.random() < 0.01:
+            kind = self.dice.choice(KINDS)
         if self.depth <= 0:
-            return otherwise()
+            return self.leaf(kind)
         self.depth -= 1
-        text = function()
+        makers = (self.leaf, self.leaf, self.operator, self.operator, self.call, self.call, self.call, self.cast, self.case, self.subquery)
+        if kind == TRUTH:
+            makers = (*makers, self.predicate, self.predicate)
+        if kind == TIME:
+            makers = (*makers, self.moment, self.moment)
+        text = self.dice.choice(makers)(kind)
         self.depth += 1
         return text
 
-    def name(self):
-        return self.dice.choice(COLUMNS)
+    def operator(self, kind):
+        if kind not in OPERATORS:
+            return self.call(kind)
+        sign, inner = self.dice.choice(OPERATORS[kind])
+        if kind == TRUTH and self.dice.random() < 0.1:
+            return f"NOT {self.expression(kind)}"
+        return f"({self.expression(inner)} {sign} {self.expression(inner)})"
 
-    def literal(self):
-        return self.dice.choice(LITERALS)
+    def call(self, kind):
+        name, *arguments = self.dice.choice(CALLS[kind])
+        return f"{name}({', '.join(self.expression(argument) for argument in arguments)})"
 
-    def leaf(self):
-        return self.pick(self.name, self.name, self.literal)
+    def cast(self, kind):
+        if kind not in CASTS:
+            return self.leaf(kind)
+        inner = self.expression(self.dice.choice((kind, kind, NUMBER, TEXT)))
+        return f"{self.dice.choice(('CAST', 'TRY_CAST', 'TRY_CAST'))}({inner} AS {self.dice.choice(CASTS[kind])})"
 
-    def expression(self):
-        return self.deeper(
-            lambda: self.pick(
-                self.leaf, self.leaf, self.binary, self.call, self.call, self.cast, self.case, self.predicate, self.aggregate,
-                self.window, self.subquery, self.prefix,
-            ),
-            self.leaf,
-        )  # fmt: skip
+    def case(self, kind):
+        arms = self.several(lambda: f"WHEN {self.expression(TRUTH)} THEN {self.expression(kind)}", 3, " ")
+        return f"CASE {arms} ELSE {self.expression(kind)} END"
 
-    def binary(self):
-        return f"({self.expression()} {self.dice.choice(BINARY)} {self.expression()})"
+    def moment(self, _):
+        unit = self.dice.choice(("second", "minute", "hour", "day", "week", "month", "quarter", "year"))
+        return self.dice.choice((
+            f"date_trunc('{unit}', {self.expression(TIME)})",
+            f"date_bin(INTERVAL '{self.dice.randint(-1, 90)} {self.dice.choice(('seconds', 'days', 'months'))}', {self.expression(TIME)})",
+            f"({self.expression(TIME)} {self.dice.choice('+-')} INTERVAL '{self.dice.randint(-9, 99999)} {unit}')",
+        ))  # fmt: skip
 
-    def prefix(self):
-        return f"{self.dice.choice(('- ', 'NOT ', '+ ', '@ '))}{self.expression()}"
+    def predicate(self, _):
+        kind = self.dice.choice((NUMBER, TEXT, TIME))
+        first = self.expression(kind)
+        return self.dice.choice((
+            lambda: f"{first} IN ({self.several(lambda: self.expression(kind), 5)})",
+            lambda: f"{first} BETWEEN {self.expression(kind)} AND {self.expression(kind)}",
+            lambda: f"{first} IS {self.dice.choice(('', 'NOT '))}NULL",
+            lambda: f"EXISTS ({self.select(1)})",
+            lambda: f"k {self.dice.choice(('', 'NOT '))}IN ({self.select(1)})",
+        ))()  # fmt: skip
 
-    def call(self):
-        count = self.dice.choice((0, 1, 1, 1, 2, 2, 3))
-        function = self.dice.choice(FUNCTIONS[count])
-        return f"{function}({', '.join(self.expression() for _ in range(count))})" if count else function
-
-    def cast(self):
-        kind = self.dice.choice(TYPES)
-        return self.pick(
-            lambda: f"CAST({self.expression()} AS {kind})",
-            lambda: f"({self.expression()})::{kind}",
-            lambda: f"EXTRACT({self.dice.choice(('epoch', 'hour', 'dow', 'week'))} FROM {self.expression()})",
-        )
-
-    def case(self):
-        arms = self.several(lambda: f"WHEN {self.expression()} THEN {self.expression()}", 3, " ")
-        return f"CASE {self.dice.choice(('', self.leaf()))} {arms} ELSE {self.expression()} END"
-
-    def predicate(self):
-        return self.pick(
-            lambda: f"{self.expression()} IN ({self.several(self.expression, 5)})",
-            lambda: f"{self.expression()} BETWEEN {self.expression()} AND {self.expression()}",
-            lambda: f"{self.expression()} IS {self.dice.choice(('', 'NOT '))}NULL",
-            lambda: f"EXISTS ({self.query()})",
-            lambda: f"{self.expression()} NOT IN ({self.query()})",
-            lambda: f"{self.expression()} = ANY ({self.query()})",
-        )
-
-    def aggregate(self):
-        distinct = self.dice.choice(("", "", "DISTINCT "))
-        tail = self.dice.choice(("", "", f" FILTER (WHERE {self.leaf()} > 1)"))
-        inner = self.dice.choice(("*", self.expression(), f"{self.expression()}, {self.leaf()}"))
-        return f"{self.dice.choice(AGGREGATES)}({distinct}{inner}){tail}"
+    def aggregate(self, kind):
+        name, *arguments = self.dice.choice(AGGREGATES[kind])
+        distinct = self.dice.choice(("", "", "", "DISTINCT "))
+        tail = self.dice.choice(("", "", "", f" FILTER (WHERE {self.leaf(TRUTH)})"))
+        inner = ", ".join(self.expression(argument) for argument in arguments)
+        return f"{name}({distinct}{inner}){tail}"
 
     def window(self):
-        frame = self.dice.choice(("", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " RANGE UNBOUNDED PRECEDING", " ROWS 10 FOLLOWING"))
-        over = f"{self.dice.choice(('', f'PARTITION BY {self.leaf()} '))}ORDER BY {self.leaf()}{frame}"
-        return f"{self.dice.choice(WINDOWS)}({self.dice.choice(('', self.leaf()))}) OVER ({over})"
+        frame = self.dice.choice(("", "", " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", " RANGE UNBOUNDED PRECEDING"))
+        partition = self.dice.choice(("", f"PARTITION BY {self.leaf(TEXT)} "))
+        return f"{self.dice.choice(WINDOWS)} OVER ({partition}ORDER BY {self.expression(NUMBER)}{frame})"
 
-    def subquery(self):
-        return f"({self.query()})"
+    def subquery(self, kind):
+        return f"(SELECT {self.aggregate(kind)} FROM {self.dice.choice(TABLES)} WHERE {self.expression(TRUTH)})"
 
     def source(self):
-        return self.pick(
-            lambda: self.dice.choice(TABLES),
-            lambda: self.dice.choice(TABLES),
-            lambda: self.dice.choice(VIEWS),
-            lambda: f"generate_series({self.leaf()}, {self.dice.choice(('10', '1000', '100000000'))})",
-            lambda: f"(VALUES ({self.leaf()}), ({self.leaf()}))",
-            lambda: f"unnest({self.leaf()})",
-            lambda: self.deeper(lambda: f"({self.query()})", lambda: "hostile_small"),
-        )
+        """A table with the columns that all expressions use."""
+        self.depth -= 1
+        text = self.dice.choice((
+            lambda: self.dice.choice(TABLES), lambda: self.dice.choice(TABLES), lambda: self.dice.choice(TABLES),
+            lambda: f"(SELECT value AS k, value AS n, value AS v, value::TEXT AS s, now() AS ts FROM generate_series(1, {self.many()}))",
+            lambda: f"({self.columns()})",
+        ))()  # fmt: skip
+        self.depth += 1
+        return text
+
+    def many(self):
+        return self.dice.choice(("10", "1000", "1000", "100000", "100000000"))
+
+    def columns(self):
+        """A query with the columns that all expressions use."""
+        if self.depth <= 0:
+            return "SELECT k, n, v, s, ts FROM hostile_small"
+        number, text = self.expression(NUMBER), self.expression(TEXT)
+        return f"SELECT {number} AS k, n, v, {text} AS s, ts FROM {self.source()} AS d WHERE {self.expression(TRUTH)}"
 
     def tables(self):
-        first = f"{self.source()} AS a"
-        join = self.dice.choice(("JOIN", "LEFT JOIN", "FULL JOIN", "CROSS JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", ","))
-        if self.dice.random() < 0.6:
-            return first
-        on = "" if join in ("CROSS JOIN", ",") else self.dice.choice((" ON a.k = b.k", " USING (k)", f" ON {self.expression()}"))
-        return f"{first} {join} {self.source()} AS b{on}"
+        if self.dice.random() < 0.7:
+            return f"{self.source()} AS a"
+        join = self.dice.choice(("JOIN", "LEFT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"))
+        on = self.dice.choice(("a.k = b.x", "a.n = b.x", "a.v > b.x", "a.k = b.x AND a.n < b.x"))
+        return f"{self.source()} AS a {join} (SELECT {self.expression(NUMBER)} AS x FROM {self.source()} AS c) AS b ON {on}"
 
-    def grouping(self):
-        return self.pick(
-            lambda: self.several(self.leaf),
-            lambda: "1",
-            lambda: f"CUBE ({self.several(self.name, 4)})",
-            lambda: f"ROLLUP ({self.several(self.name, 4)})",
-            lambda: f"GROUPING SETS (({self.name()}), ({self.name()}, {self.name()}), ())",
-        )
+    def grouped(self):
+        keys = self.dice.sample(("k", "n", "v", "s", "ts"), self.dice.randint(1, 4))
+        listed = ", ".join(keys)
+        grouping = self.dice.choice((listed, listed, f"CUBE ({listed})", f"ROLLUP ({listed})", f"GROUPING SETS (({listed}), ({keys[0]}), ())"))
+        shown = self.several(lambda: self.aggregate(self.dice.choice(KINDS)), 3)
+        having = self.dice.choice(("", "", f" HAVING count(*) > {self.dice.randint(0, 3)}"))
+        return f"SELECT {listed}, {shown} FROM {self.tables()} WHERE {self.expression(TRUTH)} GROUP BY {grouping}{having}{self.tail()}"
 
-    def select(self):
-        chance = self.dice.random
-        parts = [self.dice.choice(("SELECT", "SELECT", "SELECT", "SELECT DISTINCT", f"SELECT DISTINCT ON ({self.name()})"))]
-        parts.append(self.dice.choice(("*", self.several(self.expression, 4), f"{self.expression()} AS k, {self.expression()} AS n")))
-        if chance() < 0.9:
-            parts.append(f"FROM {self.tables()}")
-        if chance() < 0.5:
-            parts.append(f"WHERE {self.expression()}")
-        if chance() < 0.3:
-            parts.append(f"GROUP BY {self.grouping()}")
-            if chance() < 0.3:
-                parts.append(f"HAVING {self.expression()}")
-        if chance() < 0.4:
-            parts.append(f"ORDER BY {self.several(self.leaf)} {self.dice.choice(('', 'DESC', 'NULLS FIRST'))}")
-        if chance() < 0.4:
-            parts.append(f"LIMIT {self.dice.choice(('0', '1', '10', '100000', '$1', '-1'))}")
-        if chance() < 0.1:
-            parts.append(f"OFFSET {self.dice.choice(('1', '100000', '9223372036854775807'))}")
-        return " ".join(parts)
+    def tail(self, ordered=True):
+        text = ""
+        if ordered and self.dice.random() < 0.4:
+            text += f" ORDER BY {self.dice.choice(('1', '1 DESC', '1 NULLS FIRST', '1 ASC NULLS LAST'))}"
+        if self.dice.random() < 0.4:
+            text += f" LIMIT {self.dice.choice(('0', '1', '10', '100000'))}"
+        if self.dice.random() < 0.1:
+            text += f" OFFSET {self.dice.choice(('1', '100000', '9223372036854775807'))}"
+        return text
+
+    def select(self, count=0):
+        """A query of so many numbers, or of columns of any kind."""
+        if not count and self.dice.random() < 0.25:
+            return self.grouped()
+        start = self.dice.choice(("SELECT", "SELECT", "SELECT", "SELECT DISTINCT"))
+        if count:
+            shown = ", ".join(self.expression(NUMBER) for _ in range(count))
+        else:
+            shown = self.dice.choice((
+                "*", self.several(self.expression, 4), f"{self.window()}, {self.expression()}",
+                self.several(lambda: self.aggregate(self.dice.choice(KINDS)), 4),
+            ))  # fmt: skip
+        return f"{start} {shown} FROM {self.tables()} WHERE {self.expression(TRUTH)}{self.tail(not count)}"
 
     def query(self):
-        def combined():
-            word = self.dice.choice(("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL"))
-            return f"({self.query()}) {word} ({self.query()})"
-
-        def common():
-            recursive = self.dice.random() < 0.3
-            body = f"SELECT 1 AS k UNION ALL SELECT {self.leaf()} FROM c" if recursive else self.query()
-            return f"WITH {'RECURSIVE ' if recursive else ''}c AS ({body}) SELECT * FROM c"
-
-        if self.dice.random() < 0.75:
+        share = self.dice.random()
+        if share < 0.7:
             return self.select()
-        return self.deeper(lambda: self.pick(combined, common), self.select)
+        if share < 0.78:
+            return f"SELECT * FROM {self.dice.choice(VIEWS)} AS a{self.tail()}"
+        if share < 0.86:
+            return f"SELECT DISTINCT ON (s) k, n, {self.expression()} FROM {self.source()} AS a ORDER BY s, ts DESC"
+        if share < 0.93:
+            word = self.dice.choice(("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL"))
+            return f"{self.select(2)} {word} {self.select(2)}".replace(" LIMIT", " -- LIMIT\n")
+        step = self.dice.choice(("k + 1", "k * 2", "k", self.leaf(NUMBER)))
+        bound = self.dice.choice(("k < 100", "k < 1000000", "true"))
+        if self.dice.random() < 0.5:
+            return f"WITH RECURSIVE c AS (SELECT 1 AS k UNION ALL SELECT {step} FROM c WHERE {bound}) SELECT count(*) FROM c"
+        return f"WITH c AS ({self.columns()}), d AS ({self.select(1)}) SELECT c.* FROM c, c AS e WHERE c.k = e.n{self.tail(False)}"
 
     def row(self):
-        return f"({self.leaf()}, {self.dice.randint(0, 10**12)}, {self.leaf()}, {self.leaf()}, {self.leaf()})"
+        leaves = ", ".join(self.leaf(kind) for kind in (NUMBER, NUMBER, TEXT))
+        return f"({self.dice.randint(-9, 9999)}, {self.dice.randint(0, 10**12)}, {leaves})"
 
     def change(self):
         table = self.dice.choice(TABLES[:3])
         number = self.dice.randint(-5, 5000)
         kind = self.dice.choice(TYPES)
         key = self.dice.choice(("k", "k, s", "k, ts", "ts, k"))
+        columns = "k BIGINT, ts TIMESTAMP(3) TIME INDEX, n BIGINT, v DOUBLE, s STRING"
         return self.dice.choice((
             f"INSERT INTO {table} VALUES {self.several(self.row, 20)}",
-            f"INSERT INTO {table} (k, ts, n) VALUES ({self.leaf()}, {number}, {self.expression()})",
-            f"INSERT INTO {table} {self.query()}",
-            f"DELETE FROM {table} WHERE {self.expression()}",
+            f"INSERT INTO {table} (k, ts, n) VALUES ({number}, {number}, {self.leaf(NUMBER)})",
+            f"INSERT INTO {table} (k, n, v, s, ts) {self.columns()}",
+            f"DELETE FROM {table} WHERE {self.expression(TRUTH)}",
             f"DELETE FROM {table} WHERE k = {number}",
-            f"CREATE TABLE {table} (k BIGINT, ts TIMESTAMP(3) TIME INDEX, n BIGINT, v DOUBLE, s STRING, PRIMARY KEY ({key}))",
-            f"CREATE TABLE {table} (k BIGINT, ts TIMESTAMP(3) TIME INDEX, n {kind}, v {kind} DEFAULT {self.leaf()}, s STRING, "
-            f"PRIMARY KEY ({key})) PARTITION BY HASH (k) PARTITIONS {self.dice.randint(0, 12)}",
-            f"CREATE TABLE {table} (k BIGINT, ts TIMESTAMP(3) TIME INDEX, n BIGINT, v DOUBLE, s STRING, PRIMARY KEY (k)) "
+            f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({key}))",
+            f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({key})) PARTITION BY HASH (k) PARTITIONS {self.dice.randint(0, 12)}",
+            f"CREATE TABLE {table} ({columns}, c {kind} DEFAULT {self.leaf()}, PRIMARY KEY (k)) "
             f"PARTITION BY RANGE (k) SPLIT AT (({number}), ({number + 7}))",
-            f"CREATE TABLE {table} (k BIGINT, ts TIMESTAMP(3) TIME INDEX, s STRING) WITH ('append_mode' = '{self.leaf()}')",
+            f"CREATE TABLE {table} ({columns}) WITH ('append_mode' = '{self.dice.choice(('true', 'false', 'x'))}')",
             f"DROP TABLE {table}",
             f"DROP TABLE IF EXISTS {table}",
             f"ALTER TABLE {table} ADD COLUMN c{number} {kind}",
@@ -228,10 +283,10 @@ class Grammar:
             f"EXPLAIN {query}", f"EXPLAIN ANALYZE {query}", f"PREPARE p AS {query}", f"EXECUTE p({self.several(self.leaf)})",
             f"DECLARE c CURSOR FOR {query}", f"FETCH {self.dice.choice(('1', 'ALL', '-5', '100'))} FROM c", "CLOSE c", "DEALLOCATE ALL",
             f"COPY ({query}) TO STDOUT WITH (FORMAT {self.dice.choice(('csv', 'text', 'binary'))})", "COPY t0 FROM STDIN",
-            f"SET {self.dice.choice(('timezone', 'run_at_data', 'statement_timeout', 'a.b', 'search_path'))} = {self.leaf()}",
-            f"SHOW {self.dice.choice(('TABLES', 'ALL', 'timezone', 'DATABASES', 'CREATE TABLE t0', 'PARTITIONS FROM t0', 'COLUMNS FROM t0'))}",
+            f"SET {self.dice.choice(('timezone', 'run_at_data', 'a.b', 'search_path'))} = {self.leaf(TEXT)}",
+            f"SHOW {self.dice.choice(('TABLES', 'ALL', 'timezone', 'DATABASES', 'CREATE TABLE t0', 'PARTITIONS FROM t0'))}",
             f"EXPLAIN HOTSPOT {self.dice.choice(TABLES)}", f"DESCRIBE {self.dice.choice(TABLES)}", "BEGIN", "COMMIT", "ROLLBACK",
-            f"VALUES {self.several(lambda: f'({self.expression()})', 5)}", "DISCARD ALL", f"{query}; {self.query()}", ";",
+            f"VALUES {self.several(lambda: f'({self.expression(NUMBER)})', 5)}", "DISCARD ALL", f"{query}; {self.query()}", ";",
         ))  # fmt: skip
 
     def statement(self):

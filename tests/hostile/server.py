@@ -185,7 +185,8 @@ class Server:
         """Makes the tables that hostile statements read, and those of the probes in a database of their own."""
         with pgwire.Connection(self.postgres, START_S) as connection:
             connection.run("SET statement_timeout = 0")
-            for table, rows in (("hostile_rows", ROWS), ("hostile_small", SMALL_ROWS), ("hostile_sink", 0)):
+            tables = {"hostile_rows": ROWS, "hostile_small": SMALL_ROWS, "hostile_sink": 0, "t0": 10, "t1": 0, "t2": 0}
+            for table, rows in tables.items():
                 connection.run(
                     f"CREATE TABLE {table} (k BIGINT, ts TIMESTAMP(3) TIME INDEX, n BIGINT, v DOUBLE, s STRING, "
                     "PRIMARY KEY (k))"
