@@ -4,7 +4,8 @@ Expressions are made for a type, so that most statements get past the planner; n
 put in, so that its checks are tried as well.
 """
 
-TABLES = ("t0", "t1", "t2", "hostile_rows", "hostile_small", "hostile_small", "hostile_sink")
+CHANGING = ("t0", "t1", "t2")
+TABLES = ("t0", "hostile_rows", "hostile_small", "hostile_small", "hostile_small", "hostile_sink")
 VIEWS = (
     "information_schema.tables", "information_schema.columns", "pg_catalog.pg_class", "pg_catalog.pg_type",
     "sys.partitions", "sys.query_log", "sys.partition_load", "sys.hot_partitions", "sys.nodes", "sys.table_balance",
@@ -13,19 +14,20 @@ TYPES = (
     "BIGINT", "INT", "SMALLINT", "DOUBLE", "REAL", "TEXT", "STRING", "BOOLEAN", "TIMESTAMP(3)", "TIMESTAMPTZ", "DATE",
     "DECIMAL(10, 3)", "DECIMAL(38, 10)", "BYTEA", "INTERVAL", "UINT64", "BIGINT[]", "TEXT[][]", "TIME", "JSON",
 )  # fmt: skip
-NUMBER, TEXT, TRUTH, TIME, LIST = "number", "text", "truth", "time", "list"
-KINDS = (NUMBER, NUMBER, TEXT, TRUTH, TIME, LIST)
+NUMBER, WHOLE, TEXT, TRUTH, TIME, LIST = "number", "whole", "text", "truth", "time", "list"
+KINDS = (NUMBER, WHOLE, TEXT, TRUTH, TIME, LIST)
 # Columns that the tables have, literals, and how a query's output stands for a column in a derived table.
 LEAVES = {
     NUMBER: (
         "k", "n", "v", "k", "n", "0", "1", "-1", "7", "1000", "0.1", "1e308", "'NaN'::DOUBLE", "9223372036854775807", "NULL::BIGINT",
         "-9223372036854775808", "18446744073709551615", "1.5::DECIMAL(10, 3)", "random()",
     ),
+    WHOLE: ("k", "n", "k", "n", "0", "1", "-1", "7", "1000", "NULL::BIGINT", "9223372036854775807"),
     TEXT: ("s", "s", "''", "'abc'", "'row 7'", "'%'", "'é\U0001f600'", "NULL::TEXT", "version()", "uuid()", "'1970-01-01'"),
     TRUTH: ("true", "false", "k > 5", "s < 'row 5'", "NULL::BOOLEAN", "v <> n"),
     TIME: (
-        "ts", "ts", "now()", "TIMESTAMP '2026-01-01 00:00:00'", "TIMESTAMP '0001-01-01'", "TIMESTAMP '9999-12-31 23:59:59'",
-        "NULL::TIMESTAMP",
+        "ts", "ts", "ts", "now()", "now()", "TIMESTAMP '2026-01-01 00:00:00'", "TIMESTAMP '1970-01-01'", "TIMESTAMP '2262-04-11'",
+        "TIMESTAMP '9999-12-31 23:59:59'", "NULL::TIMESTAMP",
     ),
     LIST: ("[1, 2, 3]", "ARRAY[k, n]", "range(0, 10)", "[]", "array_repeat(n, 3)", "generate_series(1, 5)", "[NULL, 1]"),
 }  # fmt: skip
@@ -33,18 +35,22 @@ LEAVES = {
 CALLS = {
     NUMBER: (
         ("abs", NUMBER), ("round", NUMBER), ("trunc", NUMBER), ("ceil", NUMBER), ("sqrt", NUMBER), ("ln", NUMBER), ("exp", NUMBER),
-        ("signum", NUMBER), ("cbrt", NUMBER), ("power", NUMBER, NUMBER), ("gcd", NUMBER, NUMBER), ("lcm", NUMBER, NUMBER),
-        ("atan2", NUMBER, NUMBER), ("log", NUMBER, NUMBER), ("factorial", NUMBER), ("length", TEXT), ("ascii", TEXT),
+        ("signum", NUMBER), ("cbrt", NUMBER), ("power", NUMBER, NUMBER), ("gcd", WHOLE, WHOLE), ("lcm", WHOLE, WHOLE),
+        ("atan2", NUMBER, NUMBER), ("log", NUMBER, NUMBER), ("factorial", WHOLE), ("length", TEXT), ("ascii", TEXT),
         ("bit_length", TEXT), ("strpos", TEXT, TEXT), ("levenshtein", TEXT, TEXT), ("regexp_count", TEXT, TEXT), ("hash64", TEXT),
         ("xxh3", TEXT), ("find_in_set", TEXT, TEXT), ("array_length", LIST), ("cardinality", LIST), ("array_position", LIST, NUMBER),
         ("coalesce", NUMBER, NUMBER, NUMBER), ("nullif", NUMBER, NUMBER), ("greatest", NUMBER, NUMBER), ("least", NUMBER, NUMBER),
         ("to_unixtime", TIME), ("array_max", LIST), ("unnest", LIST),
     ),
+    WHOLE: (
+        ("abs", WHOLE), ("gcd", WHOLE, WHOLE), ("lcm", WHOLE, WHOLE), ("length", TEXT), ("ascii", TEXT), ("strpos", TEXT, TEXT),
+        ("nullif", WHOLE, WHOLE), ("coalesce", WHOLE, WHOLE), ("greatest", WHOLE, WHOLE), ("bit_length", TEXT),
+    ),
     TEXT: (
         ("concat", TEXT, NUMBER), ("upper", TEXT), ("lower", TEXT), ("reverse", TEXT), ("md5", TEXT), ("initcap", TEXT), ("btrim", TEXT),
-        ("repeat", TEXT, NUMBER), ("left", TEXT, NUMBER), ("right", TEXT, NUMBER), ("lpad", TEXT, NUMBER, TEXT), ("chr", NUMBER),
-        ("rpad", TEXT, NUMBER, TEXT), ("replace", TEXT, TEXT, TEXT), ("substr", TEXT, NUMBER, NUMBER), ("to_hex", NUMBER),
-        ("split_part", TEXT, TEXT, NUMBER), ("translate", TEXT, TEXT, TEXT), ("regexp_replace", TEXT, TEXT, TEXT),
+        ("repeat", TEXT, WHOLE), ("left", TEXT, WHOLE), ("right", TEXT, WHOLE), ("lpad", TEXT, WHOLE, TEXT), ("chr", WHOLE),
+        ("rpad", TEXT, WHOLE, TEXT), ("replace", TEXT, TEXT, TEXT), ("substr", TEXT, WHOLE, WHOLE), ("to_hex", WHOLE),
+        ("split_part", TEXT, TEXT, WHOLE), ("translate", TEXT, TEXT, TEXT), ("regexp_replace", TEXT, TEXT, TEXT),
         ("concat_ws", TEXT, TEXT, TEXT), ("array_to_string", LIST, TEXT), ("to_char", TIME, TEXT), ("arrow_typeof", LIST),
         ("json_build_object", TEXT, NUMBER), ("coalesce", TEXT, TEXT), ("nullif", TEXT, TEXT), ("greatest", TEXT, TEXT),
     ),
@@ -52,16 +58,17 @@ CALLS = {
         ("starts_with", TEXT, TEXT), ("regexp_like", TEXT, TEXT), ("isnan", NUMBER), ("array_has", LIST, NUMBER), ("contains", TEXT, TEXT),
         ("array_has_any", LIST, LIST), ("coalesce", TRUTH, TRUTH),
     ),
-    TIME: (("to_timestamp", NUMBER), ("coalesce", TIME, TIME), ("greatest", TIME, TIME), ("to_timestamp_millis", NUMBER)),
+    TIME: (("to_timestamp", NUMBER), ("coalesce", TIME, TIME), ("greatest", TIME, TIME), ("to_timestamp_millis", WHOLE)),
     LIST: (
-        ("array_append", LIST, NUMBER), ("array_concat", LIST, LIST), ("array_repeat", NUMBER, NUMBER), ("array_sort", LIST),
+        ("array_append", LIST, NUMBER), ("array_concat", LIST, LIST), ("array_repeat", WHOLE, WHOLE), ("array_sort", LIST),
         ("array_reverse", LIST), ("array_distinct", LIST), ("array_union", LIST, LIST), ("array_except", LIST, LIST),
-        ("array_slice", LIST, NUMBER, NUMBER), ("array_resize", LIST, NUMBER, NUMBER), ("range", NUMBER, NUMBER), ("make_array", NUMBER),
-        ("array_remove", LIST, NUMBER), ("array_replace", LIST, NUMBER, NUMBER), ("generate_series", NUMBER, NUMBER, NUMBER),
+        ("array_slice", LIST, WHOLE, WHOLE), ("array_resize", LIST, WHOLE, WHOLE), ("range", WHOLE, WHOLE), ("make_array", NUMBER),
+        ("array_remove", LIST, NUMBER), ("array_replace", LIST, NUMBER, NUMBER), ("generate_series", WHOLE, WHOLE, WHOLE),
     ),
 }  # fmt: skip
 OPERATORS = {
-    NUMBER: (("+", NUMBER), ("-", NUMBER), ("*", NUMBER), ("/", NUMBER), ("%", NUMBER), ("&", NUMBER)),
+    NUMBER: (("+", NUMBER), ("-", NUMBER), ("*", NUMBER), ("/", NUMBER), ("%", NUMBER)),
+    WHOLE: (("+", WHOLE), ("-", WHOLE), ("*", WHOLE), ("/", WHOLE), ("%", WHOLE), ("&", WHOLE), ("<<", WHOLE)),
     TEXT: (("||", TEXT),),
     TRUTH: (
         ("AND", TRUTH), ("OR", TRUTH), ("=", NUMBER), ("<", NUMBER), (">=", TIME), ("<>", TEXT), ("LIKE", TEXT), ("ILIKE", TEXT), ("~", TEXT),
@@ -72,9 +79,10 @@ OPERATORS = {
 AGGREGATES = {
     NUMBER: (
         ("count", NUMBER), ("sum", NUMBER), ("avg", NUMBER), ("min", NUMBER), ("max", NUMBER), ("median", NUMBER), ("stddev", NUMBER),
-        ("var_pop", NUMBER), ("approx_distinct", TEXT), ("count", TEXT), ("bit_xor", NUMBER), ("corr", NUMBER, NUMBER),
+        ("var_pop", NUMBER), ("approx_distinct", TEXT), ("count", TEXT), ("bit_xor", WHOLE), ("corr", NUMBER, NUMBER),
         ("first_value", NUMBER), ("last_value", NUMBER), ("covar_samp", NUMBER, NUMBER), ("approx_median", NUMBER),
     ),
+    WHOLE: (("count", TEXT), ("sum", WHOLE), ("max", WHOLE), ("bit_xor", WHOLE), ("count", WHOLE), ("min", WHOLE)),
     TEXT: (("min", TEXT), ("max", TEXT), ("string_agg", TEXT, TEXT), ("first_value", TEXT)),
     TRUTH: (("bool_and", TRUTH), ("bool_or", TRUTH)),
     TIME: (("min", TIME), ("max", TIME), ("last_value", TIME)),
@@ -82,7 +90,7 @@ AGGREGATES = {
 }  # fmt: skip
 WINDOWS = ("row_number()", "rank()", "dense_rank()", "lag(k)", "lead(n, 3)", "ntile(4)", "first_value(v)", "sum(n)", "count(*)",
            "nth_value(k, 2)", "cume_dist()", "avg(v)", "max(k)")  # fmt: skip
-CASTS = {NUMBER: ("BIGINT", "DOUBLE", "INT", "DECIMAL(20, 5)"), TEXT: ("TEXT",), TIME: ("TIMESTAMP", "DATE"), TRUTH: ("BOOLEAN",)}
+CASTS = {NUMBER: ("DOUBLE", "REAL", "DECIMAL(20, 5)"), WHOLE: ("BIGINT", "INT"), TEXT: ("TEXT",), TIME: ("TIMESTAMP", "DATE"), TRUTH: ("BOOLEAN",)}
 
 
 class Grammar:
@@ -129,7 +137,7 @@ class Grammar:
         if kind not in CASTS:
             return self.leaf(kind)
         inner = self.expression(self.dice.choice((kind, kind, NUMBER, TEXT)))
-        return f"{self.dice.choice(('CAST', 'TRY_CAST', 'TRY_CAST'))}({inner} AS {self.dice.choice(CASTS[kind])})"
+        return f"{self.dice.choice(('CAST', *['TRY_CAST'] * 9))}({inner} AS {self.dice.choice(CASTS[kind])})"
 
     def case(self, kind):
         arms = self.several(lambda: f"WHEN {self.expression(TRUTH)} THEN {self.expression(kind)}", 3, " ")
@@ -239,7 +247,7 @@ class Grammar:
             return f"SELECT DISTINCT ON (s) k, n, {self.expression()} FROM {self.source()} AS a ORDER BY s, ts DESC"
         if share < 0.93:
             word = self.dice.choice(("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL"))
-            return f"{self.select(2)} {word} {self.select(2)}".replace(" LIMIT", " -- LIMIT\n")
+            return f"({self.select(2)}) {word} ({self.select(2)})"
         step = self.dice.choice(("k + 1", "k * 2", "k", self.leaf(NUMBER)))
         bound = self.dice.choice(("k < 100", "k < 1000000", "true"))
         if self.dice.random() < 0.5:
@@ -251,7 +259,7 @@ class Grammar:
         return f"({self.dice.randint(-9, 9999)}, {self.dice.randint(0, 10**12)}, {leaves})"
 
     def change(self):
-        table = self.dice.choice(TABLES[:3])
+        table = self.dice.choice(CHANGING)
         number = self.dice.randint(-5, 5000)
         kind = self.dice.choice(TYPES)
         key = self.dice.choice(("k", "k, s", "k, ts", "ts, k"))
@@ -268,7 +276,8 @@ class Grammar:
             f"PARTITION BY RANGE (k) SPLIT AT (({number}), ({number + 7}))",
             f"CREATE TABLE {table} ({columns}) WITH ('append_mode' = '{self.dice.choice(('true', 'false', 'x'))}')",
             f"DROP TABLE {table}",
-            f"DROP TABLE IF EXISTS {table}",
+            f"CREATE TABLE IF NOT EXISTS {table} ({columns}, PRIMARY KEY ({key}))",
+            f"CREATE TABLE IF NOT EXISTS {table} ({columns}, PRIMARY KEY (k)) PARTITION BY HASH (k) PARTITIONS 3",
             f"ALTER TABLE {table} ADD COLUMN c{number} {kind}",
             f"ALTER TABLE {table} DROP COLUMN c{number}",
             f"ALTER TABLE {table} SPLIT AT (({number}))",
@@ -280,8 +289,8 @@ class Grammar:
     def other(self):
         query = self.query()
         return self.dice.choice((
-            f"EXPLAIN {query}", f"EXPLAIN ANALYZE {query}", f"PREPARE p AS {query}", f"EXECUTE p({self.several(self.leaf)})",
-            f"DECLARE c CURSOR FOR {query}", f"FETCH {self.dice.choice(('1', 'ALL', '-5', '100'))} FROM c", "CLOSE c", "DEALLOCATE ALL",
+            f"EXPLAIN {query}", f"EXPLAIN ANALYZE {query}", f"PREPARE p AS {query}; EXECUTE p; DEALLOCATE p", f"EXECUTE p({self.several(self.leaf)})",
+            f"BEGIN; DECLARE c CURSOR FOR {query}; FETCH 100 FROM c; FETCH ALL FROM c; COMMIT", f"FETCH {self.dice.choice(('1', 'ALL', '-5', '100'))} FROM c", "CLOSE c", "DEALLOCATE ALL",
             f"COPY ({query}) TO STDOUT WITH (FORMAT {self.dice.choice(('csv', 'text', 'binary'))})", "COPY t0 FROM STDIN",
             f"SET {self.dice.choice(('timezone', 'run_at_data', 'a.b', 'search_path'))} = {self.leaf(TEXT)}",
             f"SHOW {self.dice.choice(('TABLES', 'ALL', 'timezone', 'DATABASES', 'CREATE TABLE t0', 'PARTITIONS FROM t0'))}",
