@@ -9,6 +9,8 @@ import time
 
 # Larger than what servers send at once; results are read and thrown away.
 READ_BYTES = 1 << 18
+# Rows that are larger are thrown away as they come, without being kept until they are whole.
+KEPT_BYTES = 1 << 20
 PROTOCOL_3 = 196608
 
 
@@ -78,19 +80,30 @@ def error_of(body):
 class Connection:
     """One connection; every wait ends `patience` seconds after the request began, with TimeoutError."""
 
-    def __init__(self, port, patience, database="public", raw=False):
+    def __init__(self, port, patience, database="public"):
+        try:
+            stream = socket.create_connection(("127.0.0.1", port), patience)
+        except ConnectionError as error:
+            raise Lost(str(error)) from error
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.begin(stream, patience)
+        self.send(startup(user="partita", database=database, client_encoding="UTF8"))
+        self.until_ready()
+
+    @classmethod
+    def over(cls, stream, patience):
+        """A connection over a socket on which a session has begun."""
+        connection = cls.__new__(cls)
+        connection.begin(stream, patience)
+        return connection
+
+    def begin(self, stream, patience):
+        self.socket = stream
         self.patience = patience
         self.until = time.monotonic() + patience
         self.buffer = bytearray()
-        self.received = 0
-        try:
-            self.socket = socket.create_connection(("127.0.0.1", port), patience)
-        except ConnectionError as error:
-            raise Lost(str(error)) from error
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not raw:
-            self.send(startup(user="partita", database=database, client_encoding="UTF8"))
-            self.until_ready()
+        # Bytes of a large row that are still to come.
+        self.skipped = 0
 
     def __enter__(self):
         return self
@@ -121,8 +134,9 @@ class Connection:
             raise Lost(str(error)) from error
         if not data:
             raise Lost("the connection was closed")
-        self.received += len(data)
-        self.buffer += data
+        dropped = min(self.skipped, len(data))
+        self.skipped -= dropped
+        self.buffer += memoryview(data)[dropped:]
 
     def messages(self):
         """The next messages, as far as they have come: pairs of kind and body."""
@@ -132,9 +146,15 @@ class Connection:
             length = struct.unpack_from("!i", self.buffer, position + 1)[0]
             if length < 4:
                 raise Lost("the server sent a message without sense")
-            if len(self.buffer) - position < length + 1:
-                break
             kind = self.buffer[position : position + 1]
+            missing = length + 1 - (len(self.buffer) - position)
+            if missing > 0 and (length < KEPT_BYTES or kind not in (b"d", b"D")):
+                break
+            if missing > 0:
+                self.skipped = missing
+                found.append((bytes(kind), b""))
+                position = len(self.buffer)
+                break
             # Rows are many, and nobody looks at them.
             body = b"" if kind == b"d" else bytes(self.buffer[position + 5 : position + 1 + length])
             found.append((bytes(kind), body))

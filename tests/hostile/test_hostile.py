@@ -1,10 +1,13 @@
 """The parts of the harness that need no server: the catalogue, the choices of a seed, verdicts, shrinking."""
 
 import random
+import socket
+import threading
 import unittest
 
 import judge
 import mutate
+import pgwire
 from cases import FORMS, MADE, STATEMENTS, Maker
 from doors import DOORS
 from families import catalogue
@@ -72,6 +75,35 @@ class Verdicts(unittest.TestCase):
             "health: 1 failed, allowed are 0", "memory: 126 MiB were resident, allowed are 125",
         ])  # fmt: skip
         self.assertEqual(len(judge.broken(judge.lines([]), 0.0, LIMITS)), len(NAMES))
+
+
+class Wire(unittest.TestCase):
+    def test_large_rows_are_thrown_away_as_they_come(self):
+        near, far = socket.socketpair()
+        connection = pgwire.Connection.over(near, patience=10)
+        row = pgwire.message(b"D", b"x" * (3 * pgwire.KEPT_BYTES))
+        after = pgwire.message(b"D", b"\0\1\0\0\0\1" + b"7") + pgwire.message(b"Z", b"I")
+        sender = threading.Thread(target=far.sendall, args=(row + after,))
+        sender.start()
+        rows = connection.until_ready()
+        sender.join()
+        far.close()
+        connection.close()
+        self.assertEqual([len(row) for row in rows], [0, 7])
+        self.assertEqual(pgwire.first_value(rows[1:]), "7")
+        self.assertLess(len(connection.buffer), pgwire.KEPT_BYTES)
+
+    def test_the_first_error_is_raised_once_the_server_is_ready(self):
+        near, far = socket.socketpair()
+        connection = pgwire.Connection.over(near, patience=10)
+        far.sendall(pgwire.message(b"E", b"SERROR\0C54001\0Mtoo deep\0\0") + pgwire.message(b"Z", b"I"))
+        with self.assertRaises(pgwire.Refused) as raised:
+            connection.until_ready()
+        self.assertEqual((raised.exception.code, raised.exception.message), ("54001", "too deep"))
+        far.close()
+        with self.assertRaises(pgwire.Lost):
+            connection.until_ready()
+        connection.close()
 
 
 class Fuzzing(unittest.TestCase):
