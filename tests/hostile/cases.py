@@ -19,7 +19,7 @@ from families import catalogue
 from grammar import Grammar
 
 # Without an answer for so long a raw connection is done: what was sent may have been half a message.
-QUIET_S = 0.5
+QUIET_S = 0.2
 # Bytes of a catalogue's statement that the fuzzer starts from.
 SEED_BYTES = 20_000
 ACTIONS = (

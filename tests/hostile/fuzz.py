@@ -50,6 +50,9 @@ class Fuzzer:
         """A sentence about what is wrong now, or ''."""
         if not self.server.alive():
             return f"the process is gone: {self.server.exit_text()}"
+        panics = self.server.new_panics()
+        if panics:
+            return f"panicked at {panics[0]}"
         wait, probe = self.probes.longest_wait(self.since)
         if wait > self.limits.stall:
             return f"{probe} waited {wait:.1f} s"
@@ -75,6 +78,8 @@ class Fuzzer:
                 number = self.next_number
                 self.next_number += 1
             case = self.maker.case(number)
+            if self.options.form and case.form not in self.options.form:
+                continue
             with self.lock:
                 self.running[number] = case
             outcome = case.send(self.server, self.patience)

@@ -52,6 +52,7 @@ def arguments():
     common(random)
     random.add_argument("--seconds", type=float, default=600, help="how long (600)")
     random.add_argument("--only", type=int, default=None, metavar="NUMBER", help="this case of the seed, and no other")
+    random.add_argument("--form", action="append", default=[], help="cases of this form only; may be said again")
     random.add_argument("--at-once", type=int, default=4, help="senders (4)")
     random.add_argument("--keep-going", type=int, default=1, metavar="FAULTS", help="end after so many faults (1)")
     options = parser.parse_args()

@@ -21,7 +21,8 @@ class Run(NamedTuple):
 
     `end`: answered, refused, lost (the connection), unended (nobody knows), died (the process), interrupted (the
     harness started the server again because of another one). `peak_mb`: 0 where several ran at once. `before_mb`: what
-    was resident when it began; what an earlier one took is given back only after a while.
+    was resident when it began; what an earlier one took is given back only after a while. `panics`: places in the
+    server's source, of whatever ran then.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Run(NamedTuple):
     text: str
     peak_mb: float
     before_mb: float = 0.0
+    panics: tuple | list = ()
 
 
 class Line(NamedTuple):
@@ -108,6 +110,8 @@ def faults(run, samples, limits):
         found.append(("not ended", f"after {run.seconds:.1f} s {run.text}".rstrip()))
     elif run.end != "died" and run.seconds > limits.timeout + limits.late:
         found.append(("late", f"{run.seconds:.1f} s"))
+    if run.panics:
+        found.append(("panic", ", ".join(sorted(set(run.panics)))))
     stall, probe = stall_during(run, samples)
     if stall > limits.stall:
         found.append(("stall", f"{probe} {stall:.1f} s"))

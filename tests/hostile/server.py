@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -59,6 +60,8 @@ class Server:
         self.guarded = False
         self.downtimes = []
         self.peak_mb = 0.0
+        # Bytes of the log that were looked at for panics.
+        self.log_read = 0
         self.watching = threading.Event()
 
     def choose(self, options):
@@ -180,6 +183,16 @@ class Server:
         with open(self.work / "log", "rb") as log:
             log.seek(max(0, os.path.getsize(self.work / "log") - 8192))
             return "\n".join(log.read().decode("utf-8", "replace").splitlines()[-lines:])
+
+    def new_panics(self):
+        """Places in the source where a thread has panicked since this was asked last."""
+        with open(self.work / "log", "rb") as log:
+            log.seek(self.log_read)
+            data = log.read()
+        # Half a line is read again when it is whole.
+        whole = data[: data.rfind(b"\n") + 1]
+        self.log_read += len(whole)
+        return re.findall(r"panicked at (\S+?):?(?:\s|$)", whole.decode("utf-8", "replace"))
 
     def make_tables(self):
         """Makes the tables that hostile statements read, and those of the probes in a database of their own."""

@@ -94,10 +94,11 @@ class Phase:
         began = time.monotonic()
         outcome = DOORS[door](self.server, texts, self.options.timeout + self.options.patience)
         outcome, ended = self.look_after(process, outcome)
+        panics = self.server.new_panics()
         peak = self.server.read_peak() if self.senders == 1 and process is self.server.process else 0.0
         if self.server.guarded and outcome.end == "died":
             peak = float(self.server.guard_mb)
-        run = judge.Run(kind.name, door, began, outcome.seconds, outcome.end, outcome.code, outcome.text, peak, before)
+        run = judge.Run(kind.name, door, began, outcome.seconds, outcome.end, outcome.code, outcome.text, peak, before, panics)
         if ended:
             with self.mending:
                 if process is self.server.process:

@@ -54,6 +54,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(judge.faults(ran(peak_mb=126.0), [], LIMITS), [("memory", "126 MiB")])
         self.assertEqual(judge.faults(ran(peak_mb=126.0, before_mb=125.0), [], LIMITS), [])
         self.assertEqual(judge.faults(ran(end="interrupted", seconds=9.0), [], LIMITS), [])
+        self.assertEqual(judge.faults(ran(panics=["a.rs:1:2", "a.rs:1:2"]), [], LIMITS), [("panic", "a.rs:1:2")])
 
     def test_a_stall_is_the_fault_of_what_ran_meanwhile(self):
         samples = [Sample("read", 10.5, 4.0, ""), Sample("write", 11.5, 9.0, "")]
