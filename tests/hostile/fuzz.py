@@ -1,5 +1,6 @@
 """The fuzzer's run: senders take cases by number, a watch looks at the process, the probes and the memory."""
 
+import re
 import threading
 import time
 from typing import NamedTuple
@@ -44,13 +45,15 @@ class Fuzzer:
         self.running = {}
         self.recent = []
         self.wrong = []
+        # Places of panics that were printed; each is one fault.
+        self.panics = set()
         self.ends = {}
 
     def watch_once(self):
         """A sentence about what is wrong now, or ''."""
         if not self.server.alive():
             return f"the process is gone: {self.server.exit_text()}"
-        panics = self.server.new_panics()
+        panics = [place for place in self.server.new_panics() if place not in self.panics]
         if panics:
             return f"panicked at {panics[0]}"
         wait, probe = self.probes.longest_wait(self.since)
@@ -162,6 +165,7 @@ class Fuzzer:
                 break
             found += 1
             self.explain(fault)
+            self.panics.update(re.findall(r"^panicked at (.*)", fault.text))
         return found
 
     def report(self, began, found):

@@ -110,17 +110,16 @@ class Phase:
         if outcome.end == "lost":
             # A process that aborts closes its connections before it is gone.
             time.sleep(0.3)
+        answers = outcome.end != "unended" and self.server.alive() and self.server.answers(ANSWER_S)
+        alive = self.server.alive()
+        # Last: it is marked as taken away before it is killed.
         if process is not self.server.process or self.server.taken_away():
             return outcome._replace(end="interrupted", text="the server was started again"), False
-        if not self.server.alive():
+        if not alive:
             return Outcome(outcome.seconds, "died", "", self.server.exit_text()), True
-        if outcome.end == "unended":
-            return outcome, True
-        if not self.server.answers(ANSWER_S):
-            if not self.server.alive():
-                return Outcome(outcome.seconds, "died", "", self.server.exit_text()), True
-            return outcome._replace(end="unended", text=f"answered, and then nobody for {ANSWER_S} s"), True
-        return outcome, False
+        if not answers and outcome.end != "unended":
+            outcome = outcome._replace(end="unended", text=f"answered, and then nobody for {ANSWER_S} s")
+        return outcome, not answers
 
 
 def run(server, options):
