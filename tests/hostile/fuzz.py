@@ -41,6 +41,7 @@ class Fuzzer:
         # From when on waits of probes count: the last start of the server.
         self.since = time.monotonic()
         self.next_number = 0
+        self.found = 0
         self.stopping = threading.Event()
         self.running = {}
         self.recent = []
@@ -109,11 +110,13 @@ class Fuzzer:
             time.sleep(WATCH_S)
             seen = self.watch_once()
             with self.lock:
+                others = [*self.running.values(), *reversed(self.recent)]
                 if seen:
-                    fault = Fault(seen, [*self.running.values(), *reversed(self.recent)])
+                    fault = Fault(seen, others)
                 elif self.wrong:
+                    # It may have waited for another one.
                     case, seen = self.wrong[0]
-                    fault = Fault(seen, [case])
+                    fault = Fault(f"{case.form} {case.number}: {seen}", [case, *(other for other in others if other != case)])
         self.stopping.set()
         if fault:
             # Whatever still runs ends with the server.
@@ -157,16 +160,15 @@ class Fuzzer:
         print(f"  {case.form}, {len(data)} of {len(case.data)} bytes: {data[:SHOWN_BYTES]!r}", flush=True)
 
     def run(self):
-        found = 0
         until = time.monotonic() + self.options.seconds
-        while found < self.options.keep_going and time.monotonic() < until:
+        while self.found < self.options.keep_going and time.monotonic() < until:
             fault = self.until_fault(until)
             if not fault:
                 break
-            found += 1
+            self.found += 1
             self.explain(fault)
             self.panics.update(re.findall(r"^panicked at (.*)", fault.text))
-        return found
+        return self.found
 
     def report(self, began, found):
         samples = judge.counted([sample for sample in self.probes.samples if sample.due >= began], self.server.downtimes)
@@ -196,6 +198,9 @@ def run(server, options):
             print(wrong or "nothing is wrong")
             return 1 if wrong else 0
         found = fuzzer.run()
+    except KeyboardInterrupt:
+        fuzzer.stopping.set()
+        found = fuzzer.found
     finally:
         fuzzer.probes.stop()
     server.read_peak()

@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -75,6 +76,8 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     if any(work.iterdir()):
         sys.exit(f"{work} is not empty")
+    # Whoever stops it wants to know what it has found.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = Server(binary, work, options)
     try:
         server.start()
@@ -82,6 +85,9 @@ def main():
         return {"statements": statements.run, "fuzz": fuzz.run}[options.mode](server, options)
     except Broken as broken:
         print(f"the server is broken: {broken}")
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted")
         return 1
     finally:
         if server.alive():

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import pgwire
 
 NAMES = ("read", "write", "health", "connect")
+# The place after those of the probes says that they are to stop.
+STOP = len(NAMES)
 PERIOD_S = 0.1
 # A probe that waits for so long gives its connection up and counts as failed.
 PATIENCE_S = 60
@@ -76,13 +78,11 @@ def operations(postgres, http_port):
     return dict(zip(NAMES, (read, write, health, connect)))
 
 
-def loop(name, operation, waiting, place, send, stop):
+def loop(name, operation, waiting, place, send):
     due = time.monotonic()
     turn = 0
-    while not stop.is_set():
-        delay = due - time.monotonic()
-        if delay > 0:
-            stop.wait(delay)
+    while not waiting[STOP]:
+        time.sleep(max(0.0, due - time.monotonic()))
         waiting[place] = due
         failure = ""
         try:
@@ -96,7 +96,7 @@ def loop(name, operation, waiting, place, send, stop):
         turn += 1
 
 
-def process(postgres, http_port, waiting, pipe, stop):
+def process(postgres, http_port, waiting, pipe):
     """The process of the probes."""
     lock = threading.Lock()
 
@@ -105,7 +105,7 @@ def process(postgres, http_port, waiting, pipe, stop):
             pipe.send(sample)
 
     threads = [
-        threading.Thread(target=loop, args=(name, operation, waiting, place, send, stop))
+        threading.Thread(target=loop, args=(name, operation, waiting, place, send))
         for place, (name, operation) in enumerate(operations(postgres, http_port).items())
     ]
     for thread in threads:
@@ -122,10 +122,11 @@ class Probes:
         # Not forked: threads of the harness would not be there, and their locks would.
         context = multiprocessing.get_context("spawn")
         self.samples = []
-        self.stopping = context.Event()
-        self.waiting = context.Array("d", len(NAMES), lock=False)
+        # When each probe's operation was due, 0 between operations; and whether to stop. No lock, because a process
+        # that is killed while it holds one would never give it back.
+        self.waiting = context.Array("d", len(NAMES) + 1, lock=False)
         pipe, far = context.Pipe(duplex=False)
-        arguments = (server.postgres, server.http, self.waiting, far, self.stopping)
+        arguments = (server.postgres, server.http, self.waiting, far)
         self.process = context.Process(target=process, args=arguments, daemon=True)
         self.process.start()
         far.close()
@@ -163,7 +164,7 @@ class Probes:
                 return
 
     def stop(self):
-        self.stopping.set()
+        self.waiting[STOP] = 1.0
         self.process.join(5)
         if self.process.is_alive():
             self.process.kill()

@@ -56,15 +56,22 @@ class Phase:
         for pair in pairs:
             self.work.put(pair)
         self.runs = []
+        self.interrupted = False
         # Taken by whoever starts the server again; the others wait.
         self.mending = threading.Lock()
 
     def run(self):
-        threads = [threading.Thread(target=self.send) for _ in range(self.senders)]
+        """Sends everything; returns the runs, after an interrupt those that are done."""
+        threads = [threading.Thread(target=self.send, daemon=True) for _ in range(self.senders)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self.interrupted = True
+            while not self.work.empty():
+                self.work.get()
         return self.runs
 
     def send(self):
@@ -132,13 +139,16 @@ def run(server, options):
         server.reset_peak()
         probes = Probes(server)
         began = time.monotonic()
+        phase = Phase(server, probes, options, pairs, senders)
         try:
-            runs = Phase(server, probes, options, pairs, senders).run()
+            runs = phase.run()
         finally:
             probes.stop()
         server.read_peak()
         samples = judge.counted([sample for sample in probes.samples if sample.due >= began], server.downtimes)
         failed |= report(runs, samples, server, options, limits, senders)
+        if phase.interrupted:
+            return 1
         server.replace()
     stopped = server.stop()
     if stopped is None:
