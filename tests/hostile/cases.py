@@ -178,7 +178,9 @@ FORMS = {
     "flight_rows": lambda server, data, patience: raw(server, server.http, ipc.call(data), patience),
 }
 # Forms whose bytes are a statement, and how often each is chosen among all.
-STATEMENTS = ("simple", "simple", "simple", "extended", "extended", "http", "flight", "flight_sql", "form_sql", "get_sql", "gone")
+STATEMENTS = (
+    "simple", "simple", "simple", "extended", "extended", "http", "flight", "flight_sql", "flight_prepared", "form_sql", "get_sql", "gone",
+)  # fmt: skip
 MADE = {
     "postgres_messages": frames.postgres,
     "postgres_start": lambda dice, _: frames.postgres_start(dice),

@@ -129,6 +129,31 @@ def flight_sql(name, body):
     return field(1, f"type.googleapis.com/arrow.flight.protocol.sql.{name}".encode()) + field(2, body)
 
 
+def fields(message):
+    """The fields of a protobuf message that bear bytes, by their numbers."""
+    found, place = {}, 0
+
+    def number():
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while place < len(message):
+        key = number()
+        if key & 7 != 2:
+            raise pgwire.Refused("?????", f"no bytes in field {key >> 3}")
+        length = number()
+        found[key >> 3] = message[place : place + length]
+        place += length
+    return found
+
+
 def statement_query(text):
     return flight_sql("CommandStatementQuery", field(1, pgwire.as_bytes(text)))
 
@@ -185,6 +210,24 @@ def adbc(server, statements, patience):
     return arrow(server, statements, patience, ask)
 
 
-DOORS = {"simple": simple, "extended": extended, "http": web, "flight": ticket, "flight_sql": adbc}
+def prepared(server, statements, patience):
+    """Flight SQL with a prepared statement."""
+
+    def ask(client, statement, options):
+        request = flight_sql("ActionCreatePreparedStatementRequest", field(1, pgwire.as_bytes(statement)))
+        (result,) = client.do_action(flight.Action("CreatePreparedStatement", request), options)
+        handle = fields(fields(result.body.to_pybytes())[2])[1]
+        command = flight_sql("CommandPreparedStatementQuery", field(1, handle))
+        for endpoint in client.get_flight_info(flight.FlightDescriptor.for_command(command), options).endpoints:
+            drain(client, endpoint.ticket, options)
+        close = flight_sql("ActionClosePreparedStatementRequest", field(1, handle))
+        list(client.do_action(flight.Action("ClosePreparedStatement", close), options))
+
+    return arrow(server, statements, patience, ask)
+
+
+DOORS = {
+    "simple": simple, "extended": extended, "http": web, "flight": ticket, "flight_sql": adbc, "flight_prepared": prepared,
+}  # fmt: skip
 SESSIONS = ("simple", "extended")
 EVERY = tuple(DOORS)

@@ -9,7 +9,7 @@ import judge
 import mutate
 import pgwire
 from cases import FORMS, MADE, STATEMENTS, Maker
-from doors import DOORS
+from doors import DOORS, field, fields
 from families import catalogue
 from grammar import Grammar
 from kinds import chosen, door_of
@@ -105,6 +105,10 @@ class Wire(unittest.TestCase):
         with self.assertRaises(pgwire.Lost):
             connection.until_ready()
         connection.close()
+
+
+    def test_fields_of_protobuf_are_read_as_they_are_written(self):
+        self.assertEqual(fields(field(1, b"x" * 300) + field(200, b"")), {1: b"x" * 300, 200: b""})
 
 
 class Fuzzing(unittest.TestCase):
