@@ -6,6 +6,7 @@ the outcome.
 
 import http.client
 import json
+import re
 import socket
 import time
 from typing import NamedTuple
@@ -158,21 +159,29 @@ def statement_query(text):
     return flight_sql("CommandStatementQuery", field(1, pgwire.as_bytes(text)))
 
 
+# What gRPC says of a connection, and no server of a statement.
+BROKEN_CONNECTION = re.compile("failed to connect|socket closed|connection reset|broken pipe|goaway|recvmsg|sendmsg|refused", re.I)
+
+
+def explained(error):
+    """An error of Flight as the other doors would have it.
+
+    A server that tells of a time-out or of being busy uses the codes that gRPC has for itself, too.
+    """
+    text = str(error)
+    if isinstance(error, flight.FlightTimedOutError) and "statement timeout" not in text:
+        return TimeoutError(text)
+    if isinstance(error, flight.FlightUnavailableError) and BROKEN_CONNECTION.search(text):
+        return pgwire.Lost(text)
+    return pgwire.Refused(type(error).__name__, text)
+
+
 def arrow_errors(function):
-    """Runs a call of Flight; its errors become those of the other doors."""
+    """Runs a call of Flight; what it raises becomes an error of the other doors."""
     try:
         function()
-    except flight.FlightTimedOutError as error:
-        raise TimeoutError from error
-    except flight.FlightUnavailableError as error:
-        raise pgwire.Lost(str(error)) from error
-    except flight.FlightCancelledError as error:
-        # The server's own cancelling, by its statement_timeout, has another cause than the client's patience.
-        raise pgwire.Refused("cancelled", str(error)) from error
-    except pyarrow.ArrowException as error:
-        raise pgwire.Refused(type(error).__name__, str(error)) from error
-    except KeyError as error:
-        raise pgwire.Refused("KeyError", str(error)) from error
+    except (pyarrow.ArrowException, flight.FlightError, KeyError) as error:
+        raise explained(error) from error
 
 
 def drain(client, ticket, options):

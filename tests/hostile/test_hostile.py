@@ -5,11 +5,13 @@ import socket
 import threading
 import unittest
 
+import pyarrow.flight as flight
+
 import judge
 import mutate
 import pgwire
 from cases import FORMS, MADE, STATEMENTS, Maker
-from doors import DOORS, field, fields
+from doors import DOORS, explained, field, fields
 from families import catalogue
 from grammar import Grammar
 from kinds import chosen, door_of
@@ -106,6 +108,13 @@ class Wire(unittest.TestCase):
             connection.until_ready()
         connection.close()
 
+
+    def test_a_server_that_times_out_or_is_busy_is_told_from_one_that_is_silent_or_gone(self):
+        ended = flight.FlightTimedOutError("canceling statement due to statement timeout")
+        self.assertIsInstance(explained(ended), pgwire.Refused)
+        self.assertIsInstance(explained(flight.FlightTimedOutError("Deadline Exceeded")), TimeoutError)
+        self.assertIsInstance(explained(flight.FlightUnavailableError("too many queries")), pgwire.Refused)
+        self.assertIsInstance(explained(flight.FlightUnavailableError("Socket closed")), pgwire.Lost)
 
     def test_fields_of_protobuf_are_read_as_they_are_written(self):
         self.assertEqual(fields(field(1, b"x" * 300) + field(200, b"")), {1: b"x" * 300, 200: b""})
