@@ -82,16 +82,19 @@ def extended(server, statements, patience):
 
 
 def read_http(response, until):
-    """Reads an answer to its end; returns its status and beginning when it is an error."""
+    """Reads an answer to its end; returns its status and beginning when it is an error.
+
+    An answer that has begun can tell of an error only by breaking off.
+    """
     first = b""
-    while True:
-        data = response.read1(READ_BYTES)
-        if not data:
-            break
-        if len(first) < 2000:
-            first += data[:2000]
-        if time.monotonic() > until:
-            raise TimeoutError
+    try:
+        while data := response.read1(READ_BYTES):
+            if len(first) < 2000:
+                first += data[:2000]
+            if time.monotonic() > until:
+                raise TimeoutError
+    except (http.client.IncompleteRead, ConnectionError) as error:
+        return "broken off", str(error)
     if response.status >= 400:
         return str(response.status), first.decode("utf-8", "replace")
     return None

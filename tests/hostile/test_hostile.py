@@ -1,8 +1,10 @@
 """The parts of the harness that need no server: the catalogue, the choices of a seed, verdicts, shrinking."""
 
+import http.client
 import random
 import socket
 import threading
+import time
 import unittest
 
 import pyarrow.flight as flight
@@ -11,7 +13,7 @@ import judge
 import mutate
 import pgwire
 from cases import FORMS, MADE, STATEMENTS, Maker
-from doors import DOORS, explained, field, fields
+from doors import DOORS, explained, field, fields, read_http
 from families import catalogue
 from grammar import Grammar
 from kinds import chosen, door_of
@@ -115,6 +117,16 @@ class Wire(unittest.TestCase):
         self.assertIsInstance(explained(flight.FlightTimedOutError("Deadline Exceeded")), TimeoutError)
         self.assertIsInstance(explained(flight.FlightUnavailableError("too many queries")), pgwire.Refused)
         self.assertIsInstance(explained(flight.FlightUnavailableError("Socket closed")), pgwire.Lost)
+
+    def test_an_answer_of_http_that_breaks_off_is_an_error(self):
+        near, far = socket.socketpair()
+        far.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+        far.close()
+        response = http.client.HTTPResponse(near)
+        response.begin()
+        self.assertEqual(read_http(response, time.monotonic() + 10)[0], "broken off")
+        response.close()
+        near.close()
 
     def test_fields_of_protobuf_are_read_as_they_are_written(self):
         self.assertEqual(fields(field(1, b"x" * 300) + field(200, b"")), {1: b"x" * 300, 200: b""})
