@@ -302,7 +302,7 @@ mod tests {
         let step = |known, member| next_step(&joins, known, member, 1000);
         assert_eq!(step(Some(5), Some(&voter)), Readmission::Remove);
         assert_eq!(step(None, Some(&voter)), Readmission::Remove);
-        let speaks = MemberStatus { silent_for: Some(Duration::from_millis(300)), ..voter.clone() };
+        let speaks = MemberStatus { silent_for: Some(Duration::from_millis(300)), ..voter };
         assert_eq!(step(Some(5), Some(&speaks)), Readmission::Wait);
         assert_eq!(step(Some(5), Some(&learner)), Readmission::Remove);
         assert_eq!(step(Some(5), None), Readmission::Record);
