@@ -155,6 +155,17 @@ impl Replica {
         Ok(())
     }
 
+    /// Refuses a write that the log would take although the files have failed: nobody could be told that it is there. The
+    /// group stops in a moment ([`Replica::stop_if_failed`]), and another replica leads, if there is any.
+    fn check_files(&self) -> Result<(), Error> {
+        let Some(failure) = self.partition.failure() else { return Ok(()) };
+        let message = format!("partition {} has stopped: {failure}", self.id());
+        Err(match self.group.members().len() {
+            1 => Error::Storage(message),
+            _ => Error::Unavailable(message),
+        })
+    }
+
     /// Waits until this replica leads, if there is no other, which right after a start takes a moment.
     pub(crate) async fn lead_if_alone(&self) -> Result<(), Error> {
         let members = self.group.members();
@@ -185,6 +196,7 @@ impl Replica {
 
     pub(crate) async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
         self.check_epoch(request.epoch, self.partition.config().epoch)?;
+        self.check_files()?;
         self.check_free()?;
         self.check_columns(&request.rows)?;
         self.requests.fetch_add(1, Ordering::Relaxed);
