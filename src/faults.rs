@@ -41,6 +41,10 @@ async fn failed(meta: &Meta) -> String {
     }
 }
 
+#[expect(
+    clippy::exit,
+    reason = "nothing of this process may go on over a log whose state is not known"
+)]
 fn end(what: &str, failure: &str) -> ! {
     tracing::error!(
         failure,
