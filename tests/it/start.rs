@@ -77,20 +77,27 @@ async fn a_partition_that_is_gone_from_the_disk_is_missed_and_whole_when_it_is_b
     server.kill();
     let (place, elsewhere) = (data.join("partitions").join(&partition), dir.path().join("away"));
     std::fs::rename(&place, &elsewhere).unwrap();
-    for made in [false, true] {
-        if made {
-            // As the place where a disk should be mounted.
-            std::fs::create_dir(&place).unwrap();
-        }
-        let log = Server::try_start(&data, &[]).err().expect("a server without its rows");
-        let named = format!("the log knows partition {partition}, but its files are not there");
-        assert!(log.contains(&named), "{log}");
+    let log = Server::try_start(&data, &[]).err().expect("a server without its rows");
+    let named = format!("the log knows partition {partition}, but its files are not there");
+    assert!(log.contains(&named), "{log}");
+    // As the place where a disk should be mounted: the partition is not served, the others are.
+    std::fs::create_dir(&place).unwrap();
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    for sql in ["SELECT count(*) FROM t", "INSERT INTO t VALUES (2)"] {
+        let error = client.batch_execute(sql).await.unwrap_err();
+        let error = error.as_db_error().expect("an error of the server").message().to_owned();
+        assert!(error.contains(&format!("partition {partition} ")), "{sql}: {error}");
     }
+    let other = "CREATE TABLE other (id BIGINT PRIMARY KEY); INSERT INTO other VALUES (1)";
+    client.batch_execute(other).await.unwrap();
+    server.kill();
     std::fs::remove_dir(&place).unwrap();
     std::fs::rename(&elsewhere, &place).unwrap();
     let server = Server::start(&data);
     let client = server.connect().await;
     assert_eq!(one(&client, "SELECT count(*) FROM t").await, "1");
+    assert_eq!(one(&client, "SELECT count(*) FROM other").await, "1");
     assert!(server.stop(), "did not stop cleanly");
     // It is given up where that is said.
     std::fs::rename(&place, &elsewhere).unwrap();
