@@ -310,8 +310,9 @@ async fn queries_of_every_shape_have_the_same_answers() {
         "SELECT to_timestamp(k) AT TIME ZONE 'Europe/Berlin', count(*) FROM t GROUP BY 1",
         "SELECT arrow_typeof(h), arrow_typeof(upper(h)), count(*) FROM t GROUP BY 1, 2",
         "SELECT n FROM t ORDER BY 1 NULLS FIRST LIMIT 5",
-        "SELECT h, min(v) AS m FROM t GROUP BY h ORDER BY m LIMIT 2",
-        "SELECT h, max(n) AS m FROM t GROUP BY h ORDER BY m DESC LIMIT 1",
+        // Several hosts have the same extreme, and any of them may come first.
+        "SELECT m FROM (SELECT h, min(v) AS m FROM t GROUP BY h ORDER BY m LIMIT 2) AS first",
+        "SELECT m FROM (SELECT h, max(n) AS m FROM t GROUP BY h ORDER BY m DESC LIMIT 1) AS first",
         "SELECT DISTINCT h FROM t LIMIT 100",
         "SELECT k FROM t WHERE n > 3 LIMIT 0",
     ] {
