@@ -26,8 +26,8 @@ const VALUE_BYTES_MAX: u64 = 32 << 20;
 const CALL_BYTES_MAX: u64 = 128 << 20;
 /// Bytes of a regular expression: compiled, it takes a thousand times as much, and each thread compiles it.
 const PATTERN_BYTES_MAX: u64 = 16 << 10;
-/// Bytes of a literal that the function's own simplification may join with others.
-const SIMPLIFIED_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a literal that the function's own simplification may join with others, or take for a pattern.
+const SIMPLIFIED_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an element of an array, roughly.
 const ELEMENT_BYTES: u64 = 16;
 
