@@ -18,7 +18,7 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
-use partita_worker::{Checked, GroupRuns, ScaledIntervals};
+use partita_worker::{BoundedConcatenation, Checked, GroupRuns, ScaledIntervals};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -291,8 +291,11 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     rules.push(Arc::new(GroupRuns));
     // Last, when types are known.
     let mut analysis = Analyzer::new().rules;
-    analysis
-        .push(Arc::new(ApplyFunctionRewrites::new(vec![Arc::new(NowInUtc), Arc::new(Checked)])));
+    analysis.push(Arc::new(ApplyFunctionRewrites::new(vec![
+        Arc::new(NowInUtc),
+        Arc::new(Checked),
+        Arc::new(BoundedConcatenation),
+    ])));
     // Every rule checks for an interruption first.
     let analysis = analysis.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
     let optimization = Optimizer::new().rules;

@@ -22,7 +22,7 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use partita_proto::schema::{Column, TableSchema};
-use partita_worker::Checked;
+use partita_worker::{BoundedConcatenation, Checked};
 
 use super::cast::assign;
 use crate::error::SqlError;
@@ -164,8 +164,12 @@ fn compile(
     let simplifier = ExprSimplifier::new(context);
     let expression = simplifier.coerce(expression, schema)?;
     let options = state.config_options();
-    let expression =
-        expression.transform_up(|expression| Checked.rewrite(expression, schema, options))?.data;
+    let expression = expression.transform_up(|expression| {
+        Checked
+            .rewrite(expression, schema, options)?
+            .transform_data(|expression| BoundedConcatenation.rewrite(expression, schema, options))
+    });
+    let expression = expression?.data;
     let expression = simplifier.simplify(expression)?;
     Ok(state.create_physical_expr(expression, schema)?)
 }

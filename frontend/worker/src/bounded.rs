@@ -30,6 +30,8 @@ const PATTERN_BYTES_MAX: u64 = 16 << 10;
 const SIMPLIFIED_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an element of an array, roughly.
 const ELEMENT_BYTES: u64 = 16;
+/// Bytes by which an array of texts says where one of them ends.
+const OFFSET_BYTES: u64 = 4;
 
 /// The functions that can grow, and their laws.
 const GROWING: &[(&str, Growth)] = &[
@@ -49,6 +51,14 @@ const GROWING: &[(&str, Growth)] = &[
     ("array_repeat", Growth::Repeated),
     ("array_resize", Growth::Resized),
     ("array_to_string", Growth::Delimited),
+    ("array_append", Growth::Kept),
+    ("array_concat", Growth::Kept),
+    ("array_prepend", Growth::Kept),
+    ("make_array", Growth::Kept),
+    ("named_struct", Growth::Kept),
+    ("struct", Growth::Kept),
+    ("string_to_array", Growth::Split),
+    ("encode", Growth::Twice),
     ("range", Growth::Series),
     ("generate_series", Growth::Series),
 ];
@@ -78,6 +88,12 @@ enum Growth {
     Delimited,
     /// An array of the steps between the first and the second.
     Series,
+    /// An array or a structure that keeps all arguments, as large as they are.
+    Kept,
+    /// An array of the parts of the first between occurrences of the second.
+    Split,
+    /// Two characters for each byte of the first.
+    Twice,
 }
 
 /// The wrapped functions, under DataFusion's names.
@@ -134,23 +150,55 @@ fn check(name: &str, growth: Growth, args: &ScalarFunctionArgs) -> Result<()> {
             return Err(SqlError::new(INVALID_REGULAR_EXPRESSION, message).into());
         }
     }
+    if growth == Growth::Kept {
+        return check_kept(name, args, rows);
+    }
     let Some(sizes) = Sizes::of(growth, &args.args)? else { return Ok(()) };
+    check_sizes(name, rows, |row| sizes.at(row))
+}
+
+/// Refuses a call whose values, of the sizes given for each row, would be too large.
+pub(crate) fn check_sizes(name: &str, rows: usize, size_at: impl Fn(usize) -> u64) -> Result<()> {
     let mut total = 0_u64;
     for row in 0..rows {
-        let size = sizes.at(row);
+        let size = size_at(row);
         total = total.saturating_add(size);
-        if size > VALUE_BYTES_MAX {
-            return Err(too_large(format!(
-                "a value of {name}() would take {size} bytes; {VALUE_BYTES_MAX} are the most"
-            )));
+        check_size(name, size)?;
+    }
+    check_total(name, rows, total)
+}
+
+/// Refuses one value of `size` bytes that is too large.
+pub(crate) fn check_size(name: &str, size: u64) -> Result<()> {
+    if size <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(too_large(format!(
+        "a value of {name}() would take {size} bytes; {VALUE_BYTES_MAX} are the most"
+    )))
+}
+
+/// Refuses the values of a call, of `total` bytes in `rows` rows, that are too large together.
+pub(crate) fn check_total(name: &str, rows: usize, total: u64) -> Result<()> {
+    if total <= CALL_BYTES_MAX {
+        return Ok(());
+    }
+    Err(too_large(format!(
+        "the values of {name}() in {rows} rows would take {total} bytes; {CALL_BYTES_MAX} are the most"
+    )))
+}
+
+/// Refuses a call that would keep more than a call's bytes of its arguments.
+fn check_kept(name: &str, args: &ScalarFunctionArgs, rows: usize) -> Result<()> {
+    let bytes = |arg: &ColumnarValue| match arg {
+        // A slice of a batch keeps the batch; what it says is its own part.
+        ColumnarValue::Array(array) => {
+            array.to_data().get_slice_memory_size().unwrap_or(usize::MAX)
         }
-    }
-    if total > CALL_BYTES_MAX {
-        return Err(too_large(format!(
-            "the values of {name}() in {rows} rows would take {total} bytes; {CALL_BYTES_MAX} are the most"
-        )));
-    }
-    Ok(())
+        ColumnarValue::Scalar(value) => value.size().saturating_mul(rows),
+    };
+    let total = args.args.iter().map(bytes).fold(0, usize::saturating_add);
+    check_total(name, rows, u64::try_from(total).unwrap_or(u64::MAX))
 }
 
 fn too_large(message: String) -> datafusion::error::DataFusionError {
@@ -158,13 +206,13 @@ fn too_large(message: String) -> datafusion::error::DataFusionError {
 }
 
 /// Numbers of an argument: one for each row, or one for all.
-enum Numbers {
+pub(crate) enum Numbers {
     All(u64),
     Each(Vec<u64>),
 }
 
 impl Numbers {
-    fn at(&self, row: usize) -> u64 {
+    pub(crate) fn at(&self, row: usize) -> u64 {
         match self {
             Self::All(number) => *number,
             Self::Each(numbers) => numbers.get(row).copied().unwrap_or(0),
@@ -172,7 +220,7 @@ impl Numbers {
     }
 
     /// The lengths of texts in bytes, or of arrays in elements; NULLs and other values have none.
-    fn lengths(arg: &ColumnarValue) -> Result<Self> {
+    pub(crate) fn lengths(arg: &ColumnarValue) -> Result<Self> {
         match arg {
             ColumnarValue::Scalar(value) => {
                 let array = value.to_array()?;
@@ -263,6 +311,10 @@ impl Sizes {
             (Growth::Series, args) if args.iter().all(is_whole) => {
                 args.iter().map(signed).collect::<Result<_>>()?
             }
+            (Growth::Split, [text, delimiter, ..]) => {
+                vec![Numbers::lengths(text)?, Numbers::lengths(delimiter)?]
+            }
+            (Growth::Twice, [bytes, ..]) => vec![Numbers::lengths(bytes)?],
             (Growth::Sum | Growth::Joined, args) if !args.is_empty() => {
                 args.iter().map(Numbers::lengths).collect::<Result<_>>()?
             }
@@ -279,7 +331,12 @@ impl Sizes {
         match self.growth {
             Growth::Times => argument(0).saturating_mul(argument(1)),
             Growth::Padded => argument(0),
-            Growth::Pattern => 0,
+            Growth::Pattern | Growth::Kept => 0,
+            Growth::Split => {
+                let (text, delimiter) = (argument(0), argument(1).max(1));
+                text.saturating_add((text / delimiter).saturating_mul(OFFSET_BYTES))
+            }
+            Growth::Twice => argument(0).saturating_mul(2),
             Growth::Sum => self.arguments.iter().map(|a| a.at(row)).fold(0, u64::saturating_add),
             Growth::Joined => {
                 let all = self.arguments.iter().map(|a| a.at(row)).fold(0, u64::saturating_add);
@@ -371,6 +428,8 @@ mod tests {
             "cardinality(generate_series(-9000000000000000000, 9000000000000000000, 3))",
             "cardinality(array_resize([1], 2000000000, 0))",
             "array_to_string(range(1, 100000), repeat('x', 10000))",
+            "cardinality(string_to_array(repeat(',', 10000000), ','))",
+            "length(encode(CAST(repeat('x', 20000000) AS BYTEA), 'hex'))",
         ];
         for sql in large {
             let answer = answer(&format!("SELECT {sql}")).await.map(|value| value.len());
@@ -382,6 +441,16 @@ mod tests {
         // Not one value, but all of a batch.
         let rows = "SELECT length(max(repeat('x', CAST(value AS BIGINT) * 10000))) FROM generate_series(1, 3000)";
         assert_eq!(answer(rows).await, Err("54000".to_owned()));
+        let text = "repeat('x', CAST(value AS BIGINT) * 5000)";
+        for kept in [
+            format!("make_array({text}, {text})"),
+            format!("array_append(make_array({text}), {text})"),
+            format!("array_concat(make_array({text}), make_array({text}))"),
+            format!("named_struct('a', {text}, 'b', {text})"),
+        ] {
+            let rows = format!("SELECT count({kept}) FROM generate_series(4000, 8000)");
+            assert_eq!(answer(&rows).await, Err("54000".to_owned()), "{kept}");
+        }
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@
 //! - `repeat`, `lpad` and others that make large values: DataFusion's, within bounds (`bounded.rs`);
 //! - `date_trunc` and `date_bin`: DataFusion's, faster over times that ascend (`steps.rs`);
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
+//! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
@@ -30,7 +31,7 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{aggregates, bounded, checked, intervals, json, steps, to_char};
+use crate::{aggregates, bounded, checked, concatenation, intervals, json, steps, to_char};
 
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
@@ -45,6 +46,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = [
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
+        concatenation::function(),
         json::function(),
         to_char::function(),
         constant("version", &[], &version_text()),

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
     TypeSignature, Volatility,
 };
 
+use crate::bounded::{check_size, check_total};
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 /// In a field's metadata: the text is JSON.
@@ -63,6 +64,7 @@ impl ScalarUDFImpl for BuildObject {
             args.arg_fields.get(at).is_some_and(|field| field.metadata().contains_key(IS_JSON))
         };
         let mut objects = Vec::with_capacity(rows);
+        let mut total = 0;
         for row in 0..rows {
             let mut object = String::from("{");
             for (at, pair) in columns.chunks_exact(2).enumerate() {
@@ -80,6 +82,9 @@ impl ScalarUDFImpl for BuildObject {
                 write(&mut object, &value, is_json(2 * at + 1))?;
             }
             object.push('}');
+            total += object.len() as u64;
+            check_size(self.name(), object.len() as u64)?;
+            check_total(self.name(), row + 1, total)?;
             objects.push(object);
         }
         if constant {
@@ -217,5 +222,11 @@ mod tests {
             assert_eq!(state, "22023", "{message}");
             assert!(message.contains(says), "{message}");
         }
+    }
+    #[tokio::test]
+    async fn an_object_too_large_is_refused() {
+        let object = "json_build_object('a', repeat('x', 33554430))";
+        let (state, message) = answers(object).await.unwrap_err();
+        assert_eq!(state, "54000", "{message}");
     }
 }

@@ -24,6 +24,7 @@
 mod aggregates;
 mod bounded;
 mod checked;
+mod concatenation;
 mod decimals;
 pub mod error;
 mod fragment;
@@ -43,6 +44,7 @@ mod whole;
 pub use partita_lanes as lanes;
 
 pub use checked::Checked;
+pub use concatenation::BoundedConcatenation;
 pub use error::SqlError;
 pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
