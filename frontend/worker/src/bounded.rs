@@ -230,6 +230,21 @@ impl Numbers {
         }
     }
 
+    /// The bytes of values of any type, those within arrays and structures too.
+    fn bytes(arg: &ColumnarValue) -> Result<Self> {
+        match arg {
+            ColumnarValue::Scalar(value) => {
+                Ok(Self::All(u64::try_from(value.size()).unwrap_or(u64::MAX)))
+            }
+            ColumnarValue::Array(array) if array.data_type().is_nested() => {
+                let bytes = |row| array.slice(row, 1).to_data().get_slice_memory_size();
+                let bytes = (0..array.len()).map(|row| Ok(u64::try_from(bytes(row)?).unwrap_or(0)));
+                Ok(Self::Each(bytes.collect::<Result<_>>()?))
+            }
+            ColumnarValue::Array(array) => Ok(Self::Each(lengths_of(array)?)),
+        }
+    }
+
     /// The values of whole numbers; negative ones and NULLs count as none.
     fn counts(arg: &ColumnarValue) -> Result<Self> {
         let positive = |count: i64| u64::try_from(count).unwrap_or(0);
@@ -291,10 +306,13 @@ impl Sizes {
             }
             (Growth::Padded, [_, count, ..]) => vec![Numbers::counts(count)?],
             (Growth::Repeated, [repeated, count]) => {
-                element = Numbers::lengths(repeated)?;
+                element = Numbers::bytes(repeated)?;
                 vec![Numbers::counts(count)?]
             }
-            (Growth::Resized, [array, count, ..]) => {
+            (Growth::Resized, [array, count, fill @ ..]) => {
+                if let [fill, ..] = fill {
+                    element = Numbers::bytes(fill)?;
+                }
                 vec![Numbers::lengths(array)?, Numbers::counts(count)?]
             }
             (Growth::Delimited, [array, delimiter, ..]) => {
@@ -351,7 +369,9 @@ impl Sizes {
                 text.saturating_add(text.saturating_add(1).saturating_mul(to))
             }
             Growth::Repeated => argument(0).saturating_mul(self.element.at(row).max(ELEMENT_BYTES)),
-            Growth::Resized => argument(0).max(argument(1)).saturating_mul(ELEMENT_BYTES),
+            Growth::Resized => {
+                argument(0).max(argument(1)).saturating_mul(self.element.at(row).max(ELEMENT_BYTES))
+            }
             Growth::Delimited => argument(0).saturating_mul(argument(1)),
             Growth::Series => self.steps(row).saturating_mul(ELEMENT_BYTES / 2),
         }
@@ -368,7 +388,7 @@ impl Sizes {
             _ => return 0,
         };
         let step = argument(2).map_or(1, |step| step.abs_diff(zero)).max(1);
-        start.abs_diff(stop) / step + 1
+        (start.abs_diff(stop) / step).saturating_add(1)
     }
 }
 
@@ -428,6 +448,9 @@ mod tests {
             "cardinality(generate_series(-9000000000000000000, 9000000000000000000, 3))",
             "cardinality(array_resize([1], 2000000000, 0))",
             "array_to_string(range(1, 100000), repeat('x', 10000))",
+            "cardinality(array_repeat(array_repeat(repeat('x', 1000), 1000), 10000))",
+            "cardinality(array_resize(make_array('a'), 1000, repeat('x', 1000000)))",
+            "cardinality(range(9223372036854775807, -9223372036854775808, -1))",
             "cardinality(string_to_array(repeat(',', 10000000), ','))",
             "length(encode(CAST(repeat('x', 20000000) AS BYTEA), 'hex'))",
         ];
