@@ -6,6 +6,7 @@
 
 mod greptime;
 mod influx;
+mod shown;
 mod stream;
 
 use arrow::datatypes::SchemaRef;

@@ -173,7 +173,8 @@ impl<'a> Cells<'a> {
                 write!(text, "{}", serde_json::Value::from(bytes))
             }
             Self::Displayed(values) => {
-                text.push_str(&json_string(&values.value(row).to_string()));
+                // A value that cannot be shown is an error, never a text that says so.
+                text.push_str(&json_string(&values.value(row).try_to_string()?));
                 Ok(())
             }
         };

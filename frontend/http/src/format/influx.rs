@@ -19,6 +19,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
 use super::Encoder;
+use super::shown::check_shown;
 
 /// Memory of the rows of one drawn table.
 const PRETTY_BYTES_MAX: usize = 32 << 20;
@@ -37,6 +38,7 @@ impl Encoder for JsonArray {
     }
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+        check_shown(batch)?;
         let mut writer = ArrayWriter::new(Vec::new());
         writer.write(batch)?;
         writer.finish()?;
@@ -69,6 +71,7 @@ impl Encoder for JsonLines {
     }
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+        check_shown(batch)?;
         let mut writer = LineDelimitedWriter::new(Vec::new());
         writer.write(batch)?;
         writer.finish()?;
@@ -111,6 +114,7 @@ impl Encoder for Csv {
     }
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+        check_shown(batch)?;
         Self::write(batch, false)
     }
 
@@ -216,6 +220,7 @@ impl Encoder for Pretty {
     }
 
     fn rows(&mut self, batch: &RecordBatch) -> Result<Vec<u8>, ArrowError> {
+        check_shown(batch)?;
         self.bytes += batch.get_array_memory_size();
         if self.bytes > PRETTY_BYTES_MAX {
             return Err(ArrowError::InvalidArgumentError(

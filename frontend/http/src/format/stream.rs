@@ -135,7 +135,9 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, StringViewArray, TimestampNanosecondArray};
+    use arrow::array::{
+        ArrayRef, Int64Array, StringViewArray, TimestampNanosecondArray, TimestampSecondArray,
+    };
     use futures::stream;
 
     use super::super::{Csv, CsvNames, IpcStream, JsonArray, JsonLines, Parquet, Pretty};
@@ -191,6 +193,45 @@ mod tests {
         assert_eq!(bytes, b"0,,1970-01-01T00:00:00\n");
         let bytes = text(Pretty::default(), vec![]).await;
         assert!(String::from_utf8(bytes).unwrap().contains("| n | name | time |"));
+    }
+
+    #[tokio::test]
+    async fn what_fails_midway_breaks_off_and_is_never_a_value() {
+        use super::super::{GreptimeRows, InfluxV1Rows};
+
+        // A time beyond the calendar: nothing can write it down.
+        let beyond: ArrayRef = Arc::new(TimestampSecondArray::from(vec![i64::MAX]));
+        let beyond = RecordBatch::try_from_iter([("time", beyond)]).unwrap();
+        let well: ArrayRef = Arc::new(TimestampSecondArray::from(vec![1; 5000]));
+        let well = RecordBatch::try_from_iter([("time", well)]).unwrap();
+        let of = |failure: Result<RecordBatch, SqlError>, encoder: Box<dyn Encoder>| Encoded {
+            schema: well.schema(),
+            first: None,
+            rest: Box::pin(stream::iter([Ok(well.clone()), failure])) as RowStream,
+            encoder,
+            before: Vec::new(),
+            behind: Box::new(|| b"the end".to_vec()),
+        };
+        let encoders: Vec<fn() -> Box<dyn Encoder>> = vec![
+            || Box::new(JsonArray::default()),
+            || Box::new(JsonLines),
+            || Box::new(Csv(CsvNames::Names)),
+            || Box::new(Pretty::default()),
+            || Box::new(GreptimeRows::default()),
+            || Box::new(InfluxV1Rows::default()),
+            || Box::new(Parquet::default()),
+            || Box::new(IpcStream::default()),
+        ];
+        for (at, encoder) in encoders.into_iter().enumerate() {
+            let failed = SqlError::new("22012", "division by zero");
+            let body = body_of(of(Err(failed), encoder()));
+            assert!(axum::body::to_bytes(body, usize::MAX).await.is_err(), "encoder {at}");
+            let body = body_of(of(Ok(beyond.clone()), encoder()));
+            if let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await {
+                let text = String::from_utf8_lossy(&bytes);
+                assert!(!text.contains("ERROR"), "encoder {at}");
+            }
+        }
     }
 
     #[tokio::test]

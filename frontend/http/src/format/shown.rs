@@ -1,0 +1,78 @@
+//! Values that cannot be written down.
+//!
+//! A time beyond the calendar has no text, and Arrow's writers put one in its place that tells so, as if it were the
+//! value. Here it is an error of the answer.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+/// Refuses rows with a value that cannot be written down.
+///
+/// # Errors
+/// Arrow's own, which names the value.
+pub(crate) fn check_shown(batch: &RecordBatch) -> Result<(), ArrowError> {
+    batch.columns().iter().try_for_each(check)
+}
+
+fn check(array: &ArrayRef) -> Result<(), ArrowError> {
+    let rows: Vec<usize> = match array.data_type() {
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => extremes(array)?,
+        of if of.is_nested() && may_hold_times(of) => (0..array.len()).collect(),
+        _ => return Ok(()),
+    };
+    let options = FormatOptions::default();
+    let shown = ArrayFormatter::try_new(array.as_ref(), &options)?;
+    rows.into_iter().try_for_each(|row| shown.value(row).try_to_string().map(drop))
+}
+
+/// The rows of the least and of the greatest value: the calendar has no gaps between them.
+fn extremes(array: &ArrayRef) -> Result<Vec<usize>, ArrowError> {
+    let numbers = match array.data_type() {
+        DataType::Date32 => cast(&cast(array, &DataType::Int32)?, &DataType::Int64)?,
+        _ => cast(array, &DataType::Int64)?,
+    };
+    let numbers = numbers.as_primitive::<Int64Type>();
+    let known = || numbers.iter().enumerate().filter_map(|(row, number)| Some((number?, row)));
+    Ok(known().min().into_iter().chain(known().max()).map(|(_, row)| row).collect())
+}
+
+fn may_hold_times(of: &DataType) -> bool {
+    match of {
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => true,
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => may_hold_times(field.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| may_hold_times(field.data_type())),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Date32Array, TimestampNanosecondArray, TimestampSecondArray};
+
+    use super::*;
+
+    fn shown(array: impl Array + 'static) -> bool {
+        let array: ArrayRef = Arc::new(array);
+        check_shown(&RecordBatch::try_from_iter([("a", array)]).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn times_beyond_the_calendar_are_refused_wherever_they_are() {
+        assert!(shown(TimestampSecondArray::from(vec![Some(1), None, Some(-1)])));
+        assert!(shown(TimestampSecondArray::from(vec![None])));
+        assert!(!shown(TimestampSecondArray::from(vec![Some(1), Some(i64::MAX), None, Some(2)])));
+        assert!(!shown(TimestampSecondArray::from(vec![Some(1), Some(i64::MIN), Some(2)])));
+        assert!(shown(TimestampNanosecondArray::from(vec![i64::MIN, i64::MAX])));
+        assert!(shown(Date32Array::from(vec![0])));
+        assert!(!shown(Date32Array::from(vec![0, i32::MAX])));
+    }
+}
