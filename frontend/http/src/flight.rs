@@ -12,6 +12,7 @@
 //! Handshakes succeed for everybody; tokens are accepted and not looked at.
 
 mod encode;
+mod ipc;
 mod metadata;
 mod prepared;
 mod put;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use partita_proto::health::{Health, Well};
 
+use crate::guard::Guard;
+
 /// How the HTTP and Flight doors run.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
@@ -18,8 +20,13 @@ pub struct HttpOptions {
     pub in_flight_bytes_max: usize,
     /// How long a connection may take to send a request's head, and how long it may be idle.
     pub header_timeout: Duration,
-    /// How long a request's body may make no progress.
+    /// How long a request's body may make no progress, and the time after which it has to come faster than
+    /// `body_rate_min`.
     pub body_timeout: Duration,
+    /// How long a body that has begun to come waits for memory that other bodies have.
+    pub body_wait: Duration,
+    /// Bytes a second of a body that takes long.
+    pub body_rate_min: usize,
     /// How long requests in flight may take to end when the server stops.
     pub drain_timeout: Duration,
     /// What tables made by line protocol call their time index.
@@ -30,6 +37,10 @@ pub struct HttpOptions {
     pub line_string_bytes_max: usize,
     /// Prepared statements of Flight SQL clients that are kept; the longest unused go first.
     pub prepared_max: usize,
+    /// Bytes of their texts and values; the longest unused go first.
+    pub prepared_bytes_max: usize,
+    /// The host names and the origins of pages that are let in.
+    pub guard: Guard,
     /// Knows which parts of the process do not serve, for `/health` and `/ready`.
     pub health: Arc<dyn Health>,
 }
@@ -43,11 +54,15 @@ impl Default for HttpOptions {
             in_flight_bytes_max: 256 << 20,
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
+            body_wait: Duration::from_secs(10),
+            body_rate_min: 1 << 10,
             drain_timeout: Duration::from_secs(20),
             time_column: "time".to_owned(),
             line_columns_max: 200,
             line_string_bytes_max: 64 << 10,
             prepared_max: 10_000,
+            prepared_bytes_max: 64 << 20,
+            guard: Guard::default(),
             health: Arc::new(Well),
         }
     }

@@ -21,19 +21,22 @@ use partita_proto::schema::{Column, ColumnType, Semantic, TableOptions, TableSch
 use partita_proto::service::{Ddl, NewTable};
 use tonic::Status;
 
-use super::Answers;
 use super::metadata::CATALOG;
 use super::status::{status_of, stream_status};
+use super::{Answers, ipc};
 use crate::door::Door;
 
 /// Batches of an append-mode table that are written at the same time.
 const APPENDS_AT_ONCE: usize = 4;
 
-/// The batches of a client's stream.
+/// The batches of a client's stream. What it sends is checked first ([`ipc`]).
 pub(crate) fn batches(stream: PeekableFlightDataStream) -> FlightRecordBatchStream {
-    FlightRecordBatchStream::new_from_flight_data(
-        stream.map_err(|status| FlightError::Tonic(Box::new(status))),
-    )
+    let mut check = ipc::Check::default();
+    let checked = stream.map(move |data| {
+        let data = data.map_err(|status| FlightError::Tonic(Box::new(status)))?;
+        check.admit(data).map_err(|error| FlightError::DecodeError(error.to_string()))
+    });
+    FlightRecordBatchStream::new_from_flight_data(checked)
 }
 
 /// Writes batches; answers each with the number of its rows.

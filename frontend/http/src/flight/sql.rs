@@ -33,7 +33,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::encode::{messages, outer_schema, parameter_schema, schema_bytes};
-use super::prepared::{Statement, Statements};
+use super::prepared::{Binding, Statement, Statements};
 use super::run::{respond, run_all};
 use super::status::{arrow_status, status_of, stream_status};
 use super::values::{finish, values};
@@ -74,9 +74,16 @@ fn forgotten() -> Status {
     Status::not_found("the prepared statement is not known any more; prepare it again")
 }
 
+fn too_large() -> Status {
+    Status::resource_exhausted(
+        "the text or the values of the prepared statement are larger than all of them may be together",
+    )
+}
+
 impl SqlFlight {
     pub(crate) fn new(door: Arc<Door>) -> Self {
-        let statements = Statements::new(door.options.prepared_max);
+        let statements =
+            Statements::new(door.options.prepared_max, door.options.prepared_bytes_max);
         Self { door, statements }
     }
 
@@ -92,7 +99,7 @@ impl SqlFlight {
             return Err(SqlError::syntax("exactly one statement can be prepared"));
         };
         let prepared = session.prepare(statement, &[]).await?;
-        Ok(Statement { session, prepared, bound: Arc::default() })
+        Ok(Statement { session, prepared, text_bytes: sql.len(), bound: Arc::default() })
     }
 
     fn statement(&self, handle: &[u8]) -> Result<Statement, Status> {
@@ -104,7 +111,7 @@ impl SqlFlight {
         &self,
         statement: Statement,
     ) -> Result<Response<Answers<FlightData>>, Status> {
-        let Statement { session, prepared, bound } = statement;
+        let Statement { session, prepared, bound, .. } = statement;
         let mut sets = bound.iter().cloned();
         let first = session.run_prepared(&prepared, sets.next().unwrap_or_default()).await;
         if bound.len() <= 1 {
@@ -196,7 +203,8 @@ impl FlightSqlService for SqlFlight {
         if let [partita_frontend::Statement::Query(_)] = statements.as_slice() {
             let statement = self.prepare(session, &ticket.sql).await.map_err(sql_status)?;
             schema = statement.prepared.schema.as_ref().map(|schema| outer_schema(schema));
-            ticket.prepared = Some(self.statements.add(statement).to_vec());
+            // One that is too large to be kept is prepared again from its text.
+            ticket.prepared = self.statements.add(statement).map(|handle| handle.to_vec());
         }
         let handle = serde_json::to_vec(&ticket)
             .map_err(|error| Status::internal(format!("the ticket cannot be written: {error}")))?;
@@ -260,7 +268,7 @@ impl FlightSqlService for SqlFlight {
         Ok(ActionCreatePreparedStatementResult {
             dataset_schema,
             parameter_schema: schema_bytes(&parameters).map_err(arrow_status)?,
-            prepared_statement_handle: self.statements.add(statement),
+            prepared_statement_handle: self.statements.add(statement).ok_or_else(too_large)?,
         })
     }
 
@@ -290,8 +298,10 @@ impl FlightSqlService for SqlFlight {
             }
             bound.extend(values(&batch, &statement.prepared.parameter_types)?);
         }
-        if !self.statements.bind(&handle, bound) {
-            return Err(forgotten());
+        match self.statements.bind(&handle, bound) {
+            Binding::Bound => {}
+            Binding::TooLarge => return Err(too_large()),
+            Binding::Unknown => return Err(forgotten()),
         }
         Ok(DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) })
     }

@@ -1,0 +1,602 @@
+//! What a client's Arrow messages must be before arrow reads them.
+//!
+//! Arrow's reader takes much of a message on trust: a type that it does not know, a buffer that ends beyond its body or
+//! one too few end the task with a panic, and what decompresses to gigabytes is decompressed. So each message is checked
+//! here first, by its own metadata:
+//!
+//! | message | checked |
+//! |---|---|
+//! | schema | types, their parameters and children; how many fields there are, and how deep |
+//! | dictionary, rows | lengths and NULL counts; as many nodes and buffers as the schema asks for, within the body; what compressed buffers decompress to |
+//!
+//! Values (offsets, UTF-8, indexes of dictionaries) are validated by arrow as it builds arrays.
+//!
+//! Source: the Arrow columnar format's encapsulated messages (Message.fbs, Schema.fbs).
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+
+use arrow::ipc::{
+    BodyCompression, Buffer, CompressionType, DateUnit, DictionaryBatch, Endianness, Field,
+    IntervalUnit, KeyValue, MessageHeader, MetadataVersion, Precision, RecordBatch, Schema,
+    TimeUnit, Type, root_as_message,
+};
+use arrow_flight::FlightData;
+
+/// Fields of a schema, those within others included.
+const FIELDS_MAX: usize = 10_000;
+/// Fields within each other.
+const DEPTH_MAX: usize = 32;
+/// Rows of a message.
+const ROWS_MAX: usize = 16 << 20;
+/// Bytes of a message when it is not compressed any more.
+const BODY_BYTES_MAX: usize = 256 << 20;
+/// Where buffers may begin: at multiples of it.
+const BUFFER_ALIGNMENT: i64 = 8;
+/// The bytes of a compressed buffer that say how long it was.
+const PREFIX_BYTES: usize = 8;
+
+/// What is wrong with a message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the Arrow message is malformed: {0}")]
+pub(crate) struct Malformed(String);
+
+fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
+    Err(Malformed(what.into()))
+}
+
+/// A node of the rows of a schema, or of a dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Node {
+    /// Its buffers, without those of views, whose number each message says.
+    buffers: usize,
+    /// Whether the first of them says which values are NULL.
+    has_validity: bool,
+    is_view: bool,
+    /// Bytes of each element of its second buffer where arrow takes that for whole ones: offsets, views and indexes of dictionaries; else 1.
+    width: usize,
+}
+
+impl Node {
+    /// A node of so many buffers, the first of which says what is NULL.
+    const fn of(buffers: usize, width: usize) -> Self {
+        Self { buffers, has_validity: true, is_view: false, width }
+    }
+}
+
+/// The nodes of a schema's rows, or of a dictionary's values, in the order in which messages have them.
+type Shape = Vec<Node>;
+
+/// Bytes where numbers of any width may lie.
+struct Aligned(arrow::buffer::Buffer);
+
+impl AsRef<[u8]> for Aligned {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Checks the messages of one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Check {
+    /// What the schema asks of rows; `None` before there is one.
+    rows: Option<Shape>,
+    /// What it asks of each dictionary, by its id.
+    dictionaries: HashMap<i64, Shape>,
+}
+
+impl Check {
+    /// Admits a message; what follows is checked by the schema that it brings.
+    ///
+    /// # Errors
+    /// When arrow might not stand it.
+    pub(crate) fn admit(&mut self, mut data: FlightData) -> Result<FlightData, Malformed> {
+        if self.message(&data)? == MessageHeader::DictionaryBatch {
+            // Rows are copied to where numbers may lie; arrow takes dictionaries as the network left them.
+            let aligned = Aligned(arrow::buffer::Buffer::from(data.data_body.as_ref()));
+            data.data_body = bytes::Bytes::from_owner(aligned);
+        }
+        Ok(data)
+    }
+
+    fn message(&mut self, data: &FlightData) -> Result<MessageHeader, Malformed> {
+        if data.data_header.is_empty() {
+            // Metadata only; arrow's reader would take it for a message.
+            return malformed("it has no header");
+        }
+        let message =
+            root_as_message(&data.data_header).map_err(|error| Malformed(error.to_string()))?;
+        if message.version() != MetadataVersion::V5 && message.version() != MetadataVersion::V4 {
+            return malformed("its version is neither 4 nor 5");
+        }
+        let kind = message.header_type();
+        let checked = match kind {
+            MessageHeader::NONE => Ok(()),
+            MessageHeader::Schema => match message.header_as_schema() {
+                Some(schema) => self.schema(schema),
+                None => malformed("it has no schema"),
+            },
+            MessageHeader::DictionaryBatch => match message.header_as_dictionary_batch() {
+                Some(batch) => self.dictionary(batch, &data.data_body),
+                None => malformed("it has no dictionary"),
+            },
+            MessageHeader::RecordBatch => match (message.header_as_record_batch(), &self.rows) {
+                (Some(batch), Some(shape)) => check_batch(batch, shape, &data.data_body),
+                (None, _) => malformed("it has no rows"),
+                (_, None) => malformed("rows come before the schema"),
+            },
+            _ => malformed("its kind is not known"),
+        };
+        checked.map(|()| kind)
+    }
+
+    fn schema(&mut self, schema: Schema<'_>) -> Result<(), Malformed> {
+        if schema.endianness() != Endianness::Little {
+            return malformed("only the little-endian byte order is supported");
+        }
+        let Some(fields) = schema.fields() else { return malformed("the schema has no fields") };
+        let mut walk = Walk::default();
+        let mut rows = Shape::new();
+        for field in fields {
+            rows.extend(walk.field(field, 0)?);
+        }
+        check_pairs(schema.custom_metadata())?;
+        self.rows = Some(rows);
+        self.dictionaries = walk.dictionaries;
+        Ok(())
+    }
+
+    fn dictionary(&self, batch: DictionaryBatch<'_>, body: &[u8]) -> Result<(), Malformed> {
+        let Some(shape) = self.dictionaries.get(&batch.id()) else {
+            return malformed(format!("the schema has no dictionary {}", batch.id()));
+        };
+        match batch.data() {
+            Some(data) => check_batch(data, shape, body),
+            None => malformed("the dictionary has no values"),
+        }
+    }
+}
+
+/// Checks the pairs that a schema or a field carries; arrow's reader expects both halves of each.
+fn check_pairs<'a>(pairs: Option<impl IntoIterator<Item = KeyValue<'a>>>) -> Result<(), Malformed> {
+    for pair in pairs.into_iter().flatten() {
+        if pair.key().is_none() || pair.value().is_none() {
+            return malformed("metadata has a key without a value");
+        }
+    }
+    Ok(())
+}
+
+/// A walk over a schema's fields.
+#[derive(Debug, Default)]
+struct Walk {
+    fields: usize,
+    dictionaries: HashMap<i64, Shape>,
+}
+
+impl Walk {
+    /// Checks a field and those within it. Returns what it asks of rows.
+    fn field(&mut self, field: Field<'_>, depth: usize) -> Result<Shape, Malformed> {
+        self.fields += 1;
+        if self.fields > FIELDS_MAX {
+            return malformed(format!("it has more than {FIELDS_MAX} fields"));
+        }
+        if depth > DEPTH_MAX {
+            return malformed(format!("its fields are nested more than {DEPTH_MAX} deep"));
+        }
+        check_pairs(field.custom_metadata())?;
+        let own = self.values(field, depth)?;
+        let Some(dictionary) = field.dictionary() else { return Ok(own) };
+        let width = match dictionary.indexType().map(|index| index.bitWidth()) {
+            Some(8) => 1,
+            Some(16) => 2,
+            Some(32) => 4,
+            Some(64) => 8,
+            _ => return malformed("a dictionary has no type of index"),
+        };
+        self.dictionaries.insert(dictionary.id(), own);
+        Ok(vec![Node::of(2, width)])
+    }
+
+    /// What values of a field's type, dictionary or not, ask of rows.
+    fn values(&mut self, field: Field<'_>, depth: usize) -> Result<Shape, Malformed> {
+        match field.type_type() {
+            Type::Null => Ok(vec![Node { has_validity: false, ..Node::of(0, 1) }]),
+            Type::Utf8 | Type::Binary => Ok(vec![Node::of(3, 4)]),
+            Type::LargeUtf8 | Type::LargeBinary => Ok(vec![Node::of(3, 8)]),
+            Type::Utf8View | Type::BinaryView => {
+                Ok(vec![Node { is_view: true, ..Node::of(2, 16) }])
+            }
+            Type::List | Type::Map => self.nested(field, depth, Node::of(2, 4), Some(1)),
+            Type::LargeList => self.nested(field, depth, Node::of(2, 8), Some(1)),
+            Type::FixedSizeList => match field.type_as_fixed_size_list() {
+                Some(list) if (0..=1 << 20).contains(&list.listSize()) => {
+                    self.nested(field, depth, Node::of(1, 1), Some(1))
+                }
+                _ => malformed("a list has no size"),
+            },
+            Type::Struct_ => self.nested(field, depth, Node::of(1, 1), None),
+            _ if is_plain(field) => Ok(vec![Node::of(2, 1)]),
+            other => malformed(format!(
+                "type {} is not supported, or not with these parameters",
+                other.variant_name().unwrap_or("unknown")
+            )),
+        }
+    }
+
+    fn nested(
+        &mut self,
+        field: Field<'_>,
+        depth: usize,
+        own: Node,
+        children: Option<usize>,
+    ) -> Result<Shape, Malformed> {
+        let within = field.children();
+        let count = within.map_or(0, |within| within.len());
+        if children.is_some_and(|children| children != count) {
+            return malformed(format!("a list or a map has {count} types of elements"));
+        }
+        let is_map = field.type_type() == Type::Map;
+        let mut shape = vec![own];
+        for child in within.into_iter().flatten() {
+            let pairs = child.children().map_or(0, |pairs| pairs.len());
+            if is_map && (child.type_type() != Type::Struct_ || pairs != 2) {
+                return malformed("a map's elements are no pairs");
+            }
+            shape.extend(self.field(child, depth + 1)?);
+        }
+        Ok(shape)
+    }
+}
+
+/// Whether a field is of a type of fixed size whose parameters arrow knows.
+fn is_plain(field: Field<'_>) -> bool {
+    let known = match field.type_type() {
+        Type::Bool => Some(true),
+        Type::Int => field.type_as_int().map(|int| matches!(int.bitWidth(), 8 | 16 | 32 | 64)),
+        Type::FloatingPoint => field.type_as_floating_point().map(|float| {
+            matches!(float.precision(), Precision::HALF | Precision::SINGLE | Precision::DOUBLE)
+        }),
+        Type::Decimal => field.type_as_decimal().map(|decimal| {
+            let digits = match decimal.bitWidth() {
+                32 => 9,
+                64 => 18,
+                128 => 38,
+                256 => 76,
+                _ => 0,
+            };
+            (1..=digits).contains(&decimal.precision())
+                && (-decimal.precision()..=decimal.precision()).contains(&decimal.scale())
+        }),
+        Type::Date => field
+            .type_as_date()
+            .map(|date| matches!(date.unit(), DateUnit::DAY | DateUnit::MILLISECOND)),
+        Type::Time => field.type_as_time().map(|time| {
+            matches!(
+                (time.bitWidth(), time.unit()),
+                (32, TimeUnit::SECOND | TimeUnit::MILLISECOND)
+                    | (64, TimeUnit::MICROSECOND | TimeUnit::NANOSECOND)
+            )
+        }),
+        Type::Timestamp => field.type_as_timestamp().map(|time| is_unit(time.unit())),
+        Type::Duration => field.type_as_duration().map(|time| is_unit(time.unit())),
+        Type::Interval => field.type_as_interval().map(|interval| {
+            matches!(
+                interval.unit(),
+                IntervalUnit::YEAR_MONTH | IntervalUnit::DAY_TIME | IntervalUnit::MONTH_DAY_NANO
+            )
+        }),
+        Type::FixedSizeBinary => field
+            .type_as_fixed_size_binary()
+            .map(|bytes| (0..=1 << 20).contains(&bytes.byteWidth())),
+        _ => None,
+    };
+    known == Some(true)
+}
+
+fn is_unit(unit: TimeUnit) -> bool {
+    matches!(
+        unit,
+        TimeUnit::SECOND | TimeUnit::MILLISECOND | TimeUnit::MICROSECOND | TimeUnit::NANOSECOND
+    )
+}
+
+/// Checks rows, or the values of a dictionary, against what the schema asks.
+fn check_batch(batch: RecordBatch<'_>, shape: &[Node], body: &[u8]) -> Result<(), Malformed> {
+    if !is_count(batch.length()) {
+        return malformed(format!("{} rows are negative or more than {ROWS_MAX}", batch.length()));
+    }
+    let nodes = batch.nodes().map_or(0, |nodes| nodes.len());
+    if nodes != shape.len() {
+        return malformed(format!(
+            "it has {nodes} nodes where the schema asks for {}",
+            shape.len()
+        ));
+    }
+    let mut views = batch.variadicBufferCounts().into_iter().flatten();
+    let mut buffers = batch.buffers().into_iter().flatten();
+    let mut inflated = 0_usize;
+    for (node, asked) in batch.nodes().into_iter().flatten().zip(shape) {
+        if !is_count(node.length()) || !(0..=node.length()).contains(&node.null_count()) {
+            return malformed(format!(
+                "a node says {} values of which {} are null",
+                node.length(),
+                node.null_count()
+            ));
+        }
+        let of_views = match asked.is_view.then(|| views.next()) {
+            None => Some(0),
+            Some(count) => count.and_then(|count| usize::try_from(count).ok()),
+        };
+        let Some(of_views) = of_views.filter(|count| *count <= body.len()) else {
+            return malformed("it does not say how many buffers each column of views has");
+        };
+        for position in 0..asked.buffers + of_views {
+            let Some(buffer) = buffers.next() else {
+                return malformed("it has fewer buffers than the schema asks for");
+            };
+            let bytes = part(body, *buffer)?;
+            let len = match batch.compression() {
+                Some(compression) => inflated_len(bytes, compression)?,
+                None => bytes.len(),
+            };
+            let values = usize::try_from(node.length()).unwrap_or(usize::MAX);
+            if position == 0
+                && asked.has_validity
+                && node.null_count() > 0
+                && len < values.div_ceil(8)
+            {
+                return malformed("a buffer says of too few values whether they are null");
+            }
+            if position == 1 && len % asked.width != 0 {
+                return malformed("a buffer of offsets, views or indexes ends within one of them");
+            }
+            inflated = inflated.saturating_add(len);
+        }
+    }
+    if buffers.next().is_some() || views.next().is_some() {
+        return malformed("it has more buffers than the schema asks for");
+    }
+    if inflated > BODY_BYTES_MAX {
+        return malformed(format!("it decompresses to more than {BODY_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}
+
+fn is_count(count: i64) -> bool {
+    usize::try_from(count).is_ok_and(|count| count <= ROWS_MAX)
+}
+
+/// The bytes of a buffer within its message's body.
+fn part(body: &[u8], buffer: Buffer) -> Result<&[u8], Malformed> {
+    if buffer.offset() % BUFFER_ALIGNMENT != 0 {
+        return malformed(format!(
+            "a buffer begins at {}, which is no multiple of 8",
+            buffer.offset()
+        ));
+    }
+    let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+    range.and_then(|(offset, length)| body.get(offset..offset.checked_add(length)?)).ok_or_else(
+        || {
+            Malformed(format!(
+                "a buffer of {} bytes at {} is not within its body of {} bytes",
+                buffer.length(),
+                buffer.offset(),
+                body.len()
+            ))
+        },
+    )
+}
+
+/// What a compressed buffer decompresses to, in bytes; it does, and says so itself.
+fn inflated_len(bytes: &[u8], compression: BodyCompression<'_>) -> Result<usize, Malformed> {
+    if bytes.is_empty() {
+        // Arrow's reader leaves it as it is.
+        return Ok(0);
+    }
+    let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX_BYTES>() else {
+        return malformed("a compressed buffer does not say its length");
+    };
+    let said = match i64::from_le_bytes(*prefix) {
+        // Not compressed after all.
+        -1 => return Ok(rest.len()),
+        said => usize::try_from(said).ok().filter(|said| *said <= BODY_BYTES_MAX),
+    };
+    let Some(said) = said else {
+        return malformed("a compressed buffer says a length that cannot be");
+    };
+    if said == 0 {
+        return Ok(0);
+    }
+    let inflated = match compression.codec() {
+        CompressionType::LZ4_FRAME => drained(lz4_flex::frame::FrameDecoder::new(rest), said),
+        CompressionType::ZSTD => zstd::Decoder::new(rest).and_then(|from| drained(from, said)),
+        _ => return malformed("its compression is neither lz4 nor zstd"),
+    };
+    match inflated {
+        Ok(inflated) if inflated == said => Ok(said),
+        Ok(_) => malformed("a compressed buffer has another length than it says"),
+        Err(error) => malformed(format!("a buffer cannot be decompressed: {error}")),
+    }
+}
+
+/// Reads to the end, or a byte further than it should be, and keeps nothing.
+fn drained(from: impl Read, said: usize) -> io::Result<usize> {
+    let bound = u64::try_from(said).unwrap_or(u64::MAX).saturating_add(1);
+    let read = io::copy(&mut from.take(bound), &mut io::sink())?;
+    Ok(usize::try_from(read).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        ArrayRef, AsArray, BooleanArray, DictionaryArray, Int64Array, ListArray, StringArray,
+        StringViewArray, StructArray, TimestampNanosecondArray,
+    };
+    use arrow::datatypes::{DataType, Field, Int32Type};
+    use arrow::ipc::writer::IpcWriteOptions;
+    use arrow::record_batch::RecordBatch;
+    use arrow_flight::decode::FlightRecordBatchStream;
+    use arrow_flight::encode::{DictionaryHandling, FlightDataEncoderBuilder};
+    use arrow_flight::error::FlightError;
+    use futures::{StreamExt, TryStreamExt};
+
+    use super::*;
+
+    fn batch() -> RecordBatch {
+        let texts: DictionaryArray<Int32Type> = ["a", "b", "a"].into_iter().collect();
+        let numbers = Int64Array::from(vec![Some(1), None, Some(3)]);
+        let lists = ListArray::from_iter_primitive::<Int32Type, _, _>([
+            Some(vec![Some(1), None]),
+            None,
+            Some(vec![]),
+        ]);
+        let number = Arc::new(Field::new("n", DataType::Int64, true));
+        let structure = StructArray::from(vec![(number, Arc::new(numbers.clone()) as ArrayRef)]);
+        let long = "a text that is longer than a view holds by itself";
+        let columns: [(&str, ArrayRef); 8] = [
+            ("texts", Arc::new(texts)),
+            ("numbers", Arc::new(numbers)),
+            ("strings", Arc::new(StringArray::from(vec!["x", "", "zz"]))),
+            ("views", Arc::new(StringViewArray::from(vec![Some(long), None, Some("z")]))),
+            ("flags", Arc::new(BooleanArray::from(vec![true, false, true]))),
+            ("times", Arc::new(TimestampNanosecondArray::from(vec![1, 2, 3]))),
+            ("lists", Arc::new(lists)),
+            ("structures", Arc::new(structure)),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    /// The messages of a batch: schema, dictionary, rows.
+    async fn messages(compression: Option<CompressionType>) -> Vec<FlightData> {
+        let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
+        let encoder = FlightDataEncoderBuilder::new()
+            .with_options(options)
+            .with_dictionary_handling(DictionaryHandling::Resend);
+        let batches = futures::stream::iter([Ok::<_, FlightError>(batch())]);
+        encoder.build(batches).try_collect().await.unwrap()
+    }
+
+    /// What becomes of a stream: its rows, or what is wrong with it. A panic is the caller's.
+    async fn read(messages: Vec<FlightData>) -> Result<Vec<RecordBatch>, String> {
+        let mut check = Check::default();
+        let messages = messages.into_iter().map(|message| check.admit(message));
+        let messages: Vec<_> = messages.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+        let stream = futures::stream::iter(messages.into_iter().map(Ok));
+        let batches = FlightRecordBatchStream::new_from_flight_data(stream.boxed());
+        batches.try_collect().await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_is_well_formed_is_let_through() {
+        for compression in [None, Some(CompressionType::LZ4_FRAME), Some(CompressionType::ZSTD)] {
+            let batches = read(messages(compression).await).await.unwrap();
+            assert_eq!(batches.len(), 1, "{compression:?}");
+            let strings = batches[0].column_by_name("strings").unwrap().as_string::<i32>();
+            assert_eq!(strings.value(2), "zz");
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_need_a_schema_and_a_header() {
+        let all = messages(None).await;
+        let rows_first = all.iter().rev().cloned().collect();
+        assert!(read(rows_first).await.unwrap_err().contains("before the schema"));
+        let empty = vec![FlightData::default()];
+        assert!(read(empty).await.unwrap_err().contains("no header"));
+        let mut cut = all;
+        cut.last_mut().unwrap().data_body = bytes::Bytes::from_static(b"short");
+        assert!(read(cut).await.unwrap_err().contains("not within its body"));
+    }
+
+    #[tokio::test]
+    async fn rows_have_the_parts_that_the_schema_asks_for() {
+        let mut all = messages(None).await;
+        let other =
+            RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]);
+        let encoder = FlightDataEncoderBuilder::new();
+        let one = futures::stream::iter([Ok::<_, FlightError>(other.unwrap())]);
+        let schema: Vec<FlightData> = encoder.build(one).try_collect().await.unwrap();
+        all[0] = schema[0].clone();
+        all.remove(1);
+        assert!(read(all).await.unwrap_err().contains("nodes where the schema asks for 1"));
+    }
+
+    #[test]
+    fn what_decompresses_beyond_its_length_is_malformed() {
+        let zeros = vec![0; 10 << 20];
+        let bomb = zstd::encode_all(zeros.as_slice(), 1).unwrap();
+        let drained_len = drained(zstd::Decoder::new(bomb.as_slice()).unwrap(), 1000).unwrap();
+        assert_eq!(drained_len, 1001, "a byte too many is enough to know");
+    }
+
+    /// Numbers that decide the mutations; xorshift, so that a seed is all that it takes.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % bound.max(1) as u64).unwrap()
+        }
+    }
+
+    fn mutate(bytes: &[u8], numbers: &mut Numbers) -> bytes::Bytes {
+        let mut bytes = bytes.to_vec();
+        if bytes.is_empty() {
+            return bytes.into();
+        }
+        for _ in 0..=numbers.below(3) {
+            let at = numbers.below(bytes.len());
+            match numbers.below(5) {
+                0 => bytes[at] ^= 1 << numbers.below(8),
+                1 => bytes[at] = u8::try_from(numbers.below(256)).unwrap(),
+                2 => bytes[at..].iter_mut().take(8).for_each(|byte| *byte = 0xff),
+                3 => bytes[at..].iter_mut().take(4).for_each(|byte| *byte = 0),
+                _ => bytes.truncate(at.max(1)),
+            }
+        }
+        bytes.into()
+    }
+
+    #[tokio::test]
+    async fn mutated_messages_are_errors_or_rows_and_never_a_panic() {
+        let number = |name: &str, or: u64| {
+            std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+        };
+        let seed = number("PARTITA_SEED", 20_285_571);
+        println!("again: PARTITA_SEED={seed}");
+        let mut numbers = Numbers(seed | 1);
+        let sets = [
+            messages(None).await,
+            messages(Some(CompressionType::LZ4_FRAME)).await,
+            messages(Some(CompressionType::ZSTD)).await,
+        ];
+        let (mut read_well, mut refused) = (0, 0);
+        for _ in 0..number("PARTITA_MUTATIONS", 3000) {
+            let mut all = sets[numbers.below(sets.len())].clone();
+            let at = numbers.below(all.len());
+            if numbers.below(2) == 0 {
+                all[at].data_header = mutate(&all[at].data_header, &mut numbers);
+            } else {
+                all[at].data_body = mutate(&all[at].data_body, &mut numbers);
+            }
+            match read(all).await {
+                Ok(batches) => {
+                    // What was let through can be shown, too.
+                    for batch in &batches {
+                        drop(arrow::util::pretty::pretty_format_batches(std::slice::from_ref(
+                            batch,
+                        )));
+                    }
+                    read_well += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(read_well > 0 && refused > 0, "{read_well} read, {refused} refused");
+    }
+}
