@@ -1,9 +1,10 @@
 //! Takes in a request's body: bounded, in time, decompressed.
 //!
-//! Memory is claimed before the first byte is read, from what the request says of its length, so that
-//! many large requests wait instead of filling the memory together.
+//! Memory is claimed as bytes come, not for what a request promises: one that promises much and sends nothing keeps
+//! nobody waiting. A body that comes too slowly is given up, whatever it has sent.
 
 use std::io::Read;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
@@ -13,9 +14,12 @@ use futures::StreamExt;
 
 use crate::door::{BodyShare, Door};
 use crate::error::ApiError;
+use crate::options::HttpOptions;
 
 /// What line protocol inflates by, about; claims of memory are made by it.
 const GZIP_RATIO: usize = 8;
+/// Memory is claimed in steps of at least so many bytes.
+const CLAIM_BYTES: usize = 64 << 10;
 
 /// A body, and its claim on the memory for bodies.
 pub(crate) struct Taken {
@@ -52,40 +56,49 @@ pub(crate) async fn take(door: &Door, headers: &HeaderMap, body: Body) -> Result
     if length.is_some_and(|length| length > options.body_bytes_max) {
         return Err(too_large());
     }
-    let sent = length.unwrap_or(options.body_bytes_max);
-    let claim = if gzip {
-        sent.saturating_mul(GZIP_RATIO + 1).min(options.inflated_bytes_max)
-    } else {
-        sent
-    };
-    let share = door
-        .body_share(claim)
-        .await
-        .ok_or_else(|| ApiError::busy("too many large requests are being worked on; try again"))?;
-
-    let mut bytes = Vec::with_capacity(length.unwrap_or(0));
+    let mut share = door.body_share().await?;
+    let mut bytes = Vec::new();
     let mut frames = body.into_data_stream();
+    let began = Instant::now();
     loop {
-        let frame = tokio::time::timeout(options.body_timeout, frames.next())
+        let within = patience(options, bytes.len()).saturating_sub(began.elapsed());
+        let frame = tokio::time::timeout(options.body_timeout.min(within), frames.next())
             .await
             .map_err(|_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive"))?;
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| {
             ApiError::new(StatusCode::BAD_REQUEST, format!("the body ended too early: {error}"))
         })?;
-        if bytes.len() + frame.len() > options.body_bytes_max {
+        let len = bytes.len() + frame.len();
+        if len > options.body_bytes_max {
             return Err(too_large());
+        }
+        if len > share.bytes() {
+            // By doubling, as the memory itself grows, but not beyond what is promised.
+            let promised = length.unwrap_or(options.body_bytes_max).max(len);
+            let claim = (2 * len).max(CLAIM_BYTES).min(promised);
+            door.grow(&mut share, claim).await?;
+            bytes.reserve_exact(claim - bytes.len());
         }
         bytes.extend_from_slice(&frame);
     }
     door.metrics.body_bytes(bytes.len());
     if gzip {
         let limit = options.inflated_bytes_max;
+        let claim = bytes.len().saturating_mul(GZIP_RATIO).min(limit);
+        door.grow(&mut share, bytes.len().saturating_add(claim)).await?;
         bytes = tokio::task::spawn_blocking(move || inflate(&bytes, limit))
             .await
             .map_err(|error| ApiError::internal(format!("decompression failed: {error}")))??;
     }
     Ok(Taken { bytes, share })
+}
+
+/// The time that a body of which `received` bytes have come may have taken.
+fn patience(options: &HttpOptions, received: usize) -> Duration {
+    let received = u32::try_from(received).unwrap_or(u32::MAX);
+    let rate = u32::try_from(options.body_rate_min.max(1)).unwrap_or(u32::MAX);
+    options.body_timeout + Duration::from_secs_f64(f64::from(received) / f64::from(rate))
 }
 
 fn inflate(bytes: &[u8], limit: usize) -> Result<Vec<u8>, ApiError> {
@@ -119,6 +132,17 @@ mod tests {
         assert_eq!(inflate(&bomb, 1 << 20).unwrap().len(), 1 << 20);
         let error = inflate(&bomb, (1 << 20) - 1).unwrap_err();
         assert_eq!(error.status, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[test]
+    fn a_body_has_to_come_faster_than_a_trickle() {
+        let options = HttpOptions {
+            body_timeout: Duration::from_secs(30),
+            body_rate_min: 1000,
+            ..HttpOptions::default()
+        };
+        assert_eq!(patience(&options, 0), Duration::from_secs(30));
+        assert_eq!(patience(&options, 10_000), Duration::from_secs(40));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use partita_frontend::{Frontend, Session, SessionOptions, SqlError};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::error::ApiError;
 use crate::metrics::DoorMetrics;
 use crate::options::HttpOptions;
 
@@ -24,7 +25,18 @@ pub(crate) struct Door {
 }
 
 /// The share of a request in the bytes of all bodies; given back when it is dropped.
-pub(crate) type BodyShare = tokio::sync::OwnedSemaphorePermit;
+#[derive(Debug)]
+pub(crate) struct BodyShare {
+    permit: OwnedSemaphorePermit,
+    bytes: usize,
+}
+
+impl BodyShare {
+    /// Bytes that it is for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
 
 impl Door {
     pub(crate) fn new(frontend: Arc<Frontend>, options: HttpOptions) -> Arc<Self> {
@@ -56,13 +68,38 @@ impl Door {
         Ok(session)
     }
 
-    /// Waits until so many bytes of bodies may be taken in. `None` when that took too long.
-    pub(crate) async fn body_share(&self, bytes: usize) -> Option<BodyShare> {
+    /// Claims memory for a body of which nothing has come yet.
+    ///
+    /// # Errors
+    /// As of [`Self::grow`].
+    pub(crate) async fn body_share(&self) -> Result<BodyShare, ApiError> {
+        let permit = self.claim(1).await?;
+        Ok(BodyShare { permit, bytes: BODY_UNIT })
+    }
+
+    /// Claims more memory for a body, `bytes` in all; waits while other bodies have it.
+    ///
+    /// # Errors
+    /// 503 when that takes too long: what has come so far is given up, so that bodies that wait for each other end.
+    pub(crate) async fn grow(&self, share: &mut BodyShare, bytes: usize) -> Result<(), ApiError> {
         let all = self.options.in_flight_bytes_max / BODY_UNIT;
         let units = bytes.div_ceil(BODY_UNIT).clamp(1, all.max(1));
+        let missing = units.saturating_sub(share.permit.num_permits());
+        if missing > 0 {
+            share.permit.merge(self.claim(missing).await?);
+        }
+        share.bytes = share.bytes.max(bytes);
+        Ok(())
+    }
+
+    async fn claim(&self, units: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        let share = Arc::clone(&self.bodies).acquire_many_owned(units);
-        tokio::time::timeout(self.options.body_timeout, share).await.ok()?.ok()
+        let permit = Arc::clone(&self.bodies).acquire_many_owned(units);
+        let permit = tokio::time::timeout(self.options.body_wait, permit).await;
+        permit
+            .ok()
+            .and_then(Result::ok)
+            .ok_or_else(|| ApiError::busy("too many large requests are being worked on; try again"))
     }
 }
 
