@@ -10,7 +10,7 @@
 //! An [`ApiError`] knows its HTTP status and its text; a dialect makes the body of it.
 
 use axum::Json;
-use axum::http::header::RETRY_AFTER;
+use axum::http::header::{ALLOW, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use partita_frontend::SqlError;
@@ -31,11 +31,13 @@ pub(crate) struct ApiError {
     pub(crate) message: String,
     /// Seconds until it makes sense to send it again.
     pub(crate) retry_after: Option<u32>,
+    /// The method by which the same may be asked.
+    pub(crate) allow: Option<&'static str>,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), retry_after: None }
+        Self { status, message: message.into(), retry_after: None, allow: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -66,6 +68,9 @@ impl ApiError {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if let Some(methods) = self.allow {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+        }
         response
     }
 }
@@ -91,7 +96,7 @@ impl From<SqlError> for ApiError {
     fn from(error: SqlError) -> Self {
         let status = status_of(&error);
         let retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1);
-        Self { status, message: text_of(&error), retry_after }
+        Self { status, message: text_of(&error), retry_after, allow: None }
     }
 }
 

@@ -11,6 +11,7 @@
 //! A door translates: what is stored and how queries run is the frontend's business. Invariants:
 //! - an answer of success means that rows are durable;
 //! - bodies, messages, connections and what they hold in memory are bounded by [`HttpOptions`];
+//! - pages of other origins reach nothing ([`Guard`]);
 //! - values that clients send never become part of SQL text.
 
 mod body;
@@ -18,6 +19,7 @@ mod door;
 mod error;
 mod flight;
 mod format;
+mod guard;
 mod heatmap;
 mod hints;
 pub mod line_protocol;
@@ -39,5 +41,6 @@ mod write_lines;
 #[cfg(test)]
 mod tests;
 
+pub use guard::Guard;
 pub use options::HttpOptions;
 pub use server::serve;

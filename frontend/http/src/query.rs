@@ -13,7 +13,7 @@ use arrow::record_batch::RecordBatch;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
 use partita_frontend::{Output, Session, SqlError, Statement};
 use serde_json::Value;
@@ -166,7 +166,7 @@ async fn answer(
         None => header(headers, ACCEPT.as_str()).and_then(Format::accepted).unwrap_or(Format::Json),
     };
     let session = door.session(database, "http")?;
-    let output = run(&session, sql, &values, *method == Method::GET).await?;
+    let output = run(&session, sql, &values, *method != Method::POST).await?;
     respond(session, output, format).await
 }
 
@@ -176,34 +176,25 @@ async fn run(
     sql: &str,
     values: &BTreeMap<String, Value>,
     only_reads: bool,
-) -> Result<Output, SqlError> {
+) -> Result<Output, ApiError> {
     if only_reads {
-        let statements = session.parse(sql).await?;
-        if let Some(other) = statements.iter().find(|other| !reads(other)) {
-            return Err(SqlError::new(
-                "25006",
-                format!("{} needs a POST request; GET only reads", other.tag()),
-            ));
-        }
+        check_reads(&session.parse(sql).await?)?;
     }
     if !values.is_empty() {
-        return run_with(session, sql, values).await;
+        return Ok(run_with(session, sql, values).await?);
     }
     let mut outputs = session.execute(sql).await?;
-    outputs.pop().ok_or_else(|| SqlError::syntax("there is no statement"))
+    Ok(outputs.pop().ok_or_else(|| SqlError::syntax("there is no statement"))?)
 }
 
-fn reads(statement: &Statement) -> bool {
-    match statement {
-        Statement::Query(_)
-        | Statement::Show(_)
-        | Statement::Describe(_)
-        | Statement::ExplainHotspot(_)
-        | Statement::Empty => true,
-        // EXPLAIN ANALYZE runs what it explains.
-        Statement::Explain(explain) => reads(&explain.statement),
-        _ => false,
-    }
+/// Refuses what a GET request may not do: pages link to it, and caches and prefetchers ask it at will.
+///
+/// # Errors
+/// 405 for a statement that does not only read.
+pub(crate) fn check_reads(statements: &[Statement]) -> Result<(), ApiError> {
+    let Some(other) = statements.iter().find(|statement| !statement.reads()) else { return Ok(()) };
+    let message = format!("{} needs a POST request; GET only reads", other.tag());
+    Err(ApiError { allow: Some("POST"), ..ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message) })
 }
 
 async fn respond(

@@ -1,9 +1,10 @@
 //! Which path leads where.
 //!
-//! Whatever the path, an OPTIONS request is answered 204 with what a browser needs to go on, and every
-//! answer bears `Access-Control-Allow-Origin: *`. Unknown paths are 404 and known ones with another
-//! method 405, both with JSON. `Authorization` headers are accepted and not looked at: this server
-//! does not ask who its clients are yet, which is why it listens on loopback only by default.
+//! Before the path is looked at, [`crate::guard`] decides whether the request is let in; pages of origins that are allowed
+//! are told so, and what they ask by OPTIONS is answered 204. No answer may be shown or run within another origin's
+//! page. Unknown paths are 404 and known ones with another method 405, both with JSON. `Authorization` headers are
+//! accepted and not looked at: this server does not ask who its clients are yet, which is why it listens on loopback
+//! only by default.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,9 +15,9 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_SECURITY_POLICY, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -26,10 +27,20 @@ use tonic::service::Routes;
 use crate::door::Door;
 use crate::error::{ApiError, Dialect};
 use crate::flight::Flight;
+use crate::guard::Admitted;
 use crate::{heatmap, metrics, query, sql_api, status, write};
 
 /// The largest message of Flight, in either direction.
 const FLIGHT_MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// What may be asked.
+const METHODS: &str = "GET, POST, OPTIONS, HEAD";
+/// What keeps an answer from being shown in a frame, taken for a script, or embedded in another origin's page.
+const OF_EVERY_ANSWER: [(HeaderName, &str); 3] = [
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (CONTENT_SECURITY_POLICY, "frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 /// The paths of HTTP and gRPC.
 pub(crate) fn routes(door: &Arc<Door>) -> Router {
@@ -91,16 +102,42 @@ async fn around(State(door): State<Arc<Door>>, request: Request, next: Next) -> 
         .map_or_else(|| "unknown".to_owned(), |path| path.as_str().to_owned());
     let began = Instant::now();
     let mut counted = Counted::begin(&door);
-    let mut response =
-        if method == Method::OPTIONS { preflight() } else { next.run(request).await };
+    let mut response = admit(&door, request, next).await;
     counted.over = true;
     let method = match method {
         Method::GET | Method::POST | Method::HEAD | Method::OPTIONS => method.to_string(),
         _ => "other".to_owned(),
     };
     door.metrics.end(&path, &method, response.status().as_u16(), began.elapsed());
-    let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    for (name, value) in OF_EVERY_ANSWER {
+        // The page of the heatmap has a policy of its own.
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Answers a request, if it is let in.
+async fn admit(door: &Door, request: Request, next: Next) -> Response {
+    let guard = &door.options.guard;
+    let admitted =
+        guard.admit(request.version(), request.method(), request.uri(), request.headers());
+    let allowed = match admitted {
+        Ok(Admitted::Own) => None,
+        // What the guard compared is text; it is the header as it came.
+        Ok(Admitted::Allowed(_)) => request.headers().get(ORIGIN).cloned(),
+        Err(error) => {
+            tracing::debug!(message = error.message, "a request was not let in");
+            return error.respond(dialect_of(request.uri()));
+        }
+    };
+    let mut response = if request.method() == Method::OPTIONS {
+        (StatusCode::NO_CONTENT, [(ALLOW, METHODS)], Body::empty()).into_response()
+    } else {
+        next.run(request).await
+    };
+    if let Some(origin) = allowed {
+        allow(response.headers_mut(), origin);
+    }
     response
 }
 
@@ -125,15 +162,15 @@ impl Drop for Counted<'_> {
     }
 }
 
-fn preflight() -> Response {
-    let mut response = (StatusCode::NO_CONTENT, Body::empty()).into_response();
-    let headers = response.headers_mut();
+/// Tells a browser that pages of this origin may read the answer, and what they may ask.
+fn allow(headers: &mut HeaderMap, origin: HeaderValue) {
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.append(VARY, HeaderValue::from_name(ORIGIN));
     let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
-    set(ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS, HEAD");
+    set(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     set(
         ACCESS_CONTROL_ALLOW_HEADERS,
         "Accept, Authorization, Content-Encoding, Content-Type, User-Agent, X-Requested-With",
     );
     set(ACCESS_CONTROL_MAX_AGE, "86400");
-    response
 }

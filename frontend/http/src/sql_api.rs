@@ -3,7 +3,7 @@
 //! `sql` (several statements are allowed), `db` and `format` come from the query string, a form or a
 //! JSON object; `params`, an object of named parameters, is ours. Formats: `greptimedb_v1` (the
 //! default), `influxdb_v1`, `csv`, `csvWithNames`, `table`, `arrow`, `null`; all but the first two
-//! answer with the last statement's rows only.
+//! answer with the last statement's rows only. GET only reads.
 //!
 //! The last statement's rows stream. Those of earlier ones are collected, within
 //! [`COLLECTED_BYTES_MAX`].
@@ -14,7 +14,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use partita_frontend::{Output, Session, SqlError};
@@ -28,7 +28,7 @@ use crate::format::{
     first_batch,
 };
 use crate::parameters::header;
-use crate::query::{Asked, asked, rows_of};
+use crate::query::{Asked, asked, check_reads, rows_of};
 use crate::sql_parameters::run_with;
 
 /// Bytes of the rows of all statements but the last.
@@ -107,6 +107,7 @@ impl Format {
 /// `GET` and `POST /v1/sql`.
 pub(crate) async fn sql(
     State(door): State<Arc<Door>>,
+    method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
@@ -116,7 +117,7 @@ pub(crate) async fn sql(
         Ok(asked) => asked,
         Err(error) => return request_failed(&error, began),
     };
-    match answer(&door, &headers, &asked, began).await {
+    match answer(&door, &method, &headers, &asked, began).await {
         Ok(response) => response,
         Err(Failure::Request(error)) => request_failed(&error, began),
         Err(Failure::Sql(error)) => sql_failed(&error, began),
@@ -161,6 +162,7 @@ fn milliseconds(began: Instant) -> u64 {
 
 async fn answer(
     door: &Door,
+    method: &Method,
     headers: &HeaderMap,
     asked: &Asked,
     began: Instant,
@@ -184,11 +186,14 @@ async fn answer(
         .map(|name| name.strip_prefix("greptime-").unwrap_or(name))
         .unwrap_or(DEFAULT_DATABASE);
     let session = door.session(database, "http")?;
+    let statements = session.parse(sql).await?;
+    if *method != Method::POST {
+        check_reads(&statements).map_err(Failure::Request)?;
+    }
     if !asked.values.is_empty() {
         let output = run_with(&session, sql, &asked.values).await?;
         return last(session, output, Vec::new(), format, began).await;
     }
-    let statements = session.parse(sql).await?;
     let mut earlier = Vec::new();
     for (at, statement) in statements.iter().enumerate() {
         let output = session.run(statement).await?;

@@ -110,6 +110,21 @@ impl Statement {
         )
     }
 
+    /// Whether it only reads, and leaves nothing behind in its session: what a GET request may run. EXECUTE does not
+    /// say what it runs.
+    pub fn reads(&self) -> bool {
+        match self {
+            Self::Query(_)
+            | Self::ExplainHotspot(_)
+            | Self::Show(_)
+            | Self::Describe(_)
+            | Self::Empty => true,
+            // EXPLAIN ANALYZE runs what it explains.
+            Self::Explain(explain) => explain.statement.reads(),
+            _ => false,
+        }
+    }
+
     /// True when it takes planning, or work on expressions or rows that may be long: it runs on threads of its own.
     /// The others are over in microseconds, or only wait for another process. An INSERT of few literals does not
     /// need them either ([`Insert::is_light`]).
