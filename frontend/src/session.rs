@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
@@ -83,6 +83,8 @@ pub struct Session {
     database: Mutex<String>,
     pub(crate) settings: Mutex<Settings>,
     running: Mutex<CancellationToken>,
+    /// When the first of the calls began that do a statement in parts.
+    parts_began: Mutex<Option<Instant>>,
     in_transaction: AtomicBool,
     written_in_transaction: AtomicU32,
     prepared: Mutex<HashMap<String, Arc<Prepared>>>,
@@ -108,6 +110,7 @@ impl Session {
             user,
             database: Mutex::new(String::new()),
             running: Mutex::new(CancellationToken::new()),
+            parts_began: Mutex::new(None),
             in_transaction: AtomicBool::new(false),
             written_in_transaction: AtomicU32::new(0),
             prepared: Mutex::new(HashMap::new()),
@@ -163,12 +166,29 @@ impl Session {
         self.observed(statement, done, limits)
     }
 
-    /// Begins a statement: its limits count from now.
+    /// Says that the calls from now on (parse, prepare, run) are parts of one statement, whose time-out counts from the
+    /// first of them; until [`Self::end_in_parts`].
+    pub fn begin_in_parts(&self) {
+        self.parts_began.lock().get_or_insert_with(Instant::now);
+    }
+
+    /// Says that each call is a statement of its own again.
+    pub fn end_in_parts(&self) {
+        *self.parts_began.lock() = None;
+    }
+
+    /// The value of a setting that is a duration; `None` when there is no such setting, or it is 0.
+    pub fn timeout_setting(&self, name: &str) -> Option<Duration> {
+        self.settings.lock().timeout(name)
+    }
+
+    /// Begins a statement: its limits count from now, or from the first of its parts.
     fn begin(&self) -> observe::Limits {
         let started = Instant::now();
         let token = CancellationToken::new();
         *self.running.lock() = token.clone();
-        let deadline = self.settings.lock().statement_timeout().map(|timeout| started + timeout);
+        let counted = self.parts_began.lock().unwrap_or(started);
+        let deadline = self.settings.lock().statement_timeout().map(|timeout| counted + timeout);
         observe::Limits { token, started, deadline }
     }
 

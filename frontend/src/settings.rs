@@ -14,6 +14,9 @@ use crate::functions::POSTGRES_VERSION;
 /// Settings with a dot in their name that a client may invent.
 const CUSTOM_MAX: usize = 100;
 
+/// Bytes of a setting's name and value.
+const VALUE_BYTES_MAX: usize = 16 << 10;
+
 /// How a setting takes values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
@@ -40,6 +43,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("default_transaction_read_only", Takes::OneOf(&["off", "false", "0", "no"]), "off"),
     ("extra_float_digits", Takes::Anything, "1"),
     ("idle_in_transaction_session_timeout", Takes::Duration, "0"),
+    ("idle_session_timeout", Takes::Duration, "0"),
     ("integer_datetimes", Takes::Nothing, "on"),
     ("intervalstyle", Takes::Anything, "postgres"),
     ("is_superuser", Takes::Nothing, "on"),
@@ -116,6 +120,13 @@ impl Settings {
             }
             (None, _) => return Err(unknown(name)),
         };
+        if name.len() + checked.as_ref().map_or(0, String::len) > VALUE_BYTES_MAX {
+            // Clients are told settings in messages that they bound.
+            return Err(SqlError::new(
+                INVALID_PARAMETER_VALUE,
+                format!("a setting and its name take at most {VALUE_BYTES_MAX} bytes"),
+            ));
+        }
         let before = match checked {
             Some(value) => self.values.insert(name.to_owned(), value),
             None => self.values.remove(name),
@@ -157,6 +168,11 @@ impl Settings {
             .collect();
         all.extend(self.values.clone());
         all
+    }
+
+    /// The value of a setting that is a duration; `None`: none, or 0.
+    pub(crate) fn timeout(&self, name: &str) -> Option<Duration> {
+        duration(self.values.get(name)?).filter(|timeout| !timeout.is_zero())
     }
 
     /// How long a statement may run.
@@ -236,6 +252,14 @@ mod tests {
         assert_eq!(settings.get("application_name").unwrap(), "psql");
         settings.set("statement_timeout", Some("2s"), false).unwrap();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(2)));
+        assert_eq!(settings.timeout("idle_session_timeout"), None);
+        settings.set("idle_session_timeout", Some("1500"), false).unwrap();
+        assert_eq!(settings.timeout("idle_session_timeout"), Some(Duration::from_millis(1500)));
+        let long = "x".repeat(5 << 20);
+        for name in ["application_name", "my.own"] {
+            let error = settings.set(name, Some(&long), false).unwrap_err();
+            assert_eq!(error.sqlstate, "22023", "{name}");
+        }
         settings.set("statement_timeout", Some("0"), false).unwrap();
         assert_eq!(settings.statement_timeout(), None);
         assert_eq!(

@@ -1,8 +1,9 @@
 //! One connection: its session, and how a cancel request finds it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{Sink, SinkExt};
@@ -15,11 +16,12 @@ use pgwire::api::auth::{
 };
 use pgwire::api::cancel::CancelHandler;
 use pgwire::api::{
-    ClientInfo, METADATA_DATABASE, METADATA_USER, PidSecretKeyGenerator,
+    ClientInfo, METADATA_DATABASE, METADATA_USER, PgWireConnectionState, PidSecretKeyGenerator,
     RandomPidSecretKeyGenerator,
 };
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::cancel::CancelRequest;
+use pgwire::messages::response::TransactionStatus;
 use pgwire::messages::startup::{ParameterStatus, SecretKey};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 
@@ -27,16 +29,50 @@ use crate::civil::Zone;
 use crate::copy::CopyInProgress;
 use crate::error::{fatal, fatal_of, to_wire};
 use crate::joined::Joined;
+use crate::names::Names;
 use crate::settings::{self, AtStart, Reported};
 
 /// The version of PostgreSQL whose protocol and catalog this door follows.
 pub(crate) const POSTGRES_VERSION: &str = "16.6";
+
+/// Prepared statements of one connection, and the bytes that they keep.
+const STATEMENTS_MAX: usize = 10_000;
+const STATEMENTS_BYTES_MAX: usize = 64 << 20;
+/// Portals of one connection, and the bytes that they keep.
+const PORTALS_MAX: usize = 1_000;
+const PORTALS_BYTES_MAX: usize = 64 << 20;
 
 /// Sessions that a cancel request may name, by process number.
 #[derive(Default)]
 pub(crate) struct Cancellations {
     sessions: Mutex<HashMap<i32, (SecretKey, Arc<Session>)>>,
     keys: RandomPidSecretKeyGenerator,
+}
+
+/// What a client that says nothing keeps open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    Session,
+    InTransaction,
+}
+
+impl Idle {
+    fn setting(self) -> &'static str {
+        match self {
+            Self::Session => "idle_session_timeout",
+            Self::InTransaction => "idle_in_transaction_session_timeout",
+        }
+    }
+
+    /// The SQLSTATE and the message with which the connection ends.
+    pub(crate) fn said(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Session => ("57P05", "terminating connection due to idle-session timeout"),
+            Self::InTransaction => {
+                ("25P03", "terminating connection due to idle-in-transaction timeout")
+            }
+        }
+    }
 }
 
 /// One connection.
@@ -53,9 +89,9 @@ pub(crate) struct Connection {
     pub(crate) copy: tokio::sync::Mutex<Option<CopyInProgress>>,
     /// The INSERTs of a pipeline that wait for more of them.
     pub(crate) joined: Mutex<Option<Joined>>,
-    /// The names of prepared statements and of portals, which are bounded.
-    pub(crate) statements: Mutex<HashSet<String>>,
-    pub(crate) portals: Mutex<HashSet<String>>,
+    /// The names of prepared statements and of portals.
+    pub(crate) statements: Names,
+    pub(crate) portals: Names,
 }
 
 impl Connection {
@@ -75,8 +111,8 @@ impl Connection {
             reported: Mutex::default(),
             copy: tokio::sync::Mutex::new(None),
             joined: Mutex::new(None),
-            statements: Mutex::default(),
-            portals: Mutex::default(),
+            statements: Names::new("prepared statements", STATEMENTS_MAX, STATEMENTS_BYTES_MAX),
+            portals: Names::new("portals", PORTALS_MAX, PORTALS_BYTES_MAX),
         })
     }
 
@@ -99,6 +135,44 @@ impl Connection {
     pub(crate) fn zone(&self) -> PgWireResult<Zone> {
         let zone = self.session()?.setting("timezone").map_err(to_wire)?;
         Ok(Zone::new(&zone))
+    }
+
+    /// How long the client may say nothing, and what it is then, by what the connection waits for; `None`: for ever.
+    pub(crate) fn idle_timeout(
+        &self,
+        state: PgWireConnectionState,
+        transaction: TransactionStatus,
+    ) -> Option<(Duration, Idle)> {
+        if matches!(state, PgWireConnectionState::CopyInProgress(_)) {
+            return None;
+        }
+        let session = self.session.get()?;
+        let idle = match transaction {
+            TransactionStatus::Idle => Idle::Session,
+            _ => Idle::InTransaction,
+        };
+        session.timeout_setting(idle.setting()).map(|timeout| (timeout, idle))
+    }
+
+    /// Lets the time-out of a statement count from the first of the messages that bring it: those of the extended
+    /// protocol up to its Execute.
+    pub(crate) fn count_time(&self, message: &PgWireFrontendMessage) {
+        let Some(session) = self.session.get() else { return };
+        match message {
+            PgWireFrontendMessage::Parse(_)
+            | PgWireFrontendMessage::Bind(_)
+            | PgWireFrontendMessage::Describe(_)
+            | PgWireFrontendMessage::Execute(_) => session.begin_in_parts(),
+            PgWireFrontendMessage::Flush(_) => {}
+            _ => session.end_in_parts(),
+        }
+    }
+
+    /// The statement is done: the next one has its own time.
+    pub(crate) fn end_time(&self) {
+        if let Some(session) = self.session.get() {
+            session.end_in_parts();
+        }
     }
 
     /// Stops what runs.

@@ -1,15 +1,15 @@
 //! Statements of the extended protocol: Parse, Bind, Describe, Execute.
 //!
-//! Answers are gathered and go out with a Sync or a Flush. The names of statements and portals are
-//! bounded; so is, by the frames' bound, what a portal holds.
+//! Answers are gathered and go out with a Sync or a Flush. The number of statements and portals and
+//! what they keep are bounded ([`crate::names`]).
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{Sink, SinkExt, StreamExt};
-use parking_lot::Mutex;
 use partita_frontend::sql::statement::{Fetch, Statement};
 use partita_frontend::{Output, Prepared};
 use pgwire::api::portal::{Format, Portal, PortalExecutionState};
@@ -36,10 +36,10 @@ use crate::parameters;
 use crate::pg_catalog;
 use crate::query::{check_block, send};
 
-/// Prepared statements of one connection.
-const STATEMENTS_MAX: usize = 10_000;
-/// Portals of one connection.
-const PORTALS_MAX: usize = 1_000;
+/// What a plan takes for each byte of the text that it was made of, about.
+const PLAN_RATIO: usize = 32;
+/// What a statement or a portal takes at least.
+const ENTRY_BYTES: usize = 1 << 10;
 
 /// The name as clients know it: the unnamed one has a name inside.
 pub(crate) fn shown_name(name: &str) -> &str {
@@ -48,21 +48,6 @@ pub(crate) fn shown_name(name: &str) -> &str {
 
 fn name_of(name: Option<&String>) -> &str {
     name.map_or(DEFAULT_NAME, String::as_str)
-}
-
-/// Counts a name in, up to a bound.
-fn remember(
-    names: &Mutex<std::collections::HashSet<String>>,
-    name: &str,
-    what: &str,
-    max: usize,
-) -> PgWireResult<()> {
-    let mut names = names.lock();
-    if names.len() >= max && !names.contains(name) {
-        return Err(protocol("54000", format!("a connection may have {max} {what}")));
-    }
-    names.insert(name.to_owned());
-    Ok(())
 }
 
 /// Parses and plans the statements of one connection.
@@ -124,6 +109,21 @@ fn check_same(described: &Schema, now: &Schema) -> PgWireResult<()> {
         return Ok(());
     }
     Err(protocol("0A000", "cached plan must not change result type"))
+}
+
+/// Refuses a portal whose columns cannot be told their formats.
+fn check_result_formats(portal: &Portal<Arc<Prepared>>) -> PgWireResult<()> {
+    let columns = portal.statement.statement.schema.as_ref().map_or(0, |of| of.fields().len());
+    match &portal.result_column_format {
+        Format::Individual(formats) if formats.len() != columns => Err(protocol(
+            "08P01",
+            format!(
+                "bind message has {} result formats but query has {columns} columns",
+                formats.len()
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 impl Connection {
@@ -211,7 +211,7 @@ impl ExtendedQueryHandler for Connection {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let name = name_of(message.name.as_ref());
-        if name != DEFAULT_NAME && self.statements.lock().contains(name) {
+        if name != DEFAULT_NAME && self.statements.contains(name) {
             return Err(protocol("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let parsed = StoredStatement::parse(client, &message, self.query_parser()).await?;
@@ -219,7 +219,10 @@ impl ExtendedQueryHandler for Connection {
         if !parsed.as_ref().is_some_and(|parsed| self.is_joined(&parsed.statement)) {
             self.run_joined(client).await?;
         }
-        remember(&self.statements, name, "prepared statements", STATEMENTS_MAX)?;
+        self.statements.add(
+            name,
+            ENTRY_BYTES.saturating_add(message.query.len().saturating_mul(PLAN_RATIO)),
+        )?;
         match parsed {
             Some(statement) => client.portal_store().put_statement(Arc::new(statement)),
             None => client.portal_store().put_empty_statement(name),
@@ -239,7 +242,10 @@ impl ExtendedQueryHandler for Connection {
         match client.portal_store().get_statement(statement_name) {
             Some(Entry::Value(statement)) => {
                 let portal = Portal::try_new(&message, statement)?;
-                remember(&self.portals, portal_name, "portals", PORTALS_MAX)?;
+                check_result_formats(&portal)?;
+                let values = message.parameters.iter().flatten().map(Bytes::len);
+                let values = values.fold(0, usize::saturating_add);
+                self.portals.add(portal_name, ENTRY_BYTES.saturating_add(values))?;
                 client.portal_store().put_portal(Arc::new(portal));
             }
             Some(Entry::Empty) => {
@@ -254,7 +260,7 @@ impl ExtendedQueryHandler for Connection {
                         ),
                     ));
                 }
-                remember(&self.portals, portal_name, "portals", PORTALS_MAX)?;
+                self.portals.add(portal_name, ENTRY_BYTES)?;
                 client.portal_store().put_empty_portal(portal_name);
             }
             None => return Err(PgWireError::StatementNotFound(statement_name.to_owned())),
@@ -337,7 +343,7 @@ impl ExtendedQueryHandler for Connection {
         // Portals live as long as their transaction; without a block that ends here.
         if client.transaction_status() == TransactionStatus::Idle {
             client.portal_store().clear_portals();
-            self.portals.lock().clear();
+            self.portals.clear();
         }
         send_ready_for_query(client, client.transaction_status()).await
     }
@@ -352,11 +358,11 @@ impl ExtendedQueryHandler for Connection {
         let name = name_of(message.name.as_ref());
         match message.target_type {
             TARGET_TYPE_BYTE_STATEMENT => {
-                self.statements.lock().remove(name);
+                self.statements.remove(name);
                 client.portal_store().rm_statement(name);
             }
             TARGET_TYPE_BYTE_PORTAL => {
-                self.portals.lock().remove(name);
+                self.portals.remove(name);
                 client.portal_store().rm_portal(name);
             }
             other => return Err(PgWireError::InvalidTargetType(other)),

@@ -1,16 +1,19 @@
-//! A socket that refuses messages which are too long.
+//! A socket that refuses messages which are too long or malformed.
 //!
-//! A message begins with its length, and the codec would wait for up to a gigabyte of it. This looks
-//! at the lengths as the bytes pass by, before the codec sees them.
+//! A message begins with its length, and the codec would wait for up to a gigabyte of it, and read it whatever it
+//! holds. This looks at the messages as the bytes pass by, before the codec sees them ([`crate::check`]). What ends the
+//! connection is an error of the read; what is only refused waits in `faults` for the message to be answered.
 //!
-//! Invariant: `missing` bytes of the message at hand have not passed yet, or its first bytes are in
-//! `head`.
+//! Invariant: `missing` bytes of the message at hand have not passed yet, or its first bytes are in `head`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::check::{self, Fault};
 
 /// The longest message.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
@@ -21,28 +24,74 @@ const GSS_REQUEST: u32 = 80_877_104;
 const STARTUP_HEAD: usize = 8;
 /// A type and a length.
 const HEAD: usize = 5;
+/// The type of rows of COPY: they are not kept to be looked at.
+const COPY_DATA: u8 = b'd';
+/// Memory for messages that come in parts, kept from one to the next.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// A socket with a bound on messages.
+/// The kind of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One up to the startup, by its code.
+    Before(u32),
+    /// One of a session, by its type.
+    Of(u8),
+}
+
+/// A socket that looks at messages.
 pub(crate) struct Frames<S> {
     inner: S,
     head: Vec<u8>,
     missing: usize,
     /// Until the startup message has come, messages have no type.
     started: bool,
+    /// What kind of message is at hand.
+    at_hand: Kind,
+    /// What has passed of it, unless it came at once.
+    body: Vec<u8>,
+    /// Messages since the startup that have passed.
+    passed: u64,
+    /// Messages that are to be refused, by their numbers, the first since the startup being 0.
+    faults: VecDeque<(u64, Fault)>,
+    /// Bytes that have passed.
+    bytes: u64,
 }
 
 impl<S> Frames<S> {
     /// Looks at what is read from a socket, from its first byte on.
     pub(crate) fn new(inner: S) -> Self {
-        Self { inner, head: Vec::with_capacity(STARTUP_HEAD), missing: 0, started: false }
+        Self {
+            inner,
+            head: Vec::with_capacity(STARTUP_HEAD),
+            missing: 0,
+            started: false,
+            at_hand: Kind::Before(0),
+            body: Vec::new(),
+            passed: 0,
+            faults: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Why a message, by its number since the startup, is to be refused; to be asked of each in turn.
+    pub(crate) fn fault_of(&mut self, number: u64) -> Option<Fault> {
+        let is_its = self.faults.front().is_some_and(|(of, _)| *of == number);
+        if is_its { self.faults.pop_front().map(|(_, fault)| fault) } else { None }
+    }
+
+    /// How many bytes have passed if the last of them end within a message.
+    pub(crate) fn midway(&self) -> Option<u64> {
+        (self.missing > 0 || !self.head.is_empty()).then_some(self.bytes)
     }
 
     fn pass(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        self.bytes = self.bytes.wrapping_add(bytes.len() as u64);
         while !bytes.is_empty() {
             if self.missing > 0 {
-                let passing = self.missing.min(bytes.len());
-                self.missing -= passing;
-                bytes = &bytes[passing..];
+                let (passing, rest) = bytes.split_at(self.missing.min(bytes.len()));
+                bytes = rest;
+                self.missing -= passing.len();
+                self.pass_body(passing)?;
                 continue;
             }
             let wanted = if self.started { HEAD } else { STARTUP_HEAD };
@@ -52,6 +101,9 @@ impl<S> Frames<S> {
             if self.head.len() == wanted {
                 self.missing = self.begin()?;
                 self.head.clear();
+                if self.missing == 0 {
+                    self.end(&[])?;
+                }
             }
         }
         Ok(())
@@ -64,21 +116,65 @@ impl<S> Frames<S> {
             u32::from_be_bytes(bytes)
         };
         let (length, counted) = if self.started {
+            self.at_hand = Kind::Of(self.head[0]);
             (number(1), 4)
         } else {
             let code = number(4);
-            let length = number(0);
+            self.at_hand = Kind::Before(code);
             self.started = ![SSL_REQUEST, GSS_REQUEST].contains(&code);
-            (length, 8)
+            (number(0), 8)
         };
         if !(counted..=MESSAGE_BYTES_MAX).contains(&length) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("a message of {length} bytes; {MESSAGE_BYTES_MAX} are the most"),
-            ));
+            return Err(violation(format!(
+                "a message of {length} bytes; {MESSAGE_BYTES_MAX} are the most"
+            )));
         }
         Ok((length - counted) as usize)
     }
+
+    /// Takes bytes of the message at hand, of which `missing` have not come yet.
+    fn pass_body(&mut self, passing: &[u8]) -> io::Result<()> {
+        if self.missing == 0 && self.body.is_empty() {
+            return self.end(passing);
+        }
+        if self.at_hand != Kind::Of(COPY_DATA) {
+            self.body.extend_from_slice(passing);
+        }
+        if self.missing > 0 {
+            return Ok(());
+        }
+        let mut body = std::mem::take(&mut self.body);
+        let ended = self.end(&body);
+        if body.capacity() <= KEPT_BYTES_MAX {
+            body.clear();
+            self.body = body;
+        }
+        ended
+    }
+
+    /// Checks the message at hand, all of which has passed.
+    fn end(&mut self, body: &[u8]) -> io::Result<()> {
+        let checked = match self.at_hand {
+            Kind::Before(SSL_REQUEST | GSS_REQUEST) if body.is_empty() => Ok(()),
+            Kind::Before(code) => check::check_startup(code, body),
+            Kind::Of(kind) => {
+                self.passed += 1;
+                check::check(kind, body)
+            }
+        };
+        match checked {
+            Ok(()) => Ok(()),
+            Err(fault) if fault.is_fatal => Err(violation(fault.message)),
+            Err(fault) => {
+                self.faults.push_back((self.passed.saturating_sub(1), fault));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn violation(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
@@ -119,8 +215,9 @@ mod tests {
     use super::*;
 
     fn startup() -> Vec<u8> {
-        let mut bytes = 8_u32.to_be_bytes().to_vec();
+        let mut bytes = 17_u32.to_be_bytes().to_vec();
         bytes.extend(196_608_u32.to_be_bytes());
+        bytes.extend(b"user\0me\0\0");
         bytes
     }
 
@@ -130,17 +227,34 @@ mod tests {
         bytes.extend(SSL_REQUEST.to_be_bytes());
         bytes.extend(startup());
         for body in [0_u32, 1, 300] {
-            bytes.push(b'Q');
+            bytes.push(b'd');
             bytes.extend((body + 4).to_be_bytes());
             bytes.extend(vec![7; body as usize]);
         }
+        bytes.extend(b"Q\0\0\0\x0eSELECT 1;\0");
+        bytes.extend(b"Q\0\0\0\x06\xff\0");
         for cut in 1..bytes.len() {
             let mut frames = Frames::new(());
             for part in bytes.chunks(cut) {
                 frames.pass(part).unwrap();
             }
             assert_eq!((frames.missing, frames.head.len()), (0, 0));
+            assert_eq!((frames.passed, frames.midway()), (5, None));
+            // The last one is refused when its turn comes, not before.
+            assert!((0..4).all(|number| frames.fault_of(number).is_none()));
+            assert_eq!(frames.fault_of(4).unwrap().sqlstate, "22021");
+            assert_eq!(frames.fault_of(4), None);
         }
+    }
+
+    #[test]
+    fn a_malformed_message_is_an_error_before_its_last_byte_is_handed_on() {
+        let mut frames = Frames::new(());
+        frames.pass(&startup()).unwrap();
+        frames.pass(b"B\0\0\0\x08\0\0").unwrap();
+        assert!(frames.midway().is_some());
+        let error = frames.pass(b"\0\x01").unwrap_err();
+        assert_eq!(error.to_string(), "insufficient data left in message");
     }
 
     #[test]

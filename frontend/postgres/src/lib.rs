@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   serve ── messages.rs ── Connection ─┬─ query.rs      the simple protocol
-//!            (frames.rs)                ├─ extended.rs   the extended protocol
+//!   shared.rs (frames.rs, check.rs)     ├─ extended.rs   the extended protocol
 //!                                       │    joined.rs   INSERTs of one pipeline as one write
 //!                                       ├─ copy.rs       COPY in and out
 //!                                       ├─ encode/       rows to messages
@@ -14,6 +14,7 @@
 //! Each connection has a session of its own; nothing is shared but the frontend and the table of
 //! sessions that a cancel request may name. A connection answers one message after the other.
 
+mod check;
 mod civil;
 mod connection;
 mod copy;
@@ -23,10 +24,12 @@ mod extended;
 mod frames;
 mod joined;
 mod messages;
+mod names;
 mod parameters;
 mod pg_catalog;
 mod query;
 mod settings;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -48,6 +51,8 @@ use crate::connection::{Cancellations, Connection};
 const CONNECTIONS_MAX: usize = 512;
 /// Connections beyond those, for the time it takes to tell them so, or to take a cancel request.
 const TURNED_AWAY_MAX: usize = 64;
+/// How long a message that has begun may make no progress.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait after accept() failed, as it does when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How long statements that run may take to end once the server stops; then they are cancelled.
@@ -60,11 +65,13 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 pub struct PostgresOptions {
     /// Connections at once; one more gets SQLSTATE 53300.
     pub max_connections: usize,
+    /// How long a message that has begun may take to go on, before the connection ends.
+    pub message_timeout: Duration,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { max_connections: CONNECTIONS_MAX }
+        Self { max_connections: CONNECTIONS_MAX, message_timeout: MESSAGE_TIMEOUT }
     }
 }
 
@@ -104,10 +111,11 @@ pub async fn serve(
         };
         let connection =
             Connection::new(Arc::clone(&frontend), Arc::clone(&cancellations), has_place);
+        let message_timeout = options.message_timeout;
         let stop = stop.clone();
         tasks.spawn(async move {
             let _place = place;
-            Box::pin(run(socket, connection, stop)).await;
+            Box::pin(run(socket, connection, message_timeout, stop)).await;
         });
     }
     tasks.close();
@@ -116,7 +124,12 @@ pub async fn serve(
 }
 
 /// One connection, until the client leaves or the server stops.
-async fn run(socket: TcpStream, connection: Arc<Connection>, stop: CancellationToken) {
+async fn run(
+    socket: TcpStream,
+    connection: Arc<Connection>,
+    message_timeout: Duration,
+    stop: CancellationToken,
+) {
     let stopping = async {
         stop.cancelled().await;
         tokio::time::sleep(STOP_PATIENCE).await;
@@ -124,7 +137,7 @@ async fn run(socket: TcpStream, connection: Arc<Connection>, stop: CancellationT
         tokio::time::sleep(CANCEL_PATIENCE).await;
     };
     let served = tokio::select! {
-        served = messages::serve(socket, &connection, &stop) => served,
+        served = messages::serve(socket, &connection, message_timeout, &stop) => served,
         () = stopping => Err(io::Error::other("a statement did not end when the server stopped")),
     };
     connection.close();

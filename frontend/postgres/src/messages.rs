@@ -2,11 +2,12 @@
 //!
 //! Until the startup is over a client has [`STARTUP_TIMEOUT`]. Encryption is refused (the client
 //! decides whether it goes on without). When the server stops, a connection ends between two
-//! messages with SQLSTATE 57P01.
+//! messages with SQLSTATE 57P01. While a statement runs, the socket is watched: what a client that has
+//! gone had asked for is stopped.
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
 use partita_frontend::Prepared;
@@ -20,27 +21,39 @@ use tokio::net::TcpStream;
 use tokio_util::codec::Framed;
 use tokio_util::sync::CancellationToken;
 
+use crate::check::Fault;
 use crate::connection::Connection;
-use crate::error::{Errors, fatal};
+use crate::error::{Errors, fatal, protocol};
 use crate::frames::Frames;
+use crate::shared::Shared;
 
 /// How long a client may take to say who it is.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Socket = Framed<Frames<TcpStream>, PgWireMessageServerCodec<Arc<Prepared>>>;
+/// Statements that are over sooner are not watched.
+const WATCH_AFTER: Duration = Duration::from_millis(20);
+/// Between two attempts to stop what a client that has gone had asked for.
+const CANCEL_AGAIN: Duration = Duration::from_millis(100);
+/// Attempts until nobody waits for it any more.
+const CANCELS_MAX: u32 = 100;
+
+type Socket = Framed<Frames<Shared>, PgWireMessageServerCodec<Arc<Prepared>>>;
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(
     socket: TcpStream,
     connection: &Arc<Connection>,
+    message_timeout: Duration,
     stop: &CancellationToken,
 ) -> io::Result<()> {
     socket.set_nodelay(true)?;
     let client = DefaultClient::new(socket.peer_addr()?, false);
+    let socket = Shared::new(socket);
+    let peer = Peer { socket: socket.clone(), message_timeout };
     let mut socket = Framed::new(Frames::new(socket), PgWireMessageServerCodec::new(client));
     let begun = tokio::time::timeout(STARTUP_TIMEOUT, start(&mut socket, connection)).await;
     match begun {
-        Ok(Ok(true)) => converse(&mut socket, connection, stop).await,
+        Ok(Ok(true)) => converse(&mut socket, &peer, connection, stop).await,
         Ok(Ok(false)) => Ok(()),
         Ok(Err(error)) => end(&mut socket, error).await,
         Err(_) => end(&mut socket, fatal("08P01", "the startup took too long")).await,
@@ -83,15 +96,68 @@ async fn start(socket: &mut Socket, connection: &Arc<Connection>) -> Result<bool
     }
 }
 
+/// The client's end of a connection.
+struct Peer {
+    socket: Shared,
+    message_timeout: Duration,
+}
+
+impl Peer {
+    /// Waits until the client has gone while something runs, and stops that.
+    async fn gone(&self, connection: &Connection) -> io::Error {
+        tokio::time::sleep(WATCH_AFTER).await;
+        self.socket.closed().await;
+        for _ in 0..CANCELS_MAX {
+            connection.cancel();
+            tokio::time::sleep(CANCEL_AGAIN).await;
+        }
+        io::Error::new(io::ErrorKind::ConnectionAborted, "the client has gone")
+    }
+
+    /// The next message, if it comes in time.
+    async fn next(
+        &self,
+        socket: &mut Socket,
+        connection: &Connection,
+    ) -> Option<Result<PgWireFrontendMessage, PgWireError>> {
+        let mut before = None;
+        let idle = connection.idle_timeout(socket.state(), socket.transaction_status());
+        let began = Instant::now();
+        loop {
+            let left = idle.map(|(timeout, _)| timeout.saturating_sub(began.elapsed()));
+            let wait = left.map_or(self.message_timeout, |left| left.min(self.message_timeout));
+            if let Ok(message) = tokio::time::timeout(wait, socket.next()).await {
+                return message;
+            }
+            match socket.get_ref().midway() {
+                // As much of it has come as at the last look.
+                midway @ Some(_) if midway == before => {
+                    return Some(Err(fatal("08P01", "a message was begun and did not go on")));
+                }
+                midway @ Some(_) => before = midway,
+                None => {
+                    if let Some((timeout, what)) = idle
+                        && began.elapsed() >= timeout
+                    {
+                        let (sqlstate, message) = what.said();
+                        return Some(Err(fatal(sqlstate, message)));
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Answers messages until the client leaves.
 async fn converse(
     socket: &mut Socket,
+    peer: &Peer,
     connection: &Arc<Connection>,
     stop: &CancellationToken,
 ) -> io::Result<()> {
-    loop {
+    for number in 0.. {
         let message = tokio::select! {
-            message = socket.next() => message,
+            message = peer.next(socket, connection) => message,
             () = stop.cancelled() => {
                 let error = fatal("57P01", "terminating connection: the server stops");
                 return end(socket, error).await;
@@ -106,24 +172,52 @@ async fn converse(
             {
                 return Err(error);
             }
+            Some(Err(error @ PgWireError::UserError(_))) => return end(socket, error).await,
             // Where the next message begins is not known any more.
             Some(Err(error)) => {
                 return end(socket, fatal("08P01", &format!("protocol violation: {error}"))).await;
             }
         };
-        answer(socket, connection, message).await?;
+        match socket.get_mut().fault_of(number) {
+            Some(fault) => refuse(socket, connection, &message, &fault).await?,
+            None => answer(socket, peer, connection, message).await?,
+        }
     }
+    Ok(())
+}
+
+/// Whether what is wrong with a message is told now, or behind the next Sync.
+fn is_extended(socket: &Socket, message: &PgWireFrontendMessage) -> bool {
+    match socket.state() {
+        PgWireConnectionState::CopyInProgress(extended) => extended,
+        _ => message.is_extended_query(),
+    }
+}
+
+/// Tells what is wrong with a message, unless an error before it has told to leave it out.
+async fn refuse(
+    socket: &mut Socket,
+    connection: &Arc<Connection>,
+    message: &PgWireFrontendMessage,
+    fault: &Fault,
+) -> io::Result<()> {
+    if matches!(socket.state(), PgWireConnectionState::AwaitingSync) {
+        return Ok(());
+    }
+    let extended = is_extended(socket, message);
+    connection.forget_joined(socket).await?;
+    fail(socket, protocol(fault.sqlstate, fault.message.as_str()), extended).await
 }
 
 async fn answer(
     socket: &mut Socket,
+    peer: &Peer,
     connection: &Arc<Connection>,
     message: PgWireFrontendMessage,
 ) -> io::Result<()> {
-    let extended = match socket.state() {
-        PgWireConnectionState::CopyInProgress(extended) => extended,
-        _ => message.is_extended_query(),
-    };
+    let extended = is_extended(socket, &message);
+    connection.count_time(&message);
+    let is_execute = matches!(message, PgWireFrontendMessage::Execute(_));
     // INSERTs of a pipeline wait for each other; whatever is not more of them ends the waiting.
     let more = matches!(
         message,
@@ -135,7 +229,7 @@ async fn answer(
     if !more && let Err(error) = connection.run_joined(socket).await {
         fail(socket, error, true).await?;
     }
-    let done = Box::pin(process_message(
+    let process = Box::pin(process_message(
         message,
         socket,
         Arc::clone(connection),
@@ -143,8 +237,15 @@ async fn answer(
         Arc::clone(connection),
         Arc::clone(connection),
         Arc::clone(connection),
-    ))
-    .await;
+    ));
+    let done = tokio::select! {
+        biased;
+        done = process => done,
+        error = peer.gone(connection) => return Err(error),
+    };
+    if is_execute {
+        connection.end_time();
+    }
     match done {
         Ok(()) => Ok(()),
         // Nobody is there to be told.

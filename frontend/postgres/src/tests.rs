@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures::SinkExt;
 use futures::future::try_join_all;
-use partita_frontend::FrontendOptions;
 use partita_frontend::fake::Fake;
+use partita_frontend::{Frontend, FrontendOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Door {
     fake: Arc<Fake>,
+    frontend: Arc<Frontend>,
     port: u16,
     stop: CancellationToken,
     served: JoinHandle<std::io::Result<()>>,
@@ -37,9 +38,11 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let stop = CancellationToken::new();
-        let options = PostgresOptions { max_connections };
-        let served = tokio::spawn(Box::pin(serve(listener, frontend, options, stop.clone())));
-        Self { fake, port, stop, served }
+        let message_timeout = Duration::from_secs(2);
+        let options = PostgresOptions { max_connections, message_timeout };
+        let serving = serve(listener, Arc::clone(&frontend), options, stop.clone());
+        let served = tokio::spawn(Box::pin(serving));
+        Self { fake, frontend, port, stop, served }
     }
 
     async fn connect_to(&self, database: &str) -> Result<Client, tokio_postgres::Error> {
@@ -332,4 +335,136 @@ async fn pg_catalog_lists_tables_columns_and_keys() {
     assert_eq!(client.query(visible, &[]).await.unwrap().len(), 1);
     client.batch_execute("USE other").await.unwrap();
     assert_eq!(client.query(visible, &[]).await.unwrap().len(), 0);
+}
+
+/// Sends a message of a type and a body.
+async fn send(socket: &mut TcpStream, kind: u8, body: &[u8]) {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    let message = [&[kind], length.to_be_bytes().as_slice(), body].concat();
+    socket.write_all(&message).await.unwrap();
+}
+
+/// The SQLSTATE of the next error.
+async fn next_error(socket: &mut TcpStream) -> String {
+    loop {
+        let (kind, body) = next(socket).await;
+        if kind == b'E' {
+            return sqlstate(&body);
+        }
+    }
+}
+
+async fn until_ready(socket: &mut TcpStream) {
+    while next(socket).await.0 != b'Z' {}
+}
+
+#[tokio::test]
+async fn what_is_well_formed_and_cannot_be_is_refused_and_the_connection_goes_on() {
+    let door = Door::open(8).await;
+    let mut socket = door.raw().await;
+    send(&mut socket, b'Q', b"SELECT '\xff'\0").await;
+    assert_eq!(next_error(&mut socket).await, "22021");
+    until_ready(&mut socket).await;
+    // In the extended protocol what follows is left out up to the Sync, faults too.
+    send(&mut socket, b'P', b"\0SELECT '\xc3\x28'\0\0\0").await;
+    send(&mut socket, b'B', b"\0\0\0\x02\0\0\0\0\0\0\0\0").await;
+    send(&mut socket, b'S', b"").await;
+    assert_eq!(next_error(&mut socket).await, "22021");
+    assert_eq!(next(&mut socket).await.0, b'Z', "one error, then the Sync");
+    // More formats than columns or parameters.
+    send(&mut socket, b'P', b"s\0SELECT 1, 2\0\0\0").await;
+    send(&mut socket, b'B', b"\0s\0\0\0\0\0\0\x03\0\0\0\0\0\0").await;
+    send(&mut socket, b'S', b"").await;
+    assert_eq!(next_error(&mut socket).await, "08P01");
+    until_ready(&mut socket).await;
+    send(&mut socket, b'B', b"\0s\0\0\x02\0\0\0\0\0\0\0\0").await;
+    send(&mut socket, b'S', b"").await;
+    assert_eq!(next_error(&mut socket).await, "08P01");
+    until_ready(&mut socket).await;
+    send(&mut socket, b'Q', b"SELECT 1\0").await;
+    until_ready(&mut socket).await;
+}
+
+#[tokio::test]
+async fn malformed_messages_are_told_and_end_only_their_connection() {
+    let door = Door::open(64).await;
+    for (kind, body) in [
+        (b'Q', b"SELECT 1".as_slice()),
+        (b'Q', b"SELECT 1\0 and more\0"),
+        (b'P', b"\0SELECT 1\0\0\x05"),
+        (b'B', b"\0"),
+        (b'B', b"\0\0\0\0\0\x01\x7f\xff\xff\xff"),
+        (b'B', b"\0\0\xff\xff"),
+        (b'E', b"\0"),
+        (b'C', b""),
+        (b'D', b"S"),
+        (b'S', b"x"),
+        (b'F', b"\0\0\0\0"),
+        (b'w', b""),
+    ] {
+        let mut socket = door.raw().await;
+        send(&mut socket, kind, body).await;
+        assert_eq!(next_error(&mut socket).await, "08P01", "{} {body:?}", char::from(kind));
+        assert_eq!(socket.read(&mut [0]).await.unwrap(), 0, "{} {body:?}", char::from(kind));
+    }
+    let client = door.connect().await;
+    assert!(client.simple_query("SELECT 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_message_that_does_not_go_on_ends_its_connection() {
+    let door = Door::open(8).await;
+    let mut socket = door.raw().await;
+    socket.write_all(b"Q\0\0\0\xffSELECT").await.unwrap();
+    assert_eq!(next_error(&mut socket).await, "08P01");
+    assert_eq!(socket.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_sent_away_when_it_asked_for_that() {
+    let door = Door::open(8).await;
+    let mut socket = door.raw().await;
+    send(&mut socket, b'Q', b"SET idle_session_timeout = '300ms'\0").await;
+    until_ready(&mut socket).await;
+    assert_eq!(next_error(&mut socket).await, "57P05");
+    assert_eq!(socket.read(&mut [0]).await.unwrap(), 0);
+    let mut socket = door.raw().await;
+    send(&mut socket, b'Q', b"SET idle_in_transaction_session_timeout = '300ms'\0").await;
+    until_ready(&mut socket).await;
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    send(&mut socket, b'Q', b"BEGIN\0").await;
+    until_ready(&mut socket).await;
+    assert_eq!(next_error(&mut socket).await, "25P03");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_that_has_gone_asked_for_is_stopped() {
+    let door = Door::open(8).await;
+    let running = || door.frontend.lanes().stats().lanes;
+    let endless = b"SELECT count(*) FROM generate_series(1, 3000000000) a\0";
+    for behind in [b"".as_slice(), b"Q\0\0\0\x0dSELECT 1\0"] {
+        let mut socket = door.raw().await;
+        send(&mut socket, b'Q', endless).await;
+        // What is sent behind hides from a read that the client is gone.
+        socket.write_all(behind).await.unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while running() == 0 {
+            assert!(Instant::now() < deadline, "it does not begin");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(socket);
+        while running() > 0 {
+            assert!(Instant::now() < deadline, "it goes on without its client");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_is_too_long_for_a_setting_is_an_error() {
+    let door = Door::open(8).await;
+    let client = door.connect().await;
+    let long = format!("SET application_name = '{}'", "x".repeat(5 << 20));
+    assert_eq!(state(&client.simple_query(&long).await.unwrap_err()), "22023");
+    assert!(client.simple_query("SELECT 1").await.is_ok());
 }
