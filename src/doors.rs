@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use partita_frontend::{Frontend, FrontendOptions};
-use partita_http::HttpOptions;
+use partita_http::{Guard, HttpOptions};
 use partita_postgres::PostgresOptions;
 use partita_proto::health::Health;
 use partita_proto::id::NodeId;
@@ -40,6 +40,15 @@ pub(crate) struct Options {
     /// Listen beyond loopback although nobody is asked who they are.
     #[arg(long, env = "PARTITA_INSECURE")]
     insecure: bool,
+    /// A host name by which HTTP clients call this server; addresses and localhost need not be named, * is every name.
+    #[arg(long, env = "PARTITA_HTTP_HOST", value_name = "NAME", value_delimiter = ',')]
+    http_host: Vec<String>,
+    /// An origin, such as https://example.org:3000, whose web pages may use HTTP; others may not.
+    #[arg(long, env = "PARTITA_HTTP_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    http_origin: Vec<String>,
+    /// PostgreSQL connections at a time, up to what the limit of open files allows.
+    #[arg(long, env = "PARTITA_MAX_CONNECTIONS", value_name = "CONNECTIONS")]
+    max_connections: Option<usize>,
     /// MiB of memory for queries; larger ones spill to disk.
     #[arg(long, env = "PARTITA_QUERY_MEMORY_MB", default_value_t = QUERY_MEMORY_MB)]
     query_memory_mb: usize,
@@ -77,12 +86,15 @@ impl Options {
                 );
             }
         }
+        let guard = Guard::new(&self.http_host, &self.http_origin).map_err(anyhow::Error::msg)?;
         let memory_limit = match self.memory_limit_mb {
             0 => memory::default_limit(),
             megabytes => megabytes << 20,
         };
         Ok(Doors {
             memory_limit,
+            guard,
+            max_connections: self.max_connections,
             http: take(self.http).with_context(|| taken(self.http, "--http"))?,
             postgres: take(self.postgres).with_context(|| taken(self.postgres, "--postgres"))?,
         })
@@ -93,6 +105,8 @@ impl Options {
 pub(crate) struct Doors {
     /// Bytes of resident memory.
     memory_limit: u64,
+    guard: Guard,
+    max_connections: Option<usize>,
     http: TcpSocket,
     postgres: TcpSocket,
 }
@@ -113,9 +127,17 @@ impl Doors {
             self.postgres.listen(BACKLOG).with_context(|| taken(postgres, "--postgres"))?;
         announce(http_door.local_addr()?, postgres_door.local_addr()?);
         let connections = Connections::allowed();
-        let http_options =
-            HttpOptions { connections_max: connections.http, health, ..HttpOptions::default() };
-        let postgres_options = PostgresOptions { max_connections: connections.postgres };
+        let http_options = HttpOptions {
+            connections_max: connections.http,
+            guard: self.guard,
+            health,
+            ..HttpOptions::default()
+        };
+        let most = self.max_connections.unwrap_or(connections.postgres);
+        let postgres_options = PostgresOptions {
+            max_connections: most.min(connections.postgres),
+            ..PostgresOptions::default()
+        };
         let stop = CancellationToken::new();
         tokio::spawn(memory::keep_below(self.memory_limit, Arc::clone(frontend), stop.clone()));
         let (http_stop, postgres_stop) = (stop.clone(), stop.clone());
