@@ -9,7 +9,9 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 use crate::error::{PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, SqlError};
 
 /// Bytes of a statement that is planned. The literals of an INSERT are scanned in place and have no such bound.
-pub(super) const TEXT_BYTES_MAX: usize = 8 << 20;
+const TEXT_BYTES_MAX: usize = 8 << 20;
+/// Tokens of a statement: each takes a hundred bytes or so, blanks too.
+const TOKENS_MAX: usize = 3_000_000;
 /// AND and OR between two commas. They become a tree as deep as they are many.
 const LINKS_MAX: usize = 1024;
 /// UNION, INTERSECT and EXCEPT in one pair of parentheses, likewise: each level is a query, and every step of planning
@@ -37,6 +39,37 @@ struct Chain {
 pub(super) struct Excess {
     pub(super) error: Box<SqlError>,
     pub(super) location: Location,
+}
+
+/// Checks how many tokens a text may have, before there are any: no more than it has words and other characters, whatever
+/// of it is within quotation marks.
+///
+/// # Errors
+/// 54000 when they are too many.
+pub(super) fn check_text(text: &str) -> Result<(), SqlError> {
+    if text.len() > TEXT_BYTES_MAX {
+        let len = text.len();
+        let message = format!(
+            "a statement of {len} bytes is too long to be planned; {TEXT_BYTES_MAX} are the most"
+        );
+        return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    let of_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
+    let is_many = || {
+        let (mut count, mut in_word) = (0, false);
+        for byte in text.bytes() {
+            let within = of_word(byte);
+            count += usize::from(!(within && in_word));
+            in_word = within;
+        }
+        count > TOKENS_MAX
+    };
+    if text.len() > TOKENS_MAX && is_many() {
+        let message =
+            format!("a statement of more than {TOKENS_MAX} tokens is too long to be planned");
+        return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
+    }
+    Ok(())
 }
 
 /// Checks a statement's tokens.
@@ -133,4 +166,19 @@ fn joined(most: usize, what: &str) -> SqlError {
         format!("the statement joins more than {most} expressions by {what}"),
     )
     .with_hint("IN (...) takes any number of values")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_text;
+
+    #[test]
+    fn texts_of_too_many_bytes_or_tokens_are_refused_before_they_are_read() {
+        let state = |text: String| check_text(&text).err().map(|error| error.sqlstate);
+        assert_eq!(state(format!("SELECT {}1", " ".repeat(5_000_000))), Some("54000".to_owned()));
+        assert_eq!(state("(".repeat(3_500_000)), Some("54000".to_owned()));
+        assert_eq!(state("x".repeat(9 << 20)), Some("54000".to_owned()));
+        assert_eq!(state(format!("SELECT '{}'", "word ".repeat(1 << 20))), None);
+        assert_eq!(state(format!("SELECT {}1", " ".repeat(1_000_000))), None);
+    }
 }

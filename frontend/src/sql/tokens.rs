@@ -16,9 +16,9 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Toke
 use super::dialect::{Bounded, POSTGRES};
 use super::effort;
 use super::identifier::fold;
-use super::shape::{self, TEXT_BYTES_MAX};
+use super::shape;
 use super::statement::TableName;
-use crate::error::{PROGRAM_LIMIT_EXCEEDED, SqlError};
+use crate::error::SqlError;
 
 /// The catalog that all databases are in, as far as three-part names go.
 const CATALOG: &str = "partita";
@@ -84,13 +84,7 @@ pub(super) struct Tokens<'a> {
 impl<'a> Tokens<'a> {
     /// Reads a statement's text into tokens.
     pub(super) fn new(text: &'a str, start: usize) -> Result<Self, SqlError> {
-        if text.len() > TEXT_BYTES_MAX {
-            let message = format!(
-                "a statement of {} bytes is too long to be planned; {TEXT_BYTES_MAX} are the most",
-                text.len()
-            );
-            return Err(SqlError::new(PROGRAM_LIMIT_EXCEEDED, message));
-        }
+        shape::check_text(text)?;
         let mut tokens =
             Tokenizer::new(&Lexical, text).tokenize_with_location().map_err(|error| {
                 let position = position_of(text, start, error.location);
