@@ -43,7 +43,7 @@ pub(crate) struct Options {
     /// A host name by which HTTP clients call this server; addresses and localhost need not be named, * is every name.
     #[arg(long, env = "PARTITA_HTTP_HOST", value_name = "NAME", value_delimiter = ',')]
     http_host: Vec<String>,
-    /// An origin, such as https://example.org:3000, whose web pages may use HTTP; others may not.
+    /// An origin, written scheme://host:port, whose web pages may use HTTP; others may not.
     #[arg(long, env = "PARTITA_HTTP_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     http_origin: Vec<String>,
     /// PostgreSQL connections at a time, up to what the limit of open files allows.
