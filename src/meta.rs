@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use partita_meta::{Meta, MetaOptions};
+use partita_meta::{Meta, MetaOptions, TABLES_PER_DATABASE};
 use partita_proto::id::{NodeId, ReplicaId};
 use partita_proto::service::{ClusterService, DataNodes};
 use partita_raft::transport::grpc::{Addresses, Grpc, Service};
@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// Replicas of each partition of a table that does not say 'replication_factor'.
     #[arg(long, env = "PARTITA_REPLICATION_FACTOR", default_value_t = 3)]
     replication_factor: u32,
+    /// Tables that a database may have, those made by line protocol included.
+    #[arg(long, env = "PARTITA_TABLES_PER_DATABASE", default_value_t = TABLES_PER_DATABASE)]
+    tables_per_database: u32,
     /// This member lost its data for good and starts with an empty data directory: it joins the group again, which must
     /// have a majority without it. Never for a new group.
     #[arg(long, env = "PARTITA_REJOIN")]
@@ -97,6 +100,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let meta_options = MetaOptions {
         members: peers.keys().map(|node| (ReplicaId(node.0), *node)).collect(),
         replication_factor: options.replication_factor,
+        tables_per_database: options.tables_per_database,
         repair_after: Duration::from_secs(options.repair_after_s),
         nodes,
         identity,

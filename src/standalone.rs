@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use partita_datanode::{Datanode, NodeOptions};
 use partita_frontend::Frontend;
-use partita_meta::{Meta, MetaOptions};
+use partita_meta::{Meta, MetaOptions, TABLES_PER_DATABASE};
 use partita_proto::error::Error;
 use partita_proto::id::NodeId;
 use partita_proto::label::Labels;
@@ -42,6 +42,9 @@ pub(crate) struct Options {
     /// Where the data is kept; created when it does not exist.
     #[arg(long, env = "PARTITA_DATA_DIR", default_value = "partita-data")]
     data_dir: PathBuf,
+    /// Tables that a database may have, those made by line protocol included.
+    #[arg(long, env = "PARTITA_TABLES_PER_DATABASE", default_value_t = TABLES_PER_DATABASE)]
+    tables_per_database: u32,
     #[command(flatten)]
     doors: doors::Options,
     #[command(flatten)]
@@ -120,6 +123,7 @@ impl Roles {
             MetaOptions {
                 identity,
                 incarnation: data_dir::random(),
+                tables_per_database: options.tables_per_database,
                 ..MetaOptions::alone(dir.join("meta"), Arc::new(SystemClock))
             },
             Arc::clone(&host),

@@ -86,6 +86,8 @@ struct ChangeForm {
     id: Option<pb::RequestId>,
     #[prost(message, repeated, tag = "4")]
     places: Vec<NodesForm>,
+    #[prost(uint32, optional, tag = "5")]
+    tables_max: Option<u32>,
 }
 
 /// The nodes of one partition.
@@ -275,7 +277,7 @@ impl Command {
     /// The command as an entry of the log.
     pub(crate) fn encode(&self) -> Bytes {
         let kind = match self {
-            Self::Change { ddl, places, id } => CommandKind::Change(ChangeForm {
+            Self::Change { ddl, places, id, tables_max } => CommandKind::Change(ChangeForm {
                 ddl: Some(ddl.to_wire()),
                 nodes: single(places).unwrap_or_default(),
                 id: id.as_ref().map(Wire::to_wire),
@@ -283,6 +285,7 @@ impl Command {
                     Some(_) => Vec::new(),
                     None => places.iter().map(|nodes| NodesForm::new(nodes)).collect(),
                 },
+                tables_max: *tables_max,
             }),
             Self::Finish { table, step } => CommandKind::Finish(StepForm::new(*table, *step)),
             Self::Abort { table, step } => CommandKind::Abort(StepForm::new(*table, *step)),
@@ -345,6 +348,7 @@ impl Command {
                     ddl: Ddl::from_wire(ddl)?,
                     places: one.chain(several).collect(),
                     id: change.id.map(RequestId::from_wire).transpose()?,
+                    tables_max: change.tables_max,
                 }
             }
             Some(CommandKind::Finish(at)) => Self::Finish { table: at.table(), step: at.step() },

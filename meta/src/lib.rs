@@ -55,4 +55,4 @@ mod zones;
 
 pub use error::MetaError;
 pub use memory_store::MemoryStore;
-pub use node::{Meta, MetaOptions};
+pub use node::{Meta, MetaOptions, TABLES_PER_DATABASE};

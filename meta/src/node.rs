@@ -61,6 +61,10 @@ const LEADERSHIP_POLL: Duration = Duration::from_millis(20);
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 const UNCONFIRMED_MAX: Duration = Duration::from_secs(4);
 
+/// Tables of a database unless an option says otherwise. A name that is written wrong by a program, as one with a number
+/// in it, then ends in an error and not in a catalog that every node carries.
+pub const TABLES_PER_DATABASE: u32 = 500;
+
 /// What meta is opened with.
 #[derive(Clone)]
 pub struct MetaOptions {
@@ -71,6 +75,8 @@ pub struct MetaOptions {
     pub members: BTreeMap<ReplicaId, NodeId>,
     /// How many replicas a partition has when its table does not say.
     pub replication_factor: u32,
+    /// How many tables a database may have for another one to be made.
+    pub tables_per_database: u32,
     /// How long nothing is heard of a node before its replicas are made anew elsewhere.
     pub repair_after: Duration,
     /// Where the nodes are published as they come and go.
@@ -106,6 +112,7 @@ impl MetaOptions {
             dir: dir.into(),
             members: BTreeMap::new(),
             replication_factor: 1,
+            tables_per_database: TABLES_PER_DATABASE,
             repair_after: Duration::from_secs(300),
             nodes: watch::Sender::default(),
             clock,

@@ -187,7 +187,8 @@ impl Core {
             let state = self.machine.state();
             let (partitions, replicas) = new_partitions(&state, ddl, &self.options);
             let places = vec![vec![NodeId::default()]; partitions];
-            let on_trial = Command::Change { ddl: ddl.clone(), places, id };
+            let tables_max = Some(self.options.tables_per_database);
+            let on_trial = Command::Change { ddl: ddl.clone(), places, id, tables_max };
             let Outcome { edits, reply } = decide(&state, &on_trial)?;
             if edits.is_empty() {
                 return Ok(reply);
@@ -196,7 +197,7 @@ impl Core {
                 0 => Vec::new(),
                 _ => View::new(&state, self.takers(&state)).choose_many(partitions, replicas)?,
             };
-            Command::Change { ddl: ddl.clone(), places, id }
+            Command::Change { ddl: ddl.clone(), places, id, tables_max }
         };
         self.propose(&command).await
     }

@@ -176,7 +176,7 @@ impl World {
     fn change(&mut self, ddl: Ddl) -> Result<Reply, Error> {
         let partitions = new_partitions(&ddl);
         let places = vec![vec![NodeId(1)]; partitions];
-        self.command(&Command::Change { ddl, places, id: None })
+        self.command(&Command::Change { ddl, places, id: None, tables_max: None })
     }
 
     /// Finishes all that is pending, as if the nodes had done it.

@@ -45,6 +45,9 @@ pub(crate) enum Command {
         places: Vec<Vec<NodeId>>,
         /// The same one again is the same change.
         id: Option<RequestId>,
+        /// Tables that a database may have for this change to add one; `None`: an entry of an earlier version, which
+        /// knew no such bound.
+        tables_max: Option<u32>,
     },
     /// All nodes have carried out what a table's step asked of them.
     Finish {
@@ -223,10 +226,13 @@ impl Outcome {
 /// What the one who sent it is told; the state stays as it is.
 pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error> {
     match command {
-        Command::Change { ddl, places, id } => match id {
-            None => change(state, ddl, places),
-            Some(id) => once(state, ddl, places, *id),
-        },
+        Command::Change { ddl, places, id, tables_max } => {
+            let wish = Wish { ddl, places, tables_max: *tables_max };
+            match id {
+                None => change(state, wish),
+                Some(id) => once(state, wish, *id),
+            }
+        }
         Command::Finish { table, step } => Ok(finish(state, *table, *step)),
         Command::Abort { table, step } => Ok(abort(state, *table, *step)),
         Command::ReadAlong { table, step } => Ok(read_along(state, *table, *step)),
@@ -250,12 +256,20 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
     }
 }
 
+/// What somebody wants changed, and what was settled about it before it was decided.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    ddl: &'a Ddl,
+    places: &'a [Vec<NodeId>],
+    tables_max: Option<u32>,
+}
+
 /// A change that is remembered, if it changes anything: whoever asks again gets the same answer.
-fn once(state: &State, ddl: &Ddl, places: &[Vec<NodeId>], id: RequestId) -> Result<Outcome, Error> {
+fn once(state: &State, wish: Wish<'_>, id: RequestId) -> Result<Outcome, Error> {
     if let Some(before) = state.remembered(id) {
         return Ok(Outcome::without_edits(Reply::Changed { steps: before.steps.clone() }));
     }
-    let mut outcome = change(state, ddl, places)?;
+    let mut outcome = change(state, wish)?;
     let Reply::Changed { steps } = &outcome.reply else { return Ok(outcome) };
     let remembered = Arc::new(Remembered { id, steps: steps.clone() });
     for edit in &mut outcome.edits {
@@ -269,7 +283,8 @@ fn once(state: &State, ddl: &Ddl, places: &[Vec<NodeId>], id: RequestId) -> Resu
     Ok(outcome)
 }
 
-fn change(state: &State, ddl: &Ddl, places: &[Vec<NodeId>]) -> Result<Outcome, Error> {
+fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
+    let Wish { ddl, places, tables_max } = wish;
     match ddl {
         Ddl::CreateDatabase { name, if_not_exists, ttl } => {
             create_database(state, name, *if_not_exists, *ttl)
@@ -277,7 +292,7 @@ fn change(state: &State, ddl: &Ddl, places: &[Vec<NodeId>]) -> Result<Outcome, E
         Ddl::AlterDatabase { name, ttl } => alter_database(state, name, *ttl),
         Ddl::DropDatabase { name, if_exists } => drop_database(state, name, *if_exists),
         Ddl::CreateTable { table, if_not_exists } => {
-            create_table(state, table, *if_not_exists, places)
+            create_table(state, table, *if_not_exists, places, tables_max)
         }
         Ddl::DropTable { database, name, if_exists } => {
             drop_table(state, database, name, *if_exists)

@@ -59,6 +59,14 @@ pub enum Error {
     /// A bound was reached; send again later.
     #[error("{0}")]
     Overloaded(String),
+    /// It would make more of something than there may be; stays wrong until some go.
+    #[error("{message}")]
+    LimitReached {
+        /// What there is too much of.
+        message: String,
+        /// What to do about it.
+        hint: String,
+    },
     /// The storage device is full; reads go on, writes are refused until there is space.
     #[error("no space left on device: {0}")]
     DiskFull(String),
@@ -126,6 +134,7 @@ impl Error {
             Self::Unsupported(_) => "0A000",
             Self::StaleRoute { .. } | Self::StaleSchema { .. } | Self::NotLeader { .. } => "40001",
             Self::Overloaded(_) => "53400",
+            Self::LimitReached { .. } => "54000",
             Self::DiskFull(_) => "53100",
             Self::Unavailable(_) => "57P03",
             Self::Timeout(_) | Self::Cancelled => "57014",

@@ -238,6 +238,9 @@ impl From<Error> for SqlError {
                 format!("relation \"{name}\" already exists")
             }
             Error::Cancelled => return Self::canceled(),
+            Error::LimitReached { hint, .. } => {
+                return Self { hint: Some(hint.clone()), ..Self::new(sqlstate, error.to_string()) };
+            }
             Error::Query { hint, .. } => {
                 return Self { hint: hint.clone(), ..Self::new(sqlstate, error.to_string()) };
             }

@@ -54,6 +54,40 @@ fn a_table_is_seen_when_its_nodes_have_it() {
     assert!(routes.iter().all(|route| route.leader == Some(NodeId(1))));
 }
 
+fn create_within(
+    world: &mut World,
+    database: &str,
+    name: &str,
+    tables_max: Option<u32>,
+) -> Result<Reply, Error> {
+    let ddl = create(NewTable { database: database.to_owned(), ..new_table(name) });
+    let places = vec![vec![NodeId(1)]; new_partitions(&ddl)];
+    let reply = world.command(&Command::Change { ddl, places, id: None, tables_max });
+    world.settle();
+    reply
+}
+
+#[test]
+fn a_database_has_no_more_tables_than_its_limit() {
+    let mut world = World::new();
+    create_within(&mut world, "public", "t1", Some(2)).unwrap();
+    create_within(&mut world, "public", "t2", Some(2)).unwrap();
+    let refused = create_within(&mut world, "public", "t3", Some(2)).unwrap_err();
+    assert_eq!(refused.sqlstate(), "54000");
+    assert_eq!(refused.to_string(), "database \"public\" has 2 tables, which is the limit");
+    // A table that exists is named as that, also at the limit.
+    assert_eq!(create_within(&mut world, "public", "t1", Some(2)), Err(already("table", "t1")));
+    // Entries of earlier versions have no limit, and a larger one makes room.
+    create_within(&mut world, "public", "t3", None).unwrap();
+    create_within(&mut world, "public", "t4", Some(4)).unwrap();
+    world
+        .done(Ddl::CreateDatabase { name: "other".to_owned(), if_not_exists: false, ttl: None })
+        .unwrap();
+    create_within(&mut world, "other", "t1", Some(4)).unwrap();
+    world.done(drop_table("t4")).unwrap();
+    create_within(&mut world, "public", "t5", Some(4)).unwrap();
+}
+
 #[test]
 fn a_table_is_created_once() {
     let mut world = world_with("t");

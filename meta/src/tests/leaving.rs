@@ -35,7 +35,7 @@ fn remove(world: &mut World, node: u64) -> Result<Reply, Error> {
 fn table_on(world: &mut World, name: &str, nodes: &[u64]) {
     let ddl = create(NewTable { cuts: vec![], ..new_table(name) });
     let places = vec![nodes.iter().copied().map(NodeId).collect()];
-    world.command(&Command::Change { ddl, places, id: None }).unwrap();
+    world.command(&Command::Change { ddl, places, id: None, tables_max: None }).unwrap();
     world.settle();
 }
 
@@ -139,7 +139,7 @@ fn a_node_that_holds_or_is_to_hold_something_stays() {
     // A place that was chosen before it went.
     let ddl = create(NewTable { cuts: vec![], ..new_table("u") });
     let places = vec![vec![NodeId(1), NodeId(3)]];
-    let late = world.command(&Command::Change { ddl, places, id: None });
+    let late = world.command(&Command::Change { ddl, places, id: None, tables_max: None });
     assert!(matches!(late, Err(Error::Unavailable(_))), "{late:?}");
 }
 

@@ -34,7 +34,7 @@ fn replicated() -> World {
     }
     let ddl = create(NewTable { cuts: vec![], ..new_table("t") });
     let places = vec![(1..=3).map(NodeId).collect()];
-    world.command(&Command::Change { ddl, places, id: None }).unwrap();
+    world.command(&Command::Change { ddl, places, id: None, tables_max: None }).unwrap();
     world.settle();
     world
 }
@@ -274,7 +274,7 @@ fn asked(world: &mut World, id: RequestId, ddl: Ddl) -> Result<Reply, Error> {
         Ddl::CreateTable { table, .. } => vec![vec![NodeId(1)]; table.cuts.len() + 1],
         _ => Vec::new(),
     };
-    world.command(&Command::Change { ddl, places, id: Some(id) })
+    world.command(&Command::Change { ddl, places, id: Some(id), tables_max: None })
 }
 
 fn request(sequence: u64) -> RequestId {

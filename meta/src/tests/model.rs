@@ -274,7 +274,7 @@ fn command(world: &World, event: &Event) -> Option<Command> {
         Event::Change(ddl, id, replicas) => {
             let places = vec![(1..=*replicas).map(NodeId).collect(); new_partitions(ddl)];
             let id = id.map(|sequence| RequestId { client: 1, sequence });
-            Some(Command::Change { ddl: ddl.clone(), places, id })
+            Some(Command::Change { ddl: ddl.clone(), places, id, tables_max: None })
         }
         Event::Finish(index) => pick(index).map(|(table, step)| Command::Finish { table, step }),
         Event::ReadAlong(index) => {
@@ -432,8 +432,12 @@ fn new_partitions_go_to_the_nodes_with_the_fewest() {
 fn entries_and_records_keep_their_form() {
     let finish = Command::Finish { table: TableId(7), step: Step(300) };
     let abort = Command::Abort { table: TableId(7), step: Step(300) };
-    let change =
-        Command::Change { ddl: create(new_table("t")), places: vec![vec![NodeId(1)]; 3], id: None };
+    let change = Command::Change {
+        ddl: create(new_table("t")),
+        places: vec![vec![NodeId(1)]; 3],
+        id: None,
+        tables_max: None,
+    };
     let mut forms = vec![
         format!("finish {}", hex(&finish.encode())),
         format!("abort {}", hex(&abort.encode())),
@@ -442,7 +446,7 @@ fn entries_and_records_keep_their_form() {
     let known = RequestId { client: 9, sequence: 300 };
     let id = Some(known);
     let places = vec![vec![NodeId(1), NodeId(2)], vec![NodeId(3)]];
-    let once = Command::Change { ddl: drop_table("t"), places, id };
+    let once = Command::Change { ddl: drop_table("t"), places, id, tables_max: None };
     let (address, labels) = ("a:1".to_owned(), Labels::default());
     let wish = Registration { identity: 77, node: Some(NodeId(4)), address, labels };
     let (partition, step) = (PartitionId(7), Step(300));
@@ -473,7 +477,9 @@ fn entries_and_records_keep_their_form() {
     world.command(&Command::Move { partition, add, remove: vec![], replaces: None }).unwrap();
     let truncate = Ddl::TruncateTable { database: "public".to_owned(), name: "u".to_owned() };
     world.done(create(new_table("u"))).unwrap();
-    world.command(&Command::Change { ddl: truncate, places: vec![], id }).unwrap();
+    world
+        .command(&Command::Change { ddl: truncate, places: vec![], id, tables_max: None })
+        .unwrap();
     let remembered = world.state.remembered(known).unwrap();
     let edits = edits.into_iter().chain([
         Edit::Counters(world.state.counters()),

@@ -28,7 +28,7 @@ fn three() -> (World, Vec<PartitionId>) {
     }
     let places = vec![(1..=3).map(NodeId).collect(); 3];
     let ddl = create(new_table("t"));
-    world.command(&Command::Change { ddl, places, id: None }).unwrap();
+    world.command(&Command::Change { ddl, places, id: None, tables_max: None }).unwrap();
     world.settle();
     let ids = world.table("t").partitions.clone();
     (world, ids)

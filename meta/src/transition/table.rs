@@ -15,7 +15,7 @@ use super::database::database;
 use super::repartition::{check_change, fencing, former, in_succession, repartition};
 use super::{Draft, Outcome, Reply, next_version};
 use crate::alter::altered;
-use crate::catalog::{Edit, PartitionRecord, Phase, State, TableRecord, Work};
+use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
 use crate::create::{CheckedTable, check_table};
 use crate::publish::partition_map;
 
@@ -31,11 +31,32 @@ pub(super) fn check_room(state: &State) -> Result<(), Error> {
     Err(Error::InvalidInput(format!("there are {TABLES_MAX} tables, which is the limit")))
 }
 
+/// Whether a database may have one table more: line protocol makes a table of every name that it is sent.
+fn check_count(
+    state: &State,
+    database: &DatabaseRecord,
+    tables_max: Option<u32>,
+) -> Result<(), Error> {
+    let Some(tables_max) = tables_max else { return Ok(()) };
+    if state.tables_of(database.id).count() < tables_max as usize {
+        return Ok(());
+    }
+    Err(Error::LimitReached {
+        message: format!(
+            "database \"{}\" has {tables_max} tables, which is the limit",
+            database.name
+        ),
+        hint: "Drop tables, use another database, or start meta (or the standalone server) with a larger --tables-per-database."
+            .to_owned(),
+    })
+}
+
 pub(super) fn create_table(
     state: &State,
     new: &NewTable,
     if_not_exists: bool,
     places: &[Vec<NodeId>],
+    tables_max: Option<u32>,
 ) -> Result<Outcome, Error> {
     let database = database(state, &new.database)?;
     if let Some(table) = state.table_named(database.id, &new.name) {
@@ -50,6 +71,7 @@ pub(super) fn create_table(
     }
     let CheckedTable { schema, ranges } = check_table(new)?;
     check_room(state)?;
+    check_count(state, database, tables_max)?;
     let mut draft = Draft::new(state);
     let id = draft.new_table();
     let partitions = draft.new_partitions(id, ranges, places)?;

@@ -46,7 +46,9 @@ pub(crate) fn to_status(error: Error) -> Status {
         Error::StaleRoute { .. } | Error::StaleSchema { .. } | Error::NotLeader { .. } => {
             Code::FailedPrecondition
         }
-        Error::Overloaded(_) | Error::DiskFull(_) => Code::ResourceExhausted,
+        Error::Overloaded(_) | Error::DiskFull(_) | Error::LimitReached { .. } => {
+            Code::ResourceExhausted
+        }
         Error::Unavailable(_) => Code::Unavailable,
         Error::Timeout(_) => Code::DeadlineExceeded,
         Error::Cancelled => Code::Cancelled,
@@ -112,6 +114,7 @@ fn shorten_texts(message: &mut pb::Error) {
         ) => text,
         Some(Kind::NotFound(named) | Kind::AlreadyExists(named)) => &mut named.name,
         Some(Kind::Query(query)) => &mut query.message,
+        Some(Kind::LimitReached(limit)) => &mut limit.message,
         Some(
             Kind::StaleRoute(_) | Kind::StaleSchema(_) | Kind::NotLeader(_) | Kind::Cancelled(_),
         )

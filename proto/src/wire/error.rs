@@ -51,6 +51,10 @@ impl Wire for Error {
                 leader: leader.map(|node| node.0),
             }),
             Self::Overloaded(message) => Kind::Overloaded(message.clone()),
+            Self::LimitReached { message, hint } => Kind::LimitReached(pb::LimitReached {
+                message: message.clone(),
+                hint: hint.clone(),
+            }),
             Self::DiskFull(message) => Kind::DiskFull(message.clone()),
             Self::Unavailable(message) => Kind::Unavailable(message.clone()),
             Self::Timeout(message) => Kind::Timeout(message.clone()),
@@ -89,6 +93,9 @@ impl Wire for Error {
                 leader: not_leader.leader.map(NodeId),
             },
             Kind::Overloaded(message) => Self::Overloaded(message),
+            Kind::LimitReached(limit) => {
+                Self::LimitReached { message: limit.message, hint: limit.hint }
+            }
             Kind::DiskFull(message) => Self::DiskFull(message),
             Kind::Unavailable(message) => Self::Unavailable(message),
             Kind::Timeout(message) => Self::Timeout(message),

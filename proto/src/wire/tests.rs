@@ -267,6 +267,7 @@ fn error() -> impl Strategy<Value = Error> {
         (partition, option::of(any::<u64>().prop_map(NodeId)))
             .prop_map(|(partition, leader)| Error::NotLeader { partition, leader }),
         name().prop_map(Error::Overloaded),
+        (name(), name()).prop_map(|(message, hint)| Error::LimitReached { message, hint }),
         name().prop_map(Error::DiskFull),
         name().prop_map(Error::Unavailable),
         name().prop_map(Error::Timeout),

@@ -23,6 +23,7 @@ pub(super) fn every_error() -> Vec<Error> {
         Error::NotLeader { partition: PartitionId(5), leader: Some(NodeId(6)) },
         Error::NotLeader { partition: PartitionId(0), leader: None },
         Error::Overloaded(text()),
+        Error::LimitReached { message: text(), hint: text() },
         Error::DiskFull(text()),
         Error::Unavailable(text()),
         Error::Timeout(text()),
