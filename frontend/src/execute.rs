@@ -5,6 +5,7 @@ mod define;
 mod delete;
 mod insert;
 pub(crate) mod observe;
+mod plan_lines;
 mod prepare;
 mod query;
 mod repartition;

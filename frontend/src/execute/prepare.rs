@@ -101,7 +101,7 @@ impl Session {
             return Ok((Vec::new(), rows_of(&shown.output)));
         };
         let logical = plan(&self.statement_state(), statement).await?;
-        Ok((types_of(&logical, declared)?, Some(result_schema(&logical))))
+        Ok((types_of(&logical, declared)?, Some(super::plan_lines::schema())))
     }
 
     fn show_schema(&self, show: &Show) -> Result<SchemaRef, SqlError> {

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, StringViewArray};
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, ParamValues, ScalarValue, SchemaError};
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
@@ -15,11 +13,12 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use futures::StreamExt;
 use partita_proto::catalog::Table;
+use partita_worker::with_bounded_constants;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Executed;
+use super::{Executed, plan_lines};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
@@ -113,14 +112,19 @@ impl Session {
                 with_parameters(logical.as_ref().clone(), parameters)?
             }
         };
-        let physical = state.create_physical_plan(&logical).await?;
+        let optimized = with_bounded_constants(state.optimize(&logical)?)?;
+        let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         if let Some(table) = pinned {
             pin_scans(&physical, table).await?;
         }
         let physical = guarded(physical)?;
         let rows = execute_stream(Arc::clone(&physical), state.task_ctx())?;
-        let schema = source.shown(rows.schema());
+        let explains = plan_lines::explains(&logical);
+        let schema = if explains { plan_lines::schema() } else { source.shown(rows.schema()) };
         let mut rows = driven(rows);
+        if explains {
+            rows = plan_lines::of_rows(rows, plan_lines::is_document(&logical));
+        }
         let first = rows.next().await.transpose()?;
         let stream = futures::stream::iter(first.map(Ok)).chain(rows);
         Ok(Running { plan: physical, schema, stream: Box::pin(stream) })
@@ -207,10 +211,7 @@ impl Session {
              into columns, not planned",
             table.database, table.name
         );
-        let column = |text: &str| -> ArrayRef { Arc::new(StringViewArray::from(vec![text])) };
-        let batch =
-            RecordBatch::try_from_iter([("plan_type", column("ingest")), ("plan", column(&text))])?;
-        Ok(Output::batch(batch).into())
+        Ok(Output::batch(plan_lines::of_text(&text)?).into())
     }
 }
 

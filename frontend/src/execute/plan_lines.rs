@@ -1,0 +1,91 @@
+//! EXPLAIN's answer as PostgreSQL's clients expect it: one column QUERY PLAN, a row for each line.
+//!
+//! DataFusion answers with a kind of plan and its whole text in one value, of which a terminal makes one very long line.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::logical_expr::{Explain, ExplainFormat, LogicalPlan};
+use futures::StreamExt;
+
+use crate::error::SqlError;
+use crate::output::RowStream;
+
+/// The column's name in PostgreSQL.
+const QUERY_PLAN: &str = "QUERY PLAN";
+
+/// The one column of EXPLAIN's answer.
+pub(super) fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new(QUERY_PLAN, DataType::Utf8, false)]))
+}
+
+/// True when a plan's rows are DataFusion's answer to EXPLAIN or EXPLAIN ANALYZE.
+pub(super) fn explains(logical: &LogicalPlan) -> bool {
+    matches!(logical, LogicalPlan::Explain(_) | LogicalPlan::Analyze(_))
+}
+
+/// True when the text is a document that is read as a whole, and is not to be cut into lines.
+pub(super) fn is_document(logical: &LogicalPlan) -> bool {
+    let documents = [ExplainFormat::PostgresJSON, ExplainFormat::Graphviz];
+    matches!(logical, LogicalPlan::Explain(Explain { explain_format, .. }) if documents.contains(explain_format))
+}
+
+/// The lines of a text, as an answer.
+pub(super) fn of_text(text: &str) -> Result<RecordBatch, SqlError> {
+    let lines = StringArray::from(text.lines().collect::<Vec<_>>());
+    Ok(RecordBatch::try_new(schema(), vec![Arc::new(lines)])?)
+}
+
+/// The lines of DataFusion's answer: what kind of plan it is, when there are several, stands above each.
+pub(super) fn of_rows(rows: RowStream, document: bool) -> RowStream {
+    Box::pin(rows.map(move |batch| of_batch(&batch?, document)))
+}
+
+fn of_batch(batch: &RecordBatch, document: bool) -> Result<RecordBatch, SqlError> {
+    let text = |at: usize| Ok::<_, SqlError>(cast(batch.column(at), &DataType::Utf8)?);
+    let (kinds, plans) = (text(0)?, text(1)?);
+    let (kinds, plans) = (kinds.as_string::<i32>(), plans.as_string::<i32>());
+    let mut lines: Vec<&str> = Vec::new();
+    for row in 0..batch.num_rows() {
+        if document {
+            lines.push(plans.value(row));
+            continue;
+        }
+        if batch.num_rows() > 1 {
+            lines.push(kinds.value(row));
+        }
+        lines.extend(plans.value(row).lines());
+    }
+    let lines = StringArray::from(lines);
+    Ok(RecordBatch::try_new(schema(), vec![Arc::new(lines)])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(rows: &[(&str, &str)]) -> RecordBatch {
+        let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as Arc<dyn Array>;
+        let kinds = column(rows.iter().map(|(kind, _)| *kind).collect());
+        let plans = column(rows.iter().map(|(_, plan)| *plan).collect());
+        RecordBatch::try_from_iter([("plan_type", kinds), ("plan", plans)]).unwrap()
+    }
+
+    fn lines(rows: &[(&str, &str)], document: bool) -> Vec<String> {
+        let batch = of_batch(&batch(rows), document).unwrap();
+        let lines = batch.column(0).as_string::<i32>().iter();
+        lines.map(|line| line.unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_line_of_a_plan_is_a_row_below_its_kind() {
+        let rows = [("logical_plan", "Sort\n  Scan"), ("physical_plan", "SortExec\n  ScanExec\n")];
+        let expected =
+            ["logical_plan", "Sort", "  Scan", "physical_plan", "SortExec", "  ScanExec"];
+        assert_eq!(lines(&rows, false), expected);
+        assert_eq!(lines(&[("Plan with Metrics", "A\n  B\n")], false), ["A", "  B"]);
+        assert_eq!(lines(&[("logical_plan", "[\n]")], true), ["[\n]"]);
+    }
+}
