@@ -267,6 +267,7 @@ impl From<ArrowError> for SqlError {
     fn from(error: ArrowError) -> Self {
         match error {
             ArrowError::ExternalError(inner) => from_boxed(inner),
+            other if is_about_pattern(&other.to_string()) => from_other(other.to_string()),
             ArrowError::DivideByZero => Self::new(DIVISION_BY_ZERO, "division by zero"),
             ArrowError::ArithmeticOverflow(message) => {
                 Self::new(NUMERIC_OUT_OF_RANGE, format!("out of range: {message}"))
@@ -301,6 +302,21 @@ fn from_cast(message: String) -> SqlError {
     SqlError::new(sqlstate, message)
 }
 
+/// What a library says of a pattern that it does not take: that it is too large when compiled, or malformed.
+fn is_about_pattern(message: &str) -> bool {
+    message.contains("Compiled regex exceeds size limit")
+        || message.contains("CompiledTooBig")
+        || message.contains("regex parse error")
+}
+
+/// An error of which only the text is known.
+fn from_other(message: String) -> SqlError {
+    if is_about_pattern(&message) {
+        return SqlError::new(INVALID_REGULAR_EXPRESSION, message);
+    }
+    SqlError::internal(message)
+}
+
 /// Our own errors travel through DataFusion and Arrow in boxes.
 fn from_boxed(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     let error = match error.downcast::<SqlError>() {
@@ -321,7 +337,7 @@ fn from_boxed(error: Box<dyn std::error::Error + Send + Sync>) -> SqlError {
     };
     match error.downcast::<ArrowError>() {
         Ok(error) => (*error).into(),
-        Err(other) => SqlError::internal(other.to_string()),
+        Err(other) => from_other(other.to_string()),
     }
 }
 
@@ -373,9 +389,10 @@ fn from_shared(error: &DataFusionError) -> SqlError {
             if let Some(ours) = inner.downcast_ref::<Error>() {
                 return ours.clone().into();
             }
-            SqlError::internal(inner.to_string())
+            from_other(inner.to_string())
         }
         DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            other if is_about_pattern(&other.to_string()) => from_other(other.to_string()),
             ArrowError::DivideByZero => SqlError::new(DIVISION_BY_ZERO, "division by zero"),
             ArrowError::CastError(message) | ArrowError::ParseError(message) => {
                 from_cast(message.clone())
@@ -466,6 +483,9 @@ fn from_plan(message: String) -> SqlError {
 
 fn from_execution(message: String) -> SqlError {
     let contains = |text: &str| message.contains(text);
+    if is_about_pattern(&message) {
+        return from_other(message);
+    }
     if contains("ivide by zero") || contains("ivision by zero") {
         return SqlError::new(DIVISION_BY_ZERO, "division by zero");
     }
