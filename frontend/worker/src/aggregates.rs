@@ -1,5 +1,6 @@
 //! `avg` and `sum`, as DataFusion has them but for how they accumulate: doubles by runs (`runs.rs`), integers without
-//! wrapping (`whole.rs`), and so long decimals (`decimals.rs`).
+//! wrapping (`whole.rs`), and so long decimals (`decimals.rs`); `string_agg` and `array_agg`, within bounds
+//! (`gathered.rs`).
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
 
@@ -22,6 +23,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::decimals::{self, Long, LongDistinct, LongGroups};
+use crate::gathered::Gathered;
 use crate::runs::{Runs, State};
 use crate::whole::{self, Whole, WholeGroups};
 
@@ -29,8 +31,9 @@ use crate::whole::{self, Whole, WholeGroups};
 pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
     SessionStateDefaults::default_aggregate_functions().into_iter().filter_map(|inner| {
         let state = match inner.name() {
-            "avg" => State::CountAndSum,
-            "sum" => State::Sum,
+            "avg" => Some(State::CountAndSum),
+            "sum" => Some(State::Sum),
+            "string_agg" | "array_agg" => None,
             _ => return None,
         };
         Some(Arc::new(AggregateUDF::new_from_impl(Replaced { inner, state })))
@@ -51,7 +54,8 @@ fn halved(args: AccumulatorArgs<'_>) -> AccumulatorArgs<'_> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replaced {
     inner: Arc<AggregateUDF>,
-    state: State,
+    /// The partial state of one that adds; `None`: one that gathers its values (`gathered.rs`).
+    state: Option<State>,
 }
 
 impl Replaced {
@@ -62,17 +66,25 @@ impl Replaced {
     /// The type of a sum of integers, if this is one.
     fn whole(&self, returned: &FieldRef) -> Option<DataType> {
         let to = returned.data_type();
-        (self.state == State::Sum && whole::is_whole(to)).then(|| to.clone())
+        (self.state == Some(State::Sum) && whole::is_whole(to)).then(|| to.clone())
     }
 
     /// The type of a sum of long decimals, if this is one.
     fn long(&self, returned: &FieldRef) -> Option<DataType> {
         let to = returned.data_type();
-        (self.state == State::Sum && decimals::is_long(to)).then(|| to.clone())
+        (self.state == Some(State::Sum) && decimals::is_long(to)).then(|| to.clone())
     }
 }
 
 impl Replaced {
+    /// An accumulator, bounded if it gathers.
+    fn within_bounds(&self, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+        match self.state {
+            Some(_) => inner,
+            None => Box::new(Gathered::new(inner, self.inner().name())),
+        }
+    }
+
     /// The partial state of a sum of long decimals.
     fn halves_of_state(&self, args: &StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         let mut state = Vec::with_capacity(2);
@@ -110,10 +122,10 @@ impl AggregateUDFImpl for Replaced {
         let doubles = args.expr_fields.first().map(|field| field.data_type().clone());
         let plain = !args.is_distinct && doubles == Some(DataType::Float64);
         let inner = self.inner().create_groups_accumulator(args)?;
-        if !plain {
-            return Ok(inner);
+        match self.state {
+            Some(state) if plain => Ok(Box::new(Runs::new(inner, state))),
+            _ => Ok(inner),
         }
-        Ok(Box::new(Runs::new(inner, self.state)))
     }
 
     fn name(&self) -> &str {
@@ -175,7 +187,8 @@ impl AggregateUDFImpl for Replaced {
             let lower = self.inner().accumulator(halved(args))?;
             return Ok(Box::new(Long { upper, lower, to }));
         }
-        self.inner().accumulator(args)
+        let inner = self.inner().accumulator(args)?;
+        Ok(self.within_bounds(inner))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -211,7 +224,8 @@ impl AggregateUDFImpl for Replaced {
             let lower = self.inner().create_sliding_accumulator(halved(args))?;
             return Ok(Box::new(Long { upper, lower, to }));
         }
-        self.inner().create_sliding_accumulator(args)
+        let inner = self.inner().create_sliding_accumulator(args)?;
+        Ok(self.within_bounds(inner))
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
@@ -234,7 +248,13 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
-        self.inner().reverse_expr()
+        match (self.state, self.inner().reverse_expr()) {
+            (None, ReversedUDAF::Reversed(inner)) => {
+                let reversed = Self { inner, state: None };
+                ReversedUDAF::Reversed(Arc::new(AggregateUDF::new_from_impl(reversed)))
+            }
+            (_, reversed) => reversed,
+        }
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {

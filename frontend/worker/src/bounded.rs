@@ -16,6 +16,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 
+use crate::concatenation;
 use crate::error::{INVALID_REGULAR_EXPRESSION, PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::functions::builtin;
 use crate::inner::like_inner;
@@ -102,6 +103,11 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         let inner = Arc::clone(builtin(name)?);
         Some(ScalarUDF::from(Bounded { inner, growth: *growth }))
     })
+}
+
+/// True for functions that refuse large values by themselves, constants among their arguments included.
+pub(crate) fn bounds_itself(name: &str) -> bool {
+    name == concatenation::NAME || GROWING.iter().any(|(growing, _)| *growing == name)
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -29,7 +29,7 @@ use crate::bounded::{Numbers, check_sizes};
 use crate::functions::REGISTRY;
 
 /// The name under which the function is found, at a node too.
-const NAME: &str = "bounded_concatenation";
+pub(crate) const NAME: &str = "bounded_concatenation";
 
 /// The function that stands for the operator.
 pub(crate) fn function() -> ScalarUDF {

@@ -5,12 +5,14 @@
 //! - `version()`: what clients ask when they connect;
 //! - `json_build_object`: PostgreSQL's (`json.rs`);
 //! - `to_char`: DataFusion's, with PostgreSQL's patterns (`to_char.rs`);
+//! - `string_agg` and `array_agg`: DataFusion's, within bounds in windows (`gathered.rs`);
 //! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
 //!   wrap (`whole.rs`);
 //! - `repeat`, `lpad` and others that make large values: DataFusion's, within bounds (`bounded.rs`);
 //! - `date_trunc` and `date_bin`: DataFusion's, faster over times that ascend (`steps.rs`);
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
+//! - what stands around constants that rows would hold many times (`wide.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
@@ -31,7 +33,7 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{aggregates, bounded, checked, concatenation, intervals, json, steps, to_char};
+use crate::{aggregates, bounded, checked, concatenation, intervals, json, steps, to_char, wide};
 
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
@@ -49,6 +51,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         concatenation::function(),
         json::function(),
         to_char::function(),
+        wide::function(),
         constant("version", &[], &version_text()),
     ];
     let own = own.into_iter().chain(steps::functions()).chain(bounded::functions());

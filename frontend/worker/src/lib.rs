@@ -29,6 +29,7 @@ mod decimals;
 pub mod error;
 mod fragment;
 pub mod functions;
+mod gathered;
 mod group_runs;
 mod inner;
 mod intervals;
@@ -40,6 +41,7 @@ mod service;
 mod steps;
 mod to_char;
 mod whole;
+mod wide;
 
 pub use partita_lanes as lanes;
 
@@ -52,6 +54,7 @@ pub use intervals::ScaledIntervals;
 pub use leaf::{LeafExec, Renamed};
 pub use service::{MEMORY_BYTES, Worker};
 pub use steps::in_utc;
+pub use wide::bounded as with_bounded_constants;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,288 @@
+//! Wide constants, which are not spread over more rows than there is memory for.
+//!
+//! A constant of a megabyte (a literal, a parameter, what `repeat('x', 1000000)` was computed to) costs nothing until an
+//! operator puts it into each of the 8,192 rows of a batch: a column of eight gigabytes, in memory that no pool sees.
+//! [`bounded`] puts a function around such constants, the last thing before a plan is made of operators. It knows how
+//! many rows it is asked for, and refuses with SQLSTATE 54000 when they would take too much together (`bounded.rs`).
+//! Where a constant is compared with rows, or handed to a function that computes its own bounds, it stays one value and
+//! is left alone.
+//!
+//! Invariants: columns are named as they were; what is within the bounds is what it was.
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::exec_err;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::bounded::{bounds_itself, check_total};
+use crate::functions::REGISTRY;
+
+/// The name under which the function is found, at a node too.
+pub(crate) const NAME: &str = "wide_constant";
+/// Bytes beyond which a constant is wide: in as many rows as a batch has, it reaches the bound of a call.
+const WIDE_BYTES: usize = 16 << 10;
+
+/// The function around wide constants.
+pub(crate) fn function() -> ScalarUDF {
+    // Were it immutable, the optimizer would compute it once, for one row.
+    ScalarUDF::from(WideConstant { signature: Signature::any(1, Volatility::Stable) })
+}
+
+/// Puts the function around each wide constant of a plan that may be spread over rows.
+///
+/// # Errors
+/// None but those of walking the plan.
+pub fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| match node {
+        // A scan compares constants with columns; rows of VALUES are made one by one.
+        LogicalPlan::TableScan(_) | LogicalPlan::Values(_) => Ok(Transformed::no(node)),
+        node => node.map_expressions(|expression| expression.transform_up(wrapped)),
+    })
+    .data()
+}
+
+/// An expression, wrapped when it is a wide constant; directly below one that takes its constants as they are, not.
+fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
+    match expression {
+        Expr::Literal(ref value, _) if is_wide(value) => {
+            let Some(function) = REGISTRY.scalar.get(NAME) else {
+                return exec_err!("the function {NAME} is missing");
+            };
+            let call = ScalarFunction::new_udf(std::sync::Arc::clone(function), vec![expression]);
+            Ok(Transformed::yes(Expr::ScalarFunction(call)))
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if op != Operator::StringConcat => {
+            let (left, right) = (Box::new(bare(*left)), Box::new(bare(*right)));
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        }
+        Expr::Like(mut like) => {
+            like.expr = Box::new(bare(*like.expr));
+            like.pattern = Box::new(bare(*like.pattern));
+            Ok(Transformed::yes(Expr::Like(like)))
+        }
+        Expr::SimilarTo(mut like) => {
+            like.expr = Box::new(bare(*like.expr));
+            like.pattern = Box::new(bare(*like.pattern));
+            Ok(Transformed::yes(Expr::SimilarTo(like)))
+        }
+        Expr::InList(mut list) => {
+            list.list = list.list.into_iter().map(bare).collect();
+            Ok(Transformed::yes(Expr::InList(list)))
+        }
+        Expr::Between(mut between) => {
+            between.low = Box::new(bare(*between.low));
+            between.high = Box::new(bare(*between.high));
+            Ok(Transformed::yes(Expr::Between(between)))
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if bounds_itself(func.name()) || compares(func.name()) =>
+        {
+            let args = args.into_iter().map(bare).collect();
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
+        }
+        // What stands behind the first argument (a delimiter, a distance, a default) has to be a literal.
+        Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+            params.args = bare_behind_first(params.args);
+            Ok(Transformed::yes(Expr::AggregateFunction(AggregateFunction { func, params })))
+        }
+        Expr::WindowFunction(call) => {
+            let WindowFunction { fun, mut params } = *call;
+            params.args = bare_behind_first(params.args);
+            Ok(Transformed::yes(Expr::WindowFunction(Box::new(WindowFunction { fun, params }))))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_wide(value: &datafusion::common::ScalarValue) -> bool {
+    let data_type = value.data_type();
+    let may_be = data_type.is_nested()
+        || matches!(
+            data_type,
+            DataType::Utf8
+                | DataType::LargeUtf8
+                | DataType::Utf8View
+                | DataType::Binary
+                | DataType::LargeBinary
+                | DataType::BinaryView
+        );
+    may_be && value.size() > WIDE_BYTES
+}
+
+/// Functions that look for a row's value in a constant, or for a constant in it.
+fn compares(function: &str) -> bool {
+    function.starts_with("array_has")
+        || function.starts_with("array_position")
+        || ["starts_with", "ends_with", "contains", "strpos", NAME].contains(&function)
+}
+
+/// An expression without the function around it.
+fn bare(expression: Expr) -> Expr {
+    match expression {
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) if func.name() == NAME => {
+            match args.pop() {
+                Some(constant) => constant,
+                None => Expr::ScalarFunction(ScalarFunction { func, args }),
+            }
+        }
+        other => other,
+    }
+}
+
+fn bare_behind_first(args: Vec<Expr>) -> Vec<Expr> {
+    let bare_behind = |(at, arg)| if at == 0 { arg } else { bare(arg) };
+    args.into_iter().enumerate().map(bare_behind).collect()
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct WideConstant {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for WideConstant {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        match arguments {
+            [constant] => Ok(constant.schema_name().to_string()),
+            _ => exec_err!("{NAME} takes one argument"),
+        }
+    }
+
+    fn display_name(&self, arguments: &[Expr]) -> Result<String> {
+        self.schema_name(arguments)
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [constant] => Ok(constant.clone()),
+            _ => exec_err!("{NAME} takes one argument"),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        match args.arg_fields {
+            [constant] => Ok(std::sync::Arc::clone(constant)),
+            _ => exec_err!("{NAME} takes one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let Ok([constant]) = <[ColumnarValue; 1]>::try_from(args.args) else {
+            return exec_err!("{NAME} takes one argument");
+        };
+        if let ColumnarValue::Scalar(value) = &constant {
+            let total = value.size().saturating_mul(rows);
+            check_total("a constant", rows, u64::try_from(total).unwrap_or(u64::MAX))?;
+        }
+        Ok(constant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    use crate::SqlError;
+
+    /// The first value of a query's answer over 100,000 numbers, or its SQLSTATE.
+    async fn answer(sql: &str) -> String {
+        let context = SessionContext::new();
+        for function in crate::functions::shared() {
+            context.register_udf(function);
+        }
+        for function in crate::functions::shared_aggregates() {
+            context.register_udaf(function.as_ref().clone());
+        }
+        let run = async {
+            let state = context.state();
+            let plan = state.create_logical_plan(sql).await?;
+            let names = plan.schema().field_names();
+            let plan = bounded(state.optimize(&plan)?)?;
+            assert_eq!(plan.schema().field_names(), names, "{sql}");
+            let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+            datafusion::physical_plan::collect(plan, context.task_ctx()).await
+        };
+        match run.await {
+            Ok(batches) => {
+                let first = batches.iter().find(|batch| batch.num_rows() > 0).unwrap();
+                let value = datafusion::common::ScalarValue::try_from_array(first.column(0), 0);
+                value.unwrap().to_string()
+            }
+            Err(error) => SqlError::from(error).sqlstate,
+        }
+    }
+
+    #[tokio::test]
+    async fn wide_constants_are_refused_where_rows_would_hold_them() {
+        let rows = "FROM generate_series(1, 100000) AS t(value)";
+        let wide = "repeat('x', 1000000)";
+        for sql in [
+            format!("SELECT max(s) FROM (SELECT {wide} AS s, value {rows}) AS d"),
+            format!("SELECT count(DISTINCT CASE WHEN value > 3 THEN {wide} ELSE 'a' END) {rows}"),
+            format!("SELECT max(coalesce(nullif('a', 'a'), {wide} || value)) {rows}"),
+            format!("SELECT max(greatest({wide}, 'a')) {rows} WHERE value > 0"),
+            format!(
+                "SELECT max(n) FROM (SELECT lag({wide}) OVER (ORDER BY value) AS n {rows}) AS d"
+            ),
+            format!(
+                "SELECT count(s) FROM (SELECT string_agg({wide}, ',') OVER (ORDER BY value) AS s {rows}) AS d"
+            ),
+            format!("SELECT {wide} AS s, value {rows} ORDER BY value"),
+        ] {
+            assert_eq!(answer(&sql).await, "54000", "{sql}");
+        }
+    }
+
+    #[tokio::test]
+    async fn wide_constants_are_what_they_were_where_there_is_room() {
+        let rows = "FROM generate_series(1, 100000) AS t(value)";
+        let wide = "repeat('x', 1000000)";
+        assert_eq!(answer(&format!("SELECT length({wide})")).await, "1000000");
+        assert_eq!(answer(&format!("SELECT {wide}")).await.len(), 1_000_000);
+        assert_eq!(
+            answer(&format!("SELECT count(*) {rows} WHERE value::text = {wide}")).await,
+            "0"
+        );
+        assert_eq!(
+            answer(&format!("SELECT count(*) {rows} WHERE value::text LIKE {wide}")).await,
+            "0"
+        );
+        let few =
+            format!("SELECT max(length(s)) FROM (SELECT {wide} AS s {rows} WHERE value < 50) AS d");
+        assert_eq!(answer(&few).await, "1000000");
+        let list = (1..20_000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let among = format!("SELECT count(*) {rows} WHERE array_has([{list}], value)");
+        assert_eq!(answer(&among).await, "19999");
+    }
+
+    #[tokio::test]
+    async fn texts_that_grow_from_row_to_row_of_a_window_are_bounded() {
+        let rows = "FROM generate_series(1, 100000) AS t(value)";
+        for aggregate in ["string_agg(value::text, ',')", "array_agg(value)"] {
+            let sql = format!(
+                "SELECT count(s) FROM (SELECT {aggregate} OVER (ORDER BY value) AS s {rows}) AS d"
+            );
+            assert_eq!(answer(&sql).await, "54000", "{sql}");
+            let few = format!("{sql} WHERE true").replace("100000", "500");
+            assert_eq!(answer(&few).await, "500", "{few}");
+        }
+        assert_eq!(
+            answer(&format!("SELECT length(string_agg(value::text, ',')) {rows}")).await,
+            "588894"
+        );
+    }
+}
