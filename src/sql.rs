@@ -2,6 +2,8 @@
 //!
 //! It speaks the PostgreSQL protocol like any other client, so what works here works in psql.
 
+mod command;
+
 use std::io::{IsTerminal, Read, Write};
 use std::path::PathBuf;
 
@@ -10,6 +12,8 @@ use futures::{StreamExt, TryStreamExt};
 use rustyline::error::ReadlineError;
 use tokio_postgres::{AsyncMessage, Client, NoTls, SimpleQueryMessage};
 use unicode_width::UnicodeWidthStr;
+
+use self::command::Command;
 
 /// Rows whose widths are looked at before the first is printed; results beyond are printed page by
 /// page, each with its own widths, so that memory stays bounded.
@@ -92,7 +96,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         (None, None) => None,
     };
     match text {
-        Some(text) => match execute(&client, &text, options.plain).await {
+        Some(text) => match until_canceled(&client, &text, options.plain).await {
             Ok(()) => Ok(()),
             Err(error) => bail!("{}", describe(&error)),
         },
@@ -115,7 +119,10 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
         // There is none before the first session.
         editor.load_history(history).ok();
     }
-    say(&format!("partita {}; statements end with ;  \\q ends", env!("CARGO_PKG_VERSION")))?;
+    say(&format!(
+        "partita {}; statements end with ;  \\? lists commands  \\q ends",
+        env!("CARGO_PKG_VERSION")
+    ))?;
     let mut pending = String::new();
     loop {
         let prompt = if pending.is_empty() {
@@ -132,22 +139,35 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(error.into()),
         };
-        if pending.is_empty() && matches!(line.trim(), "\\q" | "quit" | "exit") {
-            break;
-        }
-        pending.push_str(&line);
-        pending.push('\n');
-        if !line.trim_end().ends_with(';') {
-            continue;
-        }
-        let text = std::mem::take(&mut pending);
-        editor.add_history_entry(text.trim())?;
-        if let Err(error) = execute(client, &text, options.plain).await {
-            complain(&describe(&error));
-            if client.is_closed() {
-                bail!("the connection is closed");
+        let text = match command::parse(&line, !pending.is_empty()) {
+            Some(command) => {
+                editor.add_history_entry(line.trim())?;
+                match command {
+                    Command::Quit => break,
+                    Command::Help => say(command::HELP)?,
+                    Command::SqlHelp => say(command::SQL_HELP)?,
+                    Command::Reset => pending.clear(),
+                    Command::Unknown(answer) => complain(&answer),
+                    Command::Run(text) => {
+                        run_shown(client, &text, options.plain).await?;
+                    }
+                }
+                continue;
             }
-        }
+            None => {
+                if !pending.is_empty() && command::tries_to_leave(&line) {
+                    complain(command::WITHIN);
+                }
+                pending.push_str(&line);
+                pending.push('\n');
+                if !line.trim_end().ends_with(';') {
+                    continue;
+                }
+                std::mem::take(&mut pending)
+            }
+        };
+        editor.add_history_entry(text.trim())?;
+        run_shown(client, &text, options.plain).await?;
     }
     if let Some(history) = &history
         && let Err(error) = editor.save_history(history)
@@ -155,6 +175,45 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
         complain(&format!("cannot save {}: {error}", history.display()));
     }
     Ok(())
+}
+
+/// Runs statements and shows what is wrong with them.
+///
+/// # Errors
+/// When the connection is closed: nothing more can be run.
+async fn run_shown(client: &Client, text: &str, plain: bool) -> anyhow::Result<()> {
+    let Err(error) = until_canceled(client, text, plain).await else { return Ok(()) };
+    complain(&describe(&error));
+    if client.is_closed() {
+        bail!("the connection is closed");
+    }
+    Ok(())
+}
+
+/// Runs all statements of a text; Ctrl-C asks the server to cancel the one that runs, which then ends with an error, and
+/// a second Ctrl-C ends the program, for a server that does not answer.
+async fn until_canceled(
+    client: &Client,
+    text: &str,
+    plain: bool,
+) -> Result<(), tokio_postgres::Error> {
+    let mut running = std::pin::pin!(execute(client, text, plain));
+    let mut asked = false;
+    loop {
+        tokio::select! {
+            done = &mut running => return done,
+            interrupted = tokio::signal::ctrl_c() => {
+                if asked || interrupted.is_err() {
+                    #[expect(clippy::exit, reason = "the user asked twice")]
+                    std::process::exit(130);
+                }
+                asked = true;
+                if let Err(error) = client.cancel_token().cancel_query(NoTls).await {
+                    complain(&format!("cannot ask the server to cancel: {}", describe(&error)));
+                }
+            }
+        }
+    }
 }
 
 /// Runs all statements of a text and prints what they return.

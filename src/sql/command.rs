@@ -1,0 +1,115 @@
+//! The shell's own commands: those of psql that people type without thinking.
+
+/// What a line asks of the shell rather than of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// End.
+    Quit,
+    /// List the commands.
+    Help,
+    /// Say where SQL is described.
+    SqlHelp,
+    /// Forget the statement that was begun.
+    Reset,
+    /// Run this, which answers the command.
+    Run(String),
+    /// It is none; this is the answer.
+    Unknown(String),
+}
+
+/// The commands, a line each.
+pub(super) const HELP: &str = "\
+\\d         tables of this database         \\d NAME    columns of a table
+\\dt        the same as \\d                  \\l         databases
+\\c NAME    use another database            \\r         forget the statement that was begun
+\\?  help   this list                       \\h         where SQL is described
+\\q  quit  exit  Ctrl-D   end               Ctrl-C     cancel what runs, or forget what was typed
+Statements end with ; and may take several lines.";
+
+/// Where the statements are described.
+pub(super) const SQL_HELP: &str = "\
+SHOW DATABASES, TABLES, PARTITIONS FROM t, NODES; DESCRIBE t; SHOW CREATE TABLE t
+CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE; INSERT, DELETE, COPY, SELECT; EXPLAIN, EXPLAIN HOTSPOT t; ADMIN
+Tables of the schema sys say how the cluster is: SELECT * FROM sys.partitions. The README has an example of each.";
+
+/// The hint for those who type a way out within a statement.
+pub(super) const WITHIN: &str =
+    "a statement was begun: ; ends it, \\r or Ctrl-C forgets it, \\q ends the shell";
+
+/// The command of a line, if it is one: a line that begins with a backslash, and the words that newcomers type. Within
+/// a statement words are part of it.
+pub(super) fn parse(line: &str, within_statement: bool) -> Option<Command> {
+    let line = line.trim();
+    let bare = line.trim_end_matches(';').trim_end();
+    let Some(text) = bare.strip_prefix('\\') else {
+        if within_statement {
+            return None;
+        }
+        return match bare {
+            "quit" | "exit" => Some(Command::Quit),
+            "help" => Some(Command::Help),
+            _ => None,
+        };
+    };
+    let (name, argument) = match text.split_once(char::is_whitespace) {
+        Some((name, argument)) => (name, argument.trim()),
+        None => (text, ""),
+    };
+    Some(match (name, argument) {
+        ("q", _) => Command::Quit,
+        ("?", _) => Command::Help,
+        ("h", _) => Command::SqlHelp,
+        ("r", _) => Command::Reset,
+        ("d" | "dt" | "d+" | "dt+", "") => Command::Run("SHOW TABLES".to_owned()),
+        ("d" | "d+", table) => Command::Run(format!("DESCRIBE {table}")),
+        ("l" | "l+", _) => Command::Run("SHOW DATABASES".to_owned()),
+        ("c" | "connect", database) if !database.is_empty() => {
+            Command::Run(format!("USE {database}"))
+        }
+        _ => Command::Unknown(format!("\\{name} is no command here; \\? lists those there are")),
+    })
+}
+
+/// True when a line within a statement is a word by which people try to leave.
+pub(super) fn tries_to_leave(line: &str) -> bool {
+    matches!(line.trim().trim_end_matches(';'), "quit" | "exit" | "help")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type_in_psql_is_understood() {
+        let run = |sql: &str| Some(Command::Run(sql.to_owned()));
+        for (line, command) in [
+            ("\\q", Some(Command::Quit)),
+            (" quit ", Some(Command::Quit)),
+            ("exit;", Some(Command::Quit)),
+            ("help", Some(Command::Help)),
+            ("\\?", Some(Command::Help)),
+            ("\\h SELECT", Some(Command::SqlHelp)),
+            ("\\d", run("SHOW TABLES")),
+            ("\\dt", run("SHOW TABLES")),
+            ("\\d events;", run("DESCRIBE events")),
+            ("\\d \"Odd name\"", run("DESCRIBE \"Odd name\"")),
+            ("\\l", run("SHOW DATABASES")),
+            ("\\c other", run("USE other")),
+            ("SELECT 1;", None),
+            ("helpful", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(line, false), command, "{line}");
+        }
+        assert!(matches!(parse("\\timing", false), Some(Command::Unknown(_))));
+        assert!(matches!(parse("\\c", false), Some(Command::Unknown(_))));
+    }
+
+    #[test]
+    fn words_within_a_statement_are_part_of_it_and_backslashes_are_not() {
+        assert_eq!(parse("quit", true), None);
+        assert!(tries_to_leave("quit"));
+        assert_eq!(parse("\\q", true), Some(Command::Quit));
+        assert_eq!(parse("\\r", true), Some(Command::Reset));
+    }
+}
