@@ -165,7 +165,7 @@ async fn write_lines(
         let body: String =
             (first..first + 20).map(|id| format!("lines,t=a id={id}i {id}\n")).collect();
         let request = format!(
-            "POST /api/v2/write?bucket=public HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /api/v2/write?bucket=public HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         if stream.write_all(request.as_bytes()).await.is_err() {

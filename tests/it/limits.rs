@@ -87,7 +87,7 @@ async fn a_request_that_stops_in_the_middle_stores_nothing_and_harms_nobody() {
     let server = Server::start(&dir.path().join("data"));
     let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
     stream
-        .write_all(b"POST /api/v2/write?bucket=public HTTP/1.1\r\nhost: t\r\ncontent-length: 100\r\n\r\nhalf,t=a v=1 1\n")
+        .write_all(b"POST /api/v2/write?bucket=public HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\nhalf,t=a v=1 1\n")
         .await
         .unwrap();
     drop(stream);
