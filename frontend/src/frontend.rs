@@ -11,7 +11,8 @@ use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
-use datafusion::optimizer::{Analyzer, Optimizer};
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{Analyzer, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_lanes::{LaneOptions, Lanes};
@@ -24,6 +25,7 @@ use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
+use crate::comparisons::ExactComparisons;
 use crate::error::SqlError;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
@@ -270,6 +272,22 @@ fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
         .build_arc()?)
 }
 
+/// The rules, with [`ExactComparisons`] before each that casts literals, and after all of them: a predicate may meet its
+/// literal only while the last one moves it.
+fn with_exact_comparisons(
+    rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
+) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut all: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::with_capacity(rules.len() + 2);
+    for rule in rules {
+        if rule.name() == SimplifyExpressions::new().name() {
+            all.push(Arc::new(ExactComparisons));
+        }
+        all.push(rule);
+    }
+    all.push(Arc::new(ExactComparisons));
+    all
+}
+
 fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, DEFAULT_DATABASE)
@@ -298,7 +316,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     ])));
     // Every rule checks for an interruption first.
     let analysis = analysis.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
-    let optimization = Optimizer::new().rules;
+    let optimization = with_exact_comparisons(Optimizer::new().rules);
     let optimization = optimization.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _);
     let rules = rules.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
     let mut state = SessionStateBuilder::new()

@@ -28,6 +28,7 @@ pub mod sql;
 pub mod fake;
 
 mod cluster;
+mod comparisons;
 mod execute;
 mod frontend;
 mod guard;

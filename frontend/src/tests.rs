@@ -1,6 +1,7 @@
 //! The frontend over services in memory.
 
 mod at_data;
+mod comparisons;
 mod defining;
 mod load;
 mod near_end;
