@@ -34,6 +34,7 @@ pub mod parser;
 mod partitioning;
 mod refused;
 mod repartition;
+mod rewritten;
 mod rule;
 mod session;
 mod shape;
