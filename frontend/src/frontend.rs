@@ -19,7 +19,9 @@ use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
-use partita_worker::{BoundedConcatenation, Checked, GroupRuns, ScaledIntervals};
+use partita_worker::{
+    BoundedConcatenation, Checked, GroupRuns, IntervalOrder, IntervalWindows, ScaledIntervals,
+};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -309,6 +311,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     rules.push(Arc::new(GroupRuns));
     // Last, when types are known.
     let mut analysis = Analyzer::new().rules;
+    analysis.insert(0, Arc::new(IntervalWindows));
+    analysis.push(Arc::new(IntervalOrder));
     analysis.push(Arc::new(ApplyFunctionRewrites::new(vec![
         Arc::new(NowInUtc),
         Arc::new(Checked),

@@ -3,6 +3,7 @@
 mod at_data;
 mod comparisons;
 mod defining;
+mod intervals;
 mod load;
 mod near_end;
 mod newest;

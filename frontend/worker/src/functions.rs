@@ -11,7 +11,8 @@
 //! - `date_trunc` and `date_bin`: DataFusion's, faster over times that ascend (`steps.rs`);
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
-//! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`).
+//! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
+//! - what stands for intervals where they are compared (`interval_order.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
 
@@ -31,7 +32,9 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{aggregates, bounded, checked, concatenation, intervals, json, steps, to_char};
+use crate::{
+    aggregates, bounded, checked, concatenation, interval_order, intervals, json, steps, to_char,
+};
 
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
@@ -47,6 +50,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
         concatenation::function(),
+        interval_order::function(),
         json::function(),
         to_char::function(),
         constant("version", &[], &version_text()),
