@@ -11,6 +11,8 @@ mod predicates;
 mod reading;
 mod reshaping;
 mod sessions;
+mod set_operations;
+mod subqueries;
 mod together;
 mod writing;
 

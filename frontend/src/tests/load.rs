@@ -324,11 +324,7 @@ async fn an_error_of_overload_names_the_partition_its_verdict_and_what_helps() {
 }
 
 /// Writers that go on, one row a statement, until they are told to stop; the keys that were acknowledged.
-fn writers(
-    db: &Db,
-    count: i64,
-    stop: &Arc<AtomicBool>,
-) -> tokio::task::JoinSet<Vec<i64>> {
+fn writers(db: &Db, count: i64, stop: &Arc<AtomicBool>) -> tokio::task::JoinSet<Vec<i64>> {
     let mut tasks = tokio::task::JoinSet::new();
     for writer in 0..count {
         let session = db.frontend.session(SessionOptions::default());
