@@ -27,6 +27,7 @@ mod given_names;
 pub mod identifier;
 mod insert;
 pub mod literal;
+mod merged;
 mod new_placement;
 mod new_table;
 mod options;

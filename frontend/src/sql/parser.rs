@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::effort;
+use super::merged;
 use super::refused::{check_expression, check_query};
 use super::rewritten::rewrite;
 use super::split::{Piece, split, trim_start};
@@ -168,6 +169,7 @@ impl Tokens<'_> {
         let end = self.offset();
         check_query(&query)
             .and_then(|()| rewrite(&mut query))
+            .and_then(|()| merged::rewrite(&mut query))
             .and_then(|()| weight::check(&query))
             .map_err(|error| error.with_position(position))?;
         Ok(Query {

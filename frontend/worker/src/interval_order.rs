@@ -309,7 +309,10 @@ fn compared(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                     return not_impl_err!("{} of intervals", func.name());
                 }
                 _ => {
-                    return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args })));
+                    return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction {
+                        func,
+                        args,
+                    })));
                 }
             }
         }
