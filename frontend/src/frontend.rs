@@ -11,31 +11,42 @@ use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
-use datafusion::optimizer::{Analyzer, Optimizer};
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{Analyzer, Optimizer, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
-use partita_worker::{BoundedConcatenation, Checked, GroupRuns, ScaledIntervals};
+use partita_worker::{
+    BoundedConcatenation, Checked, GroupRuns, IntervalOrder, IntervalWindows, ScaledIntervals,
+};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
+use crate::comparisons::ExactComparisons;
 use crate::error::SqlError;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
 use crate::instant::NowInUtc;
+use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
 use crate::memory::ReservingPool;
 use crate::metrics::FrontendMetrics;
 use crate::near_end::NearEnd;
 use crate::newest::NewestRows;
+use crate::projections::KeptProjections;
 use crate::query_log::QueryLog;
 use crate::router::Router;
 use crate::session::{Session, SessionOptions};
+use crate::set_operations::CountedSetOperations;
+use crate::subqueries::ExactSubqueries;
 use crate::system::table_bytes;
 
 /// Memory that queries may use together before they spill or fail.
@@ -270,6 +281,24 @@ fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
         .build_arc()?)
 }
 
+/// The rules, with [`ExactComparisons`] before each that casts literals, and after all of them: a predicate may meet its
+/// literal only while the last one moves it. [`KeptProjections`] stands before the rule that it is about.
+fn with_own_rules(
+    rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
+) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut all: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::with_capacity(rules.len() + 3);
+    for rule in rules {
+        if rule.name() == SimplifyExpressions::new().name() {
+            all.push(Arc::new(ExactComparisons));
+        } else if rule.name() == OptimizeProjections::new().name() {
+            all.push(Arc::new(KeptProjections));
+        }
+        all.push(rule);
+    }
+    all.push(Arc::new(ExactComparisons));
+    all
+}
+
 fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let config = SessionConfig::new()
         .with_default_catalog_and_schema(CATALOG, DEFAULT_DATABASE)
@@ -287,10 +316,18 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     rules.insert(0, Arc::new(NewestRows));
     rules.insert(1, Arc::new(NearEnd));
     rules.insert(2, Arc::new(RunAtData::new(Arc::clone(&runtime))));
+    // Before orders are enforced.
+    let orders = rules.iter().position(|rule| rule.name() == EnsureRequirements::new().name());
+    rules.insert(orders.unwrap_or(rules.len()), Arc::new(KeptLimits));
+    rules.push(Arc::new(LostLimits));
     // Last: no other rule knows the operator that it makes.
     rules.push(Arc::new(GroupRuns));
     // Last, when types are known.
     let mut analysis = Analyzer::new().rules;
+    analysis.insert(0, Arc::new(IntervalWindows));
+    analysis.push(Arc::new(CountedSetOperations));
+    analysis.push(Arc::new(IntervalOrder));
+    analysis.push(Arc::new(ExactSubqueries));
     analysis.push(Arc::new(ApplyFunctionRewrites::new(vec![
         Arc::new(NowInUtc),
         Arc::new(Checked),
@@ -298,7 +335,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     ])));
     // Every rule checks for an interruption first.
     let analysis = analysis.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
-    let optimization = Optimizer::new().rules;
+    let optimization = with_own_rules(Optimizer::new().rules);
     let optimization = optimization.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _);
     let rules = rules.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
     let mut state = SessionStateBuilder::new()

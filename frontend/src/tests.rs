@@ -1,7 +1,9 @@
 //! The frontend over services in memory.
 
 mod at_data;
+mod comparisons;
 mod defining;
+mod intervals;
 mod load;
 mod near_end;
 mod newest;
@@ -9,6 +11,8 @@ mod predicates;
 mod reading;
 mod reshaping;
 mod sessions;
+mod set_operations;
+mod subqueries;
 mod together;
 mod writing;
 

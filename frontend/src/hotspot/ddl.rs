@@ -74,11 +74,31 @@ pub(crate) fn statements(table: &Table, design: &Design, cuts: &[Bound]) -> Opti
     };
     let given = table.schema.columns.iter().filter(|column| column.generated.is_none());
     let columns = quote_list(given.map(|column| column.name.as_str()));
-    let (old, new) = (quote(&table.name), quote(&name));
-    Some(format!(
-        "{};\nINSERT INTO {new} ({columns}) SELECT {columns} FROM {old};\nDROP TABLE {old};\nALTER TABLE {new} RENAME TO {old};",
-        create_table_sql(&made)
-    ))
+    Some(copied(table, &create_table_sql(&made), &quote(&name), &columns))
+}
+
+/// The statements that copy a table's rows into another and put that in its place.
+///
+/// A row that is written while its table is copied would be missing in the copy. So the table gets another name first:
+/// from then on its writers get errors, not answers. What is acknowledged nevertheless, by a write that had begun, is
+/// found by the comparison, or stays in the table as it was, which no statement here drops.
+fn copied(table: &Table, create: &str, new: &str, columns: &str) -> String {
+    let old = quote(&table.name);
+    let before = format!("{}_before", table.name);
+    let before = quote(&before);
+    format!(
+        "-- Stop all writers of {old} first: the rows are copied, and a row written meanwhile would be missing in the copy.\n\
+         -- From the first RENAME to the last there is no table {old}: SQL clients get an error (42P01), while line protocol\n\
+         -- would make the table anew.\n\
+         {create};\n\
+         ALTER TABLE {old} RENAME TO {before};\n\
+         INSERT INTO {new} ({columns}) SELECT {columns} FROM {before};\n\
+         -- This fails (22012) if rows came meanwhile. Go on only when it succeeds; else TRUNCATE {new} and INSERT again.\n\
+         SELECT 1 / CASE WHEN (SELECT count(*) FROM {before}) = (SELECT count(*) FROM {new}) THEN 1 ELSE 0 END AS complete;\n\
+         ALTER TABLE {new} RENAME TO {old};\n\
+         -- {before} keeps the rows as they were. Drop it when no write that began before the RENAME is under way (30 s)\n\
+         -- and it has no row that {old} lacks."
+    )
 }
 
 /// The statement that cuts a partition.

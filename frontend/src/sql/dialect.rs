@@ -1,8 +1,11 @@
 //! PostgreSQL's dialect with a bound on the parser's work.
 //!
-//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with one
-//! exception: `f(expression => value)` is not read, because nothing here takes it and each argument would be read
-//! twice for it. `f(name => value)` is.
+//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with two
+//! exceptions:
+//! - `f(expression => value)` is not read, because nothing here takes it and each argument would be read twice for it.
+//!   `f(name => value)` is;
+//! - `a IS [NOT] DISTINCT FROM b` ends where IS does: sqlparser would read all that follows as a part of `b`, also
+//!   behind AND and OR.
 
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -60,6 +63,35 @@ impl Dialect for Bounded {
 
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         effort::prefix(parser)
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        expression: &Expr,
+        _: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let is_distinct = parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]);
+        let is_not_distinct = !is_distinct
+            && parser.parse_keywords(&[
+                Keyword::IS,
+                Keyword::NOT,
+                Keyword::DISTINCT,
+                Keyword::FROM,
+            ]);
+        if !is_distinct && !is_not_distinct {
+            return None;
+        }
+        // What binds less than IS (NOT, AND, OR) is not of the second operand.
+        let other = parser.parse_subexpr(self.prec_value(Precedence::Is));
+        Some(other.map(|other| {
+            let (one, other) = (Box::new(expression.clone()), Box::new(other));
+            if is_distinct {
+                Expr::IsDistinctFrom(one, other)
+            } else {
+                Expr::IsNotDistinctFrom(one, other)
+            }
+        }))
     }
 
     fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {

@@ -14,7 +14,9 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::effort;
+use super::merged;
 use super::refused::{check_expression, check_query};
+use super::rewritten::rewrite;
 use super::split::{Piece, split, trim_start};
 use super::statement::{Delete, Explain, Query, Statement};
 use super::tokens::Tokens;
@@ -163,9 +165,11 @@ impl Tokens<'_> {
     pub(super) fn query(&mut self) -> Result<Query, SqlError> {
         let position = self.position();
         let offset = self.offset();
-        let query = self.bounded(Parser::parse_query)?;
+        let mut query = self.bounded(Parser::parse_query)?;
         let end = self.offset();
         check_query(&query)
+            .and_then(|()| rewrite(&mut query))
+            .and_then(|()| merged::rewrite(&mut query))
             .and_then(|()| weight::check(&query))
             .map_err(|error| error.with_position(position))?;
         Ok(Query {
@@ -246,8 +250,10 @@ impl Tokens<'_> {
                 return Err(self.unsupported("WHERE CURRENT OF"));
             }
             let position = self.position();
-            let predicate = self.expression()?;
-            check_expression(&predicate).map_err(|error| error.with_position(position))?;
+            let mut predicate = self.expression()?;
+            check_expression(&predicate)
+                .and_then(|()| rewrite(&mut predicate))
+                .map_err(|error| error.with_position(position))?;
             Some(predicate)
         } else {
             None

@@ -13,7 +13,8 @@
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
 //! - what stands around constants that rows would hold many times (`wide.rs`);
-//! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`).
+//! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
+//! - what stands for intervals where they are compared (`interval_order.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
 
@@ -33,7 +34,10 @@ use datafusion::logical_expr::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{aggregates, bounded, checked, concatenation, intervals, json, steps, to_char, wide};
+use crate::{
+    aggregates, bounded, checked, concatenation, interval_order, intervals, json, steps, to_char,
+    wide,
+};
 
 /// The version of PostgreSQL whose clients know what to expect here.
 pub const POSTGRES_VERSION: &str = "16.6";
@@ -49,6 +53,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
         concatenation::function(),
+        interval_order::function(),
         json::function(),
         to_char::function(),
         wide::function(),

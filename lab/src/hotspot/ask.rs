@@ -81,7 +81,7 @@ pub(super) async fn try_advice(
     let ddl = advice.iter().find_map(|advised| advised.ddl.clone())?;
     let ran = client.batch_execute(&ddl).await;
     let ran = ran.map_err(|error| format!("{}: {ddl}", failure(&error).message));
-    for made in [format!("{table}_new"), former(table)] {
+    for made in [format!("{table}_new"), format!("{table}_before"), former(table)] {
         client.batch_execute(&format!("DROP TABLE IF EXISTS \"{made}\"")).await.ok();
     }
     Some(ran.map(|()| ddl))

@@ -1,0 +1,253 @@
+//! Expressions that the planner would take for something else, written as what they mean.
+//!
+//! - A comparison of rows is one of their columns: the planner compares structures, in which NULL is a value like others.
+//! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
+//!
+//! Invariant: what is rewritten has the type that it had, and is NULL where PostgreSQL's is.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
+    VisitMut, visit_expressions_mut,
+};
+
+use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
+
+/// Columns of the rows that are compared; each adds a level to the expression.
+const ROW_COLUMNS_MAX: usize = 64;
+
+/// Rewrites the expressions of a query, or one of none.
+pub(super) fn rewrite(of: &mut impl VisitMut) -> Result<(), SqlError> {
+    let visited = visit_expressions_mut(of, |expression| match rewritten(expression) {
+        Ok(None) => ControlFlow::Continue(()),
+        Ok(Some(other)) => {
+            *expression = other;
+            ControlFlow::Continue(())
+        }
+        Err(error) => ControlFlow::Break(Box::new(error)),
+    });
+    match visited {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
+    match expression {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(**expr, Expr::Interval(_)) => {
+            let expr = Box::new(Expr::Nested(expr.clone()));
+            Ok(Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr }))
+        }
+        Expr::BinaryOp { left, op, right } => match (row(left), row(right)) {
+            (Some(left), Some(right)) => compare(left, op, right),
+            _ => Ok(None),
+        },
+        Expr::IsDistinctFrom(left, right) => distinct(left, right),
+        Expr::IsNotDistinctFrom(left, right) => {
+            Ok(distinct(left, right)?.map(|distinct| not(nested(distinct))))
+        }
+        Expr::InList { expr, list, negated } => in_list(expr, list, *negated),
+        Expr::Between { expr, negated, low, high } => match (row(expr), row(low), row(high)) {
+            (Some(of), Some(low), Some(high)) => {
+                let least = compare(of.clone(), &BinaryOperator::GtEq, low)?;
+                let most = compare(of, &BinaryOperator::LtEq, high)?;
+                let between = least.zip(most).map(|(least, most)| binary(least, AND, most));
+                Ok(between.map(|between| if *negated { not(nested(between)) } else { between }))
+            }
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+const AND: BinaryOperator = BinaryOperator::And;
+const OR: BinaryOperator = BinaryOperator::Or;
+
+/// The columns of a row: `(a, b)` or `ROW(a, b)`.
+fn row(expression: &Expr) -> Option<Vec<Expr>> {
+    match expression {
+        Expr::Tuple(columns) => Some(columns.clone()),
+        Expr::Nested(inner) => row(inner),
+        Expr::Function(function) => {
+            let named = function.name.0.as_slice();
+            let [name] = named else { return None };
+            let name = name.as_ident().filter(|name| name.quote_style.is_none())?;
+            let FunctionArguments::List(list) = &function.args else { return None };
+            if !name.value.eq_ignore_ascii_case("row") {
+                return None;
+            }
+            let columns = list.args.iter().map(|argument| match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(column)) => Some(column.clone()),
+                _ => None,
+            });
+            columns.collect()
+        }
+        _ => None,
+    }
+}
+
+fn check(left: &[Expr], right: &[Expr]) -> Result<(), SqlError> {
+    if left.len() != right.len() {
+        return Err(SqlError::syntax("unequal number of entries in row expressions"));
+    }
+    if left.is_empty() {
+        return Err(SqlError::syntax("cannot compare rows of zero length"));
+    }
+    if left.len() > ROW_COLUMNS_MAX {
+        let message = format!("rows of more than {ROW_COLUMNS_MAX} columns cannot be compared");
+        return Err(SqlError::new(STATEMENT_TOO_COMPLEX, message));
+    }
+    Ok(())
+}
+
+/// Rows are equal if all their columns are, and one that is NULL leaves that open. Their order is that of the first
+/// columns that differ.
+fn compare(
+    left: Vec<Expr>,
+    op: &BinaryOperator,
+    right: Vec<Expr>,
+) -> Result<Option<Expr>, SqlError> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+        return Ok(None);
+    }
+    check(&left, &right)?;
+    let pairs = left.into_iter().zip(right);
+    let all = match op {
+        Eq => joined(pairs.map(|(a, b)| binary(a, Eq, b)).collect(), &AND),
+        NotEq => joined(pairs.map(|(a, b)| binary(a, NotEq, b)).collect(), &OR),
+        ordered => {
+            let strict = if matches!(ordered, Lt | LtEq) { Lt } else { Gt };
+            pairs.rev().fold(None, |rest, (a, b)| {
+                Some(match rest {
+                    None => binary(a, ordered.clone(), b),
+                    Some(rest) => {
+                        let tie = binary(binary(a.clone(), Eq, b.clone()), AND, rest);
+                        nested(binary(binary(a, strict.clone(), b), OR, tie))
+                    }
+                })
+            })
+        }
+    };
+    Ok(all.map(nested))
+}
+
+fn distinct(left: &Expr, right: &Expr) -> Result<Option<Expr>, SqlError> {
+    let (Some(left), Some(right)) = (row(left), row(right)) else { return Ok(None) };
+    check(&left, &right)?;
+    let pairs = left.into_iter().zip(right);
+    let differs =
+        pairs.map(|(a, b)| Expr::IsDistinctFrom(Box::new(nested(a)), Box::new(nested(b))));
+    Ok(joined(differs.collect(), &OR).map(nested))
+}
+
+fn in_list(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>, SqlError> {
+    let Some(of) = row(expr) else { return Ok(None) };
+    let mut equal = Vec::with_capacity(list.len());
+    for member in list {
+        let Some(member) = row(member) else { return Ok(None) };
+        equal.extend(compare(of.clone(), &BinaryOperator::Eq, member)?);
+    }
+    Ok(joined(equal, &OR).map(|any| if negated { not(nested(any)) } else { nested(any) }))
+}
+
+/// All of them in a tree that is as flat as it can be.
+fn joined(mut parts: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
+    while parts.len() > 1 {
+        let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
+        let mut rest = parts.into_iter();
+        while let Some(left) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(right) => binary(left, op.clone(), right),
+                None => left,
+            });
+        }
+        parts = pairs;
+    }
+    parts.pop()
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+fn nested(inner: Expr) -> Expr {
+    match inner {
+        plain @ (Expr::Nested(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => plain,
+        Expr::Value(value) if !matches!(value.value, Value::Placeholder(_)) => Expr::Value(value),
+        other => Expr::Nested(Box::new(other)),
+    }
+}
+
+fn not(expr: Expr) -> Expr {
+    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(expr) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::statement::Statement;
+    use crate::sql::parser::parse;
+
+    /// A query with its parts written as they mean, or the error's SQLSTATE.
+    fn read(sql: &str) -> Result<String, String> {
+        let mut statements = parse(sql).map_err(|error| error.sqlstate)?;
+        match statements.pop() {
+            Some(Statement::Query(query)) => Ok(query.statement.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rows_are_compared_column_by_column() {
+        for (written, meant) in [
+            ("(a, b) = (1, 2)", "(a = 1 AND b = 2)"),
+            ("(a, b) <> (1, 2)", "(a <> 1 OR b <> 2)"),
+            ("ROW(a, b) = row(1, 2)", "(a = 1 AND b = 2)"),
+            ("(a, b) < (1, 2)", "(a < 1 OR a = 1 AND b < 2)"),
+            ("(a, b, c) >= (1, 2, 3)", "(a > 1 OR a = 1 AND (b > 2 OR b = 2 AND c >= 3))"),
+            ("(a, b) IN ((1, 2), (3, NULL))", "((a = 1 AND b = 2) OR (a = 3 AND b = NULL))"),
+            ("(a, b) NOT IN ((1, 2))", "NOT (a = 1 AND b = 2)"),
+            ("(a, b) IS DISTINCT FROM (1, 2)", "(a IS DISTINCT FROM 1 OR b IS DISTINCT FROM 2)"),
+            (
+                "(a, b) BETWEEN (1, 2) AND (3, 4)",
+                "(a > 1 OR a = 1 AND b >= 2) AND (a < 3 OR a = 3 AND b <= 4)",
+            ),
+        ] {
+            let read = read(&format!("SELECT {written}")).unwrap();
+            assert_eq!(read, format!("SELECT {meant}"), "{written}");
+        }
+        assert_eq!(read("SELECT (1, 2) = (1, 2, 3)").unwrap_err(), "42601");
+        let many = vec!["1"; 65].join(", ");
+        assert_eq!(read(&format!("SELECT ({many}) = ({many})")).unwrap_err(), "54001");
+    }
+
+    #[test]
+    fn a_minus_is_of_the_whole_interval() {
+        let read = read("SELECT -INTERVAL '1 day 2 hours'").unwrap();
+        assert_eq!(read, "SELECT -(INTERVAL '1 day 2 hours')");
+    }
+
+    #[test]
+    fn is_distinct_from_takes_no_more_than_an_operand() {
+        for (written, meant) in [
+            ("a IS DISTINCT FROM b AND c", "(a IS DISTINCT FROM b) AND c"),
+            ("a IS NOT DISTINCT FROM b OR c", "(a IS NOT DISTINCT FROM b) OR c"),
+            ("a IS DISTINCT FROM b + 1 AND c", "(a IS DISTINCT FROM (b + 1)) AND c"),
+            ("NOT a IS DISTINCT FROM b", "NOT (a IS DISTINCT FROM b)"),
+        ] {
+            let tree = |text: &str| {
+                let mut statements = parse(&format!("SELECT {text}")).unwrap();
+                let Some(Statement::Query(query)) = statements.pop() else { panic!("{text}") };
+                // Parentheses are nodes of their own, so compare without them.
+                let text = format!("{:?}", query.statement);
+                text.split(|c: char| !c.is_alphanumeric())
+                    .filter(|word| word.chars().all(|c| c.is_ascii_alphabetic()))
+                    .filter(|word| !word.is_empty() && *word != "Nested")
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            };
+            assert_eq!(tree(written), tree(meant), "{written}");
+        }
+    }
+}
