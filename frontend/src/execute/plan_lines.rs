@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch, StringArray};
+use arrow::array::{AsArray, RecordBatch, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::logical_expr::{Explain, ExplainFormat, LogicalPlan};
@@ -64,6 +64,8 @@ fn of_batch(batch: &RecordBatch, document: bool) -> Result<RecordBatch, SqlError
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Array;
+
     use super::*;
 
     fn batch(rows: &[(&str, &str)]) -> RecordBatch {
