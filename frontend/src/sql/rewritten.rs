@@ -1,6 +1,8 @@
 //! Expressions that the planner would take for something else, written as what they mean.
 //!
 //! - A comparison of rows is one of their columns: the planner compares structures, in which NULL is a value like others.
+//! - A number with a point that is cast to a decimal, or compared with other numbers, is exact: the planner makes a double
+//!   of it first, which has no more than 15 digits.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
 //!
 //! Invariant: what is rewritten has the type that it had, and is NULL where PostgreSQL's is.
@@ -8,8 +10,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
-    VisitMut, visit_expressions_mut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, UnaryOperator, Value, VisitMut, visit_expressions_mut,
 };
 
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
@@ -41,8 +43,17 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         }
         Expr::BinaryOp { left, op, right } => match (row(left), row(right)) {
             (Some(left), Some(right)) => compare(left, op, right),
-            _ => Ok(None),
+            _ => Ok(exactly_compared(left, op, right)),
         },
+        Expr::Cast { expr, data_type, .. } if is_decimal(data_type) => {
+            Ok(number(expr).map(|text| {
+                let mut cast = expression.clone();
+                if let Expr::Cast { expr, .. } = &mut cast {
+                    **expr = Expr::Value(Value::SingleQuotedString(text).into());
+                }
+                cast
+            }))
+        }
         Expr::IsDistinctFrom(left, right) => distinct(left, right),
         Expr::IsNotDistinctFrom(left, right) => {
             Ok(distinct(left, right)?.map(|distinct| not(nested(distinct))))
@@ -58,6 +69,79 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             _ => Ok(None),
         },
         _ => Ok(None),
+    }
+}
+
+/// Digits of a decimal.
+const DIGITS_MAX: u64 = 38;
+
+fn is_decimal(of: &DataType) -> bool {
+    matches!(of, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
+}
+
+/// A number as it is written, without an exponent, with the sign before it.
+fn number(expression: &Expr) -> Option<String> {
+    match expression {
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) if text.bytes().all(|c| c.is_ascii_digit() || c == b'.') => {
+                Some(text.clone())
+            }
+            _ => None,
+        },
+        Expr::Nested(inner) => number(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            number(expr).filter(|text| !text.starts_with('-')).map(|text| format!("-{text}"))
+        }
+        _ => None,
+    }
+}
+
+/// A comparison of numbers with a point, or of sums and products of them, with decimals in their place.
+fn exactly_compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+        return None;
+    }
+    let (left, left_has_point) = as_decimals(left)?;
+    let (right, right_has_point) = as_decimals(right)?;
+    (left_has_point || right_has_point).then(|| binary(left, op.clone(), right))
+}
+
+/// A constant with decimals in the place of numbers, and whether one of them has a point.
+fn as_decimals(expression: &Expr) -> Option<(Expr, bool)> {
+    if let Some(text) = number(expression) {
+        let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+        let scale = u64::try_from(part.len()).ok()?;
+        let whole = u64::try_from(whole.trim_start_matches(['-', '0']).len()).ok()?;
+        let precision = (whole + scale).max(1);
+        if precision > DIGITS_MAX {
+            return None;
+        }
+        let scale_of = ExactNumberInfo::PrecisionAndScale(precision, i64::try_from(scale).ok()?);
+        let cast = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(Expr::Value(Value::SingleQuotedString(text.clone()).into())),
+            data_type: DataType::Decimal(scale_of),
+            array: false,
+            format: None,
+        };
+        return Some((cast, text.contains('.')));
+    }
+    match expression {
+        Expr::Nested(inner) => {
+            as_decimals(inner).map(|(inner, has_point)| (nested(inner), has_point))
+        }
+        Expr::BinaryOp { left, op, right }
+            if matches!(
+                op,
+                BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply
+            ) =>
+        {
+            let (left, left_has_point) = as_decimals(left)?;
+            let (right, right_has_point) = as_decimals(right)?;
+            Some((binary(left, op.clone(), right), left_has_point || right_has_point))
+        }
+        _ => None,
     }
 }
 
@@ -226,6 +310,24 @@ mod tests {
     fn a_minus_is_of_the_whole_interval() {
         let read = read("SELECT -INTERVAL '1 day 2 hours'").unwrap();
         assert_eq!(read, "SELECT -(INTERVAL '1 day 2 hours')");
+    }
+
+    #[test]
+    fn numbers_are_exact_where_they_are_cast_or_compared() {
+        for (written, meant) in [
+            ("12345678901234567890.12::DECIMAL(38, 2)", "'12345678901234567890.12'::DECIMAL(38,2)"),
+            ("CAST(-1.005 AS NUMERIC(10, 2))", "CAST('-1.005' AS NUMERIC(10,2))"),
+            ("1.5::DOUBLE", "1.5::DOUBLE"),
+            ("1e3::DECIMAL(10, 2)", "1e3::DECIMAL(10,2)"),
+            ("a = 0.3", "a = 0.3"),
+            ("1 = 2", "1 = 2"),
+            (
+                "0.1 + 0.2 = 0.3",
+                "CAST('0.1' AS DECIMAL(1,1)) + CAST('0.2' AS DECIMAL(1,1)) = CAST('0.3' AS DECIMAL(1,1))",
+            ),
+        ] {
+            assert_eq!(read(&format!("SELECT {written}")).unwrap(), format!("SELECT {meant}"));
+        }
     }
 
     #[test]
