@@ -171,7 +171,7 @@ pub(crate) fn check_sizes(name: &str, rows: usize, size_at: impl Fn(usize) -> u6
         total = total.saturating_add(size);
         check_size(name, size)?;
     }
-    check_total(name, rows, total)
+    check_total(&format!("{name}()"), rows, total)
 }
 
 /// Refuses one value of `size` bytes that is too large.
@@ -184,13 +184,13 @@ pub(crate) fn check_size(name: &str, size: u64) -> Result<()> {
     )))
 }
 
-/// Refuses the values of a call, of `total` bytes in `rows` rows, that are too large together.
+/// Refuses values, of `total` bytes in `rows` rows, that are too large together; `name` is what they are values of.
 pub(crate) fn check_total(name: &str, rows: usize, total: u64) -> Result<()> {
     if total <= CALL_BYTES_MAX {
         return Ok(());
     }
     Err(too_large(format!(
-        "the values of {name}() in {rows} rows would take {total} bytes; {CALL_BYTES_MAX} are the most"
+        "the values of {name} in {rows} rows would take {total} bytes; {CALL_BYTES_MAX} are the most"
     )))
 }
 
@@ -204,7 +204,7 @@ fn check_kept(name: &str, args: &ScalarFunctionArgs, rows: usize) -> Result<()> 
         ColumnarValue::Scalar(value) => value.size().saturating_mul(rows),
     };
     let total = args.args.iter().map(bytes).fold(0, usize::saturating_add);
-    check_total(name, rows, u64::try_from(total).unwrap_or(u64::MAX))
+    check_total(&format!("{name}()"), rows, u64::try_from(total).unwrap_or(u64::MAX))
 }
 
 fn too_large(message: String) -> datafusion::error::DataFusionError {

@@ -302,6 +302,19 @@ fn from_cast(message: String) -> SqlError {
     SqlError::new(sqlstate, message)
 }
 
+/// What DataFusion does not do. It names its own types where a subquery could not be made a join.
+fn from_unsupported(message: String) -> SqlError {
+    let kinds = ["ScalarSubquery(", "Exists(", "InSubquery(", "SetComparison("];
+    if kinds.iter().any(|kind| message.contains(kind)) {
+        return SqlError::new(
+            FEATURE_NOT_SUPPORTED,
+            "a subquery that is tied to its outer query in this way is not supported",
+        )
+        .with_hint("compare columns of both queries by = only, or write the subquery as a join");
+    }
+    SqlError::new(FEATURE_NOT_SUPPORTED, message)
+}
+
 /// What a library says of a pattern that it does not take: that it is too large when compiled, or malformed.
 fn is_about_pattern(message: &str) -> bool {
     message.contains("Compiled regex exceeds size limit")
@@ -362,7 +375,7 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::SQL(inner, _) => (*inner).into(),
             DataFusionError::External(inner) => from_boxed(inner),
             DataFusionError::SchemaError(inner, _) => from_schema(*inner),
-            DataFusionError::NotImplemented(message) => Self::new(FEATURE_NOT_SUPPORTED, message),
+            DataFusionError::NotImplemented(message) => from_unsupported(message),
             DataFusionError::Plan(message) => from_plan(message),
             DataFusionError::Execution(message) => from_execution(message),
             DataFusionError::Configuration(message) => Self::new(UNDEFINED_OBJECT, message),
@@ -404,9 +417,7 @@ fn from_shared(error: &DataFusionError) -> SqlError {
         },
         DataFusionError::Plan(message) => from_plan(message.clone()),
         DataFusionError::Execution(message) => from_execution(message.clone()),
-        DataFusionError::NotImplemented(message) => {
-            SqlError::new(FEATURE_NOT_SUPPORTED, message.clone())
-        }
+        DataFusionError::NotImplemented(message) => from_unsupported(message.clone()),
         DataFusionError::ResourcesExhausted(message) => {
             SqlError::new(OUT_OF_MEMORY, message.clone())
         }

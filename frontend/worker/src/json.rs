@@ -84,7 +84,7 @@ impl ScalarUDFImpl for BuildObject {
             object.push('}');
             total += object.len() as u64;
             check_size(self.name(), object.len() as u64)?;
-            check_total(self.name(), row + 1, total)?;
+            check_total("json_build_object()", row + 1, total)?;
             objects.push(object);
         }
         if constant {
