@@ -81,6 +81,8 @@ fn same(one: &Ident, other: &Ident) -> bool {
 struct Sides {
     left: Ident,
     right: Ident,
+    /// What stands before `.*` of either side: a table with its database is called so there.
+    wholes: [ObjectName; 2],
     /// The right side has rows that the left one lacks, and the other way round.
     keeps: (bool, bool),
     columns: Vec<Ident>,
@@ -103,12 +105,14 @@ fn sides(select: &Select) -> Result<Option<Sides>, SqlError> {
     }
     let known = match select.from.as_slice() {
         [from] => match from.joins.as_slice() {
-            [join] => named(&from.relation).zip(named(&join.relation)).zip(Some(join)),
+            [join] => named(&from.relation)
+                .zip(named(&join.relation))
+                .zip(Some(([&from.relation, &join.relation], join))),
             _ => None,
         },
         _ => None,
     };
-    if let Some(((left, right), join)) = known
+    if let Some(((left, right), (relations, join))) = known
         && let Some((JoinConstraint::Using(names), keeps)) = constraint(&join.join_operator)
     {
         let columns: Option<Vec<Ident>> = names
@@ -119,7 +123,9 @@ fn sides(select: &Select) -> Result<Option<Sides>, SqlError> {
             })
             .collect();
         if let Some(columns) = columns {
-            return Ok(Some(Sides { left, right, keeps, columns }));
+            let wholes = [(relations[0], &left), (relations[1], &right)];
+            let wholes = wholes.map(|(relation, name)| whole(relation, name));
+            return Ok(Some(Sides { left, right, wholes, keeps, columns }));
         }
     }
     if joins().filter(merging).any(keeps_right) {
@@ -153,6 +159,14 @@ fn named(table: &TableFactor) -> Option<Ident> {
     }
 }
 
+/// What stands before `.*` of a table.
+fn whole(table: &TableFactor, name: &Ident) -> ObjectName {
+    match table {
+        TableFactor::Table { alias: None, name, .. } => name.clone(),
+        _ => ObjectName::from(vec![name.clone()]),
+    }
+}
+
 impl Sides {
     fn rewrite_select(&self, select: &mut Select) {
         let mut items = Vec::with_capacity(select.projection.len());
@@ -160,7 +174,7 @@ impl Sides {
             match item {
                 SelectItem::Wildcard(ref options) if is_plain(options) => {
                     items.extend(self.columns.iter().map(|column| self.merged_item(column)));
-                    items.extend([&self.left, &self.right].map(|side| self.others(side)));
+                    items.extend(self.wholes.each_ref().map(|whole| self.others(whole)));
                     continue;
                 }
                 SelectItem::UnnamedExpr(Expr::Identifier(ref name)) => {
@@ -206,15 +220,14 @@ impl Sides {
     }
 
     /// `side.*` without the merged columns.
-    fn others(&self, side: &Ident) -> SelectItem {
-        let name = ObjectName::from(vec![side.clone()]);
+    fn others(&self, whole: &ObjectName) -> SelectItem {
         let mut columns = self.columns.iter().cloned();
         let except = columns.next().map(|first_element| ExceptSelectItem {
             first_element,
             additional_elements: columns.collect(),
         });
         SelectItem::QualifiedWildcard(
-            SelectItemQualifiedWildcardKind::ObjectName(name),
+            SelectItemQualifiedWildcardKind::ObjectName(whole.clone()),
             WildcardAdditionalOptions {
                 opt_except: except,
                 ..WildcardAdditionalOptions::default()

@@ -228,6 +228,17 @@ impl AggregateUDFImpl for Replaced {
         Ok(self.within_bounds(inner))
     }
 
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        beneficial_ordering: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        let inner = self.inner.as_ref().clone().with_beneficial_ordering(beneficial_ordering)?;
+        let state = self.state;
+        Ok(inner.map(|inner| -> Arc<dyn AggregateUDFImpl> {
+            Arc::new(Self { inner: Arc::new(inner), state })
+        }))
+    }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         self.inner().order_sensitivity()
     }

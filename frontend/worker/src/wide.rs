@@ -280,6 +280,16 @@ mod tests {
             let few = format!("{sql} WHERE true").replace("100000", "500");
             assert_eq!(answer(&few).await, "500", "{few}");
         }
+        for order in ["value DESC", "value DESC NULLS LAST"] {
+            let gathered = format!(
+                "SELECT array_to_string(array_agg(value ORDER BY {order}), ',') {rows} WHERE value < 4"
+            );
+            assert_eq!(answer(&gathered).await, "3,2,1");
+        }
+        let gathered = format!(
+            "SELECT string_agg(value::text, ',' ORDER BY value DESC) {rows} WHERE value < 4"
+        );
+        assert_eq!(answer(&gathered).await, "3,2,1");
         assert_eq!(
             answer(&format!("SELECT length(string_agg(value::text, ',')) {rows}")).await,
             "588894"
