@@ -23,7 +23,8 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
-    BoundedConcatenation, Checked, GroupRuns, IntervalOrder, IntervalWindows, ScaledIntervals,
+    BoundedConcatenation, Checked, GroupRuns, IntervalOrder, IntervalWindows, ReadIntervals,
+    RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -331,6 +332,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     analysis.push(Arc::new(ApplyFunctionRewrites::new(vec![
         Arc::new(NowInUtc),
         Arc::new(Checked),
+        Arc::new(ReadIntervals),
+        Arc::new(RoundedCasts),
         Arc::new(BoundedConcatenation),
     ])));
     // Every rule checks for an interruption first.

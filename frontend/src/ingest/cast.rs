@@ -9,6 +9,7 @@ use arrow::datatypes::{
     TimestampNanosecondType, TimestampSecondType,
 };
 use partita_proto::schema::Column;
+use partita_worker::casts::rounded;
 
 use crate::error::{DATATYPE_MISMATCH, SqlError};
 
@@ -17,8 +18,8 @@ const STRICT: CastOptions<'static> =
     CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
 
 /// The values as values of a column: integers into timestamps are ticks, texts are parsed,
-/// fractions of integers and of timestamps finer than the column's are cut off, and what is out of
-/// range is an error that names the column.
+/// numbers with a fraction become the nearest integer, fractions of timestamps finer than the column's
+/// are cut off, and what is out of range is an error that names the column.
 ///
 /// # Errors
 /// When the types do not fit at all, or a value does not.
@@ -53,6 +54,7 @@ pub(crate) fn assign(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlE
             let utc = with_zone(array, *unit, None);
             if *utc.data_type() == to { Ok(utc) } else { cast(&utc, &to) }
         }
+        (_, to) if to.is_integer() => cast(&rounded(array, to)?, to),
         _ => cast(array, &to),
     }
 }

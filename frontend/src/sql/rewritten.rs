@@ -1,9 +1,10 @@
 //! Expressions that the planner would take for something else, written as what they mean.
 //!
 //! - A comparison of rows is one of their columns: the planner compares structures, in which NULL is a value like others.
-//! - A number with a point that is cast to a decimal, or compared with other numbers, is exact: the planner makes a double
-//!   of it first, which has no more than 15 digits.
+//! - A number with a point that is cast to a decimal or an integer, or compared with other numbers, is exact: the planner
+//!   makes a double of it first, which has no more than 15 digits.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
+//! - The text of an interval may have any of the forms that PostgreSQL reads: the planner knows numbers with units.
 //!
 //! Invariant: what is rewritten has the type that it had, and is NULL where PostgreSQL's is.
 
@@ -11,8 +12,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, UnaryOperator, Value, VisitMut, visit_expressions_mut,
+    FunctionArguments, Interval, UnaryOperator, Value, VisitMut, visit_expressions_mut,
 };
+use partita_worker::interval_text;
 
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
@@ -41,18 +43,21 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             let expr = Box::new(Expr::Nested(expr.clone()));
             Ok(Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr }))
         }
+        Expr::Interval(interval) => Ok(read_interval(&interval.value)
+            .map(|value| Expr::Interval(Interval { value: Box::new(value), ..interval.clone() }))),
+        Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => {
+            Ok(read_interval(expr).map(|text| with_cast_of(expression, text)))
+        }
         Expr::BinaryOp { left, op, right } => match (row(left), row(right)) {
             (Some(left), Some(right)) => compare(left, op, right),
             _ => Ok(exactly_compared(left, op, right)),
         },
         Expr::Cast { expr, data_type, .. } if is_decimal(data_type) => {
-            Ok(number(expr).map(|text| {
-                let mut cast = expression.clone();
-                if let Expr::Cast { expr, .. } = &mut cast {
-                    **expr = Expr::Value(Value::SingleQuotedString(text).into());
-                }
-                cast
-            }))
+            Ok(number(expr).map(|text| with_cast_of(expression, quoted(text))))
+        }
+        Expr::Cast { expr, data_type, .. } if is_integer(data_type) => {
+            let exact = as_decimals(expr).filter(|(_, has_point)| *has_point);
+            Ok(exact.map(|(exact, _)| with_cast_of(expression, exact)))
         }
         Expr::IsDistinctFrom(left, right) => distinct(left, right),
         Expr::IsNotDistinctFrom(left, right) => {
@@ -70,6 +75,37 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         },
         _ => Ok(None),
     }
+}
+
+fn is_integer(of: &DataType) -> bool {
+    use DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt};
+    matches!(of, SmallInt(_) | Int2(_) | Int(_) | Integer(_) | Int4(_) | BigInt(_) | Int8(_))
+}
+
+/// The same cast of another expression.
+fn with_cast_of(cast: &Expr, of: Expr) -> Expr {
+    let mut cast = cast.clone();
+    if let Expr::Cast { expr, .. } = &mut cast {
+        **expr = of;
+    }
+    cast
+}
+
+fn quoted(text: String) -> Expr {
+    Expr::Value(Value::SingleQuotedString(text).into())
+}
+
+/// A text that PostgreSQL reads as an interval, as the planner reads it. A number without a unit is left alone: the unit
+/// may follow the text.
+fn read_interval(expression: &Expr) -> Option<Expr> {
+    let Expr::Value(value) = expression else { return None };
+    let Value::SingleQuotedString(text) = &value.value else { return None };
+    if !text.contains(|letter: char| letter == ':' || letter.is_alphabetic())
+        && !text.trim_start_matches('-').contains('-')
+    {
+        return None;
+    }
+    interval_text::parse(text).map(|interval| quoted(interval_text::written(interval)))
 }
 
 /// Digits of a decimal.
@@ -309,7 +345,21 @@ mod tests {
     #[test]
     fn a_minus_is_of_the_whole_interval() {
         let read = read("SELECT -INTERVAL '1 day 2 hours'").unwrap();
-        assert_eq!(read, "SELECT -(INTERVAL '1 day 2 hours')");
+        assert_eq!(read, "SELECT -(INTERVAL '1 days 7200000000000 nanoseconds')");
+    }
+
+    #[test]
+    fn intervals_are_written_as_the_planner_reads_them() {
+        for (written, meant) in [
+            ("INTERVAL '3 days 04:05:06'", "INTERVAL '3 days 14706000000000 nanoseconds'"),
+            ("INTERVAL '1-2'", "INTERVAL '14 months'"),
+            ("'P1D'::INTERVAL", "'1 days'::INTERVAL"),
+            ("INTERVAL '1' DAY", "INTERVAL '1' DAY"),
+            ("INTERVAL '1 x'", "INTERVAL '1 x'"),
+            ("a::INTERVAL", "a::INTERVAL"),
+        ] {
+            assert_eq!(read(&format!("SELECT {written}")).unwrap(), format!("SELECT {meant}"));
+        }
     }
 
     #[test]

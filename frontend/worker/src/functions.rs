@@ -9,12 +9,15 @@
 //! - `avg` and `sum`: DataFusion's, faster over rows that lie together (`runs.rs`), and without sums of integers that
 //!   wrap (`whole.rs`);
 //! - `repeat`, `lpad` and others that make large values: DataFusion's, within bounds (`bounded.rs`);
+//! - `mod` and `div` (`division.rs`), and `sign`, `every` and `variance`, which have other names there;
 //! - `date_trunc` and `date_bin`: DataFusion's, faster over times that ascend (`steps.rs`);
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
 //! - what stands around constants that rows would hold many times (`wide.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
-//! - what stands for intervals where they are compared (`interval_order.rs`).
+//! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
+//!   (`interval_text.rs`);
+//! - what stands around what is cast to fewer digits (`casts.rs`), and around what is grouped by (`apart.rs`).
 //!
 //! A part of a query that runs at a node finds them there under the same names.
 
@@ -35,8 +38,8 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    aggregates, bounded, checked, concatenation, interval_order, intervals, json, steps, to_char,
-    wide,
+    aggregates, apart, bounded, casts, checked, concatenation, division, interval_order,
+    interval_text, intervals, json, steps, to_char, wide,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -52,20 +55,36 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = [
         ScalarUDF::from(Hash64::new()),
         ScalarUDF::from(Xxh3::new()),
+        apart::function(),
         concatenation::function(),
         interval_order::function(),
+        interval_text::function(),
         json::function(),
         to_char::function(),
         wide::function(),
         constant("version", &[], &version_text()),
     ];
     let own = own.into_iter().chain(steps::functions()).chain(bounded::functions());
-    own.chain(checked::functions()).chain(intervals::functions()).collect()
+    let own = own.chain(casts::functions()).chain(checked::functions());
+    let own = own.chain(division::functions()).chain(under_other_names());
+    own.chain(intervals::functions()).collect()
+}
+
+/// Functions of DataFusion's under the names that they have in PostgreSQL.
+fn under_other_names() -> impl Iterator<Item = ScalarUDF> {
+    let named = [("signum", "sign")].into_iter();
+    named.filter_map(|(name, other)| Some(builtin(name)?.as_ref().clone().with_aliases([other])))
 }
 
 /// The aggregates that are the same in every session.
 pub fn shared_aggregates() -> Vec<Arc<AggregateUDF>> {
-    aggregates::replaced().collect()
+    let theirs = SessionStateDefaults::default_aggregate_functions();
+    let named = [("bool_and", "every"), ("var", "variance")].into_iter();
+    let named = named.filter_map(|(name, other)| {
+        let function = theirs.iter().find(|function| function.name() == name)?;
+        Some(Arc::new(function.as_ref().clone().with_aliases([other])))
+    });
+    aggregates::replaced().chain(named).collect()
 }
 
 /// A function of DataFusion's, by its name or an alias.

@@ -22,10 +22,13 @@
 #![recursion_limit = "256"]
 
 mod aggregates;
+pub mod apart;
 mod bounded;
+pub mod casts;
 mod checked;
 mod concatenation;
 mod decimals;
+mod division;
 pub mod error;
 mod fragment;
 pub mod functions;
@@ -33,6 +36,7 @@ mod gathered;
 mod group_runs;
 mod inner;
 mod interval_order;
+pub mod interval_text;
 mod intervals;
 mod json;
 mod leaf;
@@ -46,12 +50,14 @@ mod wide;
 
 pub use partita_lanes as lanes;
 
+pub use casts::RoundedCasts;
 pub use checked::Checked;
 pub use concatenation::BoundedConcatenation;
 pub use error::SqlError;
 pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
 pub use interval_order::{IntervalOrder, IntervalWindows};
+pub use interval_text::ReadIntervals;
 pub use intervals::ScaledIntervals;
 pub use leaf::{LeafExec, Renamed};
 pub use service::{MEMORY_BYTES, Worker};

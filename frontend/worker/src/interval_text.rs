@@ -1,0 +1,538 @@
+//! Intervals as PostgreSQL reads them: `3 days 04:05:06`, `-1 day +02:03`, `1-2`, `P1Y2M3DT4H`, `1 hour ago`.
+//!
+//! Arrow reads numbers with units only. Here are the forms that PostgreSQL prints itself and those of the SQL standard and
+//! of ISO 8601 (PostgreSQL 15, "Interval Input"). [`ReadIntervals`] puts a function in the place of casts of texts;
+//! literals are read while a statement is parsed.
+//!
+//! Invariants:
+//! - a fraction of a unit goes to the smaller ones: a year has 12 months, a month 30 days, a day 24 hours;
+//! - what is finer than a nanosecond is rounded, and what does not fit is none.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, IntervalMonthDayNanoArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
+use arrow::error::ArrowError;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, exec_err};
+use datafusion::config::ConfigOptions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+
+use crate::functions::REGISTRY;
+
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+/// The name under which the function is found, at a node too.
+const NAME: &str = "interval_from_text";
+
+const NANOS_OF_SECOND: f64 = 1e9;
+const SECONDS_OF_DAY: f64 = 86_400.0;
+const DAYS_OF_MONTH: f64 = 30.0;
+const MONTHS_OF_YEAR: f64 = 12.0;
+
+/// An interval from its text; `None` for what is none.
+pub fn parse(text: &str) -> Option<IntervalMonthDayNano> {
+    let text = text.trim();
+    let mut sum = Sum::default();
+    match text.strip_prefix(['P', 'p']) {
+        Some(iso) => sum.add_iso(iso)?,
+        None => sum.add_words(text)?,
+    }
+    sum.whole()
+}
+
+/// An interval as Arrow reads it.
+pub fn written(interval: IntervalMonthDayNano) -> String {
+    let IntervalMonthDayNano { months, days, nanoseconds } = interval;
+    let mut parts = Vec::new();
+    if months != 0 {
+        parts.push(format!("{months} months"));
+    }
+    if days != 0 {
+        parts.push(format!("{days} days"));
+    }
+    if nanoseconds != 0 || parts.is_empty() {
+        parts.push(format!("{nanoseconds} nanoseconds"));
+    }
+    parts.join(" ")
+}
+
+/// A unit of time.
+#[derive(Clone, Copy)]
+enum Unit {
+    /// So many months.
+    Months(f64),
+    /// So many days.
+    Days(f64),
+    /// So many nanoseconds.
+    Nanos(f64),
+}
+
+impl Unit {
+    /// By its name in words, in singular, plural or short.
+    fn named(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        Some(match name.as_str() {
+            "ns" | "nanosecond" | "nanoseconds" => Self::Nanos(1.0),
+            "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" => {
+                Self::Nanos(1e3)
+            }
+            "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecond" | "milliseconds" => {
+                Self::Nanos(1e6)
+            }
+            "s" | "sec" | "secs" | "second" | "seconds" => Self::Nanos(NANOS_OF_SECOND),
+            "m" | "min" | "mins" | "minute" | "minutes" => Self::Nanos(60.0 * NANOS_OF_SECOND),
+            "h" | "hr" | "hrs" | "hour" | "hours" => Self::Nanos(3_600.0 * NANOS_OF_SECOND),
+            "d" | "day" | "days" => Self::Days(1.0),
+            "w" | "week" | "weeks" => Self::Days(7.0),
+            "mon" | "mons" | "month" | "months" => Self::Months(1.0),
+            "y" | "yr" | "yrs" | "year" | "years" => Self::Months(MONTHS_OF_YEAR),
+            "dec" | "decs" | "decade" | "decades" => Self::Months(10.0 * MONTHS_OF_YEAR),
+            "c" | "cent" | "century" | "centuries" => Self::Months(100.0 * MONTHS_OF_YEAR),
+            "mil" | "mils" | "millennium" | "millennia" => Self::Months(1_000.0 * MONTHS_OF_YEAR),
+            _ => return None,
+        })
+    }
+
+    /// By its letter in ISO 8601, before or behind the `T`.
+    fn lettered(letter: char, is_time: bool) -> Option<Self> {
+        Self::named(match (letter.to_ascii_uppercase(), is_time) {
+            ('Y', false) => "year",
+            ('M', false) => "month",
+            ('W', false) => "week",
+            ('D', false) => "day",
+            ('H', true) => "hour",
+            ('M', true) => "minute",
+            ('S', true) => "second",
+            _ => return None,
+        })
+    }
+}
+
+/// A number apart from its fraction, so that whole units are exact.
+#[derive(Clone, Copy)]
+struct Number {
+    is_negative: bool,
+    whole: i64,
+    /// At least 0 and less than 1.
+    fraction: f64,
+}
+
+impl Number {
+    /// `[+-]digits[.digits]`, with a digit somewhere.
+    fn parse(text: &str) -> Option<Self> {
+        let (is_negative, digits) = signed(text);
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.len() + fraction.len() == 0 || !are_digits(whole) || !are_digits(fraction) {
+            return None;
+        }
+        Some(Self {
+            is_negative,
+            whole: if whole.is_empty() { 0 } else { whole.parse().ok()? },
+            fraction: if fraction.is_empty() {
+                0.0
+            } else {
+                format!("0.{fraction}").parse().ok()?
+            },
+        })
+    }
+}
+
+/// Whether a text begins with a minus, and what is behind the sign.
+fn signed(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
+
+/// The parts that were read so far.
+#[derive(Default)]
+struct Sum {
+    months: i64,
+    days: i64,
+    nanos: i128,
+}
+
+impl Sum {
+    fn whole(&self) -> Option<IntervalMonthDayNano> {
+        Some(IntervalMonthDayNano::new(
+            i32::try_from(self.months).ok()?,
+            i32::try_from(self.days).ok()?,
+            i64::try_from(self.nanos).ok()?,
+        ))
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a factor is whole and small, and a fraction is of one unit"
+    )]
+    fn add(&mut self, number: Number, unit: Unit) -> Option<()> {
+        let sign = if number.is_negative { -1 } else { 1 };
+        match unit {
+            Unit::Months(factor) => {
+                let whole = number.whole.checked_mul(factor as i64)?;
+                let of_fraction = number.fraction * factor;
+                // PostgreSQL rounds fractions of years to months; those of months become days.
+                let (months, days) = if factor > 1.0 {
+                    (of_fraction.round(), 0.0)
+                } else {
+                    (0.0, of_fraction * DAYS_OF_MONTH)
+                };
+                let months = whole.checked_add(months as i64)?.checked_mul(sign)?;
+                self.months = self.months.checked_add(months)?;
+                self.add_days(days, sign)
+            }
+            Unit::Days(factor) => {
+                let whole = number.whole.checked_mul(factor as i64)?.checked_mul(sign)?;
+                self.days = self.days.checked_add(whole)?;
+                self.add_days(number.fraction * factor, sign)
+            }
+            Unit::Nanos(factor) => {
+                let whole = i128::from(number.whole) * (factor as i128);
+                let part = (number.fraction * factor).round() as i128;
+                self.nanos = self.nanos.checked_add((whole + part) * i128::from(sign))?;
+                Some(())
+            }
+        }
+    }
+
+    /// Days with a fraction, at least 0.
+    #[expect(clippy::cast_possible_truncation, reason = "less than a century's days")]
+    fn add_days(&mut self, days: f64, sign: i64) -> Option<()> {
+        // A microsecond's part of a day is what binary fractions leave.
+        let days = (days * 1e12).round() / 1e12;
+        let seconds = days.fract() * SECONDS_OF_DAY;
+        let micros = (seconds * 1e6).round() as i128;
+        self.days = self.days.checked_add((days.trunc() as i64).checked_mul(sign)?)?;
+        self.nanos = self.nanos.checked_add(micros * 1_000 * i128::from(sign))?;
+        Some(())
+    }
+
+    /// `hours:minutes[:seconds]`, with a sign that is of all of them.
+    fn add_clock(&mut self, text: &str) -> Option<()> {
+        let (is_negative, text) = signed(text);
+        let mut parts = text.split(':');
+        let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next());
+        if parts.next().is_some() {
+            return None;
+        }
+        let units = ["hour", "minute", "second"];
+        for (part, name) in [Some(hours), Some(minutes), seconds].into_iter().zip(units) {
+            let Some(part) = part else { continue };
+            if !part.starts_with(|first: char| first.is_ascii_digit()) {
+                return None;
+            }
+            let number = Number { is_negative, ..Number::parse(part)? };
+            let is_whole = name == "second" || !part.contains('.');
+            let is_less_than_60 = name == "hour" || number.whole < 60;
+            if !is_whole || !is_less_than_60 {
+                return None;
+            }
+            self.add(number, Unit::named(name)?)?;
+        }
+        Some(())
+    }
+
+    /// `years-months`, with a sign that is of both.
+    fn add_years_and_months(&mut self, text: &str) -> Option<()> {
+        let (is_negative, text) = signed(text);
+        let (years, months) = text.split_once('-')?;
+        let years = Number { is_negative, ..Number::parse(years)? };
+        let months = Number { is_negative, ..Number::parse(months)? };
+        if years.fraction + months.fraction > 0.0 || months.whole > 11 {
+            return None;
+        }
+        self.add(years, Unit::named("year")?)?;
+        self.add(months, Unit::named("month")?)
+    }
+
+    /// Numbers with units, clocks and `ago`.
+    fn add_words(&mut self, text: &str) -> Option<()> {
+        let mut words = tokens(text.strip_prefix('@').unwrap_or(text))?.into_iter().peekable();
+        words.peek()?;
+        while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case("ago") {
+                let (months, days, nanos) = (self.months, self.days, self.nanos);
+                *self = Self { months: -months, days: -days, nanos: -nanos };
+                return words.next().is_none().then_some(());
+            }
+            if word.contains(':') {
+                self.add_clock(&word)?;
+                continue;
+            }
+            if signed(&word).1.contains('-') {
+                self.add_years_and_months(&word)?;
+                continue;
+            }
+            let number = Number::parse(&word)?;
+            let unit = match words.peek() {
+                // A number before a clock counts days.
+                Some(next) if next.contains(':') => Unit::named("day")?,
+                Some(next) if next.starts_with(|first: char| first.is_alphabetic()) => {
+                    let unit = Unit::named(next);
+                    words.next();
+                    unit?
+                }
+                Some(_) => return None,
+                None => Unit::named("second")?,
+            };
+            self.add(number, unit)?;
+        }
+        Some(())
+    }
+
+    /// What follows the `P` of ISO 8601: numbers with letters, or a date and a time.
+    fn add_iso(&mut self, text: &str) -> Option<()> {
+        let (date, time) = match text.split_once(['T', 't']) {
+            Some((date, time)) => (date, Some(time)),
+            None => (text, None),
+        };
+        if date.is_empty() && time.is_none_or(str::is_empty) {
+            return None;
+        }
+        let is_alternative = |text: &str| {
+            !text.is_empty() && !text.contains(|letter: char| letter.is_ascii_alphabetic())
+        };
+        if is_alternative(date) || time.is_some_and(is_alternative) {
+            let parts: Vec<&str> =
+                if date.is_empty() { Vec::new() } else { date.split('-').collect() };
+            if parts.len() > 3 {
+                return None;
+            }
+            for (part, name) in parts.into_iter().zip(["year", "month", "day"]) {
+                self.add(Number::parse(part)?, Unit::named(name)?)?;
+            }
+            return time.map_or(Some(()), |time| self.add_clock(time));
+        }
+        for (mut rest, is_time) in [(date, false), (time.unwrap_or(""), true)] {
+            while !rest.is_empty() {
+                let end = rest.find(|letter: char| letter.is_ascii_alphabetic())?;
+                let letter = rest[end..].chars().next()?;
+                self.add(Number::parse(&rest[..end])?, Unit::lettered(letter, is_time)?)?;
+                rest = &rest[end + letter.len_utf8()..];
+            }
+        }
+        Some(())
+    }
+}
+
+/// Numbers and words, which need no space between them: `1day` is two, `-1 day` too.
+fn tokens(text: &str) -> Option<Vec<String>> {
+    let mut tokens: Vec<String> = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let is_word = first.is_alphabetic();
+        let is_other = |letter: char| {
+            if is_word {
+                !letter.is_alphabetic()
+            } else {
+                letter.is_alphabetic() || letter.is_whitespace()
+            }
+        };
+        let end = rest.find(is_other).unwrap_or(rest.len());
+        let mut token = rest[..end].to_owned();
+        rest = rest[end..].trim_start();
+        // A sign may stand apart from its number.
+        if matches!(token.as_str(), "+" | "-") {
+            let end = rest.find(|c: char| c.is_alphabetic() || c.is_whitespace());
+            let end = end.unwrap_or(rest.len());
+            token.push_str(&rest[..end]);
+            rest = rest[end..].trim_start();
+        }
+        tokens.push(token);
+    }
+    (!tokens.is_empty()).then_some(tokens)
+}
+
+/// The function that stands for casts.
+pub(crate) fn function() -> ScalarUDF {
+    ScalarUDF::from(IntervalFromText { signature: Signature::any(1, Volatility::Immutable) })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct IntervalFromText {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for IntervalFromText {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        match arguments {
+            // As a cast is called.
+            [of] => Ok(of.schema_name().to_string()),
+            _ => exec_err!("{NAME} takes one argument"),
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [of] if of.is_string() => Ok(INTERVAL),
+            _ => exec_err!("{NAME} takes a text, not {types:?}"),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [of] = args.args.as_slice() else {
+            return exec_err!("{NAME} takes one argument");
+        };
+        match of {
+            ColumnarValue::Array(texts) => Ok(ColumnarValue::Array(read(texts)?)),
+            ColumnarValue::Scalar(text) => {
+                let read = read(&text.to_array()?)?;
+                let value = datafusion::common::ScalarValue::try_from_array(&read, 0)?;
+                Ok(ColumnarValue::Scalar(value))
+            }
+        }
+    }
+}
+
+/// Intervals from texts.
+fn read(texts: &ArrayRef) -> Result<ArrayRef> {
+    let texts = cast(texts, &DataType::Utf8View)?;
+    let one = |text: Option<&str>| {
+        text.map(|text| {
+            parse(text).ok_or_else(|| {
+                let message = format!("invalid input syntax for type interval: \"{text}\"");
+                DataFusionError::from(ArrowError::ParseError(message))
+            })
+        })
+        .transpose()
+    };
+    let read: IntervalMonthDayNanoArray =
+        texts.as_string_view().iter().map(one).collect::<Result<_>>()?;
+    Ok(Arc::new(read))
+}
+
+/// Puts the function in the place of casts of texts to intervals; to be applied once types are coerced.
+#[derive(Debug)]
+pub struct ReadIntervals;
+
+impl FunctionRewrite for ReadIntervals {
+    fn name(&self) -> &'static str {
+        "read_intervals"
+    }
+
+    fn rewrite(
+        &self,
+        expression: Expr,
+        schema: &DFSchema,
+        _: &ConfigOptions,
+    ) -> Result<Transformed<Expr>> {
+        let Expr::Cast(Cast { expr, field }) = expression else {
+            return Ok(Transformed::no(expression));
+        };
+        if *field.data_type() != INTERVAL || !expr.get_type(schema).is_ok_and(|of| of.is_string()) {
+            return Ok(Transformed::no(Expr::Cast(Cast { expr, field })));
+        }
+        let Some(function) = REGISTRY.scalar.get(NAME) else {
+            return exec_err!("{NAME} is not registered");
+        };
+        let call = ScalarFunction::new_udf(Arc::clone(function), vec![*expr]);
+        Ok(Transformed::yes(Expr::ScalarFunction(call)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    #[test]
+    fn texts_are_read_as_postgresql_reads_them() {
+        // Values of PostgreSQL 15.
+        for (text, months, days, nanos) in [
+            ("3 days 04:05:06", 0, 3, 14_706 * SECOND),
+            ("04:05:06.789", 0, 0, 14_706 * SECOND + 789_000_000),
+            ("04:05", 0, 0, 14_700 * SECOND),
+            ("-00:00:01", 0, 0, -SECOND),
+            ("-1 days +02:03:00", 0, -1, 7_380 * SECOND),
+            ("1-2", 14, 0, 0),
+            ("-1-2", -14, 0, 0),
+            ("1-2 3 04:05:06", 14, 3, 14_706 * SECOND),
+            ("1 02:03:04", 0, 1, 7_384 * SECOND),
+            ("1 year 2 mons 3 days 04:05:06.789", 14, 3, 14_706 * SECOND + 789_000_000),
+            ("@ 1 hour ago", 0, 0, -3_600 * SECOND),
+            ("1 day ago", 0, -1, 0),
+            ("1.5 days", 0, 1, 43_200 * SECOND),
+            ("1.5 months", 1, 15, 0),
+            ("0.5 year", 6, 0, 0),
+            ("1.5 weeks", 0, 10, 43_200 * SECOND),
+            ("-1.5 days", 0, -1, -43_200 * SECOND),
+            ("0.1 months", 0, 3, 0),
+            ("1day", 0, 1, 0),
+            ("2h30m", 0, 0, 9_000 * SECOND),
+            ("- 2 hours", 0, 0, -7_200 * SECOND),
+            ("5", 0, 0, 5 * SECOND),
+            ("1.000001", 0, 0, SECOND + 1_000),
+            ("1 decade", 120, 0, 0),
+            ("P1Y2M3DT4H5M6S", 14, 3, 14_706 * SECOND),
+            ("P1DT2H", 0, 1, 7_200 * SECOND),
+            ("PT1.5S", 0, 0, SECOND + 500_000_000),
+            ("P0001-02-03T04:05:06", 14, 3, 14_706 * SECOND),
+            ("P-1Y", -12, 0, 0),
+            ("300 us", 0, 0, 300_000),
+            ("7 nanoseconds", 0, 0, 7),
+        ] {
+            let expected = IntervalMonthDayNano::new(months, days, nanos);
+            assert_eq!(parse(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_intervals() {
+        for text in [
+            "",
+            "P",
+            "PT",
+            "x",
+            "1 x",
+            "1 2",
+            "day",
+            "1:2:3:4",
+            "1:61",
+            "1 day ago 2",
+            "1.2.3 days",
+            "1-13",
+            "99999999999999999999 days",
+            "3000000000 days",
+            "P1X",
+            "1:2.5",
+            "--1 day",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn arrow_reads_what_is_written() {
+        for (months, days, nanos) in [(0, 0, 0), (14, -3, 1), (-1, 0, -SECOND), (0, 9, i64::MAX)] {
+            let interval = IntervalMonthDayNano::new(months, days, nanos);
+            let text = written(interval);
+            assert_eq!(
+                arrow::compute::kernels::cast_utils::parse_interval_month_day_nano(&text).unwrap(),
+                interval,
+                "{text}"
+            );
+        }
+    }
+}
