@@ -25,7 +25,7 @@ use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
-use crate::sql::{give_names, number_alike, with_shown_names};
+use crate::sql::{give_names, name_numbered, number_alike, with_shown_names};
 
 /// How often a statement is planned before partitions that keep moving fail it.
 const PLANS_MAX: u32 = 3;
@@ -283,18 +283,20 @@ async fn planned_with_names(
     mut statement: PlannerStatement,
     first: DataFusionError,
 ) -> Result<LogicalPlan, SqlError> {
-    let (mut numbered, mut named) = (false, false);
+    let mut ways: Vec<Way> = vec![
+        (names_are_alike, number_alike),
+        (a_column_is_missing, give_names),
+        (a_sort_key_is_missing, name_numbered),
+    ];
     let mut error = None;
     loop {
         let error_now = error.as_ref().unwrap_or(&first);
-        let is_new = if !numbered && names_are_alike(error_now) {
-            numbered = true;
-            number_alike(&mut statement)
-        } else if !named && a_column_is_missing(error_now) {
-            named = true;
-            give_names(&mut statement)
-        } else {
-            false
+        let next = ways.iter().position(|(is_for, _)| is_for(error_now));
+        let is_new = match next.map(|next| ways.remove(next)) {
+            // Without what it looks for, another may serve.
+            Some((_, rewrite)) if !rewrite(&mut statement) => continue,
+            Some(_) => true,
+            None => false,
         };
         if !is_new {
             return Err(first.into());
@@ -303,6 +305,20 @@ async fn planned_with_names(
             Ok(planned) => return Ok(planned),
             Err(other) => error = Some(other),
         }
+    }
+}
+
+/// Whether a plan that failed so may be planned otherwise, and how; false when there is nothing to change.
+type Way = (fn(&DataFusionError) -> bool, fn(&mut PlannerStatement) -> bool);
+
+/// Whether a plan failed because a select item that ORDER BY names by its number is no column of the groups.
+fn a_sort_key_is_missing(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::Diagnostic(_, error) => a_sort_key_is_missing(error),
+        DataFusionError::Plan(message) => {
+            message.contains("Column in ORDER BY must be in GROUP BY")
+        }
+        _ => false,
     }
 }
 

@@ -14,9 +14,11 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::effort;
+use super::grouped_casts;
 use super::merged;
 use super::refused::{check_expression, check_query};
 use super::rewritten::rewrite;
+use super::sort_keys;
 use super::split::{Piece, split, trim_start};
 use super::statement::{Delete, Explain, Query, Statement};
 use super::tokens::Tokens;
@@ -167,6 +169,8 @@ impl Tokens<'_> {
         let offset = self.offset();
         let mut query = self.bounded(Parser::parse_query)?;
         let end = self.offset();
+        sort_keys::drop_repeated(&mut query);
+        grouped_casts::keep_apart(&mut query);
         check_query(&query)
             .and_then(|()| rewrite(&mut query))
             .and_then(|()| merged::rewrite(&mut query))

@@ -17,6 +17,8 @@ use datafusion::sql::sqlparser::ast::{
     TimezoneInfo, TrimWhereField, Value,
 };
 
+use super::grouped_casts::of_call;
+
 /// The field's metadata that has the name.
 const SHOWN: &str = "partita.shown_name";
 /// What has no name.
@@ -129,6 +131,7 @@ fn figured(expression: &Expr) -> Option<Figured> {
             field.map_or_else(|| figured(root), strong)
         }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figured(inner),
+        Expr::Function(call) if let Some(cast) = of_call(call) => figured(cast),
         Expr::Function(call) => match call.name.0.last() {
             Some(ObjectNamePart::Identifier(name)) => strong(folded(name)),
             _ => None,

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement as PlannerStatement;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Select, SelectItem, VisitMut, VisitorMut, visit_expressions_mut,
+};
 
 /// Numbers items that look alike; false when there are none.
 pub(crate) fn number_alike(statement: &mut PlannerStatement) -> bool {
@@ -46,15 +48,27 @@ impl VisitorMut for Numbering {
     }
 }
 
-/// What an expression is called: a cast is called what it casts.
-fn name(expr: &Expr) -> String {
-    match expr {
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => name(expr),
+/// What an expression is called: a cast is called what it casts, wherever it is.
+pub(super) fn name(expr: &Expr) -> String {
+    let mut expr = expr.clone();
+    let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |part| {
+        *part = without_casts(part);
+        ControlFlow::Continue(())
+    });
+    match &expr {
         Expr::Identifier(column) => column.value.clone(),
         Expr::CompoundIdentifier(path) => {
             path.last().map(|column| column.value.clone()).unwrap_or_default()
         }
         other => other.to_string(),
+    }
+}
+
+fn without_casts(expr: &Expr) -> Expr {
+    match expr {
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => without_casts(expr),
+        Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
+        other => other.clone(),
     }
 }
 
@@ -79,6 +93,11 @@ mod tests {
         assert_eq!(
             numbered("SELECT *, v FROM (SELECT now(), now() FROM t)"),
             "SELECT *, v AS \"v:2\" FROM (SELECT now(), now() AS \"now():2\" FROM t)"
+        );
+        assert_eq!(
+            numbered("SELECT abs(v::INT), abs((v)), abs(v + 1), DATE '2024-01-01', '2024-01-01'"),
+            "SELECT abs(v::INT), abs((v)) AS \"abs(v):2\", abs(v + 1), DATE '2024-01-01', \
+             '2024-01-01' AS \"'2024-01-01':2\""
         );
     }
 }
