@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "partita/beat.proto",
     "partita/schema.proto",
     "partita/place.proto",
@@ -10,6 +10,7 @@ const FILES: [&str; 11] = [
     "partita/error.proto",
     "partita/command.proto",
     "partita/domain.proto",
+    "partita/generation.proto",
     "partita/history.proto",
     "partita/load.proto",
     "partita/service.proto",

@@ -1,7 +1,8 @@
 //! `partita datanode`: a node that holds replicas.
 //!
-//! Start: listen, get a number from meta (once), open the log and what is on disk, serve, beat. Where
-//! the other nodes are is kept, so that a node which has its number needs no meta to start.
+//! Start: listen, get a number from meta (once), have a generation of the data directory recorded by meta, open the log
+//! and what is on disk, serve, beat. A node starts only when meta has a leader: nobody else knows whether its directory is
+//! an older copy.
 //! Stop: hand leadership over, flush, end. A node that was removed from the cluster learns that when meta hears it, and
 //! stops in the same way: what is on its disk stays there.
 
@@ -10,9 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use partita_datanode::generation::{Age, GenerationKeeper};
 use partita_datanode::{Datanode, NodeOptions};
 use partita_proto::error::Error;
-use partita_proto::id::NodeId;
+use partita_proto::generation::{RENEW_INTERVAL, Renewal};
+use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataService, MetaService};
@@ -31,6 +34,7 @@ use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
 use crate::doors;
 use crate::faults;
+use crate::generation;
 use crate::health;
 use crate::heart;
 use crate::peers;
@@ -92,6 +96,24 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         signal = doors::signalled() => return signal,
     };
     me.node = Some(node);
+    let mut keeper = GenerationKeeper::new(
+        generation::open(dir)?,
+        (node, identity),
+        Arc::new(data_dir::random),
+        RENEW_INTERVAL,
+    );
+    let renew = |renewal: Renewal| meta.renew(renewal);
+    let accepted = options.storage.accepted();
+    let accepted: Vec<_> = accepted.iter().map(|group| PartitionId(group.0)).collect();
+    let age = tokio::select! {
+        age = keeper.confirm(&accepted, renew) => age.context("meta does not take this node")?,
+        signal = doors::signalled() => return signal,
+    };
+    let (older, alone) = match age {
+        Age::Current { alone } => (None, alone),
+        Age::Older { recorded, alone } => (Some(recorded), alone),
+        Age::Unknown => (None, Vec::new()),
+    };
     let addresses = address_book::open(dir, meta.members(), stop.clone())?;
     let host_options = HostOptions {
         log_budget_bytes: options.storage.log_bytes(),
@@ -109,6 +131,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             memtables_bytes_max: options.storage.memtable_bytes(),
             engine: options.storage.engine(),
             put_aside: true,
+            older: older.is_some(),
+            accepted: alone.into_iter().collect(),
             trash_keep: options.storage.trash_keep(),
             partition_rows_per_s: options.storage.partition_rows_per_s(),
         },
@@ -117,6 +141,12 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     )
     .await
     .context("cannot open the partitions")?;
+    if let Some(recorded) = older {
+        tokio::select! {
+            begun = keeper.begin_anew(recorded, renew) => begun.context("meta does not take this node")?,
+            signal = doors::signalled() => return signal,
+        }
+    }
     let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
     let lanes = Lanes::new(LaneOptions::default(), &Handle::current());
     let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES, lanes)?;
@@ -135,6 +165,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         me,
         Arc::clone(&meta) as _,
         Arc::clone(&datanode),
+        Some(keeper),
         silent.clone(),
     ));
     peers::announce(&format!("datanode {node} is ready on {listening}"));

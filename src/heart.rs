@@ -1,13 +1,15 @@
 //! A node's heartbeat: once a second it tells meta that it lives and how its replicas are.
 //!
-//! A beat that does not get through is not sent again: the next one says more. A node that was removed from the cluster
-//! is told so, and beats no more.
+//! A beat that does not get through is not sent again: the next one says more. A node that was removed from the cluster,
+//! or over a copy of whose data directory another process has started, is told so, and beats no more.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use partita_datanode::Datanode;
+use partita_datanode::generation::GenerationKeeper;
 use partita_proto::error::Error;
+use partita_proto::generation::Renewal;
 use partita_proto::id::NodeId;
 use partita_proto::member::{Heartbeat, Registration};
 use partita_proto::service::{ClusterService, DataService};
@@ -19,25 +21,47 @@ use tracing::{error, info, warn};
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long meta may take to hear it.
 const BEAT_WAIT: Duration = Duration::from_secs(3);
+/// How long meta may take to record a generation: neither a beat nor a stop waits for it any longer.
+const RENEW_WAIT: Duration = Duration::from_secs(1);
 
-/// Beats until told to stop.
+/// Beats until told to stop, and has a new generation of the data directory recorded from time to time.
 ///
 /// # Errors
-/// What meta says to a node that it will never hear again: it was removed.
+/// What meta says to a node that it will never hear again.
 pub(crate) async fn beat(
     number: NodeId,
     me: Registration,
     meta: Arc<dyn ClusterService>,
     node: Arc<Datanode>,
+    mut generations: Option<GenerationKeeper>,
     stop: CancellationToken,
 ) -> Result<(), Error> {
     let mut tick = interval(BEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = true;
+    let renew = |renewal: Renewal| meta.renew(renewal);
     loop {
         tokio::select! {
-            () = stop.cancelled() => return Ok(()),
+            () = stop.cancelled() => {
+                // No copy bears this one that was made while the process ran.
+                if let Some(generations) = &mut generations
+                    && let Err(error) = in_time(generations.renew(renew)).await
+                {
+                    info!(%error, "no generation of the data directory was recorded at the stop");
+                }
+                return Ok(());
+            }
             _ = tick.tick() => {}
+        }
+        if let Some(generations) = &mut generations {
+            match in_time(generations.renew_when_due(renew)).await {
+                Err(error @ Error::InvalidInput(_)) => return Err(error),
+                // The beat says how the node is, whatever its disk does; the next one tries again.
+                Err(error) if heard => {
+                    warn!(%error, "no new generation of the data directory was recorded");
+                }
+                Ok(()) | Err(_) => {}
+            }
         }
         let sent = async {
             let heartbeat = Heartbeat {
@@ -48,6 +72,7 @@ pub(crate) async fn beat(
                 loads: node.loads(),
                 labels: me.labels.clone(),
                 cpu_ms: cpu_ms(),
+                claim: generations.as_ref().map(GenerationKeeper::claim).unwrap_or_default(),
             };
             meta.heartbeat(heartbeat).await
         };
@@ -69,6 +94,12 @@ pub(crate) async fn beat(
         }
         heard = sent.is_ok();
     }
+}
+
+/// Gives up what takes too long.
+async fn in_time(renewal: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let recorded = timeout(RENEW_WAIT, renewal).await;
+    recorded.unwrap_or_else(|_| Err(Error::Timeout("meta did not answer".to_owned())))
 }
 
 /// CPU time of this process until now.

@@ -10,6 +10,7 @@ mod faults;
 mod fetch;
 mod files_limit;
 mod frontend;
+mod generation;
 mod health;
 mod heart;
 mod heatmap;

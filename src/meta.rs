@@ -20,6 +20,7 @@ use tracing::info;
 use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
 use crate::faults;
+use crate::generation;
 use crate::health;
 use crate::peers;
 
@@ -106,6 +107,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         identity,
         rejoins: options.rejoin,
         incarnation: data_dir::random(),
+        generations: Some(Arc::new(generation::open(&options.data_dir)?)),
         ..MetaOptions::alone(options.data_dir.join("meta"), Arc::new(SystemClock))
     };
     let meta = Meta::open(meta_options, Arc::clone(&host), directory)

@@ -5,6 +5,7 @@
 //! an error, and is not made anew), frontend, doors. Stop, at SIGTERM or SIGINT: doors (requests in flight end first),
 //! datanode (memtables are flushed), meta, log.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -138,6 +139,9 @@ impl Roles {
                 memtables_bytes_max: options.storage.memtable_bytes(),
                 engine: options.storage.engine(),
                 put_aside: false,
+                // There is nobody who would know a later generation.
+                older: false,
+                accepted: BTreeSet::new(),
                 trash_keep: options.storage.trash_keep(),
                 partition_rows_per_s: options.storage.partition_rows_per_s(),
             },
@@ -162,8 +166,14 @@ impl Roles {
             let (meta, stop) = (Arc::clone(&meta), stop.clone());
             async move { meta.run(stop).await }
         });
-        let beating =
-            heart::beat(NODE, me, Arc::<Meta>::clone(&meta), Arc::clone(&datanode), stop.clone());
+        let beating = heart::beat(
+            NODE,
+            me,
+            Arc::<Meta>::clone(&meta),
+            Arc::clone(&datanode),
+            None,
+            stop.clone(),
+        );
         let heart = tokio::spawn(async move {
             // Meta does not remove the node of its own process.
             if let Err(error) = beating.await {

@@ -39,7 +39,8 @@ pub(crate) struct Options {
     #[arg(long, env = "PARTITA_PARTITION_RATE", value_parser = rate)]
     partition_rate: Option<f64>,
     /// Number of a partition (0: the catalog) whose damaged log is to be used as far as it can be read; what cannot be
-    /// read of it is given up for good. As often as needed, for one start.
+    /// read of it is given up for good. So is, of a partition whose only replica was put back from an older copy, what the
+    /// copy lacks. As often as needed, for one start.
     #[arg(
         long = "accept-damage",
         env = "PARTITA_ACCEPT_DAMAGE",

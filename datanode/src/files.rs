@@ -1,8 +1,9 @@
 //! Where a datanode keeps the files of its replicas: a directory, or whatever a simulation puts in its place.
 //!
-//! On disk: `CATALOG`, the catalog that the node follows; `partitions/<id>/` for each replica. A replica is dropped by renaming its directory to `<id>.dropped` first, which goes
-//! when its log is gone, to the trash (`trash.rs`): so a crash in the middle leaves either the whole replica or something that says to the next start
-//! that it was dropped, and a directory that is missing was not. A damaged one becomes `<id>.damaged-<n>` and stays.
+//! On disk: `CATALOG`, the catalog that the node follows; `OLDER`, the replicas of an older copy; `partitions/<id>/` for
+//! each replica. A replica is dropped by renaming its directory to `<id>.dropped` first, which goes when its log is gone,
+//! to the trash (`trash.rs`): so a crash in the middle leaves either the whole replica or something that says to the next
+//! start that it was dropped, and a directory that is missing was not. A damaged one becomes `<id>.damaged-<n>` and stays.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -21,6 +22,8 @@ use crate::trash::Trash;
 const PARTITIONS: &str = "partitions";
 /// The file that says which catalog the node follows.
 const CATALOG: &str = "CATALOG";
+/// The file that lists the replicas of an older copy.
+const OLDER: &str = "OLDER";
 /// What a replica's directory is called while it is being dropped.
 const DROPPED: &str = "dropped";
 
@@ -93,6 +96,18 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// [`Error::DiskFull`] or [`Error::Unavailable`] when that did not work.
     fn keep_followed(&self, text: &str) -> Result<(), Error>;
+
+    /// What [`Files::keep_older`] kept last.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it cannot be read.
+    fn older(&self) -> Result<Option<String>, Error>;
+
+    /// Keeps which replicas are of an older copy, durably, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] or [`Error::Unavailable`] when that did not work.
+    fn keep_older(&self, text: &str) -> Result<(), Error>;
 }
 
 /// Files in a directory.
@@ -116,6 +131,29 @@ impl LocalFiles {
 
     fn dropped(&self, partition: PartitionId) -> PathBuf {
         self.root.join(format!("{partition}.{DROPPED}"))
+    }
+
+    /// The text of a file in the node's directory, if it is there.
+    fn small_file(&self, name: &str) -> Result<Option<String>, Error> {
+        let path = self.dir.join(name);
+        match std::fs::read(&path) {
+            // What is no text does not parse.
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error(&path, &error)),
+        }
+    }
+
+    /// Replaces the text of a file in the node's directory, whole or not at all.
+    fn keep_small_file(&self, name: &str, text: &str) -> Result<(), Error> {
+        let (path, new) = (self.dir.join(name), self.dir.join(format!("{name}.new")));
+        let written = std::fs::File::create(&new).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)?;
+            std::fs::File::open(&self.dir)?.sync_all()
+        });
+        written.map_err(|error| io_error(&path, &error))
     }
 }
 
@@ -186,24 +224,19 @@ impl Files for LocalFiles {
     }
 
     fn followed(&self) -> Result<Option<String>, Error> {
-        let path = self.dir.join(CATALOG);
-        match std::fs::read(&path) {
-            // What is no text does not parse.
-            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io_error(&path, &error)),
-        }
+        self.small_file(CATALOG)
     }
 
     fn keep_followed(&self, text: &str) -> Result<(), Error> {
-        let (path, new) = (self.dir.join(CATALOG), self.dir.join(format!("{CATALOG}.new")));
-        let written = std::fs::File::create(&new).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&new, &path)?;
-            std::fs::File::open(&self.dir)?.sync_all()
-        });
-        written.map_err(|error| io_error(&path, &error))
+        self.keep_small_file(CATALOG, text)
+    }
+
+    fn older(&self) -> Result<Option<String>, Error> {
+        self.small_file(OLDER)
+    }
+
+    fn keep_older(&self, text: &str) -> Result<(), Error> {
+        self.keep_small_file(OLDER, text)
     }
 }
 

@@ -5,7 +5,7 @@
 //!        │                         ├─ machine: applies the log ────── engine partition
 //!        │                         ├─ transfer: its files to and from other replicas
 //!        │                         └─ reshape: a range is cut in two ── surroundings: log, files, neighbours
-//!        ├─ start: opens, makes and removes replicas
+//!        ├─ start: opens, makes and removes replicas; refuses those of an older copy (older)
 //!        ├─ reconfigure: who belongs to a group, by a pure choose()
 //!        └─ maintenance: flush, compaction, expiry, by a pure choose()
 //! ```
@@ -13,6 +13,7 @@
 mod audit;
 mod files;
 mod followed;
+pub mod generation;
 mod lane;
 mod leadership;
 mod load;
@@ -21,6 +22,7 @@ pub mod maintenance;
 mod making;
 mod metered;
 mod node;
+mod older;
 mod reconfigure;
 mod replica;
 mod reply;

@@ -7,7 +7,7 @@
 //! - memtables together stay below [`NodeOptions::memtables_bytes_max`] times two; writes wait, then
 //!   are refused, beyond that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -39,6 +39,7 @@ use crate::files::{Files, LocalFiles};
 use crate::followed::Followed;
 use crate::maintenance;
 use crate::making::Making;
+use crate::older::Older;
 use crate::replica::Replica;
 use crate::surroundings::Surroundings;
 
@@ -63,10 +64,24 @@ pub struct NodeOptions {
     /// Whether a damaged replica that others can replace is put aside at the start, for meta to have it made anew.
     /// Otherwise what is whole of it is served, or nothing of it where its manifest or its log is damaged.
     pub put_aside: bool,
+    /// Whether the directory is an older copy, which was put back: no replica that is in it is served.
+    pub older: bool,
+    /// The partitions whose only replicas are served as they are although they are of an older copy.
+    pub accepted: BTreeSet<PartitionId>,
     /// How long the files of a replica that was dropped are kept (`trash.rs`); zero: not at all.
     pub trash_keep: Duration,
     /// Rows a second, more than 0, that one partition takes at most: for experiments (`lane.rs`).
     pub partition_rows_per_s: Option<f64>,
+}
+
+/// A replica that is not served.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) why: String,
+    /// Its number, where its files say it.
+    pub(crate) replica: Option<ReplicaId>,
+    /// There are others, as far as this one knows: these are to be asked.
+    pub(crate) others: bool,
 }
 
 /// A node's replicas.
@@ -79,8 +94,11 @@ pub struct Datanode {
     pub(crate) near: Arc<Surroundings>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
-    /// The partitions whose replicas here are damaged, and how; nobody else has them.
-    pub(crate) refused: RwLock<BTreeMap<PartitionId, String>>,
+    /// The partitions whose replicas here are not served: they are damaged and nobody else has them, or are of an older
+    /// copy.
+    pub(crate) refused: RwLock<BTreeMap<PartitionId, Refused>>,
+    /// Those of an older copy.
+    pub(crate) older: Older,
     /// One order at a time creates or drops replicas.
     pub(crate) orders: tokio::sync::Mutex<()>,
     /// The catalog that gives orders here.
@@ -119,6 +137,7 @@ impl Datanode {
         files: Arc<dyn Files>,
     ) -> Result<Arc<Self>, Error> {
         let followed = Followed::open(Arc::clone(&files))?;
+        let older = Older::open(Arc::clone(&files))?;
         let node = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             options,
@@ -134,6 +153,7 @@ impl Datanode {
             clock,
             replicas: RwLock::default(),
             refused: RwLock::default(),
+            older,
             orders: tokio::sync::Mutex::new(()),
             followed,
             memtables: Mutex::default(),
@@ -165,9 +185,11 @@ impl Datanode {
         if let Some(replica) = self.replicas.read().get(&partition) {
             return Ok(Arc::clone(replica));
         }
-        Err(match self.refusal(partition) {
-            Some(damage) => {
-                Error::Corrupted(format!("partition {partition} is not served: {damage}"))
+        let refused = self.refused.read();
+        Err(match refused.get(&partition) {
+            Some(Refused { why, others, .. }) => {
+                let text = format!("partition {partition} is not served: {why}");
+                if *others { Error::Unavailable(text) } else { Error::Corrupted(text) }
             }
             None => Error::NotFound { kind: "partition", name: partition.to_string() },
         })
@@ -175,7 +197,7 @@ impl Datanode {
 
     /// Why a partition that is here is not served.
     pub(crate) fn refusal(&self, partition: PartitionId) -> Option<String> {
-        self.refused.read().get(&partition).cloned()
+        self.refused.read().get(&partition).map(|refused| refused.why.clone())
     }
 
     pub(crate) fn replicas(&self) -> Vec<Arc<Replica>> {
@@ -193,8 +215,8 @@ impl Datanode {
             Some(Ailment::new(format!("partition {}", replica.id()), replica.failure()?))
         });
         let refused = self.refused.read();
-        let refused = refused.iter().map(|(partition, damage)| {
-            Ailment::new(format!("partition {partition}"), format!("not served: {damage}"))
+        let refused = refused.iter().map(|(partition, Refused { why, .. })| {
+            Ailment::new(format!("partition {partition}"), format!("not served: {why}"))
         });
         failed.chain(refused).collect()
     }
@@ -378,10 +400,10 @@ impl DataService for Datanode {
 
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
         let mut statuses: Vec<_> = self.replicas().iter().map(|replica| replica.status()).collect();
-        for (partition, damage) in self.refused.read().iter() {
-            // One that the log does not know has no number, and nobody could ask for it.
-            let Some(replica) = self.near.in_log(*partition) else { continue };
-            let failure = Some(damage.clone());
+        for (partition, refused) in self.refused.read().iter() {
+            // One that has no number nobody could ask for.
+            let Some(replica) = self.near.in_log(*partition).or(refused.replica) else { continue };
+            let failure = Some(refused.why.clone());
             let partition = *partition;
             statuses.push(ReplicaStatus {
                 partition,

@@ -13,6 +13,7 @@
 //!   the node's other replicas serve;
 //! - one with damaged files is put aside too, where others can replace it. Where it is the only one, it serves what does
 //!   not need them;
+//! - a replica of an older copy of the directory is not started, and stays as it is (`older.rs`);
 //! - a replica that was removed never comes back under its number: one that was cut off stays as long as its parent has
 //!   that still to do;
 //! - a replica that should be here and is not is waited for or missed ([`Datanode::until_led`]), never made anew: that
@@ -33,7 +34,8 @@ use tracing::{error, info, warn};
 use crate::files::Found;
 use crate::load::Load;
 use crate::machine::PartitionMachine;
-use crate::node::Datanode;
+use crate::node::{Datanode, Refused};
+use crate::older;
 use crate::raft_error;
 use crate::replica::Replica;
 use crate::surroundings::root_of;
@@ -99,6 +101,7 @@ impl Datanode {
         let known: BTreeSet<PartitionId> =
             groups.filter(|group| *group != META_GROUP).map(|group| PartitionId(group.0)).collect();
         self.give_up_logs(&known, &found).await?;
+        self.list_older(&found.here)?;
         // Before any of them applies its log: what one has applied tells what to make of others.
         let mut opened = BTreeMap::new();
         for partition in found.here {
@@ -106,11 +109,12 @@ impl Datanode {
                 Ok(Some(engine)) => match self.replaceable_damage(&engine) {
                     None => drop(opened.insert(partition, engine)),
                     Some(damage) => {
-                        self.put_aside_or(partition, Error::Corrupted(damage), false).await?;
+                        let damage = Error::Corrupted(damage);
+                        self.put_aside_or(partition, damage, Some(&engine)).await?;
                     }
                 },
                 Ok(None) => {}
-                Err(error) => self.put_aside_or(partition, error, false).await?,
+                Err(error) => self.put_aside_or(partition, error, None).await?,
             }
         }
         let mut starts = Vec::new();
@@ -118,7 +122,7 @@ impl Datanode {
             match self.check_log(engine, known.contains(partition), &opened).await {
                 Ok(Some(start)) => starts.push((Arc::clone(engine), start)),
                 Ok(None) => {}
-                Err(error) => self.put_aside_or(*partition, error, is_alone(engine)).await?,
+                Err(error) => self.put_aside_or(*partition, error, Some(engine)).await?,
             }
         }
         drop(opened);
@@ -128,9 +132,8 @@ impl Datanode {
         }
         for (engine, start) in starts {
             let partition = engine.config().partition;
-            let alone = is_alone(&engine);
-            if let Err(error) = self.start(engine, start).await {
-                self.put_aside_or(partition, error, alone).await?;
+            if let Err(error) = self.start(Arc::clone(&engine), start).await {
+                self.put_aside_or(partition, error, Some(&engine)).await?;
             }
         }
         Ok(())
@@ -171,6 +174,19 @@ impl Datanode {
         self.near.files.sweep(self.clock.now_ms(), self.trash_keep_ms())
     }
 
+    /// Lists the replicas that are of an older copy, and distrusts their logs.
+    fn list_older(&self, here: &BTreeSet<PartitionId>) -> Result<(), Error> {
+        let all = self.options().older || self.older.damaged;
+        let listed = if all { here.clone() } else { &self.older.all() & here };
+        let accepted = &listed & &self.options().accepted;
+        for partition in &accepted {
+            warn!(%partition, "a replica of an older copy is served as it is: its operator accepts that");
+        }
+        let older = &listed - &accepted;
+        self.near.host.distrust(&older.iter().map(|partition| (*partition).into()).collect());
+        self.older.replace(older)
+    }
+
     async fn open_files(
         &self,
         partition: PartitionId,
@@ -208,6 +224,12 @@ impl Datanode {
         if in_log {
             return Ok(Some(Start::Restart));
         }
+        if self.older.has(partition) {
+            // It may have voted since.
+            return Err(Error::Corrupted(format!(
+                "partition {partition} is of an older copy, whose log does not know it"
+            )));
+        }
         let Some((index, _)) = engine.durable_mark() else {
             return Ok(Some(match config.join {
                 true => Start::Join,
@@ -239,13 +261,23 @@ impl Datanode {
         &self,
         partition: PartitionId,
         error: Error,
-        alone: bool,
+        engine: Option<&Arc<Partition>>,
     ) -> Result<(), Error> {
         let Error::Corrupted(damage) = &error else { return Err(error) };
         self.near.partitions.write().remove(&partition);
+        let replica = engine.map(|engine| engine.config().replica);
+        let alone = engine.is_some_and(|engine| is_alone(engine));
+        let refuse =
+            |why, others| self.refused.write().insert(partition, Refused { why, replica, others });
+        if self.older.has(partition) {
+            let why = older::describe(partition);
+            error!(%partition, why, "a replica is of an older copy: it is not served");
+            refuse(why, !alone);
+            return Ok(());
+        }
         if !self.options().put_aside || alone {
             error!(%partition, damage, "a replica is damaged and nobody can replace it: it is not served");
-            self.refused.write().insert(partition, damage.clone());
+            refuse(damage.clone(), false);
             return Ok(());
         }
         self.destroy_group(partition).await?;
@@ -378,6 +410,7 @@ impl Datanode {
         }
         // What an order that failed has left, or one whose parent will not be cut any more: the log does not know it.
         self.near.files.remove(partition)?;
+        self.older.forget(partition)?;
         let engine = Partition::create(
             Arc::clone(&self.near.store),
             root,
@@ -456,6 +489,7 @@ impl Datanode {
             self.destroy_group(partition).await?;
         }
         self.near.files.discard(partition, self.clock.now_ms())?;
+        self.older.forget(partition)?;
         self.sweep_trash().await;
         self.near.partitions.write().remove(&partition);
         self.refused.write().remove(&partition);

@@ -9,7 +9,7 @@ mod replicas;
 mod split;
 mod table;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -88,6 +88,11 @@ struct Running {
 
 impl Running {
     async fn start(dir: &Path) -> Self {
+        Self::start_aged(dir, false, &[]).await
+    }
+
+    /// Starts over a directory that is an older copy, or not; what replicas of that are served as they are.
+    async fn start_aged(dir: &Path, older: bool, accepted: &[PartitionId]) -> Self {
         let options = HostOptions {
             segment_bytes: 1 << 20,
             log_budget_bytes: 8 << 20,
@@ -100,6 +105,8 @@ impl Running {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: false,
+            older,
+            accepted: accepted.iter().copied().collect(),
             trash_keep: std::time::Duration::from_secs(3600),
             partition_rows_per_s: None,
         };

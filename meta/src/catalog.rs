@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use partita_proto::catalog::DEFAULT_DATABASE;
 use partita_proto::catalog_history::{CatalogHistory, Leadership};
+use partita_proto::generation::Generation;
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
@@ -166,6 +167,17 @@ pub(crate) struct NodeRecord {
     pub(crate) draining: bool,
     /// What its owner says of where it is.
     pub(crate) labels: Labels,
+    /// The newest generation of its data directory; `None`: it has told none yet.
+    pub(crate) generation: Option<Generation>,
+}
+
+/// The data directory of a member of meta's own group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MetaRecord {
+    /// Its random number.
+    pub(crate) identity: u64,
+    /// Its newest generation; `None`: it has told none yet.
+    pub(crate) generation: Option<Generation>,
 }
 
 /// A change that came with an identity, and what followed from it.
@@ -212,8 +224,8 @@ pub(crate) enum Edit {
     Leadership(Leadership),
     /// A leadership, by the version that recorded it, that is too old to be remembered.
     LeadershipGone(u64),
-    /// A member of meta's own group, and the identity of its data directory.
-    Meta(NodeId, u64),
+    /// A member of meta's own group, and its data directory.
+    Meta(NodeId, MetaRecord),
     /// In the place of what was remembered there before.
     Remember(u64, Arc<Remembered>),
 }
@@ -232,8 +244,8 @@ pub(crate) struct State {
     cluster: u64,
     /// The newest leaderships of meta's group, by the version that recorded each.
     leaderships: BTreeMap<u64, Leadership>,
-    /// The members of meta's own group whose data directories are known, and their identities.
-    metas: BTreeMap<NodeId, u64>,
+    /// The members of meta's own group whose data directories are known.
+    metas: BTreeMap<NodeId, MetaRecord>,
     remembered: BTreeMap<u64, Arc<Remembered>>,
     // Derived from the above.
     database_names: BTreeMap<String, DatabaseId>,
@@ -327,7 +339,7 @@ impl State {
                 Edit::Cluster(cluster) => self.cluster = *cluster,
                 Edit::Leadership(one) => drop(self.leaderships.insert(one.first, *one)),
                 Edit::LeadershipGone(first) => drop(self.leaderships.remove(first)),
-                Edit::Meta(node, identity) => drop(self.metas.insert(*node, *identity)),
+                Edit::Meta(node, record) => drop(self.metas.insert(*node, *record)),
                 Edit::Remember(place, remembered) => {
                     let before = self.remembered.insert(*place, Arc::clone(remembered));
                     if let Some(before) = before {
@@ -480,12 +492,23 @@ impl State {
 
     /// The members of meta's group whose data directories are known, and their identities.
     pub(crate) fn metas(&self) -> impl Iterator<Item = (NodeId, u64)> {
-        self.metas.iter().map(|(node, identity)| (*node, *identity))
+        self.metas.iter().map(|(node, record)| (*node, record.identity))
+    }
+
+    /// The data directory of a member of meta's group, if it is known.
+    pub(crate) fn meta(&self, node: NodeId) -> Option<&MetaRecord> {
+        self.metas.get(&node)
     }
 
     /// The identity of the data directory of a member of meta's group, if it is known.
     pub(crate) fn meta_identity(&self, node: NodeId) -> Option<u64> {
-        self.metas.get(&node).copied()
+        self.meta(node).map(|record| record.identity)
+    }
+
+    /// Whether a partition has a single replica, on this node, and is to have no other.
+    pub(crate) fn is_alone(&self, partition: PartitionId, node: NodeId) -> bool {
+        let record = self.partitions.get(&partition);
+        record.is_some_and(|record| record.all_replicas().values().eq([&node]))
     }
 
     /// What followed from a change that came before.
@@ -505,7 +528,7 @@ impl State {
             edits.push(Edit::Cluster(self.cluster));
         }
         edits.extend(self.leaderships().copied().map(Edit::Leadership));
-        edits.extend(self.metas().map(|(node, identity)| Edit::Meta(node, identity)));
+        edits.extend(self.metas.iter().map(|(node, record)| Edit::Meta(*node, *record)));
         let remembered = self.remembered.iter();
         edits.extend(remembered.map(|(place, what)| Edit::Remember(*place, Arc::clone(what))));
         edits

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use partita_proto::error::Error;
+use partita_proto::generation::Renewal;
 use partita_proto::history::Reason;
 use partita_proto::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::member::Registration;
@@ -18,7 +19,10 @@ use crate::transition::{Command, Progress, Reply};
 
 #[derive(Clone, PartialEq, Message)]
 struct CommandForm {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
+    #[prost(
+        oneof = "CommandKind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17"
+    )]
     kind: Option<CommandKind>,
 }
 
@@ -55,6 +59,10 @@ enum CommandKind {
     Lead(LeadForm),
     #[prost(message, tag = "15")]
     Meta(MetaForm),
+    #[prost(message, tag = "16")]
+    Renew(pb::Renewal),
+    #[prost(message, tag = "17")]
+    RenewMeta(pb::Renewal),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -303,6 +311,8 @@ impl Command {
             Self::Meta { node, identity } => {
                 CommandKind::Meta(MetaForm { node: node.0, identity: *identity })
             }
+            Self::Renew(renewal) => CommandKind::Renew(renewal.to_wire()),
+            Self::RenewMeta(renewal) => CommandKind::RenewMeta(renewal.to_wire()),
             Self::RemoveNode { node } => CommandKind::RemoveNode(pb::RemoveNode { node: node.0 }),
             Self::Move { partition, add, remove, replaces } => CommandKind::Move(MoveForm {
                 partition: partition.0,
@@ -373,6 +383,8 @@ impl Command {
             Some(CommandKind::Meta(form)) => {
                 Self::Meta { node: NodeId(form.node), identity: form.identity }
             }
+            Some(CommandKind::Renew(form)) => Self::Renew(Renewal::from_wire(form)?),
+            Some(CommandKind::RenewMeta(form)) => Self::RenewMeta(Renewal::from_wire(form)?),
             Some(CommandKind::RemoveNode(form)) => Self::RemoveNode { node: NodeId(form.node) },
             Some(CommandKind::Move(form)) => Self::Move {
                 partition: PartitionId(form.partition),

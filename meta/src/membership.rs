@@ -4,13 +4,17 @@
 //!   voter, wiped ── refused by all ──▶ ends, and says why
 //!   voter, wiped, --rejoin ── refused, and noted by the leader
 //!        no voter any more (agreed by the others) ─▶ new identity recorded ─▶ learner ─▶ caught up ─▶ voter
+//!   voter, older copy of its data ── refused by all who know a later generation ──▶ ends, and says why
 //! ```
 //!
 //! Invariants:
 //! - a member is known by the identity of its data directory, which is recorded in the catalog after the first link to it;
 //!   under another identity its votes and answers do not count, and nothing is sent to it;
 //! - a directory takes over a member's number only after the others have agreed to do without that member: what the old
-//!   directory voted for and acknowledged counts for nothing then.
+//!   directory voted for and acknowledged counts for nothing then;
+//! - whoever knows a later generation of a member's directory than the directory itself ([`partita_proto::generation`])
+//!   refuses it as an older copy, and it ends. The leader records the generations that members greet with. One that lags
+//!   behind may not know the latest: the others do, and a member introduces itself to all of them when it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +22,16 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::error::Error;
+use partita_proto::generation::{Claim, Generations, Renewal};
 use partita_proto::id::{NodeId, ReplicaId};
-use partita_raft::{Acquaintances, Greeting, MemberStatus};
+use partita_raft::{Acquaintances, Greeting, MemberStatus, Refusal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::catalog::MetaRecord;
+use crate::leadership::mixed;
 use crate::machine::CatalogMachine;
 use crate::node::{Core, raft_error};
 use crate::transition::Command;
@@ -39,13 +47,27 @@ const LAG_MAX: u64 = 64;
 pub(crate) struct MetaPeers {
     machine: Arc<CatalogMachine>,
     met: Mutex<BTreeMap<NodeId, Greeting>>,
+    /// The generations of this member's own data directory.
+    generations: Option<Arc<Generations>>,
     /// Why another member has refused this one.
-    refusal: watch::Sender<Option<String>>,
+    refusal: watch::Sender<Option<OwnRefusal>>,
+}
+
+/// Why another member has refused this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OwnRefusal {
+    text: String,
+    /// Its data directory is an older copy: nobody refuses it by mistake.
+    older: bool,
 }
 
 impl MetaPeers {
-    pub(crate) fn new(machine: Arc<CatalogMachine>) -> Arc<Self> {
-        Arc::new(Self { machine, met: Mutex::default(), refusal: watch::Sender::default() })
+    pub(crate) fn new(
+        machine: Arc<CatalogMachine>,
+        generations: Option<Arc<Generations>>,
+    ) -> Arc<Self> {
+        let refusal = watch::Sender::default();
+        Arc::new(Self { machine, met: Mutex::default(), generations, refusal })
     }
 
     /// Those that have greeted, as they did last.
@@ -53,23 +75,23 @@ impl MetaPeers {
         self.met.lock().values().copied().collect()
     }
 
-    /// Returns when another member has refused this one, with the reason.
-    pub(crate) async fn refused(&self) -> String {
+    /// Returns when another member has refused this one for a reason that holds, with the reason.
+    async fn refused(&self, holds: impl Fn(&OwnRefusal) -> bool) -> String {
         let mut refusal = self.refusal.subscribe();
-        let refused = refusal.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
-        match refused {
-            Some(why) => why,
+        let refused = refusal.wait_for(|refusal| refusal.as_ref().is_some_and(&holds)).await;
+        match refused.ok().and_then(|refusal| refusal.clone()) {
+            Some(refusal) => refusal.text,
             None => std::future::pending().await,
         }
     }
 }
 
 impl Acquaintances for MetaPeers {
-    fn meet(&self, peer: &Greeting) -> Result<(), String> {
-        let known = self.machine.state().meta_identity(peer.node);
+    fn meet(&self, peer: &Greeting) -> Result<(), Refusal> {
+        let known = self.machine.state().meta(peer.node).copied();
         let before = self.met.lock().insert(peer.node, *peer);
         let decided = judge(known, peer);
-        if let Err(why) = &decided
+        if let Err(Refusal { why, .. }) = &decided
             && before != Some(*peer)
         {
             warn!(member = %peer.node, %why, "a member of meta's group is refused");
@@ -77,36 +99,61 @@ impl Acquaintances for MetaPeers {
         decided
     }
 
-    fn refused(&self, by: NodeId, why: &str) {
-        let text = format!("member {by} refuses this one: {why}");
+    fn refused(&self, by: NodeId, refusal: &Refusal) {
+        let why = &refusal.why;
+        // An answer to what this one said earlier may come late.
+        let own = self.generations.as_ref().map(|generations| generations.claim());
+        let older =
+            refusal.recorded.is_some() && own.is_some_and(|claim| claim.is_older(refusal.recorded));
+        let refusal = OwnRefusal { text: format!("member {by} refuses this one: {why}"), older };
         self.refusal.send_if_modified(|known| {
-            let changed = known.as_ref() != Some(&text);
+            let changed = known.as_ref() != Some(&refusal);
             if changed {
                 warn!(%by, %why, "another member of meta's group refuses this one");
-                *known = Some(text);
+                *known = Some(refusal);
             }
             changed
         });
     }
 }
 
-/// Whether a member under a known identity, or under none, may take part.
-fn judge(known: Option<u64>, peer: &Greeting) -> Result<(), String> {
+/// Whether a member whose data directory is known, or is not, may take part.
+fn judge(known: Option<MetaRecord>, peer: &Greeting) -> Result<(), Refusal> {
     let node = peer.node;
-    match known {
-        Some(identity) if identity == peer.identity => Ok(()),
-        _ if peer.rejoins => Err(format!(
-            "member {node} joins again with a new data directory; the group's leader takes it in as soon as the others have \
-             agreed to do without the old one"
-        )),
-        None => Ok(()),
-        Some(identity) => Err(format!(
-            "member {node} of meta's group is known by data directory {identity:016x}, this is {:016x}: its data was lost or \
-             replaced, so it must not vote under its number. If the old directory is lost for good, start it once with an \
-             empty data directory and --rejoin",
-            peer.identity
-        )),
-    }
+    let (why, recorded) = match known {
+        Some(MetaRecord { identity, generation }) if identity == peer.identity => {
+            match generation {
+                Some(recorded) if peer.claim.is_older(Some(recorded)) => {
+                    let own = peer.claim.acknowledged.map_or(0, |generation| generation.number);
+                    let why = format!(
+                        "the data directory of member {node} of meta's group is an older copy, of generation {own}, and generation \
+                     {recorded} is known: it has forgotten votes and changes of the catalog, so it must not vote. Start it \
+                     once with an empty data directory and --rejoin"
+                    );
+                    (why, Some(recorded))
+                }
+                _ => return Ok(()),
+            }
+        }
+        _ if peer.rejoins => {
+            let why = format!(
+                "member {node} joins again with a new data directory; the group's leader takes it in as soon as the others \
+                 have agreed to do without the old one"
+            );
+            (why, None)
+        }
+        None => return Ok(()),
+        Some(MetaRecord { identity, .. }) => {
+            let why = format!(
+                "member {node} of meta's group is known by data directory {identity:016x}, this is {:016x}: its data was \
+                 lost or replaced, so it must not vote under its number. If the old directory is lost for good, start it \
+                 once with an empty data directory and --rejoin",
+                peer.identity
+            );
+            (why, None)
+        }
+    };
+    Err(Refusal { why, recorded })
 }
 
 /// What is next for a member that joins again.
@@ -168,10 +215,15 @@ impl Core {
 
     async fn look_after_members(&self) -> Result<(), Error> {
         let members = self.group.members();
-        let own =
-            Greeting { node: self.host.node(), identity: self.options.identity, rejoins: false };
+        let generations = self.options.generations.as_ref();
+        let own = Greeting {
+            node: self.host.node(),
+            identity: self.options.identity,
+            rejoins: false,
+            claim: generations.map(|generations| generations.claim()).unwrap_or_default(),
+        };
         for greeting in self.peers.met().into_iter().chain([own]) {
-            let Greeting { node, identity, rejoins } = greeting;
+            let Greeting { node, identity, rejoins, .. } = greeting;
             if identity == 0 {
                 continue;
             }
@@ -183,8 +235,79 @@ impl Core {
             } else if known.is_none() && member.is_some() {
                 self.know(node, identity).await?;
             }
+            self.record_generation(&greeting).await?;
         }
         Ok(())
+    }
+
+    /// Records the generation that a member's data directory has come to, if that is not known.
+    async fn record_generation(&self, greeting: &Greeting) -> Result<(), Error> {
+        let Greeting { node, identity, claim, .. } = *greeting;
+        let known = self.machine.state().meta(node).copied();
+        let known = known.filter(|known| known.identity == identity);
+        let Some(generation) = known.map(|known| known.generation) else { return Ok(()) };
+        if claim.pending.is_none() || generation == claim.pending || claim.is_older(generation) {
+            return Ok(());
+        }
+        let renewal = Renewal { node, identity, claim, ..Renewal::default() };
+        self.propose_anyway(&Command::RenewMeta(renewal)).await.map(drop)
+    }
+
+    /// Keeps the generation of this member's data directory young: makes one after another, and tells the other members
+    /// of it until it is recorded. Does not end.
+    pub(crate) async fn keep_generation(&self) {
+        let Some(generations) = &self.options.generations else {
+            return std::future::pending().await;
+        };
+        let (mut renewed, mut made) = (Instant::now(), 0);
+        let mut warned = String::new();
+        loop {
+            let due = !generations.is_settled() || renewed.elapsed() >= self.options.renew_every;
+            let nonce = mixed(self.options.incarnation).wrapping_add(mixed(made));
+            let before = generations.claim();
+            match self.next_generation(generations, due.then_some(nonce)).await {
+                Ok(claim) => {
+                    if claim.pending.is_some() && claim.pending != before.pending {
+                        (renewed, made) = (Instant::now(), made + 1);
+                    }
+                    self.host.set_claim(claim);
+                    if claim.pending.is_some() {
+                        let own = self.host.node();
+                        let others = self.options.members.values().filter(|node| **node != own);
+                        let introduced = others.map(|node| self.host.introduce(*node));
+                        futures::future::join_all(introduced).await;
+                    }
+                }
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != warned {
+                        warn!(%error, "the next generation of the data directory was not made");
+                        warned = text;
+                    }
+                }
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    /// Takes note of the generation that is recorded, and makes the next one, with this nonce, unless one is pending.
+    async fn next_generation(
+        &self,
+        generations: &Arc<Generations>,
+        nonce: Option<u64>,
+    ) -> Result<Claim, Error> {
+        let recorded = self.machine.state().meta(self.host.node()).copied();
+        let recorded = recorded.filter(|record| record.identity == self.options.identity);
+        let recorded = recorded.and_then(|record| record.generation);
+        let generations = Arc::clone(generations);
+        let step = move || {
+            if let Some(recorded) = recorded {
+                generations.note_recorded(recorded)?;
+            }
+            nonce.map_or_else(|| Ok(generations.claim()), |nonce| generations.begin(nonce))
+        };
+        let made = partita_proto::blocking::spawn(step).await;
+        made.map_err(|error| Error::Unavailable(error.to_string()))?
     }
 
     async fn know(&self, node: NodeId, identity: u64) -> Result<(), Error> {
@@ -256,24 +379,28 @@ impl Core {
         }
     }
 
-    /// Returns when another member has refused this one, which has never been part of a group that had a leader.
+    /// Returns when another member has refused this one, which has never been part of a group that had a leader, or
+    /// whose data directory is an older copy.
     pub(crate) async fn refused(&self) -> String {
-        let why = self.peers.refused().await;
-        if self.options.rejoins || self.machine.state().cluster() != 0 {
-            return std::future::pending().await;
-        }
-        why
+        let never = || !self.options.rejoins && self.machine.state().cluster() == 0;
+        self.peers.refused(|refusal| refusal.older || never()).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use partita_proto::generation::Generation;
+
     use super::*;
 
     const NODE: NodeId = NodeId(2);
 
     fn greeting(identity: u64, rejoins: bool) -> Greeting {
-        Greeting { node: NODE, identity, rejoins }
+        Greeting { node: NODE, identity, rejoins, claim: Claim::default() }
+    }
+
+    fn known(identity: u64) -> Option<MetaRecord> {
+        Some(MetaRecord { identity, generation: None })
     }
 
     fn member(voter: bool, matched: Option<u64>) -> MemberStatus {
@@ -283,14 +410,34 @@ mod tests {
     #[test]
     fn only_the_directory_that_is_known_takes_part() {
         assert!(judge(None, &greeting(5, false)).is_ok());
-        assert!(judge(Some(5), &greeting(5, false)).is_ok());
-        assert!(judge(Some(5), &greeting(5, true)).is_ok());
-        let refused = judge(Some(5), &greeting(6, false)).unwrap_err();
-        assert!(refused.contains("--rejoin"), "{refused}");
+        assert!(judge(known(5), &greeting(5, false)).is_ok());
+        assert!(judge(known(5), &greeting(5, true)).is_ok());
+        let refused = judge(known(5), &greeting(6, false)).unwrap_err();
+        assert!(refused.why.contains("--rejoin") && refused.recorded.is_none(), "{refused:?}");
         // One that says nothing of itself is not the one that is known.
-        assert!(judge(Some(5), &greeting(0, false)).is_err());
-        for known in [None, Some(5)] {
+        assert!(judge(known(5), &greeting(0, false)).is_err());
+        for known in [None, known(5)] {
             assert!(judge(known, &greeting(6, true)).is_err());
+        }
+    }
+
+    #[test]
+    fn an_older_copy_of_the_directory_that_is_known_takes_no_part() {
+        let generation = |number| Some(Generation { number, nonce: number * 11 });
+        let known = Some(MetaRecord { identity: 5, generation: generation(7) });
+        let comes = |acknowledged, pending| Greeting {
+            claim: Claim { acknowledged, pending },
+            ..greeting(5, false)
+        };
+        for claim in [(generation(7), generation(8)), (generation(6), generation(7))] {
+            assert!(judge(known, &comes(claim.0, claim.1)).is_ok());
+        }
+        // Who decides may lag behind.
+        assert!(judge(known, &comes(generation(8), None)).is_ok());
+        for claim in [(generation(6), generation(9)), (generation(6), None), (None, None)] {
+            let refused = judge(known, &comes(claim.0, claim.1)).unwrap_err();
+            assert!(refused.why.contains("--rejoin"), "{refused:?}");
+            assert_eq!(refused.recorded, generation(7));
         }
     }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
+use partita_proto::generation::{Generation, Generations, RENEW_INTERVAL};
 use partita_proto::history::{PerMille, ReshapeEvent};
 use partita_proto::id::{META_GROUP, NodeId, PartitionId, ReplicaId};
 use partita_proto::member::{Heartbeat, Members};
@@ -90,6 +91,10 @@ pub struct MetaOptions {
     pub rejoins: bool,
     /// A random number of this start of the process, from which the numbers of its leaderships are made.
     pub incarnation: u64,
+    /// The generations of its data directory, by which the others notice an older copy of it; `None`: it has none.
+    pub generations: Option<Arc<Generations>>,
+    /// How old a generation becomes before the next one is made.
+    pub renew_every: Duration,
 }
 
 impl fmt::Debug for MetaOptions {
@@ -119,6 +124,8 @@ impl MetaOptions {
             identity: 0,
             rejoins: false,
             incarnation: 0,
+            generations: None,
+            renew_every: RENEW_INTERVAL,
         }
     }
 
@@ -225,8 +232,11 @@ impl Meta {
             None => first_start(&options, host.node())?,
         };
         let machine = opened.machine;
-        let peers = MetaPeers::new(Arc::clone(&machine));
+        let peers = MetaPeers::new(Arc::clone(&machine), options.generations.clone());
         host.set_acquaintances(Arc::clone(&peers) as _);
+        if let Some(generations) = &options.generations {
+            host.set_claim(generations.claim());
+        }
         host.set_rejoins(options.rejoins && !machine.belongs(host.node(), options.identity));
         let started = host.start_group(META_GROUP, replica, Arc::clone(&machine) as _, start).await;
         let group = started.map_err(|error| match opened.set_aside {
@@ -263,6 +273,7 @@ impl Meta {
             () = self.core.keep_durable() => {}
             () = self.core.look_on() => {}
             () = self.rejoin() => {}
+            () = self.core.keep_generation() => {}
         }
         self.core.stopping.cancel();
     }
@@ -278,8 +289,13 @@ impl Meta {
         self.core.machine.state().metas().count()
     }
 
+    /// The newest generation of the data directory of a member of meta's group, as far as this one knows.
+    pub fn generation_of(&self, member: NodeId) -> Option<Generation> {
+        self.core.machine.state().meta(member)?.generation
+    }
+
     /// Returns when another member of meta's group has refused this one, whose data directory has never belonged to a
-    /// group that had a leader; with the reason. The process has nothing to do then.
+    /// group that had a leader, or is an older copy; with the reason. The process has nothing to do then.
     pub async fn refused(&self) -> String {
         self.core.refused().await
     }
@@ -426,6 +442,11 @@ impl Core {
                     .to_owned(),
             ));
         }
+        self.propose_anyway(command).await
+    }
+
+    /// As [`Core::propose`], also when the disk is nearly full: for what others could not work without.
+    pub(crate) async fn propose_anyway(&self, command: &Command) -> Result<Reply, Error> {
         let applied = self.group.propose(command.encode()).await.map_err(raft_error)?;
         decode_reply(applied.reply)
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use partita_proto::catalog_history::Leadership;
 use partita_proto::error::Error;
+use partita_proto::generation::Generation;
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::label::Labels;
 use partita_proto::placement::Placement;
@@ -23,8 +24,8 @@ use prost::{Message, Oneof};
 
 use self::reshaping::ReshapingForm;
 use crate::catalog::{
-    Counters, DatabaseRecord, Edit, NodeRecord, PartitionRecord, Phase, Remembered, State, Step,
-    TableRecord, Target, Work,
+    Counters, DatabaseRecord, Edit, MetaRecord, NodeRecord, PartitionRecord, Phase, Remembered,
+    State, Step, TableRecord, Target, Work,
 };
 use crate::command::StepForm;
 use crate::error::MetaError;
@@ -162,6 +163,9 @@ struct NodeForm {
     /// Absent: none.
     #[prost(message, optional, tag = "5")]
     labels: Option<pb::Labels>,
+    /// Absent: it has told none yet.
+    #[prost(message, optional, tag = "6")]
+    generation: Option<pb::Generation>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -184,6 +188,9 @@ struct MetaForm {
     node: u64,
     #[prost(fixed64, tag = "2")]
     identity: u64,
+    /// Absent: it has told none yet.
+    #[prost(message, optional, tag = "3")]
+    generation: Option<pb::Generation>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -228,8 +235,9 @@ fn change(edit: &Edit) -> Change {
         }
         Edit::Leadership(one) => put(key64(LEADERSHIP, one.first), one.to_wire().encode_to_vec()),
         Edit::LeadershipGone(first) => Change { key: key64(LEADERSHIP, *first), value: None },
-        Edit::Meta(node, identity) => {
-            let form = MetaForm { node: node.0, identity: *identity };
+        Edit::Meta(node, MetaRecord { identity, generation }) => {
+            let generation = generation.as_ref().map(Wire::to_wire);
+            let form = MetaForm { node: node.0, identity: *identity, generation };
             put(key64(META, node.0), form.encode_to_vec())
         }
         Edit::Remember(place, record) => {
@@ -288,7 +296,8 @@ fn edit(key: &[u8], value: &[u8]) -> Result<Edit, Error> {
         Some(&LEADERSHIP) => Edit::Leadership(Leadership::from_wire(parse(value)?)?),
         Some(&META) => {
             let form: MetaForm = parse(value)?;
-            Edit::Meta(NodeId(form.node), form.identity)
+            let generation = form.generation.map(Generation::from_wire).transpose()?;
+            Edit::Meta(NodeId(form.node), MetaRecord { identity: form.identity, generation })
         }
         _ => return Err(Error::Corrupted("its kind is not known to this version".to_owned())),
     })
@@ -423,6 +432,7 @@ fn node_form(record: &NodeRecord) -> NodeForm {
         address: record.address.clone(),
         draining: record.draining,
         labels: record.labels.to_field(),
+        generation: record.generation.as_ref().map(Wire::to_wire),
     }
 }
 
@@ -433,6 +443,7 @@ fn node(form: NodeForm) -> Result<NodeRecord, Error> {
         address: form.address,
         draining: form.draining,
         labels: Labels::from_field(form.labels)?,
+        generation: form.generation.map(Generation::from_wire).transpose()?,
     })
 }
 

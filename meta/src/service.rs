@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use partita_proto::catalog::Catalog;
 use partita_proto::error::Error;
+use partita_proto::generation::{Renewal, Renewed};
 use partita_proto::id::NodeId;
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
 use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
@@ -101,6 +102,20 @@ impl ClusterService for Meta {
         let state = self.core.machine.state();
         let node = state.node_of(identity).map(|node| node.id);
         node.ok_or_else(|| Error::Internal("a node that was registered is not there".to_owned()))
+    }
+
+    async fn renew(&self, mut renewal: Renewal) -> Result<Renewed, Error> {
+        self.core.group.read_barrier().await.map_err(raft_error)?;
+        let (node, accepted) = (renewal.node, std::mem::take(&mut renewal.accepted));
+        // Also on a disk that is nearly full: nodes could not start otherwise.
+        self.core.propose_anyway(&Command::Renew(renewal)).await?;
+        let state = self.core.machine.state();
+        let recorded = state.node(node).and_then(|node| node.generation);
+        let recorded = recorded.ok_or_else(|| {
+            Error::Internal("a generation that was recorded is not there".to_owned())
+        })?;
+        let alone = accepted.into_iter().filter(|partition| state.is_alone(*partition, node));
+        Ok(Renewed { recorded, alone: alone.collect() })
     }
 
     async fn heartbeat(&self, mut heartbeat: Heartbeat) -> Result<(), Error> {

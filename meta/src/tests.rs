@@ -2,6 +2,7 @@
 
 mod changes;
 mod ddl;
+mod generations;
 mod group;
 mod groups;
 mod leaving;

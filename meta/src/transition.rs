@@ -6,6 +6,7 @@
 //! version by one; ids are taken from the counters here and nowhere else.
 
 mod database;
+mod generation;
 mod leadership;
 mod node;
 mod repartition;
@@ -15,6 +16,7 @@ mod table;
 use std::sync::Arc;
 
 use partita_proto::error::Error;
+use partita_proto::generation::Renewal;
 use partita_proto::history::Reason;
 use partita_proto::id::{DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::member::Registration;
@@ -23,8 +25,9 @@ use partita_proto::schema::TableSchema;
 use partita_proto::service::{Ddl, RequestId};
 
 use self::database::{alter_database, create_database, drop_database};
+use self::generation::{renew, renew_meta};
 use self::leadership::{know_meta, lead};
-pub(crate) use self::node::was_removed;
+pub(crate) use self::node::registered;
 use self::node::{drain, end_move, register, remove, start_move};
 use self::repartition::{fenced, read_along};
 use self::reshape::{advance, start_merge, start_split};
@@ -111,6 +114,10 @@ pub(crate) enum Command {
         /// Its data directory's random number.
         identity: u64,
     },
+    /// A generation of a node's data directory is to be recorded, unless that is an older copy.
+    Renew(Renewal),
+    /// A generation of the data directory of a member of meta's group.
+    RenewMeta(Renewal),
     /// A partition's replicas are to change.
     Move {
         /// The partition.
@@ -244,6 +251,8 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         Command::RemoveNode { node } => remove(state, *node),
         Command::Lead { cluster, term, nonce } => Ok(lead(state, *cluster, *term, *nonce)),
         Command::Meta { node, identity } => Ok(know_meta(state, *node, *identity)),
+        Command::Renew(renewal) => renew(state, renewal),
+        Command::RenewMeta(renewal) => renew_meta(state, renewal),
         Command::Move { partition, add, remove, replaces } => {
             start_move(state, *partition, add, remove, *replaces)
         }

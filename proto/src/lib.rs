@@ -22,6 +22,7 @@ pub mod catalog_history;
 pub mod clock;
 pub mod domain;
 pub mod error;
+pub mod generation;
 pub mod hash;
 pub mod health;
 pub mod history;

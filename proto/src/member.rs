@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::beat::LoadBeat;
+use crate::generation::Claim;
 use crate::id::NodeId;
 use crate::label::Labels;
 use crate::service::ReplicaStatus;
@@ -90,4 +91,6 @@ pub struct Heartbeat {
     pub labels: Labels,
     /// CPU time that its process has used since it began, in milliseconds, where that is known.
     pub cpu_ms: Option<u64>,
+    /// The generations of its data directory.
+    pub claim: Claim,
 }

@@ -19,6 +19,7 @@ use crate::catalog::Catalog;
 use crate::catalog_history::CatalogHistory;
 use crate::domain::Domains;
 use crate::error::Error;
+use crate::generation::{Renewal, Renewed};
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use crate::load::{HeatmapRequest, LoadReport, LoadRequest};
 use crate::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
@@ -558,10 +559,17 @@ pub trait ClusterService: MetaService {
     /// [`Error::InvalidInput`] for one that was removed: it has to begin with a new data directory.
     async fn register(&self, registration: Registration) -> Result<NodeId, Error>;
 
+    /// Records a generation of a registered node's data directory, unless that is an older copy of it.
+    ///
+    /// # Errors
+    /// As [`ClusterService::heartbeat`]; [`Error::Unsupported`] for a meta of an earlier version.
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, Error>;
+
     /// Takes what a node says of itself.
     ///
     /// # Errors
     /// [`Error::NotFound`] for a node that is not registered under this identity; [`Error::InvalidInput`] for one that
-    /// was removed: it has to begin with a new data directory.
+    /// was removed: it has to begin with a new data directory, and for one over whose data directory, or a copy of it,
+    /// another process has started.
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error>;
 }

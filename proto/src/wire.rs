@@ -15,6 +15,7 @@ mod catalog_history;
 mod command;
 mod domain;
 mod error;
+mod generation;
 mod history;
 pub mod ipc;
 mod load;

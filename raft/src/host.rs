@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::blocking;
+use partita_proto::generation::Claim;
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
 use partita_proto::wire::pb::{RaftBeat, RaftFrame};
@@ -39,6 +40,7 @@ use crate::machine::Machine;
 use crate::network::Net;
 use crate::pace::Pace;
 use crate::peer::{Lane, Peers, Route};
+use crate::planted::{self, Plant};
 use crate::server;
 use crate::settings::config;
 use crate::snapshot::Outgoing;
@@ -231,6 +233,25 @@ impl Host {
     /// From now on, whether this node greets others as one that lost its data and is to join again as a new member.
     pub fn set_rejoins(&self, rejoins: bool) {
         self.manners.set_rejoins(rejoins);
+    }
+
+    /// From now on, the generations of its data directory that this node greets others with.
+    pub fn set_claim(&self, claim: Claim) {
+        self.manners.set_claim(claim);
+    }
+
+    /// Tells a node who this one is now, also when there is a link to it already. What comes of it shows in what the node
+    /// does.
+    pub async fn introduce(&self, node: NodeId) {
+        if let Err(error) = self.peers.introduce(node).await {
+            tracing::debug!(%node, %error, "this node was not introduced");
+        }
+    }
+
+    /// Distrusts the logs of groups from now on: they are of an older copy of the data directory, so that they may lack
+    /// entries that were acknowledged and votes that were given. Such a group cannot be started, only destroyed.
+    pub fn distrust(&self, groups: &BTreeSet<GroupId>) {
+        self.log.distrust(groups);
     }
 
     /// Opens a link to a node, if there is none, so that it learns who this one is. What comes of it shows in what the
@@ -458,6 +479,11 @@ impl Host {
     ) -> Result<(), RaftError> {
         if let Some(damage) = self.log.damage(group) {
             return Err(RaftError::Corrupted(format!("group {group}: {damage}")));
+        }
+        if self.log.is_distrusted(group) && !planted::is(Plant::TrustOld) {
+            return Err(RaftError::Corrupted(format!(
+                "group {group}: its log is of an older copy of the data directory"
+            )));
         }
         let known = self.log.groups().into_iter().find(|(known, _)| *known == group);
         match known {

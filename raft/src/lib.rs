@@ -49,7 +49,7 @@ mod wire;
 
 pub use error::RaftError;
 pub use fault::OnLogFailure;
-pub use greeting::{Acquaintances, Greeting};
+pub use greeting::{Acquaintances, Greeting, Refusal};
 pub use group::{Applied, Group, GroupStatus};
 pub use host::{Host, HostOptions, Start};
 pub use log::LogStats;

@@ -199,6 +199,15 @@ impl Peers {
         Arc::clone(peer)
     }
 
+    /// Opens a link to a node for the greeting only: links that are open do not say again who this node is.
+    pub(crate) async fn introduce(&self, node: NodeId) -> Result<(), RaftError> {
+        let opened = timeout(OPEN_WAIT, open(&self.local, node, self.transport.as_ref())).await;
+        let opened = opened.unwrap_or_else(|_| {
+            Err(RaftError::Unavailable(format!("node {node} does not answer")))
+        });
+        opened.map(drop)
+    }
+
     /// Lets go of all peers; their tasks end when nobody else uses them.
     pub(crate) fn clear(&self) {
         self.peers.lock().clear();
@@ -298,12 +307,11 @@ async fn open(
             hello.node
         )));
     }
-    if let Some(why) = &hello.refused {
-        manners.refused(node, why);
+    if let Some(why) = manners.refused(node, &hello) {
         return Err(RaftError::Unavailable(format!("node {node} refuses this node: {why}")));
     }
-    if let Some(why) = manners.refusal(&hello) {
-        return Err(RaftError::Unavailable(why));
+    if let Some(refusal) = manners.refusal(&hello) {
+        return Err(RaftError::Unavailable(refusal.why));
     }
     Ok(link)
 }

@@ -21,6 +21,10 @@ pub enum Plant {
     TrustRot = 5,
     /// Nobody is told that the log has failed.
     KeepFailed = 6,
+    /// An older copy of a data directory is taken for the directory.
+    TrustOld = 7,
+    /// What waits for a file that the log cannot open counts as written.
+    AckUnopened = 8,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -70,7 +70,7 @@ async fn greet(
     let hello = first.ok_or_else(silent)??.hello.ok_or_else(silent)?;
     // Before anything is refused, so that the other side can tell why.
     let refusal = host.manners().refusal(&hello);
-    let own = host.manners().hello(hello.node, refusal.clone());
+    let own = host.manners().hello(hello.node, refusal.as_ref());
     out.send(RaftFrame { hello: Some(own), messages: Vec::new() }).await.map_err(|_| silent())?;
     if hello.version != VERSION {
         return Err(RaftError::Incompatible(format!(
@@ -86,8 +86,9 @@ async fn greet(
             host.node()
         )));
     }
-    if let Some(why) = refusal {
-        return Err(RaftError::InvalidInput(format!("refused node {}: {why}", hello.node)));
+    if let Some(refusal) = refusal {
+        let text = format!("refused node {}: {}", hello.node, refusal.why);
+        return Err(RaftError::InvalidInput(text));
     }
     Ok(NodeId(hello.node))
 }

@@ -28,6 +28,8 @@ pub(super) struct Member {
 pub(super) struct Cluster {
     network: Arc<MemoryNetwork>,
     members: Vec<Member>,
+    /// Whether the next nodes to start find that their directories are older copies.
+    pub(super) older: bool,
     _turn: tokio::sync::MutexGuard<'static, ()>,
 }
 
@@ -49,7 +51,7 @@ impl Cluster {
     pub(super) async fn new(nodes: u64, seed: u64) -> Self {
         let turn = TURN.lock().await;
         let network = MemoryNetwork::new(seed);
-        let mut cluster = Self { network, members: Vec::new(), _turn: turn };
+        let mut cluster = Self { network, members: Vec::new(), older: false, _turn: turn };
         for id in 1..=nodes {
             let dir = tempfile::tempdir().unwrap();
             cluster.members.push(Member { dir, id: NodeId(id), running: None });
@@ -84,7 +86,7 @@ impl Cluster {
     }
 
     pub(super) async fn try_start(&mut self, id: u64) -> Result<(), Error> {
-        let network = Arc::clone(&self.network);
+        let (network, older) = (Arc::clone(&self.network), self.older);
         let member = self.member(id);
         let options = HostOptions {
             segment_bytes: 256 << 10,
@@ -101,6 +103,8 @@ impl Cluster {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: true,
+            older,
+            accepted: BTreeSet::new(),
             trash_keep: Duration::from_secs(3600),
             partition_rows_per_s: None,
         };

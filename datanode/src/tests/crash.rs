@@ -90,6 +90,14 @@ impl Files for FailingFiles {
         spend(&self.budget).map_err(|error| Error::Unavailable(error.to_string()))?;
         self.inner.keep_followed(text)
     }
+
+    fn older(&self) -> Result<Option<String>, Error> {
+        self.inner.older()
+    }
+
+    fn keep_older(&self, text: &str) -> Result<(), Error> {
+        self.inner.keep_older(text)
+    }
 }
 
 impl fmt::Display for FailingStore {
@@ -207,6 +215,8 @@ impl Fragile {
             memtables_bytes_max: 1 << 20,
             engine: EngineOptions::default(),
             put_aside: false,
+            older: false,
+            accepted: BTreeSet::new(),
             trash_keep: std::time::Duration::from_secs(3600),
             partition_rows_per_s: None,
         };

@@ -90,6 +90,41 @@ async fn a_node_with_a_damaged_file_and_a_damaged_manifest_serves_everything_els
     running.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_replica_of_an_older_copy_is_refused_until_it_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    for partition in [PARTITION, SECOND] {
+        open(&running, partition).await;
+        put(&running, partition, 1, &[(1, 1)]).await;
+    }
+    running.stop().await;
+    let running = Running::start_aged(dir.path(), true, &[]).await;
+    for partition in [PARTITION, SECOND] {
+        assert!(corrupted(read(&running, partition).await).contains("older copy"));
+    }
+    // What is made from now on is as good as any.
+    open(&running, OTHER).await;
+    put(&running, OTHER, 1, &[(3, 3)]).await;
+    running.stop().await;
+    let running = Running::start_aged(dir.path(), false, &[SECOND, OTHER]).await;
+    running.node.until_led(vec![PARTITION, SECOND, OTHER]).await.unwrap();
+    corrupted(read(&running, PARTITION).await);
+    assert_eq!(read(&running, SECOND).await.unwrap(), [(1, 1)]);
+    assert_eq!(read(&running, OTHER).await.unwrap(), [(3, 3)]);
+    running.stop().await;
+    // For one start is for good.
+    let running = Running::start(dir.path()).await;
+    assert_eq!(read(&running, SECOND).await.unwrap(), [(1, 1)]);
+    running.stop().await;
+    // A list that cannot be read may have had any of them.
+    std::fs::write(dir.path().join("OLDER"), "7").unwrap();
+    let running = Running::start(dir.path()).await;
+    corrupted(read(&running, SECOND).await);
+    corrupted(read(&running, OTHER).await);
+    running.stop().await;
+}
+
 fn history(version: u64, leaderships: &[(u64, u64)]) -> CatalogHistory {
     let leadership =
         |(first, nonce): &(u64, u64)| Leadership { first: *first, term: 1, nonce: *nonce };

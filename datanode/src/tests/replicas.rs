@@ -299,3 +299,50 @@ async fn a_node_without_any_of_its_files_does_not_start_and_forgets_nothing() {
     assert_eq!(cluster.rows_at(2).await, rows_to(50));
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_of_an_older_copy_are_refused_until_they_are_dropped_and_made_anew() {
+    let mut cluster = Cluster::of_three(3, 11, false).await;
+    cluster.write(1, &rows_to(50)).await;
+    cluster.converge(&[1, 2, 3]).await;
+    cluster.kill(2).await;
+    cluster.older = true;
+    cluster.start(2).await;
+    cluster.older = false;
+    let refused = async |cluster: &Cluster| {
+        let status = cluster.node(2).status().await.unwrap().remove(0);
+        assert_eq!((status.partition, status.replica), (PARTITION, ReplicaId(2)));
+        assert!(status.failure.unwrap().contains("older copy"));
+        let named = cluster.node(2).ailments().remove(0).to_string();
+        assert!(named.contains("partition 7") && named.contains("--accept-damage 7"), "{named}");
+        let error = rows(cluster.node(2)).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable(_)), "others are to be asked: {error}");
+    };
+    refused(&cluster).await;
+    // Also when the directory is not older any more.
+    cluster.kill(2).await;
+    cluster.start(2).await;
+    refused(&cluster).await;
+    let again = cluster.open(2, &[1, 2, 3], false, true).await.unwrap_err();
+    assert!(matches!(again, Error::Corrupted(_)), "nothing takes its place: {again}");
+    cluster.reconfigure(&[1, 3]).await;
+    cluster.node(2).drop_partition(PARTITION, ReplicaId(2)).await.unwrap();
+    assert!(cluster.node(2).status().await.unwrap().is_empty());
+    assert!(cluster.node(2).ailments().is_empty());
+    let trash = cluster.member(2).dir.path().join("trash");
+    assert_eq!(std::fs::read_dir(trash).unwrap().count(), 1, "it is there to be looked at");
+    let members = BTreeMap::from([
+        (ReplicaId(1), NodeId(1)),
+        (ReplicaId(3), NodeId(3)),
+        (ReplicaId(22), NodeId(2)),
+    ]);
+    let replica = ReplicaId(22);
+    let spec = PartitionSpec { replica, members: members.clone(), join: true, ..spec(false) };
+    cluster.node(2).open_partition(spec).await.unwrap();
+    let ask = async |_, node: Arc<Datanode>| node.reconfigure(PARTITION, members.clone()).await;
+    cluster.anywhere("a change of members", ask).await;
+    cluster.kill(2).await;
+    cluster.start(2).await;
+    assert_eq!(cluster.rows_at(2).await, rows_to(50));
+    cluster.stop().await;
+}

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use partita_proto::error::Error;
+use partita_proto::generation::Claim;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::member::{Heartbeat, Member, Members};
 use partita_proto::service::ReplicaStatus;
 use tokio::time::Instant;
 
 use crate::catalog::State;
-use crate::transition::was_removed;
+use crate::transition::registered;
 
 /// The shortest time over which CPU time says something.
 const CPU_OVER_MIN: Duration = Duration::from_millis(100);
@@ -80,14 +81,18 @@ impl Presence {
     ///
     /// # Errors
     /// [`Error::NotFound`] when the node is not registered under its identity, [`Error::InvalidInput`] when it was
-    /// removed.
+    /// removed, or when another process has started over its data directory or a copy of it.
     pub(crate) fn heard(&self, state: &State, heartbeat: Heartbeat) -> Result<(), Error> {
-        let known = state.node(heartbeat.node);
-        if known.is_none_or(|known| known.identity != heartbeat.identity) {
-            if let Some(removed) = state.removed_of(heartbeat.identity) {
-                return Err(was_removed(removed));
-            }
-            return Err(Error::NotFound { kind: "node", name: heartbeat.node.to_string() });
+        let known = registered(state, heartbeat.node, heartbeat.identity)?;
+        let tells_one = heartbeat.claim != Claim::default();
+        if let Some(recorded) = known.generation.filter(|_| tells_one)
+            && heartbeat.claim.is_older(Some(recorded))
+        {
+            return Err(Error::InvalidInput(format!(
+                "another process has started over a copy of the data directory of node {} (generation {recorded}); this \
+                 one must end",
+                heartbeat.node
+            )));
         }
         let (at, cpu_ms) = (Instant::now(), heartbeat.cpu_ms);
         let mut inner = self.inner.lock();

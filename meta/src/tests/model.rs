@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use partita_proto::generation::{Claim, Generation, Renewal};
 use partita_proto::history::Reason;
 use partita_proto::id::{Epoch, PartitionId, ReplicaId};
 use partita_proto::label::Labels;
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
-use crate::catalog::Edit;
+use crate::catalog::{Edit, MetaRecord};
 use crate::memory_store::MemoryStore;
 use crate::record;
 use crate::store::StateStore;
@@ -487,12 +488,24 @@ fn entries_and_records_keep_their_form() {
         Edit::Partition(Arc::clone(world.state.partition(third).unwrap())),
         Edit::Remember(0, Arc::clone(remembered)),
     ]);
+    let records = |edits: &[Edit]| -> Vec<String> {
+        let record = |change: crate::store::Change| {
+            format!("record {} {}", hex(&change.key), hex(&change.value.unwrap()))
+        };
+        record::changes(edits).into_iter().map(record).collect()
+    };
     let edits: Vec<_> = edits.collect();
-    forms.extend(
-        record::changes(&edits)
-            .into_iter()
-            .map(|change| format!("record {} {}", hex(&change.key), hex(&change.value.unwrap()))),
-    );
+    forms.extend(records(&edits));
+    let generation = |number| Some(Generation { number, nonce: 0x0102_0304_0506_0708 });
+    let claim = Claim { acknowledged: generation(6), pending: generation(7) };
+    let renewal = Renewal { node: NodeId(4), identity: 77, claim, ..Renewal::default() };
+    let renew = Command::Renew(renewal.clone());
+    let of_meta = Command::RenewMeta(renewal);
+    world.command(&renew).unwrap();
+    let meta = |generation| Edit::Meta(NodeId(2), MetaRecord { identity: 9, generation });
+    let node = Edit::Node(Arc::clone(world.state.node(NodeId(4)).unwrap()));
+    forms.extend([&renew, &of_meta].map(|renew| format!("renew {}", hex(&renew.encode()))));
+    forms.extend(records(&[node, meta(None), meta(generation(7))]));
     let forms = forms.join("\n") + "\n";
     assert_eq!(forms, include_str!("forms.golden"), "got:\n{forms}");
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use partita_proto::error::Error;
+use partita_proto::generation::Claim;
 use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::label::Labels;
 use partita_proto::member::Heartbeat;
@@ -398,6 +399,7 @@ impl FakeNodes {
             loads: Vec::new(),
             labels: node.labels.lock().clone(),
             cpu_ms: None,
+            claim: Claim::default(),
         };
         speaking.map(heartbeat).collect()
     }

@@ -1,11 +1,14 @@
 //! Three metas in one process and the nodes that they look after, for tests: members are cut off, killed and started
 //! again, and whoever leads is asked as clients ask.
 
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use partita_proto::generation::{Claim, ClaimFile, Generations};
 use partita_proto::id::ReplicaId;
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
@@ -37,6 +40,21 @@ struct Member {
     task: JoinHandle<()>,
 }
 
+/// Generations of a data directory, in memory.
+#[derive(Default)]
+pub(super) struct MemoryClaims(Mutex<Claim>);
+
+impl ClaimFile for MemoryClaims {
+    fn read(&self) -> Result<Claim, Error> {
+        Ok(*self.0.lock())
+    }
+
+    fn write(&self, claim: &Claim) -> Result<(), Error> {
+        *self.0.lock() = *claim;
+        Ok(())
+    }
+}
+
 /// Three members, some nodes, and the way between them.
 pub(super) struct Trio {
     dir: TempDir,
@@ -52,6 +70,8 @@ pub(super) struct Trio {
     pub(super) identities: [u64; 3],
     /// Whether members that start say that they lost their data.
     pub(super) rejoins: bool,
+    /// The generations of the members' data directories, in tests that look at them.
+    claims: Option<[Arc<MemoryClaims>; 3]>,
     /// Starts of members.
     starts: u64,
     /// Changes that were asked for.
@@ -73,7 +93,20 @@ impl Trio {
         Self::start_with(nodes, Duration::from_secs(600)).await
     }
 
+    /// As [`Trio::start`], with members whose data directories have generations.
+    pub(super) async fn start_aging(nodes: u64) -> Self {
+        Self::start_as(nodes, Duration::from_secs(600), Some(Default::default())).await
+    }
+
     pub(super) async fn start_with(nodes: u64, repair_after: Duration) -> Self {
+        Self::start_as(nodes, repair_after, None).await
+    }
+
+    async fn start_as(
+        nodes: u64,
+        repair_after: Duration,
+        claims: Option<[Arc<MemoryClaims>; 3]>,
+    ) -> Self {
         let turn = TURN.lock().await;
         let heard_by = Arc::new(Mutex::new(Vec::new()));
         let nodes = FakeNodes::new(nodes);
@@ -89,6 +122,7 @@ impl Trio {
             patience: patience(),
             identities: [71, 72, 73],
             rejoins: false,
+            claims,
             starts: 0,
             asked: AtomicU64::new(0),
             _turn: turn,
@@ -126,6 +160,10 @@ impl Trio {
             identity: self.identities[at],
             rejoins: self.rejoins,
             incarnation: self.starts,
+            generations: self.claims.as_ref().map(|claims| {
+                let claims = Arc::<MemoryClaims>::clone(&claims[at]);
+                Arc::new(Generations::open(claims).unwrap())
+            }),
             ..MetaOptions::alone(dir.join("meta"), Arc::new(TestClock))
         };
         let meta = self.open_meta(options, &host).await;
@@ -181,6 +219,27 @@ impl Trio {
         let aside = self.dir.path().join(format!("wiped{}", self.identities[at]));
         std::fs::rename(dir, aside).unwrap();
         self.identities[at] += 100;
+        if let Some(claims) = &self.claims {
+            *claims[at].0.lock() = Claim::default();
+        }
+    }
+
+    /// A copy of what a member has that does not run.
+    pub(super) fn copy(&self, at: usize) -> (PathBuf, Claim) {
+        let copied = self.dir.path().join(format!("copy{}", self.starts));
+        let from = self.dir.path().join(format!("meta{}", at + 1));
+        let done = Command::new("cp").arg("-a").arg(from).arg(&copied).status();
+        assert!(done.unwrap().success());
+        (copied, *self.claims.as_ref().unwrap()[at].0.lock())
+    }
+
+    /// Puts a copy in the place of what a member has that does not run.
+    pub(super) fn put_back(&self, at: usize, (copied, claim): (PathBuf, Claim)) {
+        let dir = self.dir.path().join(format!("meta{}", at + 1));
+        // sled may still be at work behind a member that was killed.
+        std::fs::rename(&dir, self.dir.path().join(format!("replaced{}", self.starts))).unwrap();
+        std::fs::rename(copied, dir).unwrap();
+        *self.claims.as_ref().unwrap()[at].0.lock() = claim;
     }
 
     /// Asks a member to stop.

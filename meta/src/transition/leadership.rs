@@ -4,7 +4,7 @@ use partita_proto::catalog_history::{LEADERSHIPS_MAX, Leadership};
 use partita_proto::id::NodeId;
 
 use super::{Draft, Outcome, Reply};
-use crate::catalog::{Edit, State};
+use crate::catalog::{Edit, MetaRecord, State};
 
 /// Records a leadership, and the cluster's number with the first one. Terms never go down in the record: a process
 /// that lost and won an election in between names the older one.
@@ -28,6 +28,6 @@ pub(super) fn know_meta(state: &State, node: NodeId, identity: u64) -> Outcome {
         return Outcome::without_edits(Reply::Unchanged);
     }
     let mut draft = Draft::new(state);
-    draft.edits.push(Edit::Meta(node, identity));
+    draft.edits.push(Edit::Meta(node, MetaRecord { identity, generation: None }));
     draft.done()
 }

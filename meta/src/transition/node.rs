@@ -69,12 +69,29 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
         address: wish.address.clone(),
         draining: false,
         labels: wish.labels.clone(),
+        generation: None,
     })));
     Ok(draft.done())
 }
 
+/// The node that is registered under a number and an identity.
+///
+/// # Errors
+/// [`Error::NotFound`] when there is none, [`Error::InvalidInput`] when it was removed.
+pub(crate) fn registered(
+    state: &State,
+    node: NodeId,
+    identity: u64,
+) -> Result<&Arc<NodeRecord>, Error> {
+    let known = state.node(node).filter(|known| known.identity == identity);
+    known.ok_or_else(|| match state.removed_of(identity) {
+        Some(removed) => was_removed(removed),
+        None => Error::NotFound { kind: "node", name: node.to_string() },
+    })
+}
+
 /// What a node is told that was removed.
-pub(crate) fn was_removed(node: NodeId) -> Error {
+fn was_removed(node: NodeId) -> Error {
     Error::InvalidInput(format!(
         "this data directory belongs to node {node}, which was removed from the cluster; to join it again, start with a \
          new data directory (nothing in this one was changed)"

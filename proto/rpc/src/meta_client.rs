@@ -23,6 +23,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use partita_proto::Error;
 use partita_proto::catalog::Catalog;
+use partita_proto::generation::{Renewal, Renewed};
 use partita_proto::id::NodeId;
 use partita_proto::load::{HeatmapRequest, LoadReport, LoadRequest};
 use partita_proto::member::{Heartbeat, Members, MetaMember, MetaStanding, Registration};
@@ -213,6 +214,16 @@ impl ClusterService for MetaClient {
         };
         let reply = self.shared.ask(deadline, ANSWER_WAIT, ask).await?;
         Ok(NodeId(reply.node))
+    }
+
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, Error> {
+        let deadline = Instant::now() + ORDER_WAIT;
+        let message = renewal.to_wire();
+        let ask = |mut meta: Generated<Channel>| {
+            let message = message.clone();
+            async move { meta.renew(message).await }
+        };
+        Renewed::from_wire(self.shared.ask(deadline, ANSWER_WAIT, ask).await?)
     }
 
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error> {

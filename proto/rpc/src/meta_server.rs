@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt, stream};
 use partita_proto::Error;
+use partita_proto::generation::Renewal;
 use partita_proto::load::{HeatmapRequest, LoadRequest};
 use partita_proto::member::{Heartbeat, Registration};
 use partita_proto::service::{AdminOrder, ClusterService, Ddl, RequestId};
@@ -93,6 +94,11 @@ impl Meta for MetaServer {
         let heartbeat: Heartbeat = value(request)?;
         self.service.heartbeat(heartbeat).await.map_err(to_status)?;
         Ok(Response::new(pb::Done {}))
+    }
+
+    async fn renew(&self, request: Request<pb::Renewal>) -> Result<Response<pb::Renewed>, Status> {
+        let renewal: Renewal = value(request)?;
+        Ok(Response::new(self.service.renew(renewal).await.map_err(to_status)?.to_wire()))
     }
 
     async fn standing(

@@ -2,6 +2,7 @@
 
 use super::{Wire, all, missing, pb};
 use crate::error::Error;
+use crate::generation::Claim;
 use crate::id::{NodeId, PartitionId};
 use crate::label::Labels;
 use crate::member::{Heartbeat, Member, Members, MetaStanding, Registration};
@@ -189,6 +190,7 @@ impl Wire for Heartbeat {
             loads: self.loads.iter().map(Wire::to_wire).collect(),
             labels: self.labels.to_field(),
             cpu_ms: self.cpu_ms,
+            claim: self.claim.to_field(),
         }
     }
 
@@ -201,6 +203,7 @@ impl Wire for Heartbeat {
             loads: all(message.loads)?,
             labels: Labels::from_field(message.labels)?,
             cpu_ms: message.cpu_ms,
+            claim: Claim::from_field(message.claim)?,
         })
     }
 }

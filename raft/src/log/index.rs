@@ -106,6 +106,8 @@ pub(crate) struct GroupLog {
     pub(crate) unwritten: bool,
     /// It may lack something that was acknowledged.
     pub(crate) damage: Option<Damage>,
+    /// It is of an older copy of the node's data.
+    pub(crate) distrusted: bool,
 }
 
 impl GroupLog {
@@ -122,7 +124,13 @@ impl GroupLog {
             recent: VecDeque::new(),
             unwritten: false,
             damage: None,
+            distrusted: false,
         }
+    }
+
+    /// Whether its entries can be neither flushed nor written again: it is damaged, or not to be trusted.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.damage.is_some() || self.distrusted
     }
 
     /// A group as recovery found it.
@@ -199,10 +207,10 @@ impl Index {
         }
     }
 
-    /// The segments that hold entries of damaged groups: these entries can be neither flushed nor written again.
+    /// The segments that hold entries of groups which are stuck.
     pub(crate) fn held_segments(&self) -> BTreeSet<u32> {
-        let damaged = self.groups.values().filter(|log| log.damage.is_some());
-        let slots = damaged.flat_map(|log| &log.slots);
+        let stuck = self.groups.values().filter(|log| log.is_stuck());
+        let slots = stuck.flat_map(|log| &log.slots);
         let segments = slots.filter_map(|slot| match slot {
             Slot::Stored(location) => Some(location.segment),
             Slot::Pending { .. } | Slot::Lost => None,

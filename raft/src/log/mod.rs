@@ -212,6 +212,20 @@ impl Log {
         self.shared.state.lock().index.groups.get(&group)?.damage.as_ref().map(ToString::to_string)
     }
 
+    /// Distrusts the logs of groups: they are of an older copy of the node's data.
+    pub(crate) fn distrust(&self, groups: &BTreeSet<GroupId>) {
+        let mut state = self.shared.state.lock();
+        for (_, log) in state.index.groups.iter_mut().filter(|(group, _)| groups.contains(group)) {
+            log.distrusted = true;
+        }
+    }
+
+    /// Whether the log of a group is distrusted.
+    pub(crate) fn is_distrusted(&self, group: GroupId) -> bool {
+        let state = self.shared.state.lock();
+        state.index.groups.get(&group).is_some_and(|log| log.distrusted)
+    }
+
     /// Whether blank entries took the place of some of the group's when the log was opened.
     pub(crate) fn is_given_up(&self, group: GroupId) -> bool {
         self.given_up.contains(&group)

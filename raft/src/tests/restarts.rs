@@ -1,5 +1,6 @@
 //! Restarts, clean and not: what was acknowledged is there afterwards, and reads wait until it is.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use super::groups::{GROUP, REPLICA, alone, create, options, simulated};
 use super::recorder::Recorder;
 use crate::log::simulated::SimulatedDisk;
 use crate::transport::Nowhere;
-use crate::{Group, Host, HostOptions, RaftError, Start};
+use crate::{Group, GroupId, Host, HostOptions, RaftError, Start};
 
 async fn restart(host: &Host, machine: &Recorder) -> (Arc<Recorder>, Arc<Group>) {
     let machine = machine.restarted();
@@ -282,5 +283,53 @@ async fn flushing_on_pressure_keeps_the_log_within_bounds() {
         assert!(host.log_stats().bytes <= 2 * (256 << 10), "{:?}", host.log_stats());
     }
     flusher.abort();
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_of_an_older_copy_does_not_start_and_holds_nobody_else_up() {
+    const OTHER: GroupId = GroupId(99);
+    let options = HostOptions {
+        segment_bytes: 64 << 10,
+        log_budget_bytes: 256 << 10,
+        ..options(Path::new("/simulated"))
+    };
+    let disk = SimulatedDisk::default();
+    let open =
+        async || Host::open_on(Arc::new(disk.clone()), &options, Arc::new(Nowhere)).await.unwrap();
+    let host = open().await;
+    let machine = Recorder::new();
+    create(&host, &machine).await.propose(row(1)).await.unwrap();
+    host.shutdown().await.unwrap();
+
+    let host = open().await;
+    host.distrust(&BTreeSet::from([GROUP]));
+    let known = machine.restarted();
+    let refused = host.start_group(GROUP, REPLICA, known as _, Start::Restart).await.err().unwrap();
+    assert!(
+        matches!(&refused, RaftError::Corrupted(why) if why.contains("older copy")),
+        "{refused}"
+    );
+    assert_eq!(host.known_groups(), [(GROUP, REPLICA)], "it is there to be asked for");
+    // What it has in the log cannot be flushed, and the others go on all the same.
+    let machine = Recorder::new();
+    let members = Start::Create { members: [(REPLICA, host.node())].into() };
+    let other = host.start_group(OTHER, REPLICA, Arc::clone(&machine) as _, members).await.unwrap();
+    for _ in 0..1000 {
+        let row = Bytes::from(vec![7; 2000]);
+        while let Err(error) = other.propose(row.clone()).await {
+            assert!(error.is_retryable(), "{error}");
+            machine.flush();
+            other.flushed().await.unwrap();
+        }
+        if host.pressure().borrow().contains(&OTHER) {
+            machine.flush();
+            other.flushed().await.unwrap();
+        }
+        assert!(host.log_stats().bytes <= 3 * (256 << 10), "{:?}", host.log_stats());
+    }
+    host.destroy_group(GROUP).await.unwrap();
+    assert_eq!(host.known_groups(), [(OTHER, REPLICA)]);
+    create(&host, &Recorder::new()).await;
     host.shutdown().await.unwrap();
 }

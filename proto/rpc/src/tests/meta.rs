@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::beat::LoadBeat;
 use partita_proto::catalog::{Catalog, Database};
+use partita_proto::generation::{Claim, Generation, Renewal, Renewed};
 use partita_proto::id::{DatabaseId, NodeId, PartitionId, TableId};
 use partita_proto::label::Labels;
 use partita_proto::load::{HeatmapRequest, Instant as At, LoadReport, LoadRequest, PartitionLoad};
@@ -215,6 +216,13 @@ impl ClusterService for FakeMeta {
         self.check(format!("{registration:?}")).map(|()| NODE)
     }
 
+    /// What was asked for is recorded.
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, Error> {
+        self.check(format!("{renewal:?}"))?;
+        let recorded = renewal.claim.pending.unwrap_or_default();
+        Ok(Renewed { recorded, alone: renewal.accepted })
+    }
+
     async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<(), Error> {
         self.check(format!("{heartbeat:?}"))
     }
@@ -238,7 +246,18 @@ fn heartbeat() -> Heartbeat {
         loads: vec![LoadBeat { partition: PartitionId(9), term: 3, ..LoadBeat::default() }],
         labels: labels(),
         cpu_ms: Some(70),
+        claim: claim(),
     }
+}
+
+fn claim() -> Claim {
+    let generation = |number| Some(Generation { number, nonce: u64::MAX });
+    Claim { acknowledged: generation(7), pending: generation(8) }
+}
+
+fn renewal() -> Renewal {
+    let (claim, accepted) = (claim(), vec![PartitionId(9)]);
+    Renewal { node: NODE, identity: u64::MAX, claim, set_aside: true, accepted }
 }
 
 fn labels() -> Labels {
@@ -282,12 +301,16 @@ async fn every_call_arrives_as_it_was_made() {
     let drawn = client.heatmap(picture.clone()).await.unwrap();
     assert_eq!(drawn, format!("busy of {}", TableId(7)));
     assert_eq!(client.register(registration()).await, Ok(NODE));
+    let recorded = claim().pending.unwrap();
+    let renewed = Renewed { recorded, alone: vec![PartitionId(9)] };
+    assert_eq!(client.renew(renewal()).await, Ok(renewed));
     client.heartbeat(heartbeat()).await.unwrap();
     assert_eq!(client.change(create("a")).await, Ok(true));
     let mut expected: Vec<String> = orders.iter().map(|order| format!("{order:?}")).collect();
     expected.push(format!("{question:?}"));
     expected.push(format!("{picture:?}"));
     expected.push(format!("{:?}", registration()));
+    expected.push(format!("{:?}", renewal()));
     expected.push(format!("{:?}", heartbeat()));
     expected.push(format!("{:?}", create("a")));
     assert_eq!(*meta.asked.lock(), expected);

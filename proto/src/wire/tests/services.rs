@@ -9,6 +9,7 @@ use super::*;
 use crate::beat::{Latency, LoadBeat};
 use crate::catalog::Catalog;
 use crate::domain::{Domain, Domains};
+use crate::generation::{Claim, Generation, Renewal, Renewed};
 use crate::label::Labels;
 use crate::member::{Heartbeat, Member, Members, Registration};
 use crate::route::Route;
@@ -103,8 +104,8 @@ fn registration() -> impl Strategy<Value = Registration> {
 fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     let id = any::<[u64; 2]>();
     let cpu_ms = option::of(any::<u64>());
-    (id, name(), vec(status(), 0..3), vec(load_beat(), 0..3), labels(), cpu_ms).prop_map(
-        |([node, identity], address, replicas, loads, labels, cpu_ms)| Heartbeat {
+    (id, name(), vec(status(), 0..3), vec(load_beat(), 0..3), labels(), cpu_ms, claim()).prop_map(
+        |([node, identity], address, replicas, loads, labels, cpu_ms, claim)| Heartbeat {
             node: NodeId(node),
             identity,
             address,
@@ -112,8 +113,36 @@ fn heartbeat() -> impl Strategy<Value = Heartbeat> {
             loads,
             labels,
             cpu_ms,
+            claim,
         },
     )
+}
+
+fn generation() -> impl Strategy<Value = Generation> {
+    any::<[u64; 2]>().prop_map(|[number, nonce]| Generation { number, nonce })
+}
+
+fn claim() -> impl Strategy<Value = Claim> {
+    (option::of(generation()), option::of(generation()))
+        .prop_map(|(acknowledged, pending)| Claim { acknowledged, pending })
+}
+
+fn renewal() -> impl Strategy<Value = Renewal> {
+    let accepted = vec(any::<u64>().prop_map(PartitionId), 0..3);
+    (any::<[u64; 2]>(), claim(), any::<bool>(), accepted).prop_map(
+        |([node, identity], claim, set_aside, accepted)| Renewal {
+            node: NodeId(node),
+            identity,
+            claim,
+            set_aside,
+            accepted,
+        },
+    )
+}
+
+fn renewed() -> impl Strategy<Value = Renewed> {
+    let alone = vec(any::<u64>().prop_map(PartitionId), 0..3);
+    (generation(), alone).prop_map(|(recorded, alone)| Renewed { recorded, alone })
 }
 
 fn sketch() -> impl Strategy<Value = Sketch> {
@@ -200,6 +229,8 @@ round_trips! {
     members_survive: members();
     registrations_survive: registration();
     heartbeats_survive: heartbeat();
+    renewals_survive: renewal();
+    answers_to_renewals_survive: renewed();
     admin_orders_survive: admin_order();
 }
 

@@ -1,0 +1,274 @@
+//! Generations of a data directory, by which an older copy of it is noticed.
+//!
+//! ```text
+//!   directory:  acknowledged 4 ── pending 5 on disk ── ask ─▶ meta: 4 recorded ─▶ records 5
+//!               acknowledged 5 on disk ◀───────────────────── 5 recorded
+//!               serves from here on
+//! ```
+//!
+//! A process makes a new generation of its data directory at each start, before it serves, and again while it runs. It
+//! is a number and a random nonce, written to the directory first and recorded in meta's catalog then. A directory whose
+//! generation is not the recorded one was put back from a copy, or another process has started over a copy of it.
+//!
+//! Invariants:
+//! - a pending generation is not replaced before it is known whether it was recorded: a process that ends at any moment
+//!   of this finds the recorded generation among those in its directory;
+//! - a process serves only after a generation was recorded that it has made itself: what it acknowledges is later than
+//!   every copy that bears an earlier one;
+//! - recorded numbers only rise, so a request that comes late records nothing.
+//!
+//! A copy that was made since the last recorded generation bears that generation and cannot be told from the directory.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::Error;
+use crate::id::{NodeId, PartitionId};
+
+/// How old a generation becomes before a process that runs makes the next one. A copy is noticed when a generation was
+/// recorded after it was made, so this bounds the age of those that are not.
+pub const RENEW_INTERVAL: Duration = Duration::from_secs(60);
+
+/// One generation of a data directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generation {
+    /// Its number; later ones have higher numbers, the first one is 1.
+    pub number: u64,
+    /// A random number: two copies of a directory that go on separately differ in it.
+    pub nonce: u64,
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.number)
+    }
+}
+
+/// The generations in a data directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// The last one that is known to be recorded; `None`: none yet, as in directories of earlier versions.
+    pub acknowledged: Option<Generation>,
+    /// One that is to be recorded, or was recorded without this directory knowing.
+    pub pending: Option<Generation>,
+}
+
+impl Claim {
+    fn has(&self, generation: Generation) -> bool {
+        [self.acknowledged, self.pending].contains(&Some(generation))
+    }
+
+    /// Whether the directory is older than the one whose generation is recorded, or another copy of it.
+    ///
+    /// A recorded number below the acknowledged one says that whoever recorded it lags behind, or was itself put back
+    /// from a copy: nothing follows for the directory.
+    #[must_use]
+    pub fn is_older(&self, recorded: Option<Generation>) -> bool {
+        let known = self.acknowledged.map_or(0, |acknowledged| acknowledged.number);
+        recorded.is_some_and(|recorded| !self.has(recorded) && recorded.number >= known)
+    }
+
+    /// The number of the next generation.
+    fn next_number(&self) -> u64 {
+        let known = self.acknowledged.iter().chain(&self.pending);
+        known.map(|generation| generation.number).max().unwrap_or(0).saturating_add(1)
+    }
+
+    /// The file's text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let line = |name: &str, generation: Option<Generation>| {
+            let line = |Generation { number, nonce }| format!("{name} {number} {nonce:016x}\n");
+            generation.map(line).unwrap_or_default()
+        };
+        let text = line("acknowledged", self.acknowledged) + &line("pending", self.pending);
+        let checksum = xxh3_64(text.as_bytes());
+        format!("{text}checksum {checksum:016x}\n")
+    }
+
+    /// The generations of a file's text; `None` when it is damaged.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let generation = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            let (number, nonce) = line.split_once(' ')?;
+            let (number, nonce) = (number.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?);
+            Some(Generation { number, nonce })
+        };
+        let claim =
+            Self { acknowledged: generation("acknowledged"), pending: generation("pending") };
+        (claim.to_text() == text).then_some(claim)
+    }
+}
+
+/// What is to be recorded when a directory asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The directory's pending generation.
+    Record(Generation),
+    /// Nothing: it is recorded already.
+    Recorded,
+    /// Nothing: the directory is an older copy, or the request comes late.
+    Older,
+}
+
+/// Decides on a directory's request to have its pending generation recorded. `set_aside` says that nothing in the
+/// directory is served any more that may be older.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when it has none pending.
+pub fn decide(
+    recorded: Option<Generation>,
+    claim: &Claim,
+    set_aside: bool,
+) -> Result<Decision, Error> {
+    let pending = claim.pending.filter(|pending| pending.number > 0);
+    let pending = pending.ok_or_else(|| {
+        Error::InvalidInput("a data directory without a pending generation".to_owned())
+    })?;
+    let rises = recorded.is_none_or(|recorded| recorded.number < pending.number);
+    Ok(if recorded == Some(pending) {
+        Decision::Recorded
+    } else if rises && (set_aside || !claim.is_older(recorded)) {
+        Decision::Record(pending)
+    } else {
+        Decision::Older
+    })
+}
+
+/// A node's request to have a generation of its data directory recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewal {
+    /// The node.
+    pub node: NodeId,
+    /// Its data directory's random number.
+    pub identity: u64,
+    /// The directory's generations.
+    pub claim: Claim,
+    /// It was found to be an older copy, and nothing of that is served any more.
+    pub set_aside: bool,
+    /// Partitions whose older replicas the operator accepts as they are.
+    pub accepted: Vec<PartitionId>,
+}
+
+/// Answer to a [`Renewal`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renewed {
+    /// The generation that is recorded; the directory is an older copy when it is not the pending one.
+    pub recorded: Generation,
+    /// Those of the accepted partitions of which the node has the only replica.
+    pub alone: Vec<PartitionId>,
+}
+
+/// Keeps the generations of one data directory on its disk.
+pub trait ClaimFile: Send + Sync {
+    /// The generations; none when there is no file, or when it is damaged: the directory then counts as an older copy.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the file cannot be read.
+    fn read(&self) -> Result<Claim, Error>;
+
+    /// Replaces them, durably, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] or [`Error::Unavailable`] when that did not work.
+    fn write(&self, claim: &Claim) -> Result<(), Error>;
+}
+
+/// The generations of a process's data directory. Blocks on the disk where something changes.
+pub struct Generations {
+    file: Arc<dyn ClaimFile>,
+    state: Mutex<State>,
+}
+
+struct State {
+    claim: Claim,
+    /// The pending generation was made by this process, and not found.
+    own_pending: bool,
+    /// One that this process has made was recorded.
+    settled: bool,
+}
+
+impl fmt::Debug for Generations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generations").field("claim", &self.claim()).finish_non_exhaustive()
+    }
+}
+
+impl Generations {
+    /// Reads a directory's generations.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn open(file: Arc<dyn ClaimFile>) -> Result<Self, Error> {
+        let claim = file.read()?;
+        let state = State { claim, own_pending: false, settled: false };
+        Ok(Self { file, state: Mutex::new(state) })
+    }
+
+    /// The directory's generations now.
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        self.state.lock().claim
+    }
+
+    /// Whether a generation that this process has made is recorded.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.state.lock().settled
+    }
+
+    /// Makes the next generation with a random nonce, unless one is pending; what is to be recorded then.
+    ///
+    /// # Errors
+    /// Those of the file; nothing has changed then.
+    pub fn begin(&self, nonce: u64) -> Result<Claim, Error> {
+        let mut state = self.state.lock();
+        if state.claim.pending.is_none() {
+            let number = state.claim.next_number();
+            self.make(&mut state, Generation { number, nonce })?;
+        }
+        Ok(state.claim)
+    }
+
+    /// Makes a generation that follows the recorded one of a directory of which this one is an older copy.
+    ///
+    /// # Errors
+    /// Those of the file; nothing has changed then.
+    pub fn begin_after(&self, recorded: Generation, nonce: u64) -> Result<Claim, Error> {
+        let mut state = self.state.lock();
+        let number = state.claim.next_number().max(recorded.number.saturating_add(1));
+        self.make(&mut state, Generation { number, nonce })?;
+        Ok(state.claim)
+    }
+
+    fn make(&self, state: &mut State, generation: Generation) -> Result<(), Error> {
+        let claim = Claim { pending: Some(generation), ..state.claim };
+        self.file.write(&claim)?;
+        (state.claim, state.own_pending) = (claim, true);
+        Ok(())
+    }
+
+    /// Takes note of what is recorded; true when it is the pending generation, which is acknowledged from now on.
+    ///
+    /// # Errors
+    /// Those of the file; nothing has changed then.
+    pub fn note_recorded(&self, recorded: Generation) -> Result<bool, Error> {
+        let mut state = self.state.lock();
+        if state.claim.pending != Some(recorded) {
+            return Ok(false);
+        }
+        let claim = Claim { acknowledged: Some(recorded), pending: None };
+        self.file.write(&claim)?;
+        state.claim = claim;
+        state.settled |= std::mem::take(&mut state.own_pending);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests;
