@@ -32,6 +32,8 @@ const DROPPED: &str = ".dropped";
 struct State {
     off: bool,
     full: bool,
+    /// No file can be opened or made.
+    out_of_files: bool,
     pause: Duration,
 }
 
@@ -44,6 +46,8 @@ pub(crate) struct SimFiles {
     state: Arc<Mutex<State>>,
     /// The catalog that the node follows.
     followed: Arc<Mutex<Option<String>>>,
+    /// The replicas of an older copy.
+    older: Arc<Mutex<Option<String>>>,
 }
 
 impl SimFiles {
@@ -53,6 +57,18 @@ impl SimFiles {
             lazy: Arc::default(),
             state: Arc::default(),
             followed: Arc::default(),
+            older: Arc::default(),
+        }
+    }
+
+    /// A copy of all files as they are now.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            kept: Arc::new(self.kept.fork()),
+            lazy: Arc::default(),
+            state: Arc::default(),
+            followed: Arc::new(Mutex::new(self.followed.lock().clone())),
+            older: Arc::new(Mutex::new(self.older.lock().clone())),
         }
     }
 
@@ -73,7 +89,13 @@ impl SimFiles {
             lazy: Arc::default(),
             state: Arc::default(),
             followed: Arc::new(Mutex::new(self.followed.lock().clone())),
+            older: Arc::new(Mutex::new(self.older.lock().clone())),
         }
+    }
+
+    /// Whether no file can be opened or made.
+    pub(crate) fn set_out_of_files(&self, out_of_files: bool) {
+        self.state.lock().out_of_files = out_of_files;
     }
 
     /// Whether there is no space for new files.
@@ -88,6 +110,15 @@ impl SimFiles {
 
     fn check(&self) -> Result<()> {
         if self.state.lock().off { Err(failed("the power is off".into())) } else { Ok(()) }
+    }
+
+    fn check_files(&self) -> Result<()> {
+        self.check()?;
+        match self.state.lock().out_of_files {
+            // EMFILE.
+            true => Err(failed(std::io::Error::from_raw_os_error(24).into())),
+            false => Ok(()),
+        }
     }
 
     fn remove_below(&self, root: &Path) -> std::result::Result<(), ServiceError> {
@@ -119,7 +150,7 @@ impl ObjectStore for SimFiles {
         payload: PutPayload,
         options: PutOptions,
     ) -> Result<PutResult> {
-        self.check()?;
+        self.check_files()?;
         let State { full, pause, .. } = *self.state.lock();
         if full {
             return Err(failed(std::io::Error::from(std::io::ErrorKind::StorageFull).into()));
@@ -146,12 +177,12 @@ impl ObjectStore for SimFiles {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.check()?;
+        self.check_files()?;
         self.kept.put_multipart_opts(location, options).await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.check()?;
+        self.check_files()?;
         self.kept.get_opts(location, options).await
     }
 
@@ -229,6 +260,16 @@ impl Files for SimFiles {
     fn keep_followed(&self, text: &str) -> std::result::Result<(), ServiceError> {
         self.check().map_err(unavailable)?;
         *self.followed.lock() = Some(text.to_owned());
+        Ok(())
+    }
+
+    fn older(&self) -> std::result::Result<Option<String>, ServiceError> {
+        Ok(self.older.lock().clone())
+    }
+
+    fn keep_older(&self, text: &str) -> std::result::Result<(), ServiceError> {
+        self.check().map_err(unavailable)?;
+        *self.older.lock() = Some(text.to_owned());
         Ok(())
     }
 }

@@ -14,6 +14,7 @@
 //!
 //! Invariant: a seed gives the same history every time, with the same binary.
 
+mod claims;
 mod client;
 mod cluster;
 mod files;
@@ -56,7 +57,8 @@ struct Options {
     /// Goes on after something has happened that must never happen: what follows from it is seen too.
     #[arg(long)]
     whole: bool,
-    /// A bug to be planted: skip-sync, forget-vote, early-ack, stranger, trust-rot or keep-failed.
+    /// A bug to be planted: skip-sync, forget-vote, early-ack, stranger, trust-rot, keep-failed, trust-old or
+    /// ack-unopened.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     plant: Option<String>,
@@ -73,6 +75,8 @@ fn plant(options: &Options) -> Result<(), String> {
         Some("stranger") => plant(Plant::Stranger),
         Some("trust-rot") => plant(Plant::TrustRot),
         Some("keep-failed") => plant(Plant::KeepFailed),
+        Some("trust-old") => plant(Plant::TrustOld),
+        Some("ack-unopened") => plant(Plant::AckUnopened),
         Some(other) => return Err(format!("there is no bug {other} to plant")),
     }
     Ok(())

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::net::Weather;
-use crate::nodes::{self, DataNode, METAS};
+use crate::nodes::{self, DataNode, METAS, MetaNode};
 use crate::random::Random;
 use crate::tables::{self, DATABASE, EVENTS, KEYED};
 
@@ -48,6 +48,10 @@ enum Fault {
     BrokenDisk,
     /// The log has bad bits when the power is back.
     Rot,
+    /// An older copy of the disks is there when the power is back.
+    OlderCopy,
+    /// No file can be opened or made for a while.
+    OutOfFiles,
     ClockJump,
     LoseNode,
     Drain,
@@ -58,7 +62,7 @@ enum Fault {
     OtherTable,
 }
 
-const FAULTS: [(Fault, u64); 22] = [
+const FAULTS: [(Fault, u64); 24] = [
     (Fault::Crash, 5),
     (Fault::BounceLeader, 6),
     (Fault::CrashMeta, 2),
@@ -81,6 +85,8 @@ const FAULTS: [(Fault, u64); 22] = [
     (Fault::OtherTable, 1),
     (Fault::BrokenDisk, 2),
     (Fault::Rot, 2),
+    (Fault::OlderCopy, 2),
+    (Fault::OutOfFiles, 2),
 ];
 
 /// What a run may do.
@@ -114,7 +120,10 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
         let (cluster, wait) = (Arc::clone(cluster), wiping.millis(0, millis(limits.length)));
         under_way.spawn(async move {
             tokio::time::sleep(wait).await;
-            wipe(&cluster, wiping).await;
+            match wiping.once_in(2) {
+                true => wipe(&cluster, wiping).await,
+                false => put_back_meta(&cluster, wiping).await,
+            }
         });
     }
     while tokio::time::Instant::now() < until && weights > 0 {
@@ -126,8 +135,9 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
             here
         });
         let Some((fault, _)) = chosen.copied() else { continue };
-        // What is rotten is as good as lost.
-        if matches!(fault, Fault::LoseNode | Fault::Rot) && std::mem::replace(&mut lost, true) {
+        // What is rotten, or forgotten, is as good as lost.
+        let loses = matches!(fault, Fault::LoseNode | Fault::Rot | Fault::OlderCopy);
+        if loses && std::mem::replace(&mut lost, true) {
             continue;
         }
         let mine = Random::new(random.draw(), 3);
@@ -173,6 +183,47 @@ async fn wipe(cluster: &Arc<Cluster>, mut random: Random) {
         && (standing.applied > 0 || standing.leads)
     {
         cluster.history.violation(format!("meta {meta} takes part without its data: {standing:?}"));
+    }
+    while !nodes::crash_meta(cluster, meta, random.clone()).await {
+        tokio::time::sleep(random.millis(20, 200)).await;
+    }
+    nodes::wipe_meta(cluster, meta, true);
+    cluster.history.note(format_args!("meta {meta} joins again"));
+    start_meta(cluster, meta).await;
+}
+
+/// A meta comes back over an older copy of its disk: it must have no part in the group. Then it is told to join again.
+async fn put_back_meta(cluster: &Arc<Cluster>, mut random: Random) {
+    let meta = NodeId(METAS.start() + random.below(3));
+    let Some(copy) = cluster.metas.lock().get(&meta).map(MetaNode::copy) else { return };
+    tokio::time::sleep(random.millis(1000, 8000)).await;
+    let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+    let known = || {
+        let up = cluster.metas_up();
+        up.len() == METAS.count() && up.iter().all(|(_, one)| copy.is_outlived(meta, one))
+    };
+    // One that lags behind would not know better.
+    while !known() || !cluster.metas_are_whole() {
+        if tokio::time::Instant::now() > patience {
+            cluster.history.note(format_args!("no copy of meta {meta} is old enough"));
+            return;
+        }
+        tokio::time::sleep(random.millis(20, 200)).await;
+    }
+    if !nodes::crash_meta(cluster, meta, random.clone()).await {
+        return;
+    }
+    if let Some(node) = cluster.metas.lock().get_mut(&meta) {
+        node.put_back(copy);
+    }
+    cluster.history.note(format_args!("meta {meta} has an older copy of its disk"));
+    start_meta(cluster, meta).await;
+    if let Some(older) = cluster.meta(meta) {
+        let refused = tokio::time::timeout(Duration::from_secs(10), older.refused()).await;
+        cluster.history.note(format_args!("an older copy of meta {meta}: {refused:?}"));
+        if older.standing().is_ok_and(|standing| standing.leads) {
+            cluster.history.violation(format!("an older copy of meta {meta} leads"));
+        }
     }
     while !nodes::crash_meta(cluster, meta, random.clone()).await {
         tokio::time::sleep(random.millis(20, 200)).await;
@@ -240,7 +291,9 @@ async fn happen(
             tokio::time::sleep(random.millis(300, 6000)).await;
             cluster.net.set_weather(Weather::FAIR, Faults::default());
         }
-        Fault::SlowDisk | Fault::FullDisk => trouble(&cluster, node, fault, random).await,
+        Fault::SlowDisk | Fault::FullDisk | Fault::OutOfFiles => {
+            trouble(&cluster, node, fault, random).await
+        }
         Fault::ClockJump => {
             let by = i64::try_from(random.below(7_200_000)).unwrap_or_default() - 3_600_000;
             if let Some(node) = cluster.data.lock().get(&node) {
@@ -254,6 +307,7 @@ async fn happen(
         }
         Fault::LoseNode => lose(&cluster, node, random).await,
         Fault::Rot => rot(&cluster, node, random).await,
+        Fault::OlderCopy => put_back(&cluster, node, random).await,
         Fault::Drain | Fault::MoveReplica | Fault::TransferLeader => {
             administer(&cluster, node, fault, random).await;
         }
@@ -350,17 +404,22 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
             change(node);
         }
     };
-    if fault == Fault::SlowDisk {
-        let pause = random.millis(20, 800);
-        with(&|node: &DataNode| {
-            node.disk.set_pause(pause);
-            node.files.set_pause(pause);
-        });
-    } else {
-        with(&|node: &DataNode| {
+    match fault {
+        Fault::SlowDisk => {
+            let pause = random.millis(20, 800);
+            with(&|node: &DataNode| {
+                node.disk.set_pause(pause);
+                node.files.set_pause(pause);
+            });
+        }
+        Fault::OutOfFiles => with(&|node: &DataNode| {
+            node.disk.set_out_of_files(true);
+            node.files.set_out_of_files(true);
+        }),
+        _ => with(&|node: &DataNode| {
             node.disk.set_space(Some(node.disk.used()));
             node.files.set_full(true);
-        });
+        }),
     }
     tokio::time::sleep(random.millis(500, 8000)).await;
     with(&|node: &DataNode| {
@@ -368,6 +427,8 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
         node.files.set_pause(Duration::ZERO);
         node.disk.set_space(None);
         node.files.set_full(false);
+        node.disk.set_out_of_files(false);
+        node.files.set_out_of_files(false);
     });
 }
 
@@ -407,6 +468,45 @@ async fn rot(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     }
     tokio::time::sleep(random.millis(5, 3000)).await;
     start_data(cluster, node).await;
+}
+
+/// A node comes back over an older copy of its disks: what it had acknowledged since, and its votes, are forgotten. Its
+/// replicas of then must not be served; others replace them.
+async fn put_back(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
+    let copy = cluster.data.lock().get(&node).and_then(DataNode::copy);
+    let Some(copy) = copy else { return };
+    tokio::time::sleep(random.millis(500, 10_000)).await;
+    let outlived = || cluster.data.lock().get(&node).is_some_and(|node| copy.is_outlived(node));
+    let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+    while !outlived() {
+        if tokio::time::Instant::now() > patience {
+            cluster.history.note(format_args!("no copy of node {node} is old enough"));
+            return;
+        }
+        tokio::time::sleep(random.millis(20, 200)).await;
+    }
+    if !until_spared(cluster, node, &mut random).await
+        || !nodes::crash_data(cluster, node, random.clone()).await
+    {
+        return;
+    }
+    if let Some(node) = cluster.data.lock().get_mut(&node) {
+        node.put_back(&copy);
+        cluster.history.note(format_args!("node {} has an older copy of its disks", node.id));
+    }
+    tokio::time::sleep(random.millis(5, 3000)).await;
+    start_data(cluster, node).await;
+    for _ in 0..20 {
+        let Some(datanode) = cluster.datanode(node) else { return };
+        let statuses = datanode.status().await.unwrap_or_default();
+        if let Some((partition, replica)) = copy.served(&statuses) {
+            cluster.history.violation(format!(
+                "node {node} serves replica {replica} of partition {partition} of an older copy"
+            ));
+            return;
+        }
+        tokio::time::sleep(random.millis(100, 1000)).await;
+    }
 }
 
 /// Waits until every other replica is in its place. False when that takes too long.

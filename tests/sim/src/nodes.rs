@@ -3,23 +3,27 @@
 //! All nodes share one runtime, so a crash cannot take their tasks away. It takes everything else first: the network,
 //! the log's disk, the files. What still runs then reaches nobody and changes nothing, and is stopped.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use partita_datanode::generation::{Age, GenerationKeeper};
 use partita_datanode::{Datanode, EngineOptions, NodeOptions};
 use partita_meta::{MemoryStore, Meta, MetaOptions};
 use partita_proto::clock::Clock;
 use partita_proto::error::Error;
-use partita_proto::id::{NodeId, ReplicaId};
+use partita_proto::generation::{Generations, Renewal, Renewed};
+use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::label::Labels;
 use partita_proto::member::{Heartbeat, Registration};
-use partita_proto::service::{ClusterService, DataNodes, DataService};
+use partita_proto::service::{ClusterService, DataNodes, DataService, ReplicaStatus};
 use partita_raft::{Host, HostOptions, OnLogFailure, RaftError, SimulatedDisk};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::claims::SimClaims;
 use crate::cluster::Cluster;
 use crate::files::SimFiles;
 use crate::random::Random;
@@ -32,6 +36,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const BEAT_WAIT: Duration = Duration::from_secs(3);
 /// How long nothing is heard of a node before its replicas are made anew.
 pub(crate) const REPAIR_AFTER: Duration = Duration::from_secs(8);
+/// How old a generation of a data directory becomes.
+const RENEW_INTERVAL: Duration = Duration::from_secs(4);
 /// Metas have numbers from here on.
 pub(crate) const METAS: std::ops::RangeInclusive<u64> = 101..=103;
 
@@ -63,9 +69,30 @@ pub(crate) struct DataNode {
     pub(crate) disk: SimulatedDisk,
     pub(crate) files: SimFiles,
     pub(crate) clock: Arc<SimClock>,
+    pub(crate) claims: SimClaims,
     /// Bad bits were made in its log, so damage may be found at the next start.
     pub(crate) rotten: bool,
+    /// Its disks were put back from a copy, which is to be noticed at the next start.
+    pub(crate) older: bool,
+    /// Somebody is starting it.
+    starting: bool,
     pub(crate) up: Option<DataLife>,
+}
+
+/// A copy of all that a datanode kept at one moment.
+pub(crate) struct DataCopy {
+    disk: SimulatedDisk,
+    files: SimFiles,
+    claims: SimClaims,
+    /// The replicas that it had.
+    replicas: BTreeSet<(PartitionId, ReplicaId)>,
+}
+
+/// A copy of all that a meta kept at one moment.
+pub(crate) struct MetaCopy {
+    disk: SimulatedDisk,
+    store: MemoryStore,
+    claims: SimClaims,
 }
 
 /// One life of a datanode.
@@ -83,8 +110,11 @@ pub(crate) struct MetaNode {
     pub(crate) store: Arc<MemoryStore>,
     /// The random number of its data directory.
     identity: u64,
+    claims: SimClaims,
     /// Whether it is told that it lost its data.
     rejoins: bool,
+    /// Its disk was put back from a copy.
+    older: bool,
     pub(crate) up: Option<MetaLife>,
 }
 
@@ -112,9 +142,45 @@ impl DataNode {
             disk: SimulatedDisk::default(),
             files: SimFiles::new(),
             clock: Arc::default(),
+            claims: SimClaims::default(),
             rotten: false,
+            older: false,
+            starting: false,
             up: None,
         }
+    }
+
+    /// A copy of what it keeps, while it runs.
+    pub(crate) fn copy(&self) -> Option<DataCopy> {
+        let groups = self.up.as_ref()?.host.known_groups().into_iter();
+        Some(DataCopy {
+            disk: self.disk.copy(),
+            files: self.files.copy(),
+            claims: self.claims.survivor(),
+            replicas: groups.map(|(group, replica)| (PartitionId(group.0), replica)).collect(),
+        })
+    }
+
+    /// Puts a copy in the place of what it keeps, while it is down.
+    pub(crate) fn put_back(&mut self, copy: &DataCopy) {
+        self.disk = copy.disk.copy();
+        self.files = copy.files.copy();
+        self.claims = copy.claims.survivor();
+        self.older = true;
+    }
+}
+
+impl DataCopy {
+    /// Whether a generation was recorded since it was made, as far as this node knows.
+    pub(crate) fn is_outlived(&self, node: &DataNode) -> bool {
+        self.claims.claim().is_older(node.claims.claim().acknowledged)
+    }
+
+    /// A replica of the copy among those that a node serves.
+    pub(crate) fn served(&self, statuses: &[ReplicaStatus]) -> Option<(PartitionId, ReplicaId)> {
+        let serves = statuses.iter().filter(|status| status.failure.is_none());
+        let mut served = serves.map(|status| (status.partition, status.replica));
+        served.find(|replica| self.replicas.contains(replica))
     }
 }
 
@@ -125,9 +191,31 @@ impl MetaNode {
             disk: SimulatedDisk::default(),
             store: Arc::default(),
             identity: id.0 * 1000 + 7,
+            claims: SimClaims::default(),
             rejoins: false,
+            older: false,
             up: None,
         }
+    }
+
+    /// A copy of what it keeps.
+    pub(crate) fn copy(&self) -> MetaCopy {
+        let (disk, store) = (self.disk.copy(), self.store.survivor());
+        MetaCopy { disk, store, claims: self.claims.survivor() }
+    }
+
+    /// Puts a copy in the place of what it keeps, while it is down.
+    pub(crate) fn put_back(&mut self, copy: MetaCopy) {
+        let MetaCopy { disk, store, claims } = copy;
+        (self.disk, self.store, self.claims) = (disk, Arc::new(store), claims);
+        self.older = true;
+    }
+}
+
+impl MetaCopy {
+    /// Whether a generation was recorded since it was made, as far as a member knows.
+    pub(crate) fn is_outlived(&self, id: NodeId, member: &Meta) -> bool {
+        self.claims.claim().is_older(member.generation_of(id))
     }
 }
 
@@ -141,13 +229,47 @@ fn host_options(node: NodeId, sizes: Sizes) -> HostOptions {
     }
 }
 
-/// Starts a datanode over what it has.
+/// Starts a datanode over what it has, unless somebody else is at it.
 pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
-    let (disk, files, clock, rotten) = {
+    {
+        let mut nodes = cluster.data.lock();
+        let node = nodes.get_mut(&id).filter(|node| node.up.is_none() && !node.starting);
+        let Some(node) = node else { return Ok(()) };
+        node.starting = true;
+    }
+    let started = start_data_alone(cluster, id).await;
+    if let Some(node) = cluster.data.lock().get_mut(&id) {
+        node.starting = false;
+    }
+    started
+}
+
+async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
+    let (disk, files, claims, clock, rotten, older) = {
         let nodes = cluster.data.lock();
-        let Some(node) = nodes.get(&id).filter(|node| node.up.is_none()) else { return Ok(()) };
-        (node.disk.clone(), node.files.clone(), Arc::clone(&node.clock), node.rotten)
+        let Some(node) = nodes.get(&id) else { return Ok(()) };
+        let (disk, files, claims) = (node.disk.clone(), node.files.clone(), node.claims.clone());
+        (disk, files, claims, Arc::clone(&node.clock), node.rotten, node.older)
     };
+    let metas = Metas::new(cluster, id);
+    while let Err(error) = metas.register().await {
+        cluster.history.note(format_args!("node {id} is not registered yet: {error}"));
+        tokio::time::sleep(BEAT).await;
+    }
+    let generations = Generations::open(Arc::new(claims))?;
+    let chance = Arc::new(move || incarnation(id));
+    let mut keeper = GenerationKeeper::new(generations, (id, identity(id)), chance, RENEW_INTERVAL);
+    let renew = |renewal: Renewal| metas.renew(renewal);
+    let recorded = match keeper.confirm(&[], renew).await? {
+        Age::Older { recorded, .. } => Some(recorded),
+        Age::Current { .. } | Age::Unknown => None,
+    };
+    if recorded.is_some() != older {
+        cluster.history.violation(format!(
+            "node {id} is {} for an older copy",
+            if older { "not taken" } else { "taken" }
+        ));
+    }
     let failed = CancellationToken::new();
     let on_log_failure = {
         let failed = failed.clone();
@@ -174,6 +296,8 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         engine,
         // Without bad bits nothing is damaged: what seems so is a mistake of ours.
         put_aside: rotten,
+        older: recorded.is_some(),
+        accepted: BTreeSet::new(),
         trash_keep: Duration::ZERO,
         partition_rows_per_s: None,
     };
@@ -189,16 +313,20 @@ pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
             return Err(error);
         }
     };
+    let begun = match recorded {
+        Some(recorded) => keeper.begin_anew(recorded, renew).await,
+        None => Ok(()),
+    };
     cluster.net.join(id);
     let stop = CancellationToken::new();
     let life = DataLife { node, host, stop: stop.clone() };
-    tokio::spawn(beat(Arc::clone(cluster), id, Arc::clone(&life.node), stop.clone()));
+    tokio::spawn(beat(metas, Arc::clone(&life.node), keeper, stop.clone()));
     tokio::spawn(supervise(Arc::clone(cluster), id, failed, stop));
     if let Some(node) = cluster.data.lock().get_mut(&id) {
-        node.rotten = false;
+        (node.rotten, node.older) = (false, false);
         node.up = Some(life);
     }
-    Ok(())
+    begun
 }
 
 /// Ends a datanode when its log has failed, as its process would, and starts it again.
@@ -247,6 +375,7 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         cluster.net.leave(id);
         node.disk.cut();
         node.files.cut();
+        node.claims.cut();
         let (disk, files) = (node.disk.clone(), node.files.clone());
         (life, disk, files)
     };
@@ -263,53 +392,114 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
     if let Some(node) = cluster.data.lock().get_mut(&id) {
         node.disk = disk;
         node.files = files.survivor();
+        node.claims = node.claims.survivor();
     }
     true
 }
 
-/// Registers, then tells meta once a second how it is.
-async fn beat(cluster: Arc<Cluster>, id: NodeId, node: Arc<Datanode>, stop: CancellationToken) {
-    let (address, labels) = (format!("node-{id}:1"), Labels::default());
-    let me = Registration { identity: id.0 * 1000 + 7, node: Some(id), address, labels };
-    let mut registered = false;
-    let mut asked = METAS.map(NodeId).cycle();
-    let mut leader = NodeId(*METAS.start());
+/// The random number of a datanode's data directory.
+fn identity(id: NodeId) -> u64 {
+    id.0 * 1000 + 7
+}
+
+/// Meta's members, as a datanode calls them.
+#[derive(Clone)]
+struct Metas {
+    cluster: Arc<Cluster>,
+    id: NodeId,
+    /// Whom it asks next: who leads, as far as it knows.
+    next: Arc<AtomicU64>,
+}
+
+impl Metas {
+    fn new(cluster: &Arc<Cluster>, id: NodeId) -> Self {
+        let next = Arc::new(AtomicU64::new(*METAS.start()));
+        Self { cluster: Arc::clone(cluster), id, next }
+    }
+
+    /// Asks one of them.
+    async fn ask<T, F>(&self, ask: impl FnOnce(Arc<Meta>) -> F + Send + 'static) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let to = NodeId(self.next.load(Ordering::Relaxed));
+        let meta = self.cluster.meta(to);
+        let asked = self.cluster.net.call(self.id, to, BEAT_WAIT, async move {
+            ask(meta.ok_or_else(|| Error::Unavailable("it is down".to_owned()))?).await
+        });
+        let answer = asked.await;
+        let next = match &answer {
+            Ok(_) | Err(Error::NotFound { .. } | Error::InvalidInput(_)) => to,
+            Err(Error::NotLeader { leader: Some(other), .. }) if *other != to => *other,
+            Err(_) if to.0 < *METAS.end() => NodeId(to.0 + 1),
+            Err(_) => NodeId(*METAS.start()),
+        };
+        self.next.store(next.0, Ordering::Relaxed);
+        answer
+    }
+
+    async fn register(&self) -> Result<(), Error> {
+        let (id, labels) = (self.id, Labels::default());
+        let (identity, address) = (identity(id), address(id));
+        let me = Registration { identity, node: Some(id), address, labels };
+        self.ask(|meta| async move { meta.register(me).await.map(drop) }).await
+    }
+
+    async fn renew(&self, renewal: Renewal) -> Result<Renewed, Error> {
+        self.ask(|meta| async move { meta.renew(renewal).await }).await
+    }
+}
+
+fn address(id: NodeId) -> String {
+    format!("node-{id}:1")
+}
+
+/// Tells meta once a second how a node is, and keeps its generation young.
+async fn beat(
+    metas: Metas,
+    node: Arc<Datanode>,
+    mut keeper: GenerationKeeper,
+    stop: CancellationToken,
+) {
+    let (id, history) = (metas.id, &metas.cluster.history);
     loop {
         if stop.is_cancelled() {
             return;
         }
-        let (to, meta) = (leader, cluster.meta(leader));
-        let (me, mine) = (me.clone(), Arc::clone(&node));
-        let said = cluster.net.call(id, to, BEAT_WAIT, async move {
-            let meta = meta.ok_or_else(|| Error::Unavailable("it is down".to_owned()))?;
-            if !registered {
-                return meta.register(me).await.map(drop);
-            }
-            let replicas = mine.status().await?;
+        let renewed = keeper.renew_when_due(|renewal| metas.renew(renewal));
+        let renewed = tokio::select! {
+            () = stop.cancelled() => return,
+            renewed = renewed => renewed,
+        };
+        if let Err(error @ Error::InvalidInput(_)) = renewed {
+            history.violation(format!("node {id} is to end: {error}"));
+            return;
+        }
+        let (mine, claim) = (Arc::clone(&node), keeper.claim());
+        let said = metas.ask(move |meta| async move {
             let heartbeat = Heartbeat {
                 node: id,
-                identity: me.identity,
-                address: me.address,
-                replicas,
+                identity: identity(id),
+                address: address(id),
+                replicas: mine.status().await?,
                 loads: mine.loads(),
-                labels: me.labels,
+                labels: Labels::default(),
                 cpu_ms: None,
+                claim,
             };
             meta.heartbeat(heartbeat).await
         });
         match said.await {
-            Ok(()) if !registered => {
-                registered = true;
-                continue;
-            }
-            Ok(()) => {}
-            Err(Error::NotLeader { leader: Some(other), .. }) if other != leader => {
-                leader = other;
+            Err(Error::NotLeader { leader: Some(_), .. }) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
             }
-            Err(Error::NotFound { .. }) => registered = false,
-            Err(_) => leader = asked.next().unwrap_or(leader),
+            Err(error @ Error::InvalidInput(_)) if !stop.is_cancelled() => {
+                history.violation(format!("node {id} is to end: {error}"));
+                return;
+            }
+            Ok(()) | Err(_) => {}
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -326,10 +516,12 @@ fn incarnation(id: NodeId) -> u64 {
 
 /// Starts a meta over what it has.
 pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
-    let (disk, store, identity, rejoins) = {
+    let (disk, store, identity, rejoins, claims, older) = {
         let metas = cluster.metas.lock();
         let Some(node) = metas.get(&id).filter(|node| node.up.is_none()) else { return Ok(()) };
-        (node.disk.clone(), Arc::clone(&node.store), node.identity, node.rejoins)
+        let (disk, store, claims) = (&node.disk, &node.store, &node.claims);
+        let (disk, store, claims) = (disk.clone(), Arc::clone(store), claims.clone());
+        (disk, store, node.identity, node.rejoins, claims, node.older)
     };
     let options = HostOptions { identity, ..host_options(id, cluster.sizes) };
     let host = Host::open_simulated(&disk, &options, cluster.net.raft.transport(id)).await;
@@ -341,6 +533,8 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         identity,
         rejoins,
         incarnation: incarnation(id),
+        generations: Some(Arc::new(Generations::open(Arc::new(claims))?)),
+        renew_every: RENEW_INTERVAL,
         ..MetaOptions::alone("/simulated", Arc::<SimClock>::default())
     };
     let nodes: Arc<dyn DataNodes> = Arc::new(Remotes::new(cluster, id));
@@ -353,6 +547,7 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         async move { meta.run(stop).await }
     });
     cluster.net.join(id);
+    tokio::spawn(heed_refusal(Arc::clone(cluster), id, Arc::clone(&meta), older, stop.clone()));
     let running = Arc::new(tokio::sync::Mutex::new(Some(running)));
     let life = MetaLife { meta, host, stop, running };
     if let Some(node) = cluster.metas.lock().get_mut(&id) {
@@ -361,14 +556,33 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
     Ok(())
 }
 
+/// Notices when a meta is refused as an older copy that is none.
+async fn heed_refusal(
+    cluster: Arc<Cluster>,
+    id: NodeId,
+    meta: Arc<Meta>,
+    older: bool,
+    stop: CancellationToken,
+) {
+    let why = tokio::select! {
+        () = stop.cancelled() => return,
+        why = meta.refused() => why,
+    };
+    cluster.history.note(format_args!("meta {id} is refused: {why}"));
+    if why.contains("older copy") && !older {
+        cluster.history.violation(format!("meta {id} is taken for an older copy: {why}"));
+    }
+}
+
 /// Takes the disk of a meta that is down, and gives it an empty one: it starts as one that never was, or is told that it
 /// lost its data.
 pub(crate) fn wipe_meta(cluster: &Cluster, id: NodeId, rejoins: bool) {
     if let Some(node) = cluster.metas.lock().get_mut(&id).filter(|node| node.up.is_none()) {
         node.disk = SimulatedDisk::default();
         node.store = Arc::default();
+        node.claims = SimClaims::default();
         node.identity += 1_000_000;
-        node.rejoins = rejoins;
+        (node.rejoins, node.older) = (rejoins, false);
     }
 }
 
@@ -380,6 +594,7 @@ pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         let Some(life) = node.up.take() else { return false };
         cluster.net.leave(id);
         node.disk.cut();
+        node.claims.cut();
         let kept = node.store.survivor();
         (life, node.disk.clone(), kept)
     };
@@ -398,6 +613,7 @@ pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: R
     if let Some(node) = cluster.metas.lock().get_mut(&id) {
         node.disk = disk;
         node.store = Arc::new(store);
+        node.claims = node.claims.survivor();
     }
     true
 }

@@ -1,0 +1,51 @@
+//! The generations in a node's data directory, in memory.
+//!
+//! Invariants: a write that was answered is there after a crash; once the power is off nothing changes any more.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use partita_proto::error::Error;
+use partita_proto::generation::{Claim, ClaimFile};
+
+#[derive(Default)]
+struct State {
+    claim: Claim,
+    off: bool,
+}
+
+/// The file of one life of a node.
+#[derive(Clone, Default)]
+pub(crate) struct SimClaims(Arc<Mutex<State>>);
+
+impl SimClaims {
+    /// Everything from now on fails.
+    pub(crate) fn cut(&self) {
+        self.0.lock().off = true;
+    }
+
+    /// What the next life finds.
+    pub(crate) fn survivor(&self) -> Self {
+        Self(Arc::new(Mutex::new(State { claim: self.claim(), off: false })))
+    }
+
+    /// The generations.
+    pub(crate) fn claim(&self) -> Claim {
+        self.0.lock().claim
+    }
+}
+
+impl ClaimFile for SimClaims {
+    fn read(&self) -> Result<Claim, Error> {
+        Ok(self.claim())
+    }
+
+    fn write(&self, claim: &Claim) -> Result<(), Error> {
+        let mut state = self.0.lock();
+        if state.off {
+            return Err(Error::Unavailable("the power is off".to_owned()));
+        }
+        state.claim = *claim;
+        Ok(())
+    }
+}
