@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian or Ubuntu machine lacks to build Partita and run its tests: a C compiler
-# (some crates compile C), psql and Python's venv (real clients are tried). Rust comes from rustup.
+# (some crates compile C), psql and Python's venv (real clients are tried), and Chromium where the distribution has it as a
+# package of its own (pages of other origins are tried; without it they are not). Rust comes from rustup.
 # Says what to do by hand where it may not install.
 set -euo pipefail
 
@@ -13,15 +14,22 @@ need python3 python3
 need unshare util-linux
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 
+if [ "${#missing[@]}" -gt 0 ] && ! command -v apt-get >/dev/null 2>&1; then
+  echo "please install: ${missing[*]}" >&2
+  exit 1
+fi
+sudo=()
+[ "$(id -u)" -eq 0 ] || sudo=(sudo)
 if [ "${#missing[@]}" -gt 0 ]; then
-  if ! command -v apt-get >/dev/null 2>&1; then
-    echo "please install: ${missing[*]}" >&2
-    exit 1
-  fi
-  sudo=()
-  [ "$(id -u)" -eq 0 ] || sudo=(sudo)
   "${sudo[@]}" apt-get update -qq
   "${sudo[@]}" apt-get install -y -qq "${missing[@]}"
+fi
+browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
+if ! browser >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
+  "${sudo[@]}" apt-get update -qq
+  # Half a gigabyte, and less than a minute.
+  "${sudo[@]}" apt-get install -y -qq --no-install-recommends chromium ||
+    echo "there is no package chromium: pages of other origins are not tried" >&2
 fi
 if ! command -v cargo >/dev/null 2>&1; then
   echo "please install Rust 1.95 or later with rustup" >&2
