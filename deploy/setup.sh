@@ -27,7 +27,7 @@ fi
 browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 if ! browser >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
   "${sudo[@]}" apt-get update -qq
-  # Half a gigabyte, and less than a minute.
+  # Some hundred megabytes, and less than a minute.
   "${sudo[@]}" apt-get install -y -qq --no-install-recommends chromium ||
     echo "there is no package chromium: pages of other origins are not tried" >&2
 fi

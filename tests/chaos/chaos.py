@@ -22,6 +22,9 @@ from load import SLOT_WIDTH, Client, Failed, Load
 WELL_S = 120
 # Until an operator lends a hand, where that may be needed.
 PATIENCE_S = 40
+# Until damage must have been repaired once it can be seen, when nobody says otherwise; between two readings meanwhile.
+REPAIR_MAX_S = 30
+PROBE_PAUSE_S = 0.5
 # Load before the first fault and after each recovery.
 CALM_S = 3
 # Entries that a replica may be behind the newest of its group while clients write.
@@ -50,6 +53,7 @@ def arguments():
     parser.add_argument("--option", action="append", default=[], metavar="ROLE:ARGUMENTS", help="more arguments for a role")
     parser.add_argument("--port", type=int, default=14300, help="first port of processes (14300)")
     parser.add_argument("--failover-max", type=float, default=None, metavar="S", help="fail when writes stop for longer")
+    parser.add_argument("--repair-max", type=float, default=REPAIR_MAX_S, metavar="S", help=f"fail when a damaged node is not well for longer ({REPAIR_MAX_S})")
     parser.add_argument("--out", type=pathlib.Path, default=None, help="results as JSON")
     parser.add_argument("--keep", action="store_true", help="keep data and logs, also when all is well")
     return parser.parse_args()
@@ -106,6 +110,8 @@ class Run:
         self.has_nodes = True
         # Which partition each of the measured table's slots is.
         self.slots = {}
+        # Places that were damaged, by their class.
+        self.flips = {}
 
     async def ask(self, sql, timeout=15):
         """Asks until a door answers, each once."""
@@ -186,17 +192,20 @@ class Run:
         except Broken as broken:
             self.wrong.append(f"#{fault.number} {fault.kind.name}: {broken}")
             undone = time.monotonic()
-        patience = PATIENCE_S if fault.kind.name == "corrupt-file" or fault.kind.verb == "fill" else WELL_S
+        patience = PATIENCE_S if fault.kind.verb == "fill" else WELL_S
+        if fault.kind.name == "wipe-datanode":
+            await self.replace(targets[0], nodes[names[0]], notes)
         spent, found = await self.wait_well(patience, since=undone)
-        if not found and fault.kind.name == "corrupt-file":
-            found = await self.probe(nodes.get(names[0]))
-        if found:
+        if not found and fault.kind.harm in ("corrupt", "flip") and fault.kind.role == "datanode":
+            after_reading, found = await self.wait_repaired(nodes[names[0]])
+            spent = max(spent, after_reading)
+        if found and fault.kind.verb == "fill":
             notes.append("; ".join(found[:3]))
-            found = await self.mend(fault, targets[0], nodes, notes)
+            found = await self.mend(targets[0], notes)
             spent = time.monotonic() - undone
         await asyncio.sleep(CALM_S)
         if found:
-            self.wrong.append(f"#{fault.number} {fault.kind.name}: not well after {WELL_S} s: {'; '.join(found[:5])}")
+            self.wrong.append(f"#{fault.number} {fault.kind.name}: not well after {spent:.0f} s: {'; '.join(found[:5])}")
         self.results.append(self.measure(fault, names, slots, began, undone, spent, notes))
         say("   " + line_of(self.results[-1]))
 
@@ -206,61 +215,104 @@ class Run:
             await asyncio.to_thread(self.cluster.roll)
             return time.monotonic()
         self.load.heavy = fault.kind.verb == "fill"
-        await self.each(fault.kind.verb, targets)
-        if fault.kind.name == "corrupt-file":
-            notes.append(await asyncio.to_thread(self.cluster.corrupt, targets[0], fault.draw))
+        if fault.kind.harm:
+            await self.flush()
+        if fault.kind.orders:
+            await asyncio.to_thread(self.cluster.disturb, targets[0], fault.kind.orders)
+        else:
+            await self.each(fault.kind.verb, targets)
+        if fault.kind.harm:
+            harmed = await asyncio.to_thread(getattr(self.cluster, fault.kind.harm), targets[0], fault.draw)
+            self.note_places(harmed, notes)
         await asyncio.sleep(fault.hold)
         undone = time.monotonic()
         self.load.heavy = False
         await self.each(fault.kind.undo, targets)
         return undone
 
-    async def mend(self, fault, member, nodes, notes):
-        """What an operator does: starts a node whose disk was full again, gives up one whose files are damaged."""
-        if fault.kind.verb == "fill":
-            notes.append("restarted by the operator")
-            if await asyncio.to_thread(self.cluster.alive, member):
-                await self.each("stop", [member])
-            await self.each("start", [member])
-        elif fault.kind.name == "corrupt-file":
-            notes.append("emptied and replaced by the operator")
-            await self.each("kill", [member])
-            await asyncio.to_thread(self.cluster.wipe, member)
-            await self.each("start", [member])
-            until = time.monotonic() + WELL_S
-            old = nodes.get(member.name)
-            while time.monotonic() < until:
-                try:
-                    await self.ask(f"ADMIN drain_node({old})")
-                    break
-                except Failed as failure:
-                    notes.append(str(failure))
-                    await asyncio.sleep(1)
+    async def flush(self):
+        """Has rows in files, and after a moment again some in logs only."""
+        for name in ("chaos_keyed", "chaos_append"):
+            try:
+                await self.ask(f"ADMIN flush_table('{name}')", 60)
+            except Failed as failure:
+                say(f"   not flushed: {failure}")
+        await asyncio.sleep(1)
+
+    def note_places(self, harmed, notes):
+        for place in harmed:
+            self.flips[place.kind] = self.flips.get(place.kind, 0) + 1
+        if harmed:
+            notes.append(f"{len(harmed)} places: {', '.join(str(place) for place in harmed[:30])}")
+
+    async def mend(self, member, notes):
+        """What an operator does with a node whose disk was full: starts it again."""
+        notes.append("restarted by the operator")
+        if await asyncio.to_thread(self.cluster.alive, member):
+            await self.each("stop", [member])
+        await self.each("start", [member])
         _, found = await self.wait_well(since=time.monotonic())
         return found
 
+    async def replace(self, member, old, notes):
+        """What an operator does about a node whose files are gone: it came back as another one, so the old one is removed."""
+        notes.append(f"node {old} removed by the operator")
+        until = time.monotonic() + WELL_S
+        for order in (f"ADMIN drain_node({old})", f"ADMIN remove_node({old})"):
+            while True:
+                try:
+                    await self.ask(order)
+                    break
+                except Failed as failure:
+                    if time.monotonic() > until:
+                        self.wrong.append(f"{order}: {failure}")
+                        return
+                    await asyncio.sleep(0.5)
+
+    async def wait_repaired(self, node):
+        """Reads what a damaged node has, for some damage shows only then; seconds until all is right again, and what is not."""
+        found = await self.probe(node)
+        began = time.monotonic()
+        while True:
+            left = self.options.repair_max - (time.monotonic() - began)
+            _, found = await self.wait_well(max(left, 0))
+            found = found or await self.probe(node)
+            spent = time.monotonic() - began
+            if not found or spent > self.options.repair_max:
+                return spent, found
+            await asyncio.sleep(PROBE_PAUSE_S)
+
     async def probe(self, node):
-        """Makes a node lead what it has and reads it, so that damage shows: rows or an error, never other rows."""
+        """Makes a node lead what it has and reads it, so that damage shows: rows or an error, never other rows. Returns
+        what it could not do."""
         found = []
-        for partition, slot in self.slots.items():
-            try:
-                await self.transfer(partition, node)
-            except Failed as failure:
-                found.append(f"partition {partition} is not led by node {node}: {failure}")
-                continue
+        for name, partition, place, _, _, _ in sorted(await self.ask(REPLICAS_SQL)):
+            if place == node and name in ("chaos_keyed", "chaos_append"):
+                try:
+                    await self.transfer(partition, node, 5)
+                except Failed as failure:
+                    found.append(f"partition {partition} is not led by node {node}: {failure}")
+        for slot in range(self.options.partitions):
             key_slot = slot * SLOT_WIDTH + SLOT_WIDTH // 2
             least, _ = self.load.keyed.bounds(key_slot)
-            try:
-                rows = await self.ask(f"SELECT count(*), sum(length(pad)) FROM chaos_keyed WHERE slot = {key_slot}", 60)
-                _, most = self.load.keyed.bounds(key_slot)
-                self.load.check_count(f"slot {key_slot} on node {node}", rows[0][0], least, most)
-            except Failed as failure:
-                found.append(f"partition {partition} on node {node}: {failure}")
-        return found
+            sql = f"SELECT count(*), sum(length(pad)), sum(n), max(ts) FROM chaos_keyed WHERE slot = {key_slot}"
+            found += await self.count_of(f"slot {key_slot}", sql, least, lambda: self.load.keyed.bounds(key_slot)[1])  # noqa: B023
+        least = len(self.load.appended.acked)
+        sql = "SELECT count(*), sum(length(pad)), max(seq), max(ts) FROM chaos_append"
+        return found + await self.count_of("chaos_append", sql, least, lambda: self.load.appended.tried)
 
-    async def transfer(self, partition, node):
+    async def count_of(self, what, sql, least, most):
+        """Errors of a reading, if it has any; other numbers than these are a violation."""
+        try:
+            rows = await self.ask(sql, 30)
+        except Failed as failure:
+            return [f"{what}: {failure}"]
+        self.load.check_count(what, rows[0][0], least, most())
+        return []
+
+    async def transfer(self, partition, node, patience=30):
         """Until the node leads the partition."""
-        until = time.monotonic() + 30
+        until = time.monotonic() + patience
         failure = Failed(f"node {node} did not become the leader", sent=True)
         while time.monotonic() < until:
             rows = await self.ask(f"SELECT node FROM sys.replicas WHERE partition = {partition} AND role = 'leader'")
@@ -306,6 +358,8 @@ class Run:
         if result["stalled"]:
             self.wrong.append(f"#{fault.number} {fault.kind.name}: no write to partitions {result['stalled']} since")
         limit = self.options.failover_max
+        if fault.kind.harm in ("corrupt", "flip") and result["well_after_s"] > self.options.repair_max:
+            self.wrong.append(f"#{fault.number} {fault.kind.name}: repaired only after {result['well_after_s']} s")
         if limit is not None and fault.kind.survivable and (result["longest_gap_s"] or 0) > limit:
             self.wrong.append(f"#{fault.number} {fault.kind.name}: writes stopped for {result['longest_gap_s']} s")
         return result
@@ -438,6 +492,7 @@ def summary(options, run, plan, spent):
         "reads_checked": load.reads,
         "write_ms": {"p50": at(0.5), "p99": at(0.99), "p999": at(0.999), "max": at(1)},
         "errors_seen_by_clients": dict(sorted(load.errors.items(), key=lambda item: -item[1])),
+        "places_damaged": dict(sorted(run.flips.items())),
         "results": run.results,
         "wrong": load.violations + run.wrong,
     }
@@ -484,6 +539,8 @@ def main():
     except ValueError as error:
         sys.exit(str(error))
     plan = faults.schedule(options.seed, kinds, options.rounds)
+    if any(kind.orders for kind in kinds):
+        cluster.preload()
     say(f"repeat with: {command_line(options)}")
     result = None
     try:
@@ -509,6 +566,9 @@ def main():
         f"{result['acknowledged_keys']} keys, {result['acknowledged_appended_rows']} appended rows; {result['reads_checked']} reads "
         f"checked; a write took {result['write_ms']['p50']} ms (median), {result['write_ms']['p99']} ms (99 of 100)"
     )
+    if result["places_damaged"]:
+        by_class = ", ".join(f"{count} {kind}" for kind, count in result["places_damaged"].items())
+        print(f"places damaged: {sum(result['places_damaged'].values())}: {by_class}")
     for text in result["wrong"]:
         print(f"WRONG {text}")
     print("nothing was lost, doubled or changed" if not result["wrong"] else f"repeat with: {result['command']}")

@@ -7,7 +7,10 @@ All have the same verbs, which block and are called from a thread beside the loa
     cut join                 no packet leaves the member or reaches where it listens
     fill empty               the member's disk takes no more bytes, or does again
     roll                     all members one after another, as deploy/rolling-restart.sh does it
-    corrupt wipe             bytes of its files change; all its files are gone (both while it is down)
+    corrupt flip wipe        bytes of a file change, or bits of several; all its files are gone (while it is down)
+    rejoin                   start a meta without its files, which is refused, and then one that joins the group again
+    keep put_back            restart, its directory being copied meanwhile; restart with that copy
+    disturb relent           calls for its files fail; no more, and start it again if it has ended over that
 
 `verbs` says which of them this cluster can do on this machine. Everything that was made is gone after `destroy`.
 """
@@ -23,6 +26,8 @@ import signal
 import subprocess
 import time
 
+import places
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 META, DATANODES, FRONTENDS = 3, 3, 2
 # How long a role may take until it says that it is ready.
@@ -30,7 +35,13 @@ START_S = 120
 STOP_S = 60
 # Group numbers of the processes, so that the firewall can tell them apart.
 FIRST_GROUP = 47100
+# What a process ends with when its disk has failed.
+EXIT_IO_ERROR = 74
+# Bits that flip at once: of each partition's files one, and of a log as many as its parts.
+FLIPS = 16
 MARK = "partita-chaos"
+# Verbs that need nothing but the directories.
+OF_FILES = ("corrupt", "flip", "wipe", "keep", "put_back")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,37 +100,15 @@ class Disk:
         run("umount", self.path, check=False)
 
 
-def flip(path, dice):
-    """Changes up to 16 bytes in a row, somewhere in a file."""
-    size = path.stat().st_size
-    at = dice.randrange(max(1, size - 16))
-    with open(path, "r+b") as file:
-        file.seek(at)
-        before = file.read(16)
-        file.seek(at)
-        file.write(bytes(byte ^ 0xA5 for byte in before))
-        file.flush()
-        os.fsync(file.fileno())
-    return f"{len(before)} bytes at {at} of {size}"
-
-
-def pick_file(folder, dice):
-    """A file of a data directory that holds rows, log or manifest; the kind first, so that all have their turn."""
-    kinds = {"parquet": [], "manifest": [], "log": []}
-    for path in sorted(pathlib.Path(folder).rglob("*")):
-        if not path.is_file() or path.stat().st_size < 64:
-            continue
-        parts = path.relative_to(folder).parts
-        if path.suffix == ".parquet":
-            kinds["parquet"].append(path)
-        elif "manifest" in parts:
-            kinds["manifest"].append(path)
-        elif parts[0] == "log":
-            kinds["log"].append(path)
-    there = [kind for kind, paths in kinds.items() if paths]
-    if not there:
+def damage(folder, draw, classes, count, width=0):
+    """Flips bits of a data directory, or changes some bytes; returns the places."""
+    dice = random.Random(draw)
+    found = places.pick(places.regions(folder), dice, count, classes, width)
+    if not found:
         raise Broken(f"{folder} has no files yet")
-    return dice.choice(kinds[dice.choice(there)])
+    for place in found:
+        places.flip(folder, place)
+    return found
 
 
 class Cluster:
@@ -134,6 +123,35 @@ class Cluster:
     def doors(self):
         return [member.sql for member in self.members if member.sql]
 
+    def corrupt(self, member, draw):
+        """Changes bytes of one file of rows, log or manifest."""
+        return damage(self.data(member), draw, (*places.OF_LOG[:4], *places.PART_OF_PARTITION), 1, 16)
+
+    def flip(self, member, draw):
+        """Flips one bit of each of several files."""
+        return damage(self.data(member), draw, places.WITH_COPIES, FLIPS)
+
+    def wipe(self, member, _draw=None):
+        for path in self.data(member).iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return []
+
+    def keep(self, member):
+        self.stop(member)
+        older = self.older(member)
+        shutil.rmtree(older, ignore_errors=True)
+        run("cp", "-a", "--sparse=always", self.data(member), older)
+        self.start(member)
+
+    def put_back(self, member):
+        self.kill(member)
+        self.wipe(member)
+        run("cp", "-a", "--sparse=always", f"{self.older(member)}/.", self.data(member))
+        self.start(member)
+
+    def older(self, member):
+        return self.work / "older" / member.name
+
 
 class Processes(Cluster):
     """The roles as processes on loopback."""
@@ -143,7 +161,11 @@ class Processes(Cluster):
         self.options = options
         self.running, self.paused, self.cuts, self.disks = {}, set(), {}, {}
         self.members = self.make_members()
-        self.verbs = {"kill", "stop", "start", "pause", "resume", "corrupt", "wipe"}
+        self.verbs = {"kill", "stop", "start", "pause", "resume", "rejoin", *OF_FILES}
+        # The library that makes calls fail; only where that is wanted.
+        self.library = None
+        if shutil.which("cc"):
+            self.verbs |= {"disturb", "relent"}
         if is_root() and shutil.which("iptables"):
             self.verbs |= {"cut", "join"}
         if is_root() and small_disk_mib:
@@ -186,15 +208,55 @@ class Processes(Cluster):
         for member in self.members:
             self.wait_ready(member)
 
-    def launch(self, member):
+    def preload(self):
+        """Has calls fail when `disturb` says so: for members that start from now on."""
+        self.library = self.work / "faults.so"
+        self.work.mkdir(parents=True, exist_ok=True)
+        run("cc", "-shared", "-fPIC", "-O1", "-o", self.library, ROOT / "tests" / "it" / "faults.c", "-ldl")
+
+    def orders(self, member):
+        return self.work / member.name / "orders"
+
+    def environment(self, member):
+        if self.library is None or member.role == "frontend":
+            return None
+        return {**os.environ, "LD_PRELOAD": str(self.library), "PARTITA_FAULTS": str(self.orders(member))}
+
+    def disturb(self, member, orders):
+        """Whole or not at all: the file is read all the time."""
+        new = self.orders(member).with_suffix(".new")
+        new.write_text("".join(f"{order}\n" for order in orders))
+        new.rename(self.orders(member))
+
+    def relent(self, member):
+        self.orders(member).unlink(missing_ok=True)
+        code = self.running[member.name].poll()
+        if code is not None and code != EXIT_IO_ERROR:
+            raise Broken(f"{member.name} ended with {code}: {self.log_tail(member)}")
+        if code is not None:
+            self.start(member)
+
+    def rejoin(self, member):
+        self.launch(member)
+        try:
+            code = self.running[member.name].wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            raise Broken(f"{member.name} goes on without its files") from None
+        if code == 0:
+            raise Broken(f"{member.name} ended without its files as if all were well")
+        self.wipe(member)
+        self.launch(member, "--rejoin")
+
+    def launch(self, member, *more):
         folder = self.work / member.name
         folder.mkdir(parents=True, exist_ok=True)
-        command = [self.binary, *self.command(member), *self.options.get(member.role, [])]
+        command = [self.binary, *self.command(member), *self.options.get(member.role, []), *more]
         group = {"group": FIRST_GROUP + self.members.index(member), "extra_groups": []} if "cut" in self.verbs else {}
         with open(folder / "ready", "wb") as ready, open(folder / "log", "ab") as log:
             self.running[member.name] = subprocess.Popen(
-                [str(part) for part in command], stdout=ready, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True, **group
-            )
+                [str(part) for part in command], stdout=ready, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                env=self.environment(member), **group,
+            )  # fmt: skip
 
     def wait_ready(self, member):
         until = time.monotonic() + START_S
@@ -265,15 +327,6 @@ class Processes(Cluster):
     def empty(self, member):
         self.disks[member.name].empty()
 
-    def corrupt(self, member, draw):
-        dice = random.Random(draw)
-        path = pick_file(self.data(member), dice)
-        return f"{path.relative_to(self.data(member))}: {flip(path, dice)}"
-
-    def wipe(self, member):
-        for path in self.data(member).iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
     def destroy(self):
         for member in self.members:
             self.join(member)
@@ -314,7 +367,7 @@ class Compose(Cluster):
         self.members += [
             Member(f"frontend{n}", "frontend", f"frontend{n}:4000", (self.BIND, 4002 + n)) for n in range(1, FRONTENDS + 1)
         ]
-        self.verbs = {"kill", "stop", "start", "pause", "resume", "cut", "join", "corrupt", "wipe", "roll"}
+        self.verbs = {"kill", "stop", "start", "pause", "resume", "cut", "join", "roll", *OF_FILES}
         self.disks, self.containers = {}, {}
         if is_root() and small_disk_mib:
             self.verbs |= {"fill", "empty"}
@@ -428,20 +481,11 @@ class Compose(Cluster):
     def roll(self):
         return run(ROOT / "deploy" / "rolling-restart.sh", env={**os.environ, "COMPOSE_PROJECT_NAME": self.PROJECT})
 
-    def folder(self, member):
+    def data(self, member):
         """The data directory, as this machine sees it."""
         if member.name in self.disks:
             return self.disks[member.name].data
         return pathlib.Path(run("docker", "volume", "inspect", "--format", "{{.Mountpoint}}", f"{self.PROJECT}_{member.name}"))
-
-    def corrupt(self, member, draw):
-        dice = random.Random(draw)
-        path = pick_file(self.folder(member), dice)
-        return f"{path.relative_to(self.folder(member))}: {flip(path, dice)}"
-
-    def wipe(self, member):
-        for path in self.folder(member).iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def destroy(self):
         for member in self.members:

@@ -23,9 +23,24 @@ class Kind:
     # Whether writes can go on while it lasts, three replicas given.
     survivable: bool = True
     text: str = ""
+    # What is done to its files while it is down: a method of a cluster, which takes the member and a draw.
+    harm: str = ""
+    # For `disturb`: calls that fail, as tests/it/faults.c reads them.
+    orders: tuple = ()
 
 
 SHORT, LONG, NONE = (2.0, 5.0), (8.0, 14.0), (0.0, 0.1)
+
+# What calls of the C library fail with, and for which files.
+EIO, EMFILE, ENOSPC = 5, 24, 28
+DISTURBANCES = (
+    ("eio-sync", (f"fdatasync {EIO} /log/", f"fsync {EIO} /log/"), "syncs of its log fail"),
+    ("eio-write", (f"pwrite {EIO} /log/", f"write {EIO} /log/"), "writes of its log fail"),
+    ("eio-files", (f"fsync {EIO} /data/partitions/", f"write {EIO} /data/meta/", f"pwrite {EIO} /data/meta/"), "writes of its files fail"),
+    ("eio-read", (f"read {EIO} .parquet", f"pread {EIO} .parquet", f"pread {EIO} /data/meta/"), "reads of its files fail"),
+    ("emfile", (f"open {EMFILE} /data/",), "it can open no file"),
+    ("enospc", (f"write {ENOSPC} /data/", f"pwrite {ENOSPC} /data/", f"fsync {ENOSPC} /data/partitions/"), "there is no space for a byte"),
+)
 
 KINDS = {
     kind.name: kind
@@ -44,7 +59,18 @@ KINDS = {
         Kind("kill-majority", "datanode", "kill", "start", SHORT, 2, False, "two datanodes of three"),
         Kind("restart-all", "*", "kill", "start", NONE, 0, False, "kill -9 of everything, started again"),
         Kind("full-disk", "datanode", "fill", "empty", LONG, text="the disk takes not a byte more"),
-        Kind("corrupt-file", "datanode", "kill", "start", NONE, text="bytes of a file change while it is down"),
+        Kind("corrupt-file", "datanode", "kill", "start", NONE, text="bytes of a file change while it is down", harm="corrupt"),
+        Kind("flip-datanode", "datanode", "kill", "start", NONE, text="bits of its files flip while it is down", harm="flip"),
+        Kind("flip-meta", "meta", "kill", "start", NONE, text="bits of its files flip while it is down", harm="flip"),
+        Kind("wipe-datanode", "datanode", "kill", "start", NONE, text="comes back with an empty directory", harm="wipe"),
+        Kind("wipe-meta", "meta", "kill", "rejoin", NONE, text="comes back with an empty directory, and rejoins", harm="wipe"),
+        Kind("older-datanode", "datanode", "keep", "put_back", SHORT, text="comes back with an older copy of its directory"),
+        Kind("older-meta", "meta", "keep", "put_back", SHORT, text="comes back with an older copy of its directory"),
+        *(
+            Kind(f"{name}-{role}", role, "disturb", "relent", SHORT, text=text, orders=orders)
+            for name, orders, text in DISTURBANCES
+            for role in ("datanode", "meta")
+        ),
         Kind("rolling-restart", "*", "roll", "roll", NONE, 0, text="deploy/rolling-restart.sh"),
         # A process with every role.
         Kind("bounce", "server", "kill", "start", NONE, 1, False, "kill -9, started again at once"),
@@ -75,7 +101,7 @@ def possible(names, roles, verbs):
         for kind in KINDS.values()
         if (kind.role in roles or (kind.role == "*" and "datanode" in roles))
         and {kind.verb, kind.undo} <= verbs
-        and (kind.name != "corrupt-file" or "corrupt" in verbs)
+        and (not kind.harm or kind.harm in verbs)
     ]
     chosen = [kind for kind in fits if not names or kind.name in names]
     missing = [name for name in names if name not in {kind.name for kind in chosen}]

@@ -2,7 +2,7 @@
  *
  * The environment variable PARTITA_FAULTS names a file of orders, which may come and go while the server runs:
  * one a line, "CALL ERRNO PATH" ("fdatasync 5 /log/"): calls of that name fail with that errno when the file's path
- * contains PATH. Without the file nothing fails. Calls: fsync, fdatasync, write, pwrite, open.
+ * contains PATH. Without the file nothing fails. Calls: fsync, fdatasync, read, pread, write, pwrite, open.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ static int ordered(const char *call, const char *path) {
     int file = (int)syscall(SYS_openat, AT_FDCWD, orders, O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
     char text[1024];
-    ssize_t bytes = read(file, text, sizeof text - 1);
+    ssize_t bytes = syscall(SYS_read, file, text, sizeof text - 1);
     syscall(SYS_close, file);
     if (bytes <= 0) return 0;
     text[bytes] = 0;
@@ -67,6 +67,21 @@ int fsync(int fd) {
 int fdatasync(int fd) {
     FAIL_IF(ordered_of("fdatasync", fd));
     return REAL(fdatasync)(fd);
+}
+
+ssize_t read(int fd, void *data, size_t bytes) {
+    FAIL_IF(ordered_of("read", fd));
+    return REAL(read)(fd, data, bytes);
+}
+
+ssize_t pread(int fd, void *data, size_t bytes, off_t offset) {
+    FAIL_IF(ordered_of("pread", fd));
+    return REAL(pread)(fd, data, bytes, offset);
+}
+
+ssize_t pread64(int fd, void *data, size_t bytes, off64_t offset) {
+    FAIL_IF(ordered_of("pread", fd));
+    return REAL(pread64)(fd, data, bytes, offset);
 }
 
 ssize_t write(int fd, const void *data, size_t bytes) {
