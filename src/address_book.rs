@@ -44,8 +44,9 @@ pub(crate) fn open(
 
 fn read(dir: &Path) -> anyhow::Result<Book> {
     let path = dir.join(FILE);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
+    let text = match std::fs::read(&path) {
+        // A line that is damaged is one that is missing: meta says it again.
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Book::new()),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
@@ -119,5 +120,16 @@ mod tests {
         assert_eq!(addresses(NodeId(1)).as_deref(), Some("a:1"));
         sender.send_replace(told("b:2"));
         assert_eq!(addresses(NodeId(1)).as_deref(), Some("b:2"));
+    }
+
+    #[tokio::test]
+    async fn a_damaged_line_is_one_that_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(FILE), b"1 a:1\n\xb2 b:2\n3 c:3\n").unwrap();
+        let (_sender, members) = watch::channel(Arc::new(Members::new()));
+        let addresses = open(dir.path(), members, CancellationToken::new()).unwrap();
+        assert_eq!(addresses(NodeId(1)).as_deref(), Some("a:1"));
+        assert_eq!(addresses(NodeId(2)), None);
+        assert_eq!(addresses(NodeId(3)).as_deref(), Some("c:3"));
     }
 }

@@ -125,7 +125,8 @@ fn check(dir: &Path, text: &str, role: Role) -> anyhow::Result<()> {
     let of = lines.next().map_or(Some(standalone), |line| line.strip_prefix("role "));
     if of != Some(role.name()) {
         bail!(
-            "the data directory {} is of a {}, not of a {}; choose another with --data-dir",
+            "the data directory {} is of a {}, not of a {}, as its file {MARKER} says; choose another with \
+             --data-dir",
             dir.display(),
             of.unwrap_or("process of another kind"),
             role.name()
@@ -183,13 +184,29 @@ fn read_node(dir: &Path) -> anyhow::Result<Option<(u64, Option<NodeId>)>> {
     let number = field("number ").map(str::parse::<u64>).transpose();
     let number =
         number.with_context(|| format!("{} has no number that makes sense", path.display()))?;
-    Ok(Some((identity, number.map(NodeId))))
+    let node = number.map(NodeId);
+    // Directories from before there was a checksum have none.
+    if text != checked_node(identity, node) && text != node_text(identity, node) {
+        bail!("{}, which says which node it is, is damaged", path.display());
+    }
+    Ok(Some((identity, node)))
 }
 
 fn write_node(dir: &Path, identity: u64, node: Option<NodeId>) -> anyhow::Result<()> {
-    let number = node.map(|node| format!("number {node}\n")).unwrap_or_default();
-    write(dir, &dir.join(NODE), &format!("identity {identity:016x}\n{number}"))
+    write(dir, &dir.join(NODE), &checked_node(identity, node))
         .with_context(|| format!("cannot write to the data directory {}", dir.display()))
+}
+
+fn node_text(identity: u64, node: Option<NodeId>) -> String {
+    let number = node.map(|node| format!("number {node}\n")).unwrap_or_default();
+    format!("identity {identity:016x}\n{number}")
+}
+
+/// What the file `NODE` has. A node that took another one's number for its own would answer for it.
+fn checked_node(identity: u64, node: Option<NodeId>) -> String {
+    let text = node_text(identity, node);
+    let checksum = crc32c::crc32c(text.as_bytes());
+    format!("{text}checksum {checksum:08x}\n")
 }
 
 /// Writes a small file so that it is there whole or not at all.
@@ -268,5 +285,24 @@ mod tests {
         assert_eq!(node(dir.path()).unwrap(), Some(NodeId(7)));
         std::fs::write(dir.path().join(NODE), "rubbish").unwrap();
         assert!(identity(dir.path()).is_err());
+    }
+
+    #[test]
+    fn a_damaged_identity_or_number_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NODE);
+        identity(dir.path()).unwrap();
+        keep_node(dir.path(), NodeId(7)).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, bytes).unwrap();
+            let error = node(dir.path()).unwrap_err().to_string();
+            assert!(error.contains(NODE), "bit {bit}: {error}");
+        }
+        // As older builds wrote it.
+        std::fs::write(&path, "identity 00000000000000ab\nnumber 7\n").unwrap();
+        assert_eq!(node(dir.path()).unwrap(), Some(NodeId(7)));
     }
 }

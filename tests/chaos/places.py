@@ -5,7 +5,7 @@
     manifest      edits and checkpoints of each partition
     parquet       pages, and the footer with its indexes, of each file
     sled          meta's applied state
-    names         whose directory it is: PARTITA, NODE, CATALOG
+    names         whose directory it is: PARTITA, NODE; whose orders it follows: CATALOG; where others are: PEERS
 
 A place follows from a seed and from what files there are.
 """
@@ -23,14 +23,14 @@ PIECE_BYTES = 1 << 20
 ZEROS = bytes(PIECE_BYTES)
 # Two places of the log are so far apart that they seldom share a record.
 APART_BYTES = 256
-NAMES = ("PARTITA", "NODE", "CATALOG")
+NAMES = ("PARTITA", "NODE", "CATALOG", "PEERS")
 # A Parquet file ends with the length of its footer and a magic word.
 FOOTER_END_BYTES = 8
 PARQUET_MAGIC_BYTES = 4
 PART_OF_PARTITION = ("manifest-edit", "manifest-checkpoint", "parquet-data", "parquet-footer")
 OF_LOG = ("log-checkpoint", "log-head", "log-middle", "log-tail", "log-unused", "log-spare", "log-mark", "log-format")
 # What other members of a cluster have too.
-WITH_COPIES = (*OF_LOG[:7], *PART_OF_PARTITION, "sled")
+WITH_COPIES = (*OF_LOG[:7], *PART_OF_PARTITION, "sled", "name-PEERS")
 CLASSES = (*OF_LOG, *PART_OF_PARTITION, "sled", *(f"name-{name}" for name in NAMES))
 
 

@@ -12,7 +12,7 @@ import time
 
 import pgwire
 
-START_S = 60
+START_S = 180
 STOP_S = 20
 # Between two looks at the memory. A query that runs away takes a gigabyte or two in a second.
 WATCH_S = 0.05

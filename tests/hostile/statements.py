@@ -12,8 +12,6 @@ from families import catalogue
 from kinds import chosen, door_of
 from probes import Probes
 
-# A connection that is not answered for so long after a statement has the server killed and started again.
-ANSWER_S = 5
 # How long what a statement has left behind may hold the next one up.
 SETTLE_S = 3
 
@@ -117,7 +115,7 @@ class Phase:
         if outcome.end == "lost":
             # A process that aborts closes its connections before it is gone.
             time.sleep(0.3)
-        answers = outcome.end != "unended" and self.server.alive() and self.server.answers(ANSWER_S)
+        answers = outcome.end != "unended" and self.server.alive() and self.server.answers(self.options.answer)
         alive = self.server.alive()
         # Last: it is marked as taken away before it is killed.
         if process is not self.server.process or self.server.taken_away():
@@ -125,7 +123,7 @@ class Phase:
         if not alive:
             return Outcome(outcome.seconds, "died", "", self.server.exit_text()), True
         if not answers and outcome.end != "unended":
-            outcome = outcome._replace(end="unended", text=f"answered, and then nobody for {ANSWER_S} s")
+            outcome = outcome._replace(end="unended", text=f"answered, and then nobody for {self.options.answer:.0f} s")
         return outcome, not answers
 
 
