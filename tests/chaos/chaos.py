@@ -25,6 +25,8 @@ PATIENCE_S = 40
 # Until damage must have been repaired once it can be seen, when nobody says otherwise; between two readings meanwhile.
 REPAIR_MAX_S = 30
 PROBE_PAUSE_S = 0.5
+# How often a supervisor looks whether somebody has ended.
+SUPERVISE_S = 1
 # Load before the first fault and after each recovery.
 CALM_S = 3
 # Entries that a replica may be behind the newest of its group while clients write.
@@ -229,6 +231,13 @@ class Run:
         self.load.heavy = False
         await self.each(fault.kind.undo, targets)
         return undone
+
+    async def supervise(self):
+        """Starts members again whose disk has failed, until it is cancelled."""
+        while True:
+            for name in await asyncio.to_thread(self.cluster.revive):
+                say(f"   {name} has ended over its disk, and is started again")
+            await asyncio.sleep(SUPERVISE_S)
 
     async def flush(self):
         """Has rows in files, and after a moment again some in logs only."""
@@ -512,6 +521,7 @@ async def execute(options, cluster, plan):
         raise Broken(f"the new tables are not well: {'; '.join(found)}")
     say(f"up after {time.monotonic() - began:.1f} s")
     load.start()
+    supervisor = asyncio.ensure_future(run.supervise())
     try:
         await asyncio.sleep(CALM_S)
         for fault in plan:
@@ -519,6 +529,7 @@ async def execute(options, cluster, plan):
     finally:
         await load.stop()
     await run.check_everything()
+    supervisor.cancel()
     await run.client.close()
     return summary(options, run, plan, time.monotonic() - began)
 

@@ -10,7 +10,8 @@ All have the same verbs, which block and are called from a thread beside the loa
     corrupt flip wipe        bytes of a file change, or bits of several; all its files are gone (while it is down)
     rejoin                   start a meta without its files, which is refused, and then one that joins the group again
     keep put_back            restart, its directory being copied meanwhile; restart with that copy
-    disturb relent           calls for its files fail; no more, and start it again if it has ended over that
+    disturb relent           calls for its files fail; no more
+    revive                   start whoever has ended over a failed disk, as whatever supervises processes does
 
 `verbs` says which of them this cluster can do on this machine. Everything that was made is gone after `destroy`.
 """
@@ -31,7 +32,7 @@ import places
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 META, DATANODES, FRONTENDS = 3, 3, 2
 # How long a role may take until it says that it is ready.
-START_S = 120
+START_S = 240
 STOP_S = 60
 # Group numbers of the processes, so that the firewall can tell them apart.
 FIRST_GROUP = 47100
@@ -123,6 +124,10 @@ class Cluster:
     def doors(self):
         return [member.sql for member in self.members if member.sql]
 
+    def revive(self):
+        """The names of those that were started. Containers have their own restart policy."""
+        return []
+
     def corrupt(self, member, draw):
         """Changes bytes of one file of rows, log or manifest."""
         return damage(self.data(member), draw, (*places.OF_LOG[:4], *places.PART_OF_PARTITION), 1, 16)
@@ -160,6 +165,8 @@ class Processes(Cluster):
         self.binary, self.work, self.port = pathlib.Path(binary).resolve(), pathlib.Path(work), port
         self.options = options
         self.running, self.paused, self.cuts, self.disks = {}, set(), {}, {}
+        # Members that are to run.
+        self.wanted = set()
         self.members = self.make_members()
         self.verbs = {"kill", "stop", "start", "pause", "resume", "rejoin", *OF_FILES}
         # The library that makes calls fail; only where that is wanted.
@@ -230,11 +237,15 @@ class Processes(Cluster):
 
     def relent(self, member):
         self.orders(member).unlink(missing_ok=True)
-        code = self.running[member.name].poll()
-        if code is not None and code != EXIT_IO_ERROR:
-            raise Broken(f"{member.name} ended with {code}: {self.log_tail(member)}")
-        if code is not None:
-            self.start(member)
+
+    def revive(self):
+        ended = [member for member in self.members if member.name in self.wanted and self.exit_code(member) == EXIT_IO_ERROR]
+        for member in ended:
+            self.launch(member)
+        return [member.name for member in ended]
+
+    def exit_code(self, member):
+        return self.running[member.name].poll()
 
     def rejoin(self, member):
         self.launch(member)
@@ -248,6 +259,7 @@ class Processes(Cluster):
         self.launch(member, "--rejoin")
 
     def launch(self, member, *more):
+        self.wanted.add(member.name)
         folder = self.work / member.name
         folder.mkdir(parents=True, exist_ok=True)
         command = [self.binary, *self.command(member), *self.options.get(member.role, []), *more]
@@ -283,10 +295,12 @@ class Processes(Cluster):
             process.send_signal(number)
 
     def kill(self, member):
+        self.wanted.discard(member.name)
         self.signal(member, signal.SIGKILL)
         self.running[member.name].wait()
 
     def stop(self, member):
+        self.wanted.discard(member.name)
         self.signal(member, signal.SIGTERM)
         try:
             self.running[member.name].wait(STOP_S)

@@ -100,10 +100,22 @@ class Schedules(unittest.TestCase):
         self.assertIn("kill-meta", names)
         self.assertIn("restart-all", names)
         self.assertFalse(names & {"cut-meta", "pause-meta", "full-disk", "bounce", "corrupt-file"})
+        self.assertFalse(names & {"flip-datanode", "wipe-meta", "older-datanode", "eio-sync-datanode"})
+        harmed = {kind.name for kind in faults.possible([], {"meta", "datanode"}, verbs | {"flip", "wipe"})}
+        self.assertLessEqual({"flip-datanode", "flip-meta", "wipe-datanode"}, harmed)
+        self.assertFalse(harmed & {"wipe-meta", "corrupt-file"})
         with self.assertRaises(ValueError):
             faults.possible(["cut-meta"], {"meta"}, verbs)
         with self.assertRaises(ValueError):
             faults.possible(["no-such-fault"], {"meta"}, verbs)
+
+
+class Orders(unittest.TestCase):
+    def test_orders_are_as_the_library_reads_them(self):
+        for kind in faults.KINDS.values():
+            for order in kind.orders:
+                self.assertRegex(order, r"^(fsync|fdatasync|read|pread|write|pwrite|open) \d+ \S+$")
+            self.assertEqual(bool(kind.orders), kind.verb == "disturb", kind.name)
 
 
 class Health(unittest.TestCase):

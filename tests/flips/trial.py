@@ -22,7 +22,7 @@ from cluster import Broken, Standalone
 
 # Errors that say that something is damaged, or that the disk says so.
 DAMAGED = ("XX001", "58030")
-ANSWER_S = 15
+ANSWER_S = 60
 # How errors name the partition: by its number, or by its folder.
 NAMED_PARTITION = re.compile(r"(?:partition|group) (\d+)|(?:^|\s)(\d+)/(?:files|manifest)/")
 FIRST_TIME = "after the damage"
