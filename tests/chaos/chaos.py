@@ -55,7 +55,10 @@ def arguments():
     parser.add_argument("--option", action="append", default=[], metavar="ROLE:ARGUMENTS", help="more arguments for a role")
     parser.add_argument("--port", type=int, default=14300, help="first port of processes (14300)")
     parser.add_argument("--failover-max", type=float, default=None, metavar="S", help="fail when writes stop for longer")
-    parser.add_argument("--repair-max", type=float, default=REPAIR_MAX_S, metavar="S", help=f"fail when a damaged node is not well for longer ({REPAIR_MAX_S})")
+    parser.add_argument(
+        "--repair-max", type=float, default=REPAIR_MAX_S, metavar="S",
+        help=f"fail when a damaged node is not well for longer ({REPAIR_MAX_S})",
+    )  # fmt: skip
     parser.add_argument("--out", type=pathlib.Path, default=None, help="results as JSON")
     parser.add_argument("--keep", action="store_true", help="keep data and logs, also when all is well")
     return parser.parse_args()

@@ -36,10 +36,18 @@ EIO, EMFILE, ENOSPC = 5, 24, 28
 DISTURBANCES = (
     ("eio-sync", (f"fdatasync {EIO} /log/", f"fsync {EIO} /log/"), "syncs of its log fail"),
     ("eio-write", (f"pwrite {EIO} /log/", f"write {EIO} /log/"), "writes of its log fail"),
-    ("eio-files", (f"fsync {EIO} /data/partitions/", f"write {EIO} /data/meta/", f"pwrite {EIO} /data/meta/"), "writes of its files fail"),
+    (
+        "eio-files",
+        (f"fsync {EIO} /data/partitions/", f"write {EIO} /data/meta/", f"pwrite {EIO} /data/meta/"),
+        "writes of its files fail",
+    ),
     ("eio-read", (f"read {EIO} .parquet", f"pread {EIO} .parquet", f"pread {EIO} /data/meta/"), "reads of its files fail"),
     ("emfile", (f"open {EMFILE} /data/",), "it can open no file"),
-    ("enospc", (f"write {ENOSPC} /data/", f"pwrite {ENOSPC} /data/", f"fsync {ENOSPC} /data/partitions/"), "there is no space for a byte"),
+    (
+        "enospc",
+        (f"write {ENOSPC} /data/", f"pwrite {ENOSPC} /data/", f"fsync {ENOSPC} /data/partitions/"),
+        "there is no space for a byte",
+    ),
 )
 
 KINDS = {
