@@ -1,8 +1,13 @@
 //! SQL scripts: what a user types and sees, in `tests/sql/*.slt`, each against a server of its own.
 //!
-//! To repeat one: `PARTITA_SLT=name cargo test --test it sql_scripts`.
+//! Those in `tests/sql/portable` say nothing that PostgreSQL would not take, and have its answers; their tables have a key
+//! `k`. They run twice: as they are written, and with tables cut by hash, whose rows are in files and whose queries run at
+//! the data.
+//!
+//! To repeat one: `PARTITA_SLT=name cargo test --test it scripts`.
 
-use std::path::Path;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType};
@@ -10,8 +15,54 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::server::Server;
 
+/// How a script's tables are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// As the script says.
+    AsWritten,
+    /// Cut by hash of `k`, flushed after each INSERT; queries run at the data.
+    Cut,
+}
+
+impl Layout {
+    /// A statement as this layout has it.
+    fn statement(self, sql: &str) -> Cow<'_, str> {
+        if self == Self::Cut && sql.starts_with("CREATE TABLE ") {
+            return Cow::Owned(format!("{} PARTITION BY HASH (k) PARTITIONS 3", sql.trim_end()));
+        }
+        Cow::Borrowed(sql)
+    }
+
+    /// What has to follow a statement that succeeded.
+    fn following(self, sql: &str) -> Option<String> {
+        let table = sql.strip_prefix("INSERT INTO ")?.split_whitespace().next()?;
+        (self == Self::Cut).then(|| format!("ADMIN flush_table('{table}')"))
+    }
+}
+
 /// A connection that the script runner drives.
-struct Door(Client);
+struct Door {
+    client: Client,
+    layout: Layout,
+}
+
+impl Door {
+    async fn open(server: &Server, layout: Layout) -> Self {
+        let client = server.connect().await;
+        if layout == Layout::Cut {
+            client.batch_execute("SET run_at_data = always").await.unwrap();
+        }
+        Self { client, layout }
+    }
+
+    async fn query(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Said> {
+        self.client.simple_query(sql).await.map_err(|error| {
+            Said(error.as_db_error().map_or(error.to_string(), |said| {
+                format!("{} {}", said.code().code(), said.message())
+            }))
+        })
+    }
+}
 
 /// An error as a script expects it: SQLSTATE, then the message.
 #[derive(Debug)]
@@ -31,11 +82,10 @@ impl AsyncDB for Door {
     type ColumnType = DefaultColumnType;
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Said> {
-        let messages = self.0.simple_query(sql).await.map_err(|error| {
-            Said(error.as_db_error().map_or(error.to_string(), |said| {
-                format!("{} {}", said.code().code(), said.message())
-            }))
-        })?;
+        let messages = self.query(&self.layout.statement(sql)).await?;
+        if let Some(following) = self.layout.following(sql) {
+            self.query(&following).await?;
+        }
         let (mut columns, mut rows, mut affected) = (None, Vec::new(), 0);
         for message in messages {
             match message {
@@ -68,20 +118,20 @@ impl AsyncDB for Door {
     }
 }
 
-async fn run_script(path: &Path) -> Result<(), String> {
+async fn run_script(path: &Path, layout: Layout) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
-    let mut runner = sqllogictest::Runner::new(|| async { Ok(Door(server.connect().await)) });
+    let mut runner = sqllogictest::Runner::new(|| async { Ok(Door::open(&server, layout).await) });
     runner
         .run_file_async(path)
         .await
-        .map_err(|error| format!("{}\n{}", error.display(false), server.log()))
+        .map_err(|error| format!("{layout:?}: {}\n{}", error.display(false), server.log()))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sql_scripts_give_what_they_say() {
+/// The scripts of a folder, or the one of them that was asked for.
+fn scripts_in(folder: &str) -> Vec<PathBuf> {
     let only = std::env::var("PARTITA_SLT").ok();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sql");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut scripts: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -92,12 +142,28 @@ async fn sql_scripts_give_what_they_say() {
         })
         .collect();
     scripts.sort();
-    assert!(!scripts.is_empty(), "no script to run");
+    assert!(only.is_some() || !scripts.is_empty(), "no script to run");
+    scripts
+}
+
+async fn run_scripts(folder: &str, layouts: &[Layout]) {
     let mut failures = Vec::new();
-    for script in scripts {
-        if let Err(failure) = run_script(&script).await {
-            failures.push(failure);
+    for script in scripts_in(folder) {
+        for layout in layouts {
+            if let Err(failure) = run_script(&script, *layout).await {
+                failures.push(failure);
+            }
         }
     }
     assert!(failures.is_empty(), "{} scripts failed:\n{}", failures.len(), failures.join("\n\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_scripts_give_what_they_say() {
+    run_scripts("tests/sql", &[Layout::AsWritten]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn portable_scripts_give_what_postgresql_does() {
+    run_scripts("tests/sql/portable", &[Layout::AsWritten, Layout::Cut]).await;
 }
