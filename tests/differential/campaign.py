@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator
 
 import known
-from cases import Case
+from cases import Case, case_of
 from changes import Change
 from judge import Finding, judge, texts
 from layouts import FEW, LAYOUTS
 from partita import Partita
 from postgres import Postgres
 from servers import Servers
-from session import Broken
+from session import Broken, Refused
 from shrink import Failing, Shrinker, contents_of, script, signature
 from tree import Node
 
@@ -59,7 +59,11 @@ class Campaign:
             number, last = int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
         while self.compared < self.options.statements and len(self.found) < self.options.differences:
             try:
-                self.run_case(Case(self.options.seed, number), number, last)
+                self.run_case(case_of(self.options.seed, number), number, last)
+            except Refused as refused:
+                # On a busy machine a table may not be made in time; the next case makes its own.
+                self.found[f"a case could not be prepared: {refused}"[:200]] += 1
+                print(f"case {number} could not be run: {refused}", flush=True)
             except Broken as broken:
                 self.found[f"the server is gone: {broken}"] += 1
                 print(f"DIFFERENCE: {broken}\n{self.partita.log_tail()}", flush=True)

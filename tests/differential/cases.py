@@ -1,4 +1,7 @@
-"""A case of a seed: tables, their first rows, and the statements that follow."""
+"""A case of a seed: tables, their first rows, and the statements that follow.
+
+Case 0 is no random one: it has every form of an expression, an aggregate and a window once, over columns of every type.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from typing import NamedTuple
 
 import known
 from changes import Change, Changes
-from queries import Queries
-from schema import ROWS_MAX, Table, insert, random_rows, random_table
-from tree import Node
+from expressions import Column as Named
+from expressions import Expressions
+from forms import ALLOWED, ALLOWED_AGGREGATES, ALLOWED_ORDERED, ALLOWED_PEERS
+from queries import Queries, Select, over
+from schema import GROUP, KEY, ROWS_MAX, TYPES, Column, Table, insert, random_rows, random_table
+from tree import Node, Text
 
 # Statements of a case. Making its tables in every layout costs as much as several of them.
 STATEMENTS = 50
@@ -56,3 +62,32 @@ class Case:
                 yield changes.statement()
             else:
                 yield queries.statement()
+
+
+class Forms(Case):
+    """Case 0: each form alone."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(f"{seed}:forms")
+        columns = [Column("k", KEY), Column("g", GROUP), *(Column(f"a{place}_{type.kind}", type) for place, type in enumerate(TYPES))]
+        self.tables = [Table("t0", tuple(columns), ("k",), "", "last_row")]
+        self.zone = "UTC"
+
+    def statements(self) -> Iterator[Node | Change]:
+        columns = [Named(column.name, column.kind) for column in self.tables[0].columns]
+        made = Expressions(self.dice, Queries(self.dice, self.tables).expressions(columns, nested=False).leaf)
+        source = Text(" FROM t0")
+        for kind, forms in ALLOWED.items():
+            for form in forms:
+                yield Select([Text("k"), made.form(kind, form, 1)], [source])
+        for kind, forms in ALLOWED_AGGREGATES.items():
+            for form in forms:
+                yield Select([Text("g"), made.form(kind, form, 1)], [source, Text(" GROUP BY g")])
+        for windows in (ALLOWED_PEERS, ALLOWED_ORDERED):
+            for kind, forms in windows.items():
+                for form in forms:
+                    yield Select([Text("k"), over(made.form(kind, form, 1), ["PARTITION BY g ORDER BY k"])], [source])
+
+
+def case_of(seed: int, number: int) -> Case:
+    return Case(seed, number) if number else Forms(seed)

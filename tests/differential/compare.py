@@ -12,10 +12,14 @@ INTEGERS = {20, 21, 23, 26}
 FLOATS = {700: 2e-5, 701: 1e-9}
 NUMERIC = 1700
 ZERO = Decimal(0)
+# A sum of floats that should be zero may be this.
+TINY = Decimal("1e-12")
 TEXTS = {18, 19, 25, 705, 1042, 1043, 1560, 1562}
-# Digits behind which a division or an average of decimals may differ: PostgreSQL has 16 significant digits at least, Partita
-# four digits more than its operands.
-DECIMAL_TOLERANCE = 1e-3
+# Divisions and averages of decimals are cut somewhere: PostgreSQL has 16 significant digits at least, Partita four digits
+# more than its operands. With fewer digits than these nothing was cut.
+CUT_DIGITS_MIN = 4
+# Rows up to which each is looked for among all the others.
+MATCHED_MAX = 400
 
 # Codes that say the same though their classes differ.
 SAME_CODES = {
@@ -46,7 +50,7 @@ SAME = Verdict("")
 
 def with_postgres(ours: Answer, theirs: Answer, ordered: bool) -> Verdict:
     """Compares Partita's answer with PostgreSQL's."""
-    if ours.failed and ours.code == "0A000":
+    if ours.failed and (ours.code == "0A000" or ours.code == "22023" and "is not supported" in ours.message):
         # A refusal by name is an answer of its own: README and error text say what is not there. They are counted.
         return Verdict("refused", refusal(ours.message), accepted=True)
     if theirs.failed and theirs.code == "0A000":
@@ -96,10 +100,10 @@ def rows_differ(one: Answer, other: Answer, ordered: bool) -> Verdict:
     if ordered and all_equal(mine, yours, columns):
         return SAME
     # The order counts only where ORDER BY is total; among numbers that are equal within the tolerance it is not.
-    if ordered and not any(column.tolerance for column in columns):
+    if ordered and all(column.exact for column in columns):
         unordered = all_equal(sorted(mine, key=sort_key), sorted(yours, key=sort_key), columns)
         return Verdict("order" if unordered else "values", first_difference(one, other, mine, yours, columns))
-    exact = [place for place, column in enumerate(columns) if not column.tolerance]
+    exact = [place for place, column in enumerate(columns) if column.exact]
     for rows in (mine, yours):
         # Exact columns first, so that rows that belong together stand together.
         rows.sort(key=lambda row: (sort_key([row[place] for place in exact]), sort_key(row)))
@@ -113,14 +117,9 @@ class Values:
 
     def __init__(self, mine: int, yours: int) -> None:
         self.family = family(mine)
-        self.tolerance = 0.0
-        if self.family == "number":
-            # Sums of floats depend on the order of rows, functions of them on the library.
-            self.tolerance = max(FLOATS.get(mine, 0.0), FLOATS.get(yours, 0.0))
-            if NUMERIC in (mine, yours) and not self.tolerance:
-                self.tolerance = 0.0 if mine in INTEGERS or yours in INTEGERS else 1e-38
-            if {mine, yours} & {NUMERIC} and {mine, yours} & set(FLOATS):
-                self.tolerance = max(self.tolerance, 1e-9)
+        # Sums of floats depend on the order of rows, functions of them on the library.
+        self.tolerance = max(FLOATS.get(mine, 0.0), FLOATS.get(yours, 0.0))
+        self.decimals = mine == yours == NUMERIC
 
     def read(self, text: str | None) -> object:
         if text is None:
@@ -134,21 +133,26 @@ class Values:
     def equal(self, one: object, other: object) -> bool:
         if one == other:
             return True
-        if self.family != "number" or one is None or other is None or not self.tolerance:
+        if not isinstance(one, Decimal) or not isinstance(other, Decimal):
             return False
-        return close(one, other, self.tolerance)
+        if self.decimals:
+            return equal_when_cut(one, other)
+        return abs(one - other) <= Decimal(self.tolerance) * max(abs(one), abs(other)) + (TINY if self.tolerance else 0)
+
+    @property
+    def exact(self) -> bool:
+        return not self.tolerance and not self.decimals
 
 
-def close(one: object, other: object, tolerance: float) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    assert isinstance(one, Decimal) and isinstance(other, Decimal)
-    if tolerance == 1e-38:
-        # Two decimals: equal as far as the shorter one has digits, which divisions and averages cut.
-        places = min(-int(one.as_tuple().exponent), -int(other.as_tuple().exponent))
-        step = Decimal(1).scaleb(-max(places, 0))
-        return places >= 2 and abs(one - other) <= step
-    return abs(one - other) <= Decimal(tolerance) * max(abs(one), abs(other)) + Decimal("1e-12")
+def equal_when_cut(one: Decimal, other: Decimal) -> bool:
+    """Whether two decimals of different lengths are equal as far as the shorter one has digits."""
+    short, long = sorted((places(one), places(other)))
+    return CUT_DIGITS_MIN <= short < long and abs(one - other) <= Decimal(1).scaleb(-short)
+
+
+def places(value: Decimal) -> int:
+    """Digits behind the point."""
+    return -int(value.as_tuple().exponent)
 
 
 def number(text: str) -> object:
@@ -203,7 +207,7 @@ def row_equal(one: list[object], other: list[object], columns: list[Values]) -> 
 
 def matched(mine: list[list[object]], yours: list[list[object]], columns: list[Values]) -> bool:
     """Whether each row has a counterpart, where the tolerance has put neighbours into another order."""
-    if not any(column.tolerance for column in columns) or len(mine) > 400:
+    if all(column.exact for column in columns) or len(mine) > MATCHED_MAX:
         return False
     remaining = list(yours)
     for row in mine:

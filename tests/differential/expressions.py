@@ -54,7 +54,7 @@ class Expressions:
         node = None if self.dice.random() < LITERAL_SHARE else self.leaf(kind)
         return node or Text(literal_of(self.dice, kind), kind)
 
-    def form(self, kind: str, template: str, depth: int) -> Node:
+    def form(self, kind: str, template: str, depth: int) -> Form:
         """An expression by a template; its parts nest less deeply."""
         pieces: list[str | Node] = []
         for text, name in split(template):

@@ -17,7 +17,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("there is no such syntax", ("({int} BETWEEN SYMMETRIC {int} AND {int})", "({text} LIKE {Pattern} ESCAPE '!')", "trim(BOTH FROM {text})")),
-    ("a unit that date_trunc and extract do not know", ("century", "decade")),
+    ("a unit that date_trunc and extract do not know", ("century", "decade", "milliseconds")),
     ("a text of an interval with a clock in it cannot be read", ("3 days 04:05:06",)),
     (
         "a cast to an integer or to fewer digits cuts where PostgreSQL rounds",
@@ -28,7 +28,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("-0 and 0 are two values in NULLIF", ("NULLIF({wild}, {float})",)),
     (
         "values are written otherwise when they are cast to text",
-        ("CAST({time} AS TEXT)", "CAST({zoned} AS TEXT)", "CAST({float} AS TEXT)", "CAST({wild} AS TEXT)", "CAST({interval} AS TEXT)", "CAST(ARRAY[{int}, {int}] AS TEXT)", "CAST(array_agg({int} ORDER BY {0}) AS TEXT)", "CAST({bytes} AS TEXT)", "CAST({text} AS VARCHAR(3))", "CAST({text} AS CHAR(3))"),
+        ("CAST({time} AS TEXT)", "CAST({zoned} AS TEXT)", "CAST({float} AS TEXT)", "CAST({dec} AS TEXT)", "CAST({wild} AS TEXT)", "CAST({interval} AS TEXT)", "CAST(ARRAY[{int}, {int}] AS TEXT)", "CAST(array_agg({int} ORDER BY {0}) AS TEXT)", "CAST({bytes} AS TEXT)", "CAST({text} AS VARCHAR(3))", "CAST({text} AS CHAR(3))"),
     ),
     ("\\& in what regexp_replace puts in is no match", ("'[\\&]'", "'<\\1>'")),
     (
@@ -36,6 +36,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("encode({bytes}, 'hex')", "encode({bytes}, 'base64')", "octet_length({bytes})", "length({bytes})", "COALESCE({bytes}, {bytes})", "substring({bytes} FROM {Digit1} FOR {Digit})", "sha256({bytes})", "GREATEST({bytes}, {bytes})", "'\\x..'::BYTEA", "decode(encode({bytes}, 'hex'), 'hex')"),
     ),
     ("extract cuts the fraction of a second", ("extract(second FROM {time})",)),
+    ("a year of an interval has 360 days", ("extract(epoch FROM {interval})",)),
     ("a date and an interval are a date", ("({date} + {Interval})", "({date} - {Interval})")),
     ("the difference of two times has no days", ("({time} - {time})", "({zoned} - {zoned})")),
     (
@@ -46,14 +47,27 @@ KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
         "the time zone is lost from literals and casts",
         ("TIMESTAMPTZ '..'", "CAST({time} AS TIMESTAMPTZ)", "CAST({date} AS TIMESTAMPTZ)", "to_timestamp({int})", "({time} AT TIME ZONE {Zone})", "({zoned} AT TIME ZONE {Zone})", "date_bin({Stride}, {zoned}, TIMESTAMPTZ '2001-01-01 00:00:00+00')", "time zone"),
     ),
-    ("-0 comes before 0 where PostgreSQL takes them for equal", ("DISTINCT ON with -0",)),
+    ("-0 comes before 0 where PostgreSQL takes them for equal", ("DISTINCT ON with -0", "-0")),
     ("a panic", ("DISTINCT ON with a column twice in ORDER BY",)),
     ("ORDER BY takes a constant or an expression over aggregates for a column", ("ORDER BY in a grouped query",)),
+    ("GROUP BY takes a column and a cast of it for one", ("CAST({time} AS DATE)", "CAST({zoned} AS DATE)")),
     ("HAVING takes constants for columns", ("HAVING without a group",)),
     ("windows are not ordered by bytes", ("bytes in the order of a window",)),
     ("subqueries are refused with the code of a syntax error", ("subquery beside DISTINCT ON", "subquery in the condition of a join")),
     ("a subquery at the beginning of a list is parsed as a query", ("({date} IN ({date}, {date}))", "({dec} IN ({dec}, {Small}))", "({wild} IN ({wild}, {wild}))")),
     ("an unsigned number beside an array of integers", ("cardinality(ARRAY[{text}])", "array_length(ARRAY[{int}, {int}], 1)")),
+    ("a predicate with ANY or ALL cannot be a value", ("ANY and ALL as a value",)),
+    (
+        "a decimal overflows where PostgreSQL has more digits",
+        ("CAST({big} AS NUMERIC(20, 0))", "floor({dec})", "ceil({dec})", "ceil({dec})::INT", "trunc({dec})::INT", "round({dec})::INT", "({dec} * {dec})"),
+    ),
+    ("round of a decimal has another type when it runs than when it was planned", ("round({dec}, {Digit})", "round({dec})", "trunc({dec}, {Digit})", "trunc({dec})")),
+    ("functions of REAL are computed in single precision", ("REAL in arithmetic",)),
+    ("the negative of NaN is another value than NaN", ("(- {wild})", "abs({wild})")),
+    ("names of columns meet where two sides of a set operation cross over", ("a column twice in a set operation",)),
+    ("a filter above GROUPING SETS takes no row away", ("grouping sets in a derived table",)),
+    ("merged columns of NATURAL are ambiguous", ("natural",)),
+    ("intervals in a FILTER panic", ("max({interval})", "min({interval})")),
     ("the largest and the smallest of NaN depend on the order of rows", ("min({wild})", "max({wild})")),
 )  # fmt: skip
 

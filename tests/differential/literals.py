@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import known
-from schema import WORDS
+from schema import NEGATIVE_ZERO, WORDS
 
 def free(values: tuple[str, ...]) -> tuple[str, ...]:
     """Values that no known difference holds back."""
@@ -78,7 +78,7 @@ def literal_of(dice: random.Random, kind: str) -> str:
         "dec": lambda: dice.choice(("1.25", "0.5", "(-1.25)", "2.5", "100.0", "0.01", "3.14159")),
         "float": lambda: f"CAST({LITERALS['Quarter'](dice)} AS DOUBLE PRECISION)",
         "inexact": lambda: f"CAST({dice.randint(1, 99)} AS DOUBLE PRECISION)",
-        "wild": lambda: f"'{dice.choice(('NaN', 'Infinity', '-Infinity', '0', '-0', '1e300', '0.1'))}'::DOUBLE PRECISION",
+        "wild": lambda: f"'{dice.choice(('NaN', 'Infinity', '-Infinity', '0', NEGATIVE_ZERO, '1e300', '0.1'))}'::DOUBLE PRECISION",
         "text": lambda: f"CAST({LITERALS['Word'](dice)} AS TEXT)",
         "bytes": lambda: "CAST(NULL AS BYTEA)" if "'\\x..'::BYTEA" in known.HELD_BACK else f"'\\x{dice.choice(('', '00', 'ff', '00ff', '61'))}'::BYTEA",
         "date": lambda: f"DATE {LITERALS['DateText'](dice)}",

@@ -14,8 +14,11 @@ from schema import Table
 from tree import Form, Node, Optional, Series, Text
 
 DEPTH = 2
+# The kind of what stands in FROM.
+FROM = "from"
 DIRECTIONS = ("", "", " DESC", " NULLS FIRST", " DESC NULLS LAST", " ASC")
 OUTPUT_KINDS = ("int", "int", "text", "dec", "float", "bool", "time", "date", "zoned", "bytes", "big", "wild", "inexact", "interval")
+LIMITS = (*(" LIMIT 1", " LIMIT 3", " LIMIT 10", " LIMIT 0", " OFFSET 2", " LIMIT 5 OFFSET 3") * 3, " LIMIT ALL", " FETCH FIRST 2 ROWS ONLY")
 SET_OPERATIONS = ("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
 
 
@@ -51,6 +54,14 @@ class Select(Node):
     @property
     def ordered(self) -> bool:
         return bool(self.order)
+
+    def only(self, kept: Sequence[int]) -> Select:
+        """The same with these columns only."""
+        return self.changed(
+            items=[self.items[place] for place in kept],
+            names=[self.names[place] for place in kept] if self.names else (),
+            order=[self.order[place] for place in kept] if self.order else (),
+        )
 
     def changed(self, **changes: object) -> Select:
         values: dict[str, object] = dict(
@@ -88,12 +99,7 @@ class Select(Node):
             yield self.changed(word="SELECT")
         if len(self.items) > 1:
             for place in range(len(self.items)):
-                kept = [at for at in range(len(self.items)) if at != place]
-                yield self.changed(
-                    items=[self.items[at] for at in kept],
-                    names=[self.names[at] for at in kept] if self.names else (),
-                    order=[self.order[at] for at in kept] if self.order else (),
-                )
+                yield self.only([other for other in range(len(self.items)) if other != place])
 
 
 class SetOperation(Node):
@@ -133,10 +139,9 @@ class SetOperation(Node):
         if isinstance(self.left, Select) and isinstance(self.right, Select) and len(self.left.items) == len(self.right.items) > 1:
             count = len(self.left.items)
             for place in range(count):
-                kept = [at for at in range(count) if at != place]
-                left = self.left.changed(items=[self.left.items[at] for at in kept], order=(), limit="")
-                right = self.right.changed(items=[self.right.items[at] for at in kept], order=(), limit="")
-                yield SetOperation(left, self.word, right, [self.order[at] for at in kept] if self.order else ())
+                kept = [other for other in range(count) if other != place]
+                left, right = self.left.only(kept), self.right.only(kept)
+                yield SetOperation(left, self.word, right, [self.order[other] for other in kept] if self.order else ())
 
 
 class Queries:
@@ -152,7 +157,7 @@ class Queries:
     def statement(self) -> Node:
         """A query, and below it as much of SQL as its dice want."""
         self.aliases = 0
-        self.budget = 4
+        self.budget = 3
         makers = ["plain"] * 8 + ["grouped"] * 5 + ["windows"] * 3 + ["sets"] * 2 + ["with"] * 2 + ["distinct_on", "distinct", "distinct", "values"]
         maker = self.dice.choice([name for name in makers if name not in known.HELD_BACK])
         return getattr(self, f"make_{maker}")()
@@ -167,7 +172,7 @@ class Queries:
         self.budget -= 1
         table, alias = self.dice.choice(self.tables), self.alias()
         columns = [Column(f"{alias}.{column.name}", column.kind, column.name in table.key) for column in table.columns]
-        return Source(Text(f"{table.name} AS {alias}"), tuple(columns))
+        return Source(Text(f"{table.name} AS {alias}", FROM), tuple(columns))
 
     def source(self, joins: int = 2) -> Source:
         """A table, a derived table, a series, VALUES or a join of such."""
@@ -178,7 +183,7 @@ class Queries:
             return self.derived()
         if share < 0.48:
             alias = self.alias()
-            return Source(Text(f"generate_series(-1, {self.dice.randint(0, 6)}) AS {alias}(n)"), (Column(f"{alias}.n", "int", True),))
+            return Source(Text(f"generate_series(-1, {self.dice.randint(0, 6)}) AS {alias}(n)", FROM), (Column(f"{alias}.n", "int", True),))
         if share < 0.51:
             return self.values_source()
         return self.table()
@@ -190,7 +195,7 @@ class Queries:
         for number in range(self.dice.randint(1, 4)):
             rows.append(f"({number}, {', '.join(literal_of(self.dice, kind) for kind in kinds)})")
         columns = [Column(f"{alias}.n", "int", True), *(Column(f"{alias}.v{place}", kind) for place, kind in enumerate(kinds))]
-        return Source(Text(f"(VALUES {', '.join(rows)}) AS {alias}(n, v0, v1)"), tuple(columns))
+        return Source(Text(f"(VALUES {', '.join(rows)}) AS {alias}(n, v0, v1)", FROM), tuple(columns))
 
     def derived(self) -> Source:
         alias = self.alias()
@@ -201,19 +206,19 @@ class Queries:
             query, columns = self.named_grouped()
         else:
             query, columns = self.named_sets()
-        return Source(Form("", ["(", query, f") AS {alias}"]), tuple(column._replace(text=f"{alias}.{column.text}") for column in columns))
+        return Source(Form(FROM, ["(", query, f") AS {alias}"]), tuple(column._replace(text=f"{alias}.{column.text}") for column in columns))
 
     def join(self, joins: int) -> Source:
         left, right = self.source(joins - 1), self.source(0)
         share = self.dice.random()
         if share < 0.08:
-            return Source(Form("", [left.node, self.dice.choice((", ", " CROSS JOIN ")), right.node]), left.columns + right.columns)
+            return Source(Form(FROM, [left.node, self.dice.choice((", ", " CROSS JOIN ")), right.node]), left.columns + right.columns)
         if share < 0.3:
             merged = self.using(left, right)
             if merged:
                 return merged
         word = self.dice.choice(("JOIN", "JOIN", "INNER JOIN", "LEFT JOIN", "LEFT OUTER JOIN", "RIGHT JOIN", "FULL JOIN", "FULL OUTER JOIN"))
-        return Source(Form("", [left.node, f" {word} ", right.node, " ON ", self.on(left, right, word)]), left.columns + right.columns)
+        return Source(Form(FROM, [left.node, f" {word} ", right.node, " ON ", self.on(left, right, word)]), left.columns + right.columns)
 
     def on(self, left: Source, right: Source, word: str) -> Node:
         """A condition that ties both sides, mostly by columns that are equal."""
@@ -240,9 +245,9 @@ class Queries:
         if natural and same_table:
             return None
         if natural:
-            node: Node = Form("", [left.node, f" NATURAL {word} ", right.node])
+            node: Node = Form(FROM, [left.node, f" NATURAL {word} ", right.node])
         else:
-            node = Form("", [left.node, f" {word} ", right.node, f" USING ({', '.join(names)})"])
+            node = Form(FROM, [left.node, f" {word} ", right.node, f" USING ({', '.join(names)})"])
         merged = [Column(name, "int") for name in names for _ in range(3)]
         return Source(node, (*merged, *left.columns, *right.columns))
 
@@ -286,7 +291,8 @@ class Queries:
         column_kind = self.dice.choice(COLUMN_KINDS)
         value = made.make(column_kind, 1)
         tested = self.expressions(outer, nested=False).make(column_kind, 1)
-        word = self.dice.choice((" IN ", " IN ", " NOT IN ", " = ANY ", " > ALL ", " <= ANY ", " <> ALL ", " < ALL "))
+        words = (" IN ", " IN ", " NOT IN ", " = ANY ", " > ALL ", " <= ANY ", " <> ALL ", " < ALL ")
+        word = self.dice.choice(words if "ANY and ALL as a value" not in known.HELD_BACK else words[:3])
         return Form(kind, ["(", tested, word, "(", Select([value], [Text(" FROM "), inner.node, where]), "))"])
 
     def where(self, columns: Sequence[Column]) -> Node:
@@ -303,9 +309,7 @@ class Queries:
         order = [self.dice.choice(DIRECTIONS) for _ in range(count)]
         limit = ""
         if self.dice.random() < 0.5:
-            limit = self.dice.choice((" LIMIT 1", " LIMIT 3", " LIMIT 10", " LIMIT 0", " OFFSET 2", " LIMIT 5 OFFSET 3", " LIMIT ALL", " FETCH FIRST 2 ROWS ONLY"))
-            if limit in known.HELD_BACK:
-                limit = " LIMIT 2"
+            limit = self.dice.choice(LIMITS)
         return {"order": order, "limit": limit}
 
     def kinds(self, most: int = 4) -> list[str]:
@@ -331,16 +335,16 @@ class Queries:
         return query.changed(names=names), [Column(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
     def named_grouped(self) -> tuple[Select, list[Column]]:
-        query, kinds = self.grouped()
+        query, kinds = self.grouped(sets="grouping sets in a derived table" not in known.HELD_BACK)
         names = [f"c{place}" for place in range(len(kinds))]
         return query.changed(names=names), [Column(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
     def named_sets(self) -> tuple[Node, list[Column]]:
         kinds = self.kinds(3)
         names = [f"c{place}" for place in range(len(kinds))]
-        left = self.make_plain(kinds, tail=False).changed(names=names)
+        left = self.side(kinds).changed(names=names)
         word = self.dice.choice(SET_OPERATIONS)
-        query = SetOperation(left, word, self.make_plain(kinds, tail=False))
+        query = SetOperation(left, word, self.side(kinds))
         return query, [Column(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
     def make_grouped(self) -> Select:
@@ -352,7 +356,7 @@ class Queries:
             return Select(items, [Form("", [" FROM (", query, ") AS q"])], **tail)  # type: ignore[arg-type]
         return query.changed(**tail)
 
-    def grouped(self) -> tuple[Select, list[str]]:
+    def grouped(self, sets: bool = True) -> tuple[Select, list[str]]:
         source = self.source()
         made = self.expressions(source.columns, nested=False)
         plain = [column for column in source.columns]
@@ -381,7 +385,7 @@ class Queries:
             kinds.append(items[-1].kind)
         clauses: list[Node] = [Text(" FROM "), source.node, self.where(source.columns)]
         if keys:
-            clauses.append(self.group_by(keys, items, kinds))
+            clauses.append(self.group_by(keys, items, kinds, sets))
         if self.dice.random() < 0.25:
             condition = above.make("bool", 1)
             if "HAVING without a group" in known.HELD_BACK:
@@ -389,12 +393,12 @@ class Queries:
             clauses.append(Optional(Form("", [" HAVING ", condition])))
         return Select(items, clauses), kinds
 
-    def group_by(self, keys: list[Node], items: list[Node], kinds: list[str]) -> Node:
+    def group_by(self, keys: list[Node], items: list[Node], kinds: list[str], sets: bool) -> Node:
         """GROUP BY, or sets of groups when all keys are columns."""
         share = self.dice.random()
         texts = [key.sql() for key in keys]
         columns = all(isinstance(key, Text) for key in keys)
-        if columns and share < 0.25 and "grouping sets" not in known.HELD_BACK:
+        if columns and sets and share < 0.25:
             listed = ", ".join(texts)
             shapes = [f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ())", f"GROUPING SETS (({texts[0]}), ({texts[-1]}), ())"]
             if self.dice.random() < 0.4:
@@ -444,15 +448,7 @@ class Queries:
             parts.append(", ".join(keys))
             if not ranking and self.dice.random() < 0.5:
                 parts.append(self.frame(column, pool is ALLOWED_ORDERED))
-        tail = ""
-        cast = ""
-        text = call.sql()
-        if text.endswith("::BIGINT") or text.endswith("::INT"):
-            cast = text[text.rindex("::") :]
-            pieces = list(call.pieces)  # type: ignore[attr-defined]
-            pieces[-1] = str(pieces[-1])[: -len(cast)]
-            call = Form(kind, pieces)
-        return Form(kind, [call, tail, " OVER (", *parts, ")", cast])
+        return over(call, parts)
 
     def frame(self, column: Column, total: bool) -> str:
         units = ["RANGE", "GROUPS"] + (["ROWS"] * 3 if total else [])
@@ -464,11 +460,18 @@ class Queries:
         first, last = min(first, len(bounds) - 2), max(last, 1)
         return f" {unit} BETWEEN {bounds[first]} AND {bounds[last]}"
 
+    def side(self, kinds: Sequence[str], tail: bool = False) -> Select:
+        """A query that is one side of a set operation."""
+        query = self.make_plain(kinds, tail=tail)
+        if "a column twice in a set operation" in known.HELD_BACK:
+            return query.changed(names=[f"c{place}" for place in range(len(kinds))], order=(), limit="")
+        return query
+
     def make_sets(self) -> Node:
         kinds = self.kinds(3)
-        node: Node = self.make_plain(kinds, tail=False)
+        node: Node = self.side(kinds)
         for _ in range(self.dice.choice((1, 1, 2))):
-            right = self.make_plain(kinds, tail=self.dice.random() < 0.2)
+            right = self.side(kinds, tail=self.dice.random() < 0.2)
             node = SetOperation(node, self.dice.choice(SET_OPERATIONS), right)
         return SetOperation(node.left, node.word, node.right, **self.tail(len(kinds)))  # type: ignore[attr-defined, arg-type]
 
@@ -476,10 +479,10 @@ class Queries:
         """Common table expressions, of which one may read another."""
         query, columns = self.named_grouped() if self.dice.random() < 0.5 else self.named_plain()
         scope = tuple(column._replace(text=f"x.{column.text}") for column in columns)
-        source = Source(Text("w AS x"), scope)
+        source = Source(Text("w AS x", FROM), scope)
         if self.dice.random() < 0.5:
-            other = Source(Text("w AS y"), tuple(column._replace(text=f"y.{column.text}") for column in columns)) if self.dice.random() < 0.4 else self.table()
-            source = Source(Form("", [source.node, " LEFT JOIN ", other.node, " ON ", self.on(source, other, "LEFT")]), scope + other.columns)
+            other = Source(Text("w AS y", FROM), tuple(column._replace(text=f"y.{column.text}") for column in columns)) if self.dice.random() < 0.4 else self.table()
+            source = Source(Form(FROM, [source.node, " LEFT JOIN ", other.node, " ON ", self.on(source, other, "LEFT")]), scope + other.columns)
         made = self.expressions(source.columns)
         items = [made.make(kind, 2) for kind in self.kinds(3)]
         before = Form("", ["WITH w AS (", query, ") "])
@@ -505,6 +508,16 @@ class Queries:
             return Select([made.make(kind, DEPTH) for kind in kinds], [])
         rows = [Series([made.make(kind, 2) for kind in kinds], ", ", len(kinds), "(", ")") for _ in range(self.dice.randint(1, 4))]
         return Series(rows, ", ", 1, "VALUES ")
+
+
+def over(call: Form, window: Sequence[str | Node]) -> Form:
+    """A function over a window; a cast at its end stands behind the window."""
+    pieces = list(call.pieces)
+    last = pieces[-1] if isinstance(pieces[-1], str) else ""
+    cast = last[last.rindex("::") :] if last.endswith(("::BIGINT", "::INT")) else ""
+    if cast:
+        pieces[-1] = last[: -len(cast)]
+    return Form(call.kind, [Form(call.kind, pieces), " OVER (", *window, ")", cast])
 
 
 def is_ordered(query: Node) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+import known
+
 # A NULL among the values of a column, one in so many.
 NULL_SHARE = 0.15
 # Rows of a table when it is made.
@@ -31,7 +33,7 @@ TYPES = (
     Type("dec", "DECIMAL(10, 2)", "NUMERIC(10, 2)"),
     Type("dec", "DECIMAL(20, 5)", "NUMERIC(20, 5)"),
     Type("float", "DOUBLE", "DOUBLE PRECISION"),
-    Type("float", "REAL", "REAL"),
+    Type("wild" if "REAL in arithmetic" in known.HELD_BACK else "float", "REAL", "REAL"),
     Type("wild", "DOUBLE", "DOUBLE PRECISION"),
     Type("wild", "REAL", "REAL"),
     Type("text", "STRING", "TEXT"),
@@ -48,6 +50,7 @@ GROUP = Type("int", "INT", "INT")
 TAG = Type("text", "STRING", "TEXT")
 INDEX = Type("time", "TIMESTAMP(3)", "TIMESTAMP(3)")
 
+NEGATIVE_ZERO = "0" if "-0" in known.HELD_BACK else "-0"
 WORDS = (
     "", "a", "A", "b", "ab", "abc", "Abc", "hello world", " padded ", "x%y_z", "it's", "back\\slash", '"quoted"', "tab\there",
     "line\nbreak", "é", "ÀÉ", "日本語", "😀 smile", "e\u0301", "0", "12", "-7", "1.5", "NULL", "true", "a,b,c", "zzz", "2024-02-29",
@@ -169,7 +172,7 @@ def value_of(dice: random.Random, type: Type) -> str:
         return str(dice.choice((0, 1, -1.5, 0.25, 2.5, 3.5, -2.5, dice.randint(-400, 400) / 4)))
     if kind == "wild":
         tiny, huge = ("1e-300", "1.7e308") if type.ours == "DOUBLE" else ("1e-30", "3e38")
-        return dice.choice(("NaN", "Infinity", "-Infinity", "0", "-0", tiny, huge, f"-{huge}", "0.1", str(dice.uniform(-10, 10))[:8]))
+        return dice.choice(("NaN", "Infinity", "-Infinity", "0", NEGATIVE_ZERO, tiny, huge, f"-{huge}", "0.1", str(dice.uniform(-10, 10))[:8]))
     if kind == "text":
         return dice.choice(WORDS)
     if kind == "bytes":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cases import Load
 from layouts import Layout
 from partita import Partita
 from postgres import Postgres
 from schema import Table
-from session import Answer, Session
+from session import Answer, Refused, Session
 
 # Longer than a statement needs on a debug build beside other work.
 TIMEOUT = "SET statement_timeout = '60s'"
@@ -41,15 +41,15 @@ class Servers:
             for insert in (load.first, load.second):
                 if insert:
                     self.theirs.must(insert + load.table.conflict())
-            self.each(lambda layout, load=load: [statement for statement in steps(layout, load)])
+            self.each(lambda layout, load=load: steps(layout, load))  # type: ignore[misc]
 
     def drop(self, table: Table) -> None:
         self.theirs.must(f"DROP TABLE IF EXISTS {table.name}")
         self.each(lambda _: [f"DROP TABLE IF EXISTS {table.name}"])
 
-    def each(self, statements_of: object) -> None:
+    def each(self, statements_of: Callable[[Layout], list[str]]) -> None:
         """Runs statements that have to succeed in every layout, side by side."""
-        waiting = {layout: list(statements_of(layout)) for layout in self.layouts}  # type: ignore[operator]
+        waiting = {layout: list(statements_of(layout)) for layout in self.layouts}
         while any(waiting.values()):
             sent = {layout: statements.pop(0) for layout, statements in waiting.items() if statements}
             for layout, statement in sent.items():
@@ -57,7 +57,7 @@ class Servers:
             answers = {layout: self.ours[layout].end() for layout in sent}
             for layout, answer in answers.items():
                 if answer.failed:
-                    raise SystemExit(f"{layout.name}: {answer.code} {answer.message}\n{sent[layout][:3000]}")
+                    raise Refused(f"{layout.name}: {answer.code} {answer.message}\n{sent[layout][:2000]}")
 
     def ask(self, ours: str, theirs: str) -> tuple[Answer, dict[Layout, Answer]]:
         """One statement to everybody, at the same time."""

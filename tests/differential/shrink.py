@@ -12,7 +12,7 @@ from judge import Finding, judge, texts
 from layouts import Layout
 from schema import Table, insert
 from servers import Servers, steps
-from session import Broken, Refused
+from session import Refused
 from tree import Node, reductions
 
 SECONDS = 40.0
@@ -59,7 +59,7 @@ class Shrinker:
             if self.prepared != failing.contents or isinstance(failing.statement, Change):
                 self.prepare(failing.contents)
             found = judge(self.servers, failing.statement)
-        except (Refused, SystemExit):
+        except Refused:
             self.prepared = None
             return False
         if isinstance(found, Finding) and signature(found) == self.kind:
@@ -165,6 +165,3 @@ def script(failing: Failing, layout: Layout, zone: str, found: Finding | None) -
             shown = f"{answer.code} {answer.message}" if answer.failed else f"{answer.count} {answer.rows[:6]}"
             lines.append(f"-- {name}: {shown[:600]}")
     return "\n".join(lines)
-
-
-__all__ = ["Broken", "Contents", "Failing", "Shrinker", "contents_of", "script", "signature"]

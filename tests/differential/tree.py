@@ -101,7 +101,8 @@ class Form(Node):
     def smaller(self) -> Iterator[Node]:
         if self.kind in SIMPLEST:
             yield Text(SIMPLEST[self.kind], self.kind)
-        yield from inner(self, self.kind)
+        if self.kind:
+            yield from inner(self, self.kind)
 
 
 class Series(Node):
