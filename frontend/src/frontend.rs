@@ -10,6 +10,7 @@ use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::TrackConsumersPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::optimizer::analyzer::function_rewrite::ApplyFunctionRewrites;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
@@ -23,8 +24,9 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
-    BoundedConcatenation, Checked, GroupRuns, IntervalOrder, IntervalWindows, ReadIntervals,
-    RoundedCasts, ScaledIntervals,
+    BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, DateArithmetic, ExactNumbers,
+    ExactParts, GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows, NearestDoubles,
+    ReadIntervals, RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -325,12 +327,17 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     rules.push(Arc::new(GroupRuns));
     // Last, when types are known.
     let mut analysis = Analyzer::new().rules;
+    let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> =
+        vec![Arc::new(ByteaTexts), Arc::new(ExactNumbers), Arc::new(IntervalTexts)];
     analysis.insert(0, Arc::new(IntervalWindows));
+    analysis.insert(1, Arc::new(ApplyFunctionRewrites::new(before_types)));
     analysis.push(Arc::new(CountedSetOperations));
     analysis.push(Arc::new(IntervalOrder));
     analysis.push(Arc::new(ExactSubqueries));
     analysis.push(Arc::new(ApplyFunctionRewrites::new(vec![
         Arc::new(NowInUtc),
+        Arc::new(ByteaLiterals),
+        Arc::new(NearestDoubles),
         Arc::new(Checked),
         Arc::new(ReadIntervals),
         Arc::new(RoundedCasts),
@@ -344,7 +351,14 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_expr_planners(vec![Arc::new(ScaledIntervals)])
+        .with_expr_planners(vec![
+            Arc::new(ScaledIntervals),
+            Arc::new(DateArithmetic),
+            Arc::new(ExactParts),
+            Arc::new(ByteaLiterals),
+            Arc::new(ExactNumbers),
+            Arc::new(IntervalTexts),
+        ])
         .with_default_features()
         .with_analyzer_rules(analysis)
         .with_optimizer_rules(optimization.collect())

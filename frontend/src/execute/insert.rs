@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatchOptions;
+use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::compute::concat_batches;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use partita_proto::catalog::Table;
-use partita_proto::schema::Column;
+use partita_proto::schema::{Column, ColumnType};
 use partita_proto::size::batch_bytes;
+use partita_worker::bytes_of;
 
 use super::Executed;
 use super::delete::after;
@@ -57,6 +58,25 @@ pub(super) fn target_columns<'a>(
         columns.push(column);
     }
     Ok(columns)
+}
+
+/// Whether a query's text stands for the bytes of a column.
+fn is_bytes_as_text(field: &Field, column: &Column) -> bool {
+    column.column_type == ColumnType::Binary && field.data_type().is_string()
+}
+
+/// The columns of a batch, with bytes in the place of texts that stand for them.
+fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>, SqlError> {
+    let read = |(values, column): (&ArrayRef, &&Column)| {
+        if column.column_type != ColumnType::Binary || !values.data_type().is_string() {
+            return Ok(Arc::clone(values));
+        }
+        bytes_of(values).map_err(|error| {
+            let error = SqlError::from(error);
+            SqlError { message: format!("column \"{}\": {}", column.name, error.message), ..error }
+        })
+    };
+    values.iter().zip(columns).map(read).collect()
 }
 
 impl Session {
@@ -187,7 +207,12 @@ impl Session {
             .iter()
             .zip(columns)
             .map(|(field, column)| {
-                field.as_ref().clone().with_name(&column.name).with_nullable(true)
+                let field = field.as_ref().clone().with_name(&column.name).with_nullable(true);
+                if is_bytes_as_text(&field, column) {
+                    field.with_data_type(column.column_type.arrow())
+                } else {
+                    field
+                }
             })
             .collect();
         let schema = Arc::new(Schema::new(fields));
@@ -204,7 +229,7 @@ impl Session {
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 rows += batch.num_rows();
                 bytes += batch_bytes(&batch);
-                let columns = batch.columns().to_vec();
+                let columns = with_bytes(batch.columns(), columns)?;
                 waiting.push(RecordBatch::try_new_with_options(
                     Arc::clone(&schema),
                     columns,

@@ -24,11 +24,11 @@ use arrow::datatypes::{
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{ColumnType, Unit};
 
-use super::bytes::parse_bytea;
 use super::decimal::{DecimalError, parse_decimal};
 use crate::error::{
     DATATYPE_MISMATCH, INVALID_DATETIME, INVALID_TEXT, NUMERIC_OUT_OF_RANGE, SqlError,
 };
+use partita_worker::bytes::parse_bytea;
 
 /// Where texts without an offset are.
 static UTC: LazyLock<Tz> = LazyLock::new(|| "+00:00".parse().expect("an offset of zero parses"));

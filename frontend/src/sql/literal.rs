@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::ast::{self, Expr, UnaryOperator};
 use partita_proto::schema::ColumnType;
 use partita_proto::value::Value;
 
-use super::bytes::{parse_bytea, parse_hex};
 use crate::error::{DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, INVALID_TEXT, SqlError};
+use partita_worker::bytes::{parse_bytea, parse_hex};
 
 /// A literal, before anything is known of what it is for.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,6 @@
 
 mod admin;
 mod alter_table;
-pub mod bytes;
 mod column;
 mod column_builder;
 pub mod copy;
@@ -55,6 +54,7 @@ mod weight;
 
 pub(crate) use given_names::give_names;
 pub use parser::parse;
+pub use partita_worker::bytes;
 pub use partitioning::PartitioningOption;
 pub use repartition::{Repartition, Step};
 pub(crate) use shown_names::with_shown_names;

@@ -1,8 +1,8 @@
 //! Expressions that the planner would take for something else, written as what they mean.
 //!
 //! - A comparison of rows is one of their columns: the planner compares structures, in which NULL is a value like others.
-//! - A number with a point that is cast to a decimal or an integer, or compared with other numbers, is exact: the planner
-//!   makes a double of it first, which has no more than 15 digits.
+//! - A number with a point that is cast to a decimal or an integer, rounded, or compared with other numbers is exact, and
+//!   so is any of more than 15 digits: the planner makes a double of it first, which has no more than these.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
 //! - The text of an interval may have any of the forms that PostgreSQL reads: the planner knows numbers with units.
 //!
@@ -11,8 +11,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Interval, UnaryOperator, Value, VisitMut, visit_expressions_mut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Interval, UnaryOperator, Value, VisitMut,
+    visit_expressions_mut,
 };
 use partita_worker::interval_text;
 
@@ -52,6 +53,8 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             (Some(left), Some(right)) => compare(left, op, right),
             _ => Ok(exactly_compared(left, op, right)),
         },
+        Expr::Value(_) => Ok(long_number(expression)),
+        Expr::Function(function) => Ok(rounded(function)),
         Expr::Cast { expr, data_type, .. } if is_decimal(data_type) => {
             Ok(number(expr).map(|text| with_cast_of(expression, quoted(text))))
         }
@@ -115,6 +118,36 @@ fn is_decimal(of: &DataType) -> bool {
     matches!(of, DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_))
 }
 
+/// Digits that a double keeps of any number.
+const DOUBLE_DIGITS: usize = 15;
+
+/// A number that a double does not hold, as the decimal that it is.
+fn long_number(expression: &Expr) -> Option<Expr> {
+    let text = number(expression)?;
+    let digits = text.trim_start_matches(['0', '.']).bytes().filter(u8::is_ascii_digit).count();
+    // Integers have types of their own.
+    let is_long = digits > DOUBLE_DIGITS && (text.contains('.') || text.parse::<u64>().is_err());
+    if !is_long { None } else { as_decimals(expression).map(|(decimal, _)| decimal) }
+}
+
+/// `round(number, ..)` of a decimal.
+fn rounded(function: &Function) -> Option<Expr> {
+    let [name] = function.name.0.as_slice() else { return None };
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(of))) = list.args.first() else {
+        return None;
+    };
+    if !name.as_ident()?.value.eq_ignore_ascii_case("round") || !number(of)?.contains('.') {
+        return None;
+    }
+    let (exact, _) = as_decimals(of)?;
+    let mut function = function.clone();
+    if let FunctionArguments::List(list) = &mut function.args {
+        list.args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(exact));
+    }
+    Some(Expr::Function(function))
+}
+
 /// A number as it is written, without an exponent, with the sign before it.
 fn number(expression: &Expr) -> Option<String> {
     match expression {
@@ -125,6 +158,12 @@ fn number(expression: &Expr) -> Option<String> {
             _ => None,
         },
         Expr::Nested(inner) => number(inner),
+        // What a long number was written as.
+        Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Decimal(of), .. } => {
+            let Expr::Value(value) = expr.as_ref() else { return None };
+            let Value::SingleQuotedString(text) = &value.value else { return None };
+            decimal_type(text).is_some_and(|written| written == *of).then(|| text.clone())
+        }
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
             number(expr).filter(|text| !text.starts_with('-')).map(|text| format!("-{text}"))
         }
@@ -146,14 +185,7 @@ fn exactly_compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Ex
 /// A constant with decimals in the place of numbers, and whether one of them has a point.
 fn as_decimals(expression: &Expr) -> Option<(Expr, bool)> {
     if let Some(text) = number(expression) {
-        let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
-        let scale = u64::try_from(part.len()).ok()?;
-        let whole = u64::try_from(whole.trim_start_matches(['-', '0']).len()).ok()?;
-        let precision = (whole + scale).max(1);
-        if precision > DIGITS_MAX {
-            return None;
-        }
-        let scale_of = ExactNumberInfo::PrecisionAndScale(precision, i64::try_from(scale).ok()?);
+        let scale_of = decimal_type(&text)?;
         let cast = Expr::Cast {
             kind: CastKind::Cast,
             expr: Box::new(Expr::Value(Value::SingleQuotedString(text.clone()).into())),
@@ -179,6 +211,20 @@ fn as_decimals(expression: &Expr) -> Option<(Expr, bool)> {
         }
         _ => None,
     }
+}
+
+/// The digits of a number that is written out; `None` if it is none, or of too many.
+fn decimal_type(text: &str) -> Option<ExactNumberInfo> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    if !whole.bytes().chain(part.bytes()).all(|c| c.is_ascii_digit()) {
+        return None;
+    }
+    let scale = u64::try_from(part.len()).ok()?;
+    let whole = u64::try_from(whole.trim_start_matches('0').len()).ok()?;
+    let precision = (whole + scale).max(1);
+    (precision <= DIGITS_MAX).then_some(())?;
+    Some(ExactNumberInfo::PrecisionAndScale(precision, i64::try_from(scale).ok()?))
 }
 
 const AND: BinaryOperator = BinaryOperator::And;
@@ -370,6 +416,15 @@ mod tests {
             ("1.5::DOUBLE", "1.5::DOUBLE"),
             ("1e3::DECIMAL(10, 2)", "1e3::DECIMAL(10,2)"),
             ("a = 0.3", "a = 0.3"),
+            ("a = 0.1234567890123456", "a = CAST('0.1234567890123456' AS DECIMAL(16,16))"),
+            ("-99999999999999999999", "-CAST('99999999999999999999' AS DECIMAL(20,0))"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("round(-1.005, 2)", "round(CAST('-1.005' AS DECIMAL(4,3)), 2)"),
+            ("round(a, 2)", "round(a, 2)"),
+            (
+                "9007199254740993.0 = 1",
+                "CAST('9007199254740993.0' AS DECIMAL(17,1)) = CAST('1' AS DECIMAL(1,0))",
+            ),
             ("1 = 2", "1 = 2"),
             (
                 "0.1 + 0.2 = 0.3",

@@ -25,11 +25,11 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{Column, ColumnType, Unit};
 
-use super::bytes::parse_hex;
 use super::column_builder::{ColumnBuilder, Integer, rescale};
 use super::cursor::Cursor;
 use super::tokens::Tokens;
 use crate::error::{FEATURE_NOT_SUPPORTED, GENERATED_ALWAYS, INVALID_TEXT, SqlError};
+use partita_worker::bytes::parse_hex;
 
 /// SQLSTATE of `$1` when there is none.
 const UNDEFINED_PARAMETER: &str = "42P02";

@@ -1,6 +1,7 @@
 //! `avg` and `sum`, as DataFusion has them but for how they accumulate: doubles by runs (`runs.rs`), integers without
-//! wrapping (`whole.rs`), and so long decimals (`decimals.rs`); `string_agg` and `array_agg`, within bounds
-//! (`gathered.rs`).
+//! wrapping (`whole.rs`), and so long decimals (`decimals.rs`), in windows that slide without taking back
+//! (`sliding.rs`); `string_agg` and `array_agg`, within bounds (`gathered.rs`); `max` and `min`, in the order that
+//! PostgreSQL has (`extremes.rs`).
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
 
@@ -23,21 +24,36 @@ use datafusion::logical_expr::{
 };
 
 use crate::decimals::{self, Long, LongDistinct, LongGroups};
+use crate::extremes::End;
 use crate::gathered::Gathered;
 use crate::runs::{Runs, State};
+use crate::sliding::SlidingDoubles;
 use crate::whole::{self, Whole, WholeGroups};
 
 /// The functions of DataFusion that are replaced, under their own names.
 pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
     SessionStateDefaults::default_aggregate_functions().into_iter().filter_map(|inner| {
-        let state = match inner.name() {
-            "avg" => Some(State::CountAndSum),
-            "sum" => Some(State::Sum),
-            "string_agg" | "array_agg" => None,
+        let kind = match inner.name() {
+            "avg" => Kind::Adds(State::CountAndSum),
+            "sum" => Kind::Adds(State::Sum),
+            "string_agg" | "array_agg" => Kind::Gathers,
+            "max" => Kind::Extreme(End::Max),
+            "min" => Kind::Extreme(End::Min),
             _ => return None,
         };
-        Some(Arc::new(AggregateUDF::new_from_impl(Replaced { inner, state })))
+        Some(Arc::new(AggregateUDF::new_from_impl(Replaced { inner, kind })))
     })
+}
+
+/// What a function does with its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    /// It adds, and this is its partial state.
+    Adds(State),
+    /// It keeps all of them (`gathered.rs`).
+    Gathers,
+    /// It keeps the one at an end (`extremes.rs`).
+    Extreme(End),
 }
 
 /// The same over wide numbers.
@@ -54,8 +70,7 @@ fn halved(args: AccumulatorArgs<'_>) -> AccumulatorArgs<'_> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replaced {
     inner: Arc<AggregateUDF>,
-    /// The partial state of one that adds; `None`: one that gathers its values (`gathered.rs`).
-    state: Option<State>,
+    kind: Kind,
 }
 
 impl Replaced {
@@ -66,23 +81,37 @@ impl Replaced {
     /// The type of a sum of integers, if this is one.
     fn whole(&self, returned: &FieldRef) -> Option<DataType> {
         let to = returned.data_type();
-        (self.state == Some(State::Sum) && whole::is_whole(to)).then(|| to.clone())
+        (self.kind == Kind::Adds(State::Sum) && whole::is_whole(to)).then(|| to.clone())
     }
 
     /// The type of a sum of long decimals, if this is one.
     fn long(&self, returned: &FieldRef) -> Option<DataType> {
         let to = returned.data_type();
-        (self.state == Some(State::Sum) && decimals::is_long(to)).then(|| to.clone())
+        (self.kind == Kind::Adds(State::Sum) && decimals::is_long(to)).then(|| to.clone())
     }
 }
 
 impl Replaced {
     /// An accumulator, bounded if it gathers.
     fn within_bounds(&self, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
-        match self.state {
-            Some(_) => inner,
-            None => Box::new(Gathered::new(inner, self.inner().name())),
+        match self.kind {
+            Kind::Gathers => Box::new(Gathered::new(inner, self.inner().name())),
+            Kind::Adds(_) | Kind::Extreme(_) => inner,
         }
+    }
+
+    /// The end that is wanted of values of a type, if it is one of an order.
+    fn end(&self) -> Option<End> {
+        match self.kind {
+            Kind::Extreme(end) => Some(end),
+            Kind::Adds(_) | Kind::Gathers => None,
+        }
+    }
+
+    /// Whether this adds doubles, each as often as it comes.
+    fn adds_doubles(&self, args: &AccumulatorArgs<'_>) -> bool {
+        let of = args.expr_fields.first().map(|field| field.data_type());
+        matches!(self.kind, Kind::Adds(_)) && !args.is_distinct && of == Some(&DataType::Float64)
     }
 
     /// The partial state of a sum of long decimals.
@@ -119,11 +148,13 @@ impl AggregateUDFImpl for Replaced {
             let lower = self.inner().create_groups_accumulator(halved(args))?;
             return Ok(Box::new(LongGroups { upper, lower, to }));
         }
-        let doubles = args.expr_fields.first().map(|field| field.data_type().clone());
-        let plain = !args.is_distinct && doubles == Some(DataType::Float64);
+        if let Some(groups) = self.end().and_then(|end| end.groups(args.return_field.data_type())) {
+            return Ok(groups);
+        }
+        let doubles = self.adds_doubles(&args);
         let inner = self.inner().create_groups_accumulator(args)?;
-        match self.state {
-            Some(state) if plain => Ok(Box::new(Runs::new(inner, state))),
+        match self.kind {
+            Kind::Adds(state) if doubles => Ok(Box::new(Runs::new(inner, state))),
             _ => Ok(inner),
         }
     }
@@ -187,6 +218,9 @@ impl AggregateUDFImpl for Replaced {
             let lower = self.inner().accumulator(halved(args))?;
             return Ok(Box::new(Long { upper, lower, to }));
         }
+        if let Some(total) = self.end().and_then(|end| end.total(args.return_field.data_type())) {
+            return Ok(total);
+        }
         let inner = self.inner().accumulator(args)?;
         Ok(self.within_bounds(inner))
     }
@@ -207,7 +241,8 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        self.inner().groups_accumulator_supported(args)
+        let own = self.end().is_some_and(|end| end.groups(args.return_field.data_type()).is_some());
+        own || self.inner().groups_accumulator_supported(args)
     }
 
     fn create_sliding_accumulator(
@@ -224,6 +259,13 @@ impl AggregateUDFImpl for Replaced {
             let lower = self.inner().create_sliding_accumulator(halved(args))?;
             return Ok(Box::new(Long { upper, lower, to }));
         }
+        if let Some(end) = self.end().and_then(|end| end.sliding(args.return_field.data_type())) {
+            return Ok(end);
+        }
+        if self.adds_doubles(&args) {
+            let average = self.kind == Kind::Adds(State::CountAndSum);
+            return Ok(Box::new(SlidingDoubles::new(average)));
+        }
         let inner = self.inner().create_sliding_accumulator(args)?;
         Ok(self.within_bounds(inner))
     }
@@ -233,9 +275,9 @@ impl AggregateUDFImpl for Replaced {
         beneficial_ordering: bool,
     ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
         let inner = self.inner.as_ref().clone().with_beneficial_ordering(beneficial_ordering)?;
-        let state = self.state;
+        let kind = self.kind;
         Ok(inner.map(|inner| -> Arc<dyn AggregateUDFImpl> {
-            Arc::new(Self { inner: Arc::new(inner), state })
+            Arc::new(Self { inner: Arc::new(inner), kind })
         }))
     }
 
@@ -259,9 +301,9 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
-        match (self.state, self.inner().reverse_expr()) {
-            (None, ReversedUDAF::Reversed(inner)) => {
-                let reversed = Self { inner, state: None };
+        match (self.kind, self.inner().reverse_expr()) {
+            (Kind::Gathers, ReversedUDAF::Reversed(inner)) => {
+                let reversed = Self { inner, kind: Kind::Gathers };
                 ReversedUDAF::Reversed(Arc::new(AggregateUDF::new_from_impl(reversed)))
             }
             (_, reversed) => reversed,

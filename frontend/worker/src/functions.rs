@@ -14,6 +14,11 @@
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
 //! - what stands around constants that rows would hold many times (`wide.rs`);
+//! - `date_part`, and what stands for `extract`: DataFusion's, with fractions of seconds (`parts.rs`);
+//! - `max` and `min`: DataFusion's, with NaN as the greatest, and of intervals (`extremes.rs`);
+//! - what stands for `greatest` and `least` of intervals (`extremes.rs`);
+//! - what stands for casts of decimals to doubles (`doubles.rs`);
+//! - what stands for casts between texts and bytes (`bytea.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
 //! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
 //!   (`interval_text.rs`);
@@ -38,8 +43,8 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    aggregates, apart, bounded, casts, checked, concatenation, division, interval_order,
-    interval_text, intervals, json, steps, to_char, wide,
+    aggregates, apart, bounded, bytea, casts, checked, concatenation, division, doubles, extremes,
+    interval_order, interval_text, intervals, json, parts, steps, to_char, wide,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -67,7 +72,9 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.into_iter().chain(steps::functions()).chain(bounded::functions());
     let own = own.chain(casts::functions()).chain(checked::functions());
     let own = own.chain(division::functions()).chain(under_other_names());
-    own.chain(intervals::functions()).collect()
+    let own = own.chain(intervals::functions());
+    let own = own.chain(extremes::functions()).chain(parts::functions());
+    own.chain(bytea::functions()).chain(doubles::functions()).collect()
 }
 
 /// Functions of DataFusion's under the names that they have in PostgreSQL.

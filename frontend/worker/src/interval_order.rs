@@ -8,7 +8,8 @@
 //! ```text
 //!   a < b, BETWEEN, IN, CASE a WHEN b, ORDER BY, PARTITION BY, JOIN    of their lengths
 //!   GROUP BY a, DISTINCT a       of its length, and the first a of each group is shown
-//!   max(a), min(a)               the last or first a in the order of its length
+//!   max(a), min(a)               the last or first a in the order of its length (`extremes.rs`)
+//!   greatest(a, b), least(a, b)  likewise
 //! ```
 //!
 //! Invariants:
@@ -28,7 +29,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue, exec_err, not_impl_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::functions_aggregate::first_last::{first_value_udaf, last_value_udaf};
+use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, InList, InSubquery, ScalarFunction, SetComparison,
     WindowFunction,
@@ -42,6 +43,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::extremes;
 use crate::functions::REGISTRY;
 
 const TOTAL: &str = "interval_total";
@@ -93,7 +95,8 @@ impl ScalarUDFImpl for Total {
     }
 }
 
-fn total(of: IntervalMonthDayNano) -> i128 {
+/// The length of an interval in nanoseconds.
+pub(crate) fn total(of: IntervalMonthDayNano) -> i128 {
     let days = i128::from(of.months) * DAYS_OF_MONTH + i128::from(of.days);
     days * NANOS_OF_DAY + i128::from(of.nanoseconds)
 }
@@ -238,7 +241,10 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
                 }
             }
         } else if is_interval(&key.get_type(schema.as_ref())?) {
-            let first = call(first_value_udaf(), key.clone(), Vec::new(), None);
+            let of = vec![key.clone()];
+            let first =
+                AggregateFunction::new_udf(first_value_udaf(), of, false, None, Vec::new(), None);
+            let first = Expr::AggregateFunction(first);
             let (length_name, first_name) =
                 (format!("__length_{position}"), format!("__first_{position}"));
             *key = length(key.clone(), &schema)?.alias(length_name);
@@ -305,8 +311,12 @@ fn compared(expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                     let cases = vec![(Box::new(equal), Box::new(null))];
                     Expr::Case(Case::new(None, cases, Some(Box::new(of.clone()))))
                 }
-                ("greatest" | "least", _) => {
-                    return not_impl_err!("{} of intervals", func.name());
+                (name @ ("greatest" | "least"), _) => {
+                    let name = extremes::of_intervals(name);
+                    let Some(function) = REGISTRY.scalar.get(name) else {
+                        return exec_err!("{name} is not registered");
+                    };
+                    Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args))
                 }
                 _ => {
                     return Ok(Transformed::no(Expr::ScalarFunction(ScalarFunction {
@@ -362,14 +372,7 @@ fn aggregated(call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<
     let of = args.first().filter(|of| of.get_type(schema).is_ok_and(|of| is_interval(&of)));
     let of = of.cloned();
     match (func.name(), of) {
-        ("max", Some(of)) => {
-            let keys = vec![length(of.clone(), schema)?.sort(true, true)];
-            return Ok(Transformed::yes(self::call(last_value_udaf(), of, keys, filter)));
-        }
-        ("min", Some(of)) => {
-            let keys = vec![length(of.clone(), schema)?.sort(true, false)];
-            return Ok(Transformed::yes(self::call(first_value_udaf(), of, keys, filter)));
-        }
+        ("max" | "min", _) => {}
         ("count", Some(of)) if distinct => {
             args = vec![length(of, schema)?];
             changed = true;
@@ -382,27 +385,19 @@ fn aggregated(call: AggregateFunction, schema: &DFSchema) -> Result<Transformed<
 }
 
 fn windowed(mut call: Box<WindowFunction>, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let name = call.fun.name().to_owned();
-    let of = call.params.args.first();
-    let of_interval = of.is_some_and(|of| of.get_type(schema).is_ok_and(|of| is_interval(&of)));
-    if of_interval && matches!(name.as_str(), "max" | "min") {
-        return not_impl_err!("{name} of intervals OVER a window");
+    let mut changed = false;
+    for key in &mut call.params.order_by {
+        // There is no frame over differences of times either.
+        let of = key.expr.get_type(schema);
+        if of.is_ok_and(|of| is_interval(&of) || matches!(of, DataType::Duration(_))) {
+            key.expr = length(key.expr.clone(), schema)?;
+            changed = true;
+        }
     }
-    let mut changed = order(&mut call.params.order_by, schema)?;
     for key in &mut call.params.partition_by {
         changed |= lengthen(key, schema)?;
     }
     Ok(Transformed::new_transformed(Expr::WindowFunction(call), changed))
-}
-
-fn call(
-    func: Arc<datafusion::logical_expr::AggregateUDF>,
-    of: Expr,
-    keys: Vec<SortExpr>,
-    filter: Option<Box<Expr>>,
-) -> Expr {
-    let call = AggregateFunction::new_udf(func, vec![of], false, filter, keys, None);
-    Expr::AggregateFunction(call)
 }
 
 /// The length of an interval; of a difference of times that was made one, its own.

@@ -1,0 +1,267 @@
+//! Bytes and their text, as PostgreSQL casts one to the other.
+//!
+//! DataFusion takes the letters of a text for its bytes, and the other way round. The text of a `bytea` is one of two
+//! forms (`bytes.rs`), in casts and wherever a literal stands for bytes:
+//!
+//! ```text
+//!   '\x00ff'::bytea                          bytea_in('\x00ff')
+//!   b = '\x00ff', b IN ('..'), b UNION '..'  likewise: what coercion makes a cast of text to bytes
+//!   b::text                                  bytea_out(b)
+//!   b || '\x00ff'                            bytes, in which the literal is read so
+//! ```
+//!
+//! Invariant: no cast between texts and bytes is left in a plan but those that functions ask for.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, ScalarValue, exec_err};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use crate::bounded::check_sizes;
+use crate::bytes::{parse_bytea, write_bytea};
+use crate::error::{INVALID_PARAMETER_VALUE, INVALID_TEXT, SqlError};
+use crate::functions::REGISTRY;
+
+/// The functions that stand for casts.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    [Direction::In, Direction::Out].into_iter().map(|direction| {
+        let signature = Signature::any(1, Volatility::Immutable);
+        ScalarUDF::from(Bytea { direction, signature })
+    })
+}
+
+/// Whether text becomes bytes, or bytes text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Direction {
+    In,
+    Out,
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Self::In => "bytea_in",
+            Self::Out => "bytea_out",
+        }
+    }
+
+    /// A call of the function, as a value of a type.
+    fn call(self, of: Expr, to: &DataType) -> Result<Expr> {
+        let Some(function) = REGISTRY.scalar.get(self.name()) else {
+            return exec_err!("{} is not registered", self.name());
+        };
+        let call = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), vec![of]));
+        if *to == self.made() {
+            return Ok(call);
+        }
+        Ok(Expr::Cast(Cast::new(Box::new(call), to.clone())))
+    }
+
+    fn made(self) -> DataType {
+        match self {
+            Self::In => DataType::BinaryView,
+            Self::Out => DataType::Utf8View,
+        }
+    }
+}
+
+/// A cast as a function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bytea {
+    direction: Direction,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Bytea {
+    fn name(&self) -> &str {
+        self.direction.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match (self.direction, types) {
+            (Direction::In, [of]) if of.is_string() => Ok(self.direction.made()),
+            (Direction::Out, [of]) if is_bytes(of) => Ok(self.direction.made()),
+            _ => exec_err!("{} does not take {types:?}", self.name()),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        true
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [of] = args.args.as_slice() else {
+            return exec_err!("{} takes one argument", self.name());
+        };
+        let constant = matches!(of, ColumnarValue::Scalar(_));
+        let of = of.to_array(if constant { 1 } else { args.number_rows })?;
+        let made = match self.direction {
+            Direction::In => bytes_of(&of)?,
+            Direction::Out => texts_of(&of)?,
+        };
+        if constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
+        }
+        Ok(ColumnarValue::Array(made))
+    }
+}
+
+fn is_bytes(of: &DataType) -> bool {
+    matches!(of, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+}
+
+/// The bytes that texts stand for.
+///
+/// # Errors
+/// For a text that is of neither form, with SQLSTATE 22P02, or 22023 where digits are wrong.
+pub fn bytes_of(texts: &ArrayRef) -> Result<ArrayRef> {
+    let texts = cast(texts, &DataType::Utf8View)?;
+    let bytes = texts.as_string_view().iter().map(|text| {
+        let Some(text) = text else { return Ok(None) };
+        let invalid = || {
+            if text.starts_with("\\x") {
+                SqlError::new(INVALID_PARAMETER_VALUE, "invalid hexadecimal data")
+            } else {
+                SqlError::new(INVALID_TEXT, "invalid input syntax for type bytea")
+            }
+        };
+        Ok(Some(parse_bytea(text).ok_or_else(invalid)?))
+    });
+    let bytes: Vec<Option<Vec<u8>>> = bytes.collect::<Result<_>>()?;
+    Ok(Arc::new(bytes.into_iter().collect::<BinaryViewArray>()))
+}
+
+/// The hexadecimal forms of bytes.
+fn texts_of(bytes: &ArrayRef) -> Result<ArrayRef> {
+    let bytes = cast(bytes, &DataType::BinaryView)?;
+    let bytes = bytes.as_binary_view();
+    check_sizes(Direction::Out.name(), bytes.len(), |row| {
+        if bytes.is_null(row) { 0 } else { bytes.value(row).len().saturating_mul(2) as u64 }
+    })?;
+    let texts = bytes.iter().map(|bytes| {
+        let mut text = String::new();
+        write_bytea(bytes?, &mut text);
+        Some(text)
+    });
+    Ok(Arc::new(texts.collect::<StringViewArray>()))
+}
+
+/// Puts the function in the place of casts of bytes to texts that a statement asks for; to be applied before types are
+/// coerced, because functions of texts ask for such casts too.
+#[derive(Debug)]
+pub struct ByteaTexts;
+
+impl FunctionRewrite for ByteaTexts {
+    fn name(&self) -> &'static str {
+        "bytea_texts"
+    }
+
+    fn rewrite(
+        &self,
+        expression: Expr,
+        schema: &DFSchema,
+        _: &ConfigOptions,
+    ) -> Result<Transformed<Expr>> {
+        match expression {
+            Expr::Cast(Cast { expr, field })
+                if field.data_type().is_string()
+                    && expr.get_type(schema).is_ok_and(|of| is_bytes(&of)) =>
+            {
+                Ok(Transformed::yes(Direction::Out.call(*expr, field.data_type())?))
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+/// Puts the function in the place of casts of texts to bytes; to be applied once types are coerced.
+#[derive(Debug)]
+pub struct ByteaLiterals;
+
+impl FunctionRewrite for ByteaLiterals {
+    fn name(&self) -> &'static str {
+        "bytea_literals"
+    }
+
+    fn rewrite(
+        &self,
+        expression: Expr,
+        schema: &DFSchema,
+        _: &ConfigOptions,
+    ) -> Result<Transformed<Expr>> {
+        match expression {
+            Expr::Cast(Cast { expr, field })
+                if is_bytes(field.data_type())
+                    && expr.get_type(schema).is_ok_and(|of| of.is_string()) =>
+            {
+                Ok(Transformed::yes(Direction::In.call(*expr, field.data_type())?))
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+impl ExprPlanner for ByteaLiterals {
+    fn plan_binary_op(
+        &self,
+        mut raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        if raw.op == BinaryOperator::StringConcat {
+            let bytes = |of: &Expr| of.get_type(schema).is_ok_and(|of| is_bytes(&of));
+            let is_text =
+                |of: &Expr| matches!(of, Expr::Literal(value, _) if value.data_type().is_string());
+            let read = |of| Direction::In.call(of, &DataType::BinaryView);
+            if bytes(&raw.left) && is_text(&raw.right) {
+                raw.right = read(raw.right)?;
+            } else if bytes(&raw.right) && is_text(&raw.left) {
+                raw.left = read(raw.left)?;
+            }
+        }
+        Ok(PlannerResult::Original(raw))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_and_bytes_are_written() {
+        let texts: ArrayRef =
+            Arc::new(StringViewArray::from(vec![Some("\\x00ff"), None, Some("a\\\\\\001")]));
+        let bytes = bytes_of(&texts).unwrap();
+        let expected: BinaryViewArray =
+            [Some(&[0_u8, 0xff][..]), None, Some(b"a\\\x01")].into_iter().collect();
+        assert_eq!(bytes.as_binary_view(), &expected);
+        let written = texts_of(&bytes).unwrap();
+        let expected = StringViewArray::from(vec![Some("\\x00ff"), None, Some("\\x615c01")]);
+        assert_eq!(written.as_string_view(), &expected);
+    }
+
+    #[test]
+    fn a_text_of_neither_form_is_refused() {
+        for (text, sqlstate) in [("\\xabc", "22023"), ("\\xzz", "22023"), ("\\4", "22P02")] {
+            let texts: ArrayRef = Arc::new(StringViewArray::from(vec![text]));
+            let error = SqlError::from(bytes_of(&texts).unwrap_err());
+            assert_eq!(error.sqlstate, sqlstate, "{text}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Sums and differences of dates, as PostgreSQL has them.
+//!
+//! DataFusion's date plus an interval is a date, which drops the hours, and its difference of two dates is a span of time.
+//! [`DateArithmetic`] plans them otherwise:
+//!
+//! ```text
+//!   date + interval, interval + date, date - interval    a timestamp
+//!   date - date                                          a whole number of days
+//! ```
+//!
+//! A date that is added to has microseconds, whose range holds all that nanoseconds cannot.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::error::Result;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+const TIME: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+/// Plans sums and differences of dates; see the head of the file.
+#[derive(Debug)]
+pub struct DateArithmetic;
+
+impl ExprPlanner for DateArithmetic {
+    fn plan_binary_op(
+        &self,
+        mut raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let minus = match raw.op {
+            BinaryOperator::Plus => false,
+            BinaryOperator::Minus => true,
+            _ => return Ok(PlannerResult::Original(raw)),
+        };
+        let types = (raw.left.get_type(schema), raw.right.get_type(schema));
+        match types {
+            (Ok(DataType::Date32), Ok(DataType::Interval(_))) => raw.left = cast(raw.left, TIME),
+            (Ok(DataType::Interval(_)), Ok(DataType::Date32)) if !minus => {
+                raw.right = cast(raw.right, TIME);
+            }
+            (Ok(DataType::Date32), Ok(DataType::Date32)) if minus => {
+                let days = |date| Box::new(cast(date, DataType::Int32));
+                let difference = BinaryExpr::new(days(raw.left), Operator::Minus, days(raw.right));
+                return Ok(PlannerResult::Planned(Expr::BinaryExpr(difference)));
+            }
+            _ => {}
+        }
+        Ok(PlannerResult::Original(raw))
+    }
+}
+
+fn cast(of: Expr, to: DataType) -> Expr {
+    Expr::Cast(Cast::new(Box::new(of), to))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::util::display::array_value_to_string;
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_date_and_an_interval_are_a_time_and_two_dates_are_days() {
+        let state = SessionStateBuilder::new()
+            .with_expr_planners(vec![Arc::new(DateArithmetic)])
+            .with_default_features()
+            .build();
+        let sql = "SELECT DATE '2024-12-31' + INTERVAL '36 hours', INTERVAL '1 month' + DATE '2024-01-31', \
+                   DATE '2024-12-31' - INTERVAL '1 minute', DATE '9999-12-31' + INTERVAL '1 day', \
+                   DATE '2024-03-01' - DATE '2024-02-01', DATE '2024-02-28' + 2";
+        let rows = SessionContext::new_with_state(state).sql(sql).await.unwrap();
+        let rows = rows.collect().await.unwrap();
+        let values = rows[0].columns().iter();
+        let values: Vec<_> =
+            values.map(|column| array_value_to_string(column, 0).unwrap()).collect();
+        let expected = [
+            "2025-01-01T12:00:00",
+            "2024-02-29T00:00:00",
+            "2024-12-30T23:59:00",
+            "+10000-01-01T00:00:00",
+            "29",
+            "2024-03-01",
+        ];
+        assert_eq!(values, expected);
+    }
+}

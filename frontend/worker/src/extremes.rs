@@ -1,0 +1,380 @@
+//! `max` and `min` of floats and of intervals, `greatest` and `least` of intervals.
+//!
+//! PostgreSQL's NaN equals itself and is greater than any number, whatever its sign. DataFusion's groups compare by `>`,
+//! of which NaN is neither side, so that the order of rows decides; its windows and its totals compare by bits, where a
+//! negative NaN is the least. Intervals compare by their length (`interval_order.rs`). Here all three, groups, totals
+//! and windows that slide, compare in one way.
+//!
+//! Invariant: names, types and partial states are DataFusion's.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float32Type, Float64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit,
+};
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    Accumulator, ColumnarValue, GroupsAccumulator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
+
+use crate::interval_order::total;
+use crate::sliding::TwoStacks;
+
+/// Which end of an order is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum End {
+    Max,
+    Min,
+}
+
+/// Types that are compared here.
+trait Ordered: ArrowPrimitiveType<Native: fmt::Debug> + fmt::Debug {
+    /// Before and behind every value, or equal to it.
+    const ENDS: (Self::Native, Self::Native);
+
+    fn is_less(a: Self::Native, b: Self::Native) -> bool;
+}
+
+macro_rules! ordered_floats {
+    ($($of:ty)*) => {
+        $(
+            impl Ordered for $of {
+                const ENDS: (Self::Native, Self::Native) =
+                    (Self::Native::NEG_INFINITY, Self::Native::NAN);
+
+                fn is_less(a: Self::Native, b: Self::Native) -> bool {
+                    a < b || (b.is_nan() && !a.is_nan())
+                }
+            }
+        )*
+    };
+}
+
+ordered_floats! { Float32Type Float64Type }
+
+impl Ordered for IntervalMonthDayNanoType {
+    const ENDS: (IntervalMonthDayNano, IntervalMonthDayNano) = (
+        IntervalMonthDayNano { months: i32::MIN, days: i32::MIN, nanoseconds: i64::MIN },
+        IntervalMonthDayNano { months: i32::MAX, days: i32::MAX, nanoseconds: i64::MAX },
+    );
+
+    fn is_less(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> bool {
+        total(a) < total(b)
+    }
+}
+
+impl End {
+    /// Whether a value is nearer to this end than another.
+    fn is_nearer<T: Ordered>(self, a: T::Native, b: T::Native) -> bool {
+        match self {
+            Self::Max => T::is_less(b, a),
+            Self::Min => T::is_less(a, b),
+        }
+    }
+
+    fn farthest<T: Ordered>(self) -> T::Native {
+        match self {
+            Self::Max => T::ENDS.0,
+            Self::Min => T::ENDS.1,
+        }
+    }
+
+    /// The nearer of two; the first if they are equal.
+    fn nearer<T: Ordered>(self) -> fn(T::Native, T::Native) -> T::Native {
+        match self {
+            Self::Max => |a, b| if Self::Max.is_nearer::<T>(b, a) { b } else { a },
+            Self::Min => |a, b| if Self::Min.is_nearer::<T>(b, a) { b } else { a },
+        }
+    }
+
+    /// The accumulator of groups of a type; `None` where DataFusion's is right.
+    pub(crate) fn groups(self, of: &DataType) -> Option<Box<dyn GroupsAccumulator>> {
+        fn made<T: Ordered + Send>(end: End, of: &DataType) -> Box<dyn GroupsAccumulator> {
+            let take = move |value: &mut T::Native, other| {
+                if end.is_nearer::<T>(other, *value) {
+                    *value = other;
+                }
+            };
+            let groups = PrimitiveGroupsAccumulator::<T, _>::new(of, take);
+            Box::new(groups.with_starting_value(end.farthest::<T>()))
+        }
+        Some(match of {
+            DataType::Float32 => made::<Float32Type>(self, of),
+            DataType::Float64 => made::<Float64Type>(self, of),
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                made::<IntervalMonthDayNanoType>(self, of)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The accumulator of all rows of a type, or of a window that slides; `None` where DataFusion's is right.
+    pub(crate) fn total(self, of: &DataType) -> Option<Box<dyn Accumulator>> {
+        Some(match of {
+            DataType::Float32 => Box::new(Total::<Float32Type>::new(self, of)),
+            DataType::Float64 => Box::new(Total::<Float64Type>::new(self, of)),
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Box::new(Total::<IntervalMonthDayNanoType>::new(self, of))
+            }
+            _ => return None,
+        })
+    }
+
+    /// The same of a window that slides.
+    pub(crate) fn sliding(self, of: &DataType) -> Option<Box<dyn Accumulator>> {
+        Some(match of {
+            DataType::Float32 => Box::new(Sliding::<Float32Type>::new(self, of)),
+            DataType::Float64 => Box::new(Sliding::<Float64Type>::new(self, of)),
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Box::new(Sliding::<IntervalMonthDayNanoType>::new(self, of))
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn scalar<T: Ordered>(value: Option<T::Native>, of: &DataType) -> Result<ScalarValue> {
+    let array: ArrayRef =
+        Arc::new(PrimitiveArray::<T>::from_iter([value]).with_data_type(of.clone()));
+    ScalarValue::try_from_array(&array, 0)
+}
+
+/// The value that is nearest to an end, of one before and those of an array.
+fn nearest<T: Ordered>(
+    before: Option<T::Native>,
+    values: &PrimitiveArray<T>,
+    is_nearer: impl Fn(T::Native, T::Native) -> bool,
+) -> Option<T::Native> {
+    let nearer = |best, value| if is_nearer(value, best) { value } else { best };
+    if values.null_count() > 0 {
+        return before.into_iter().chain(values.iter().flatten()).reduce(nearer);
+    }
+    before.into_iter().chain(values.values().iter().copied()).reduce(nearer)
+}
+
+/// The extreme of all rows.
+#[derive(Debug)]
+struct Total<T: Ordered> {
+    end: End,
+    of: DataType,
+    value: Option<T::Native>,
+}
+
+impl<T: Ordered> Total<T> {
+    fn new(end: End, of: &DataType) -> Self {
+        Self { end, of: of.clone(), value: None }
+    }
+}
+
+impl<T: Ordered> Accumulator for Total<T> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let values = values[0].as_primitive::<T>();
+        self.value = match self.end {
+            End::Max => nearest::<T>(self.value, values, |a, b| T::is_less(b, a)),
+            End::Min => nearest::<T>(self.value, values, T::is_less),
+        };
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        scalar::<T>(self.value, &self.of)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+}
+
+/// The extreme of a window that slides.
+#[derive(Debug)]
+struct Sliding<T: Ordered> {
+    of: DataType,
+    values: TwoStacks<T::Native>,
+}
+
+impl<T: Ordered> Sliding<T> {
+    fn new(end: End, of: &DataType) -> Self {
+        Self { of: of.clone(), values: TwoStacks::new(end.nearer::<T>()) }
+    }
+}
+
+impl<T: Ordered> Accumulator for Sliding<T> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for value in values[0].as_primitive::<T>().iter().flatten() {
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for _ in 0..values[0].len() - values[0].null_count() {
+            self.values.pop();
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        scalar::<T>(self.values.total(), &self.of)
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.values.allocated()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+}
+
+const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
+
+/// `greatest` and `least` of intervals.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    [End::Max, End::Min].into_iter().map(|end| {
+        let signature = Signature::variadic_any(Volatility::Immutable);
+        ScalarUDF::from(OfIntervals { end, signature })
+    })
+}
+
+/// The name of the function of intervals that stands for `greatest` or `least`.
+pub(crate) fn of_intervals(name: &str) -> &'static str {
+    if name == "greatest" { End::Max.function() } else { End::Min.function() }
+}
+
+impl End {
+    fn function(self) -> &'static str {
+        match self {
+            Self::Max => "interval_greatest",
+            Self::Min => "interval_least",
+        }
+    }
+}
+
+/// The extreme of some intervals; NULL where all are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OfIntervals {
+    end: End,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for OfIntervals {
+    fn name(&self) -> &str {
+        self.end.function()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let spans = |of: &DataType| {
+            matches!(of, DataType::Interval(_) | DataType::Duration(_) | DataType::Null)
+        };
+        if types.is_empty() || !types.iter().all(spans) {
+            return exec_err!("{} takes intervals, not {types:?}", self.name());
+        }
+        Ok(INTERVAL)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let nearer = self.end.nearer::<IntervalMonthDayNanoType>();
+        let mut found: Vec<Option<IntervalMonthDayNano>> = vec![None; rows];
+        for argument in &args.args {
+            let values = cast(&argument.to_array(rows)?, &INTERVAL)?;
+            let values = values.as_primitive::<IntervalMonthDayNanoType>().iter();
+            for (found, value) in found.iter_mut().zip(values) {
+                *found = found.take().into_iter().chain(value).reduce(nearer);
+            }
+        }
+        let found: ArrayRef =
+            Arc::new(PrimitiveArray::<IntervalMonthDayNanoType>::from_iter(found));
+        if constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?));
+        }
+        Ok(ColumnarValue::Array(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, IntervalMonthDayNanoArray};
+    use datafusion::logical_expr::EmitTo;
+
+    use super::*;
+
+    const NEGATIVE_NAN: f64 = -f64::NAN;
+
+    /// What a group, all rows, and a window that lost its first row have for an extreme.
+    fn extremes(end: End, values: &ArrayRef) -> [ScalarValue; 3] {
+        let of = values.data_type();
+        let mut groups = end.groups(of).unwrap();
+        groups.update_batch(&[Arc::clone(values)], &vec![0; values.len()], None, 1).unwrap();
+        let group = groups.evaluate(EmitTo::All).unwrap();
+        let mut total = end.total(of).unwrap();
+        total.update_batch(&[Arc::clone(values)]).unwrap();
+        let mut window = end.sliding(of).unwrap();
+        window.update_batch(&[Arc::clone(values)]).unwrap();
+        window.retract_batch(&[values.slice(0, 1)]).unwrap();
+        [
+            ScalarValue::try_from_array(&group, 0).unwrap(),
+            total.evaluate().unwrap(),
+            window.evaluate().unwrap(),
+        ]
+    }
+
+    #[test]
+    fn nan_is_the_greatest_wherever_it_is() {
+        for nan in [f64::NAN, NEGATIVE_NAN] {
+            for order in [[nan, 5.0, -1.0], [5.0, nan, -1.0], [-1.0, 5.0, nan]] {
+                let values: ArrayRef = Arc::new(Float64Array::from(order.to_vec()));
+                let is_nan =
+                    |of: &ScalarValue| matches!(of, ScalarValue::Float64(Some(v)) if v.is_nan());
+                let [group, total, window] = extremes(End::Max, &values);
+                assert!(is_nan(&group) && is_nan(&total), "{order:?}");
+                assert_eq!(is_nan(&window), !order[0].is_nan(), "{order:?}");
+                let least = ScalarValue::Float64(Some(-1.0));
+                assert_eq!(extremes(End::Min, &values)[..2], [least.clone(), least], "{order:?}");
+            }
+            let only: ArrayRef = Arc::new(Float64Array::from(vec![None, Some(nan)]));
+            assert!(!extremes(End::Min, &only).iter().any(ScalarValue::is_null));
+        }
+        let nothing: ArrayRef = Arc::new(Float64Array::from(vec![None, None]));
+        assert!(extremes(End::Max, &nothing).iter().all(ScalarValue::is_null));
+    }
+
+    #[test]
+    fn intervals_compare_by_their_length() {
+        let of = |months, days, nanoseconds| IntervalMonthDayNano { months, days, nanoseconds };
+        let hours = 3_600_000_000_000;
+        let (month, days, long) = (of(1, 0, 0), of(0, 31, 0), of(0, 0, 30 * 24 * hours + 1));
+        let values: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(vec![month, days, long]));
+        let is = |of| ScalarValue::IntervalMonthDayNano(Some(of));
+        assert_eq!(extremes(End::Max, &values), [is(days), is(days), is(days)]);
+        assert_eq!(extremes(End::Min, &values), [is(month), is(month), is(long)]);
+    }
+}

@@ -1,0 +1,168 @@
+//! What a window holds together as it slides, without taking anything back.
+//!
+//! A window that slides takes rows at its end and loses them at its beginning. DataFusion subtracts what is lost, which
+//! leaves NaN after an infinity, and the rounding of a large number after that is gone. Here values wait in two stacks:
+//!
+//! ```text
+//!   front: of each value, the total from there to the last of its stack     back: values, and their total
+//! ```
+//!
+//! The oldest value is the top of the front. When the front is empty, the back is turned over; each value is turned over
+//! once, so that a step costs the same however long the window is.
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::Float64Type;
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::Accumulator;
+
+/// Values in the order in which they came, and what all of them are together.
+#[derive(Debug)]
+pub(crate) struct TwoStacks<T> {
+    front: Vec<T>,
+    back: Vec<T>,
+    back_total: Option<T>,
+    combine: fn(T, T) -> T,
+}
+
+impl<T: Copy> TwoStacks<T> {
+    /// None yet. `combine` is associative; the first of two is the older.
+    pub(crate) fn new(combine: fn(T, T) -> T) -> Self {
+        Self { front: Vec::new(), back: Vec::new(), back_total: None, combine }
+    }
+
+    pub(crate) fn push(&mut self, value: T) {
+        self.back.push(value);
+        let total = self.back_total.map_or(value, |total| (self.combine)(total, value));
+        self.back_total = Some(total);
+    }
+
+    /// Takes the oldest away.
+    pub(crate) fn pop(&mut self) {
+        if self.front.is_empty() {
+            let mut total = None;
+            while let Some(value) = self.back.pop() {
+                let with = total.map_or(value, |total| (self.combine)(value, total));
+                self.front.push(with);
+                total = Some(with);
+            }
+            self.back_total = None;
+        }
+        self.front.pop();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.front.len() + self.back.len()
+    }
+
+    /// All of them together; `None` of none.
+    pub(crate) fn total(&self) -> Option<T> {
+        match (self.front.last(), self.back_total) {
+            (Some(front), Some(back)) => Some((self.combine)(*front, back)),
+            (front, back) => front.copied().or(back),
+        }
+    }
+
+    pub(crate) fn allocated(&self) -> usize {
+        (self.front.capacity() + self.back.capacity()) * size_of::<T>()
+    }
+}
+
+/// The sum or the average of doubles in a window that slides.
+#[derive(Debug)]
+pub(crate) struct SlidingDoubles {
+    values: TwoStacks<f64>,
+    average: bool,
+}
+
+impl SlidingDoubles {
+    pub(crate) fn new(average: bool) -> Self {
+        Self { values: TwoStacks::new(|older, newer| older + newer), average }
+    }
+}
+
+impl Accumulator for SlidingDoubles {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for value in values[0].as_primitive::<Float64Type>().iter().flatten() {
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for _ in 0..values[0].len() - values[0].null_count() {
+            self.values.pop();
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        #[expect(clippy::cast_precision_loss, reason = "a window has fewer rows than that")]
+        let count = if self.average { self.values.len() as f64 } else { 1.0 };
+        Ok(ScalarValue::Float64(self.values.total().map(|sum| sum / count)))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.values.allocated()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        exec_err!("a window has no partial state")
+    }
+
+    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
+        exec_err!("a window has no partial state")
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_total_is_that_of_what_is_there(steps in prop::collection::vec(any::<Option<i32>>(), 0..200)) {
+            // The first and the last that are there: which of two is the older matters.
+            let mut ends = TwoStacks::new(|a: (i32, i32), b: (i32, i32)| (a.0, b.1));
+            let mut sums = TwoStacks::new(|a: i64, b: i64| a + b);
+            let mut all = std::collections::VecDeque::new();
+            for step in steps {
+                match step {
+                    Some(value) => {
+                        ends.push((value, value));
+                        sums.push(i64::from(value));
+                        all.push_back(value);
+                    }
+                    None => {
+                        ends.pop();
+                        sums.pop();
+                        all.pop_front();
+                    }
+                }
+                prop_assert_eq!(sums.len(), all.len());
+                prop_assert_eq!(ends.total(), all.front().copied().zip(all.back().copied()));
+                prop_assert_eq!(sums.total(), all.iter().copied().map(i64::from).reduce(|a, b| a + b));
+            }
+        }
+    }
+
+    #[test]
+    fn an_infinity_that_is_gone_leaves_nothing() {
+        let mut doubles = SlidingDoubles::new(true);
+        let array = |values: &[f64]| -> ArrayRef {
+            std::sync::Arc::new(arrow::array::Float64Array::from(values.to_vec()))
+        };
+        doubles.update_batch(&[array(&[f64::INFINITY, f64::NAN, 1e300, 1.0])]).unwrap();
+        doubles.retract_batch(&[array(&[f64::INFINITY, f64::NAN, 1e300])]).unwrap();
+        doubles.update_batch(&[array(&[2.0])]).unwrap();
+        assert_eq!(doubles.evaluate().unwrap(), ScalarValue::Float64(Some(1.5)));
+        doubles.retract_batch(&[array(&[1.0, 2.0])]).unwrap();
+        assert_eq!(doubles.evaluate().unwrap(), ScalarValue::Float64(None));
+    }
+}
