@@ -29,6 +29,7 @@ pub mod fake;
 
 mod cluster;
 mod comparisons;
+mod conditional;
 mod execute;
 mod frontend;
 mod guard;

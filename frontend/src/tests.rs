@@ -2,6 +2,7 @@
 
 mod at_data;
 mod comparisons;
+mod conditional;
 mod defining;
 mod intervals;
 mod load;

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Executed, plan_lines};
+use crate::conditional::guarded as guarded_conditions;
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::guard::guarded;
 use crate::output::{Output, RowStream};
@@ -112,7 +113,7 @@ impl Session {
                 with_parameters(logical.as_ref().clone(), parameters)?
             }
         };
-        let optimized = with_bounded_constants(state.optimize(&logical)?)?;
+        let optimized = with_bounded_constants(guarded_conditions(state.optimize(&logical)?)?)?;
         let physical = state.query_planner().create_physical_plan(&optimized, &state).await?;
         if let Some(table) = pinned {
             pin_scans(&physical, table).await?;

@@ -1,0 +1,367 @@
+//! What a condition guards is not computed where the condition does not hold.
+//!
+//! `y <> 0 AND x / y = 1` divides only where y is not 0, and `CASE WHEN y = 0 THEN false ELSE x / y = 1 END` too.
+//! DataFusion computes both sides of AND and OR for all rows of a batch, and makes such a CASE an AND. So does FILTER of an
+//! aggregate: its argument is computed for all rows. [`guarded`] comes after the optimizer, and says by CASE, which
+//! computes a branch for its own rows only, what may fail:
+//!
+//! ```text
+//!   a filter     A AND f                  A AND CASE WHEN A THEN f ELSE false END
+//!   elsewhere    A AND f                  CASE WHEN A IS NOT FALSE THEN A AND f ELSE false END
+//!   elsewhere    A OR f                   CASE WHEN A IS NOT TRUE THEN A OR f ELSE true END
+//!   aggregate    sum(f) FILTER (WHERE A)  sum(CASE WHEN A THEN f END) FILTER (WHERE A)
+//! ```
+//!
+//! Invariants:
+//! - operands that cannot fail come first, whatever the optimizer did to their order; among those that can, it stays;
+//! - a plan without anything that can fail beside AND, OR or FILTER is left as it is.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, WindowFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, disjunction, merge_schema};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Like, LogicalPlan, Operator, lit};
+
+/// Functions that have a value for every argument of their types.
+const SAFE: &[&str] = &[
+    "btrim",
+    "bytea_out",
+    "ceil",
+    "character_length",
+    "coalesce",
+    "contains",
+    "date_bin",
+    "date_part",
+    "date_trunc",
+    "decimal_to_double",
+    "decimal_to_real",
+    "ends_with",
+    "extract",
+    "floor",
+    "get_field",
+    "greatest",
+    "hash64",
+    "interval_total",
+    "isnan",
+    "iszero",
+    "least",
+    "lower",
+    "ltrim",
+    "md5",
+    "now",
+    "nullif",
+    "nvl",
+    "octet_length",
+    "rtrim",
+    "starts_with",
+    "strpos",
+    "upper",
+    "xxh3",
+];
+
+/// Guards what may fail; see the head of the file. To be applied to a plan that is optimized.
+///
+/// # Errors
+/// When an expression has no type, which no plan's has.
+pub(crate) fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        if matches!(node, LogicalPlan::TableScan(_)) || !is_guarding(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        let schema = merge_schema(&node.inputs());
+        let filters = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expression| {
+            let name = names.save(&expression);
+            let (expression, changed) = guard(expression, &schema, filters)?;
+            let expression = if changed { name.restore(expression) } else { expression };
+            Ok(Transformed::new_transformed(expression, changed))
+        })
+    })
+    .data()
+}
+
+/// Whether a node has an expression in which one part may guard another.
+fn is_guarding(node: &LogicalPlan) -> Result<bool> {
+    let mut guards = false;
+    node.apply_expressions(|expression| {
+        guards |= expression.exists(|part| {
+            Ok(match part {
+                Expr::BinaryExpr(BinaryExpr { op, .. }) => is_logical(*op),
+                Expr::AggregateFunction(call) => call.params.filter.is_some(),
+                Expr::WindowFunction(call) => call.params.filter.is_some(),
+                _ => false,
+            })
+        })?;
+        Ok(if guards { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(guards)
+}
+
+fn is_logical(op: Operator) -> bool {
+    matches!(op, Operator::And | Operator::Or)
+}
+
+/// An expression with its parts guarded, and whether it has changed. In a filter NULL is as good as false.
+fn guard(expression: Expr, schema: &DFSchema, filters: bool) -> Result<(Expr, bool)> {
+    match expression {
+        Expr::BinaryExpr(BinaryExpr { op, .. }) if is_logical(op) => {
+            let mut changed = false;
+            let mut parts = Vec::new();
+            for part in operands(expression, op) {
+                let (part, part_changed) = guard(part, schema, filters)?;
+                changed |= part_changed;
+                parts.push(part);
+            }
+            let mut risky = Vec::new();
+            let mut safe = Vec::new();
+            for part in parts {
+                if may_fail(&part, schema)? { risky.push(part) } else { safe.push(part) }
+            }
+            let joined = |parts: Vec<Expr>| match op {
+                Operator::And => conjunction(parts),
+                _ => disjunction(parts),
+            };
+            if risky.is_empty() {
+                return Ok((joined(safe).unwrap_or_else(|| lit(op == Operator::And)), changed));
+            }
+            let Some(mut last) = risky.pop() else { return Ok((lit(true), changed)) };
+            while let Some(before) = risky.pop() {
+                last = either(before, op, last, schema, filters)?;
+            }
+            let Some(safe) = joined(safe) else { return Ok((last, true)) };
+            // The part that cannot fail stays a conjunct, so that a plan can be made by it.
+            if filters && op == Operator::And {
+                let rest = when(safe.clone(), last, Some(lit(false)));
+                return Ok((safe.and(rest), true));
+            }
+            Ok((either(safe, op, last, schema, filters)?, true))
+        }
+        Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+            let mut changed = false;
+            if let Some(filter) = params.filter.take() {
+                let (filter, filter_changed) = guard(*filter, schema, true)?;
+                changed |= filter_changed;
+                for argument in &mut params.args {
+                    changed |= filtered(argument, &filter, schema)?;
+                }
+                params.filter = Some(Box::new(filter));
+            }
+            let call = Expr::AggregateFunction(AggregateFunction { func, params });
+            let (call, inner_changed) = within(call, schema)?;
+            Ok((call, changed || inner_changed))
+        }
+        Expr::WindowFunction(call) => {
+            let WindowFunction { fun, mut params } = *call;
+            let mut changed = false;
+            if let Some(filter) = params.filter.take() {
+                let (filter, filter_changed) = guard(*filter, schema, true)?;
+                changed |= filter_changed;
+                for argument in &mut params.args {
+                    changed |= filtered(argument, &filter, schema)?;
+                }
+                params.filter = Some(Box::new(filter));
+            }
+            let call = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
+            let (call, inner_changed) = within(call, schema)?;
+            Ok((call, changed || inner_changed))
+        }
+        other => within(other, schema),
+    }
+}
+
+/// The operands of a chain of ANDs, or of ORs.
+fn operands(chain: Expr, of: Operator) -> Vec<Expr> {
+    let mut found = Vec::new();
+    let mut waiting = vec![chain];
+    while let Some(next) = waiting.pop() {
+        match next {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if op == of => {
+                waiting.push(*right);
+                waiting.push(*left);
+            }
+            other => found.push(other),
+        }
+    }
+    found
+}
+
+/// An expression whose own operator guards nothing.
+fn within(expression: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
+    let mut changed = false;
+    let expression = expression.map_children(|part| {
+        let (part, part_changed) = guard(part, schema, false)?;
+        changed |= part_changed;
+        Ok(Transformed::new_transformed(part, part_changed))
+    })?;
+    Ok((expression.data, changed))
+}
+
+/// `first op second`, the second only where the first does not decide it.
+fn either(
+    first: Expr,
+    op: Operator,
+    second: Expr,
+    schema: &DFSchema,
+    filters: bool,
+) -> Result<Expr> {
+    let decided = lit(op != Operator::And);
+    let plain = filters || !first.nullable(schema)?;
+    Ok(match (op, plain) {
+        (Operator::And, true) => when(first, second, Some(decided)),
+        (_, true) => when(first, decided, Some(second)),
+        (Operator::And, false) => {
+            when(first.clone().is_not_false(), first.and(second), Some(decided))
+        }
+        (_, false) => when(first.clone().is_not_true(), first.or(second), Some(decided)),
+    })
+}
+
+fn when(condition: Expr, then: Expr, otherwise: Option<Expr>) -> Expr {
+    let cases = vec![(Box::new(condition), Box::new(then))];
+    Expr::Case(Case::new(None, cases, otherwise.map(Box::new)))
+}
+
+/// Computes an argument only where a filter holds; whether it may fail elsewhere.
+fn filtered(argument: &mut Expr, filter: &Expr, schema: &DFSchema) -> Result<bool> {
+    let fails = may_fail(argument, schema)?;
+    if fails {
+        let null = ScalarValue::try_from(argument.get_type(schema)?)?;
+        *argument = when(filter.clone(), argument.clone(), Some(lit(null)));
+    }
+    Ok(fails)
+}
+
+/// Whether an expression has no value for some rows, but an error.
+fn may_fail(expression: &Expr, schema: &DFSchema) -> Result<bool> {
+    expression.exists(|part| {
+        Ok(match part {
+            Expr::Cast(Cast { expr, field }) => {
+                !matches!(expr.as_ref(), Expr::Literal(..))
+                    && !always_fits(&expr.get_type(schema)?, field.data_type())
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+                Operator::Plus | Operator::Minus | Operator::Multiply => {
+                    !left.get_type(schema)?.is_floating()
+                }
+                Operator::Divide | Operator::Modulo => {
+                    !left.get_type(schema)?.is_floating() && !divides(right)
+                }
+                Operator::RegexMatch
+                | Operator::RegexIMatch
+                | Operator::RegexNotMatch
+                | Operator::RegexNotIMatch => !matches!(right.as_ref(), Expr::Literal(..)),
+                _ => false,
+            },
+            Expr::Like(Like { pattern, .. }) | Expr::SimilarTo(Like { pattern, .. }) => {
+                !matches!(pattern.as_ref(), Expr::Literal(..))
+            }
+            Expr::ScalarFunction(call) => SAFE.binary_search(&call.func.name()).is_err(),
+            Expr::Negative(of) => !of.get_type(schema)?.is_floating(),
+            _ => false,
+        })
+    })
+}
+
+/// Whether a divisor is a number that divides every other: neither 0, nor -1, which the least integer is too large for.
+fn divides(by: &Expr) -> bool {
+    let Expr::Literal(value, _) = by else { return false };
+    match value {
+        ScalarValue::Int8(Some(value)) => !matches!(value, 0 | -1),
+        ScalarValue::Int16(Some(value)) => !matches!(value, 0 | -1),
+        ScalarValue::Int32(Some(value)) => !matches!(value, 0 | -1),
+        ScalarValue::Int64(Some(value)) => !matches!(value, 0 | -1),
+        ScalarValue::UInt8(Some(value)) => *value != 0,
+        ScalarValue::UInt16(Some(value)) => *value != 0,
+        ScalarValue::UInt32(Some(value)) => *value != 0,
+        ScalarValue::UInt64(Some(value)) => *value != 0,
+        _ => false,
+    }
+}
+
+/// Whether a cast has a value for every value of a type.
+fn always_fits(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Boolean, Date32, Decimal128, Null, Timestamp};
+    let rank = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 1,
+        TimeUnit::Microsecond => 2,
+        TimeUnit::Nanosecond => 3,
+    };
+    let digits = |of: &DataType| {
+        let bytes = of.primitive_width()?;
+        // A byte has less than 2.5 digits.
+        u8::try_from(bytes * 5 / 2 + 1).ok()
+    };
+    match (from, to) {
+        (from, to) if from == to => true,
+        (Null, _) => true,
+        (from, to) if to.is_string() => !from.is_nested(),
+        (from, to) if to.is_floating() => from.is_numeric() || *from == Boolean,
+        (Boolean, to) if to.is_integer() => true,
+        (from, to) if from.is_integer() && to.is_integer() => {
+            let widths = from.primitive_width().zip(to.primitive_width());
+            let wider = widths.is_some_and(|(from, to)| from < to);
+            wider && (to.is_signed_integer() || from.is_unsigned_integer())
+        }
+        (from, Decimal128(precision, scale)) if from.is_integer() => digits(from)
+            .is_some_and(|digits| i16::from(*precision) - i16::from(*scale) >= i16::from(digits)),
+        (Decimal128(from, from_scale), Decimal128(to, to_scale)) => {
+            to_scale >= from_scale
+                && i16::from(*to) - i16::from(*to_scale)
+                    >= i16::from(*from) - i16::from(*from_scale)
+        }
+        (Timestamp(from, _), Timestamp(to, _)) => rank(to) <= rank(from),
+        (Timestamp(..), Date32) => true,
+        (DataType::Dictionary(_, of), to) => always_fits(of, to),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_never_fail_are_found() {
+        assert!(SAFE.is_sorted());
+        assert!(SAFE.binary_search(&"date_trunc").is_ok());
+        assert!(SAFE.binary_search(&"checked_add").is_err());
+    }
+
+    #[test]
+    fn casts_that_fit_are_told_from_others() {
+        use DataType::{Decimal128, Float64, Int32, Int64, Timestamp, UInt32, Utf8, Utf8View};
+        for (from, to, fits) in [
+            (Int32, Int64, true),
+            (UInt32, Int64, true),
+            (UInt32, Int32, false),
+            (Int64, Int32, false),
+            (Int64, Float64, true),
+            (Float64, Int64, false),
+            (Int64, Utf8View, true),
+            (Utf8, Int64, false),
+            (Int64, Decimal128(21, 0), true),
+            (Int64, Decimal128(20, 2), false),
+            (Decimal128(10, 2), Decimal128(12, 4), true),
+            (Decimal128(10, 2), Decimal128(11, 4), false),
+            (Timestamp(TimeUnit::Nanosecond, None), Timestamp(TimeUnit::Second, None), true),
+            (Timestamp(TimeUnit::Second, None), Timestamp(TimeUnit::Nanosecond, None), false),
+        ] {
+            assert_eq!(always_fits(&from, &to), fits, "{from} as {to}");
+        }
+    }
+
+    #[test]
+    fn chains_are_taken_apart_in_order() {
+        let named = |name: &str| Expr::Column(datafusion::common::Column::new_unqualified(name));
+        let chain = named("a").and(named("b").or(named("c"))).and(named("d").and(named("e")));
+        let parts = operands(chain, Operator::And);
+        assert_eq!(parts[0], named("a"));
+        assert_eq!(parts[1], named("b").or(named("c")));
+        assert_eq!(parts[2..], [named("d"), named("e")]);
+    }
+}
