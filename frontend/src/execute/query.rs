@@ -11,6 +11,8 @@ use datafusion::execution::{SendableRecordBatchStream, SessionState};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as PlannerStatement;
+use datafusion::sql::planner::object_name_to_table_reference;
+use datafusion::sql::sqlparser::ast::ObjectName;
 use futures::StreamExt;
 use partita_proto::catalog::Table;
 use partita_worker::with_bounded_constants;
@@ -25,6 +27,7 @@ use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
+use crate::sql::merged::{self, Tables};
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
 use crate::sql::{give_names, name_numbered, number_alike, with_shown_names};
 
@@ -267,14 +270,33 @@ impl From<Running> for Executed {
 /// Plans a query, and nothing but a query.
 pub(super) async fn plan(
     state: &SessionState,
-    statement: PlannerStatement,
+    mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
+    let named = merged::tables(&statement);
+    if !named.is_empty() {
+        let tables = columns_of(state, named).await?;
+        merged::rewrite(&mut statement, &tables)?;
+    }
     let logical = match Box::pin(state.statement_to_plan(statement.clone())).await {
         Err(error) => planned_with_names(state, statement, error).await?,
         Ok(planned) => planned,
     };
     check(&logical)?;
     Ok(logical)
+}
+
+/// The columns of tables, as far as there are any.
+async fn columns_of(state: &SessionState, named: Vec<ObjectName>) -> Result<Tables, SqlError> {
+    let mut tables = Tables::new();
+    for name in named {
+        let reference = object_name_to_table_reference(name.clone(), true)?;
+        // What WITH names is no table, and a table that is not there is the planner's to refuse.
+        let Ok(schema) = state.schema_for_ref(reference.clone()) else { continue };
+        let Some(table) = schema.table(reference.table()).await? else { continue };
+        let columns = table.schema().fields().iter().map(|field| field.name().clone()).collect();
+        tables.insert(name.to_string(), columns);
+    }
+    Ok(tables)
 }
 
 /// Plans a query again that failed for the names of its columns, with others that may be meant. If that is not what it

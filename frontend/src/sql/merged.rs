@@ -1,139 +1,453 @@
-//! The merged columns of joins with USING.
+//! The merged columns of joins with USING and of NATURAL joins.
 //!
 //! `l FULL JOIN r USING (k)` has one column `k`: that of the side that has a row. The planner takes the left one, which is
-//! NULL where only the right side has a row, and shows columns in the order in which the sides have them. Here the column
-//! is written as what it is, wherever the SELECT of the join names it without a table, and `*` as the merged columns and
-//! what else the sides have.
+//! NULL where only the right side has a row, shows columns in the order in which the sides have them, and merges no more
+//! than two tables. Here such a join is written as one with ON, the column as what it is wherever the SELECT of the join
+//! names it without a table, and `*` as the merged columns and what else the sides have:
 //!
-//! Invariant: what cannot be written so (a NATURAL join, or more than two relations, that keep rows of the right side) is
-//! refused by name.
+//! ```text
+//!   l JOIN r USING (k) FULL JOIN s USING (k)    l JOIN r ON l.k = r.k FULL JOIN s ON l.k = s.k
+//!   k                                           coalesce(l.k, s.k)
+//!   *                                           coalesce(l.k, s.k) AS k, then the others of l, of r and of s
+//! ```
+//!
+//! Which columns a table has only the catalog knows; [`Tables`] says it. A derived table has those of its SELECT.
+//!
+//! Invariant: a join whose columns are not known is refused by name.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
-    ExceptSelectItem, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
-    SetExpr, TableFactor, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    BinaryOperator, Cte, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, JoinConstraint, JoinOperator,
+    ObjectName, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins, Value,
+    Visit, VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
-use crate::error::SqlError;
+use super::shown_names::{folded, given_name};
+use crate::error::{AMBIGUOUS_COLUMN, SqlError, UNDEFINED_COLUMN};
 
-/// Writes the merged columns of a query's joins as what they are.
-pub(super) fn rewrite(of: &mut impl VisitMut) -> Result<(), SqlError> {
-    match of.visit(&mut Merged) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(*error),
+/// The columns of the tables that a statement names, in their order, by the name that it gives them.
+pub(crate) type Tables = HashMap<String, Vec<String>>;
+
+/// The tables that a statement names, if it has a join that merges columns; their columns are to be found.
+pub(crate) fn tables(statement: &PlannerStatement) -> Vec<ObjectName> {
+    let mut found = Named { merges: false, tables: Vec::new() };
+    if let PlannerStatement::Statement(tree) = statement {
+        let _nothing_breaks = tree.visit(&mut found);
     }
+    if found.merges { found.tables } else { Vec::new() }
 }
 
-struct Merged;
+struct Named {
+    merges: bool,
+    tables: Vec<ObjectName>,
+}
 
-impl VisitorMut for Merged {
-    type Break = Box<SqlError>;
+impl Visitor for Named {
+    type Break = ();
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        let SetExpr::Select(select) = query.body.as_mut() else {
-            return ControlFlow::Continue(());
-        };
-        let sides = match sides(select) {
-            Ok(Some(sides)) => sides,
-            Ok(None) => return ControlFlow::Continue(()),
-            Err(error) => return ControlFlow::Break(Box::new(error)),
-        };
-        // A name that the SELECT gives is what ORDER BY means.
-        let given: Vec<Ident> = select.projection.iter().filter_map(shown).collect();
-        let named = select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_)));
-        sides.rewrite_select(select);
-        if let Some(order) = &mut query.order_by
-            && let OrderByKind::Expressions(keys) = &mut order.kind
-        {
-            for key in keys {
-                let is_given = matches!(&key.expr, Expr::Identifier(name) if named || given.iter().any(|given| same(given, name)));
-                if !is_given {
-                    sides.replace_in(&mut key.expr);
-                }
-            }
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        self.merges |= select.from.iter().any(merges);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        if !self.tables.contains(relation) {
+            self.tables.push(relation.clone());
         }
         ControlFlow::Continue(())
     }
 }
 
-/// The name of a column that a SELECT shows.
-fn shown(item: &SelectItem) -> Option<Ident> {
-    match item {
-        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.clone()),
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts)) => parts.last().cloned(),
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
-        _ => None,
+/// Whether a join of a FROM item merges columns.
+fn merges(from: &TableWithJoins) -> bool {
+    let nested = |factor: &TableFactor| match factor {
+        TableFactor::NestedJoin { table_with_joins, .. } => merges(table_with_joins),
+        _ => false,
+    };
+    nested(&from.relation)
+        || from.joins.iter().any(|join| {
+            let merging = matches!(
+                constraint(&join.join_operator),
+                Some((JoinConstraint::Using(_) | JoinConstraint::Natural, _))
+            );
+            merging || nested(&join.relation)
+        })
+}
+
+/// Writes the merged columns of a statement's joins as what they are.
+///
+/// # Errors
+/// When the columns of a join cannot be told, are not there, or are there twice.
+pub(crate) fn rewrite(statement: &mut PlannerStatement, tables: &Tables) -> Result<(), SqlError> {
+    let PlannerStatement::Statement(tree) = statement else { return Ok(()) };
+    match tree.visit(&mut Merged { tables, shared: HashMap::new() }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
     }
 }
 
-fn same(one: &Ident, other: &Ident) -> bool {
-    let folded = |name: &Ident| match name.quote_style {
-        Some(_) => name.value.clone(),
-        None => name.value.to_ascii_lowercase(),
-    };
-    folded(one) == folded(other)
+struct Merged<'a> {
+    tables: &'a Tables,
+    /// The columns of what WITH names, as far as it was seen.
+    shared: HashMap<String, Option<Vec<String>>>,
 }
 
-/// The two sides of a join, and the columns that it merges.
-struct Sides {
-    left: Ident,
-    right: Ident,
-    /// What stands before `.*` of either side: a table with its database is called so there.
-    wholes: [ObjectName; 2],
-    /// The right side has rows that the left one lacks, and the other way round.
-    keeps: (bool, bool),
-    columns: Vec<Ident>,
-}
+impl VisitorMut for Merged<'_> {
+    type Break = Box<SqlError>;
 
-/// The sides of a SELECT's only join with USING; an error for one whose columns would be wrong otherwise.
-fn sides(select: &Select) -> Result<Option<Sides>, SqlError> {
-    let joins = || select.from.iter().flat_map(|from| &from.joins);
-    let merging = |join: &&Join| {
-        matches!(
-            constraint(&join.join_operator),
-            Some((JoinConstraint::Using(_) | JoinConstraint::Natural, _))
-        )
-    };
-    let keeps_right = |join: &Join| {
-        constraint(&join.join_operator).is_some_and(|(_, (keeps_right, _))| keeps_right)
-    };
-    if !joins().any(|join| merging(&join)) {
-        return Ok(None);
-    }
-    let known = match select.from.as_slice() {
-        [from] => match from.joins.as_slice() {
-            [join] => named(&from.relation)
-                .zip(named(&join.relation))
-                .zip(Some(([&from.relation, &join.relation], join))),
-            _ => None,
-        },
-        _ => None,
-    };
-    if let Some(((left, right), (relations, join))) = known
-        && let Some((JoinConstraint::Using(names), keeps)) = constraint(&join.join_operator)
-    {
-        let columns: Option<Vec<Ident>> = names
-            .iter()
-            .map(|name| match name.0.as_slice() {
-                [part] => part.as_ident().cloned(),
-                _ => None,
-            })
-            .collect();
-        if let Some(columns) = columns {
-            let wholes = [(relations[0], &left), (relations[1], &right)];
-            let wholes = wholes.map(|(relation, name)| whole(relation, name));
-            return Ok(Some(Sides { left, right, wholes, keeps, columns }));
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        match self.rewrite_query(query) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
         }
     }
-    if joins().filter(merging).any(keeps_right) {
-        let what = "a RIGHT or FULL JOIN that merges columns of more than two tables or by NATURAL";
-        return Err(SqlError::unsupported(what)
-            .with_hint("write ON a.k = b.k, and coalesce(a.k, b.k) for the column"));
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        // Of what is not seen yet nothing is known: a name in it hides a table's.
+        for cte in query.with.iter().flat_map(|with| &with.cte_tables) {
+            self.shared.insert(folded(&cte.alias.name), None);
+        }
+        ControlFlow::Continue(())
     }
-    Ok(None)
+}
+
+/// A column of a FROM item.
+#[derive(Clone)]
+struct Column {
+    name: String,
+    /// What it is, outside of the join that merged it.
+    of: Expr,
+    merged: bool,
+}
+
+impl Merged<'_> {
+    fn rewrite_query(&mut self, query: &mut Query) -> Result<(), SqlError> {
+        // WITH stands in front of the body, whose joins may name it; both are visited before the query's end.
+        if let Some(with) = &query.with {
+            for cte in &with.cte_tables {
+                let columns = self.of_shared(cte);
+                self.shared.insert(folded(&cte.alias.name), columns);
+            }
+        }
+        let Query { body, order_by, .. } = query;
+        let joins = self.rewrite_body(body)?;
+        let (SetExpr::Select(select), Some(columns)) = (body.as_ref(), joins) else {
+            return Ok(());
+        };
+        let Some(order) = order_by else { return Ok(()) };
+        let OrderByKind::Expressions(keys) = &mut order.kind else { return Ok(()) };
+        for key in keys {
+            // A name that the SELECT gives is what ORDER BY means.
+            let named = match &key.expr {
+                Expr::Identifier(name) => given(select, name)?,
+                _ => false,
+            };
+            if !named {
+                columns.replace_in(&mut key.expr);
+            }
+        }
+        Ok(())
+    }
+
+    /// The joins of a query's SELECTs; the merged columns if it is one SELECT.
+    fn rewrite_body(&mut self, body: &mut SetExpr) -> Result<Option<Columns>, SqlError> {
+        match body {
+            SetExpr::Select(select) if select.from.iter().any(merges) => {
+                self.rewrite_select(select).map(Some)
+            }
+            SetExpr::SetOperation { left, right, .. } => {
+                self.rewrite_body(left)?;
+                self.rewrite_body(right)?;
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn rewrite_select(&self, select: &mut Select) -> Result<Columns, SqlError> {
+        let mut all = Vec::new();
+        for from in &mut select.from {
+            all.extend(self.joined(from)?);
+        }
+        let columns = Columns(all);
+        let mut items = Vec::with_capacity(select.projection.len());
+        for mut item in std::mem::take(&mut select.projection) {
+            match item {
+                SelectItem::Wildcard(ref options) if is_plain(options) => {
+                    items.extend(columns.0.iter().map(Column::item));
+                    continue;
+                }
+                SelectItem::UnnamedExpr(Expr::Identifier(ref name)) => {
+                    if let Some(column) = columns.merged(name) {
+                        items.push(column.item());
+                        continue;
+                    }
+                }
+                SelectItem::UnnamedExpr(ref mut expr)
+                | SelectItem::ExprWithAlias { ref mut expr, .. } => columns.replace_in(expr),
+                _ => {}
+            }
+            items.push(item);
+        }
+        select.projection = items;
+        let filters = [&mut select.selection, &mut select.having, &mut select.qualify];
+        for filter in filters.into_iter().flatten() {
+            columns.replace_in(filter);
+        }
+        if let Some(Distinct::On(keys)) = &mut select.distinct {
+            keys.iter_mut().for_each(|key| columns.replace_in(key));
+        }
+        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+            keys.iter_mut().for_each(|key| columns.replace_in(key));
+        }
+        for window in &mut select.named_window {
+            let _nothing_breaks = window.visit(&mut Replace { columns: &columns, depth: 0 });
+        }
+        Ok(columns)
+    }
+
+    /// Writes the joins of a FROM item with ON; its columns.
+    fn joined(&self, from: &mut TableWithJoins) -> Result<Vec<Column>, SqlError> {
+        let mut left = self.of_factor(&mut from.relation)?;
+        for join in &mut from.joins {
+            let right = self.of_factor(&mut join.relation)?;
+            let Some((by, keeps)) = constraint_mut(&mut join.join_operator) else {
+                left.extend(right);
+                continue;
+            };
+            let names: Vec<String> = match by {
+                JoinConstraint::Using(names) => {
+                    names.iter().map(using).collect::<Result<_, _>>()?
+                }
+                JoinConstraint::Natural => {
+                    let common = left.iter().filter(|l| right.iter().any(|r| r.name == l.name));
+                    common.map(|column| column.name.clone()).collect()
+                }
+                JoinConstraint::On(condition) => {
+                    let names = |of: &Column| !right.iter().any(|other| other.name == of.name);
+                    let visible = left.iter().filter(|column| names(column)).cloned().collect();
+                    Columns(visible).replace_in(condition);
+                    left.extend(right);
+                    continue;
+                }
+                JoinConstraint::None => {
+                    left.extend(right);
+                    continue;
+                }
+            };
+            let mut merged = Vec::with_capacity(names.len());
+            let mut equal: Option<Expr> = None;
+            for name in &names {
+                let (l, r) = (only(&left, name, "left")?, only(&right, name, "right")?);
+                let both = binary(l.of.clone(), BinaryOperator::Eq, r.of.clone());
+                equal = Some(match equal {
+                    Some(before) => binary(before, BinaryOperator::And, both),
+                    None => both,
+                });
+                // The side that has every row, or the one that has a value.
+                let of = match keeps {
+                    (true, true) => coalesce([l.of.clone(), r.of.clone()]),
+                    (true, false) => r.of.clone(),
+                    (false, _) => l.of.clone(),
+                };
+                merged.push(Column { name: name.clone(), of, merged: true });
+            }
+            *by = JoinConstraint::On(
+                equal.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into())),
+            );
+            let others = left.into_iter().chain(right);
+            merged.extend(others.filter(|column| !names.contains(&column.name)));
+            left = merged;
+        }
+        Ok(left)
+    }
+
+    fn of_factor(&self, factor: &mut TableFactor) -> Result<Vec<Column>, SqlError> {
+        let (qualifier, names, renamed) = match factor {
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                return self.joined(table_with_joins);
+            }
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let qualifier = match alias {
+                    Some(alias) => vec![alias.name.clone()],
+                    None => name.0.iter().filter_map(ObjectNamePart::as_ident).cloned().collect(),
+                };
+                (qualifier, self.of_table(name), alias)
+            }
+            TableFactor::Derived { subquery, alias: Some(alias), .. } => {
+                let names = self.of_query(subquery);
+                (vec![alias.name.clone()], names, &mut Some(alias.clone()))
+            }
+            TableFactor::Table { alias: Some(alias), .. }
+            | TableFactor::Function { alias: Some(alias), .. }
+            | TableFactor::UNNEST { alias: Some(alias), .. } => {
+                (vec![alias.name.clone()], Some(Vec::new()), &mut Some(alias.clone()))
+            }
+            _ => (Vec::new(), None, &mut None),
+        };
+        let names = names.map(|names| renamed_by(renamed.as_ref(), names));
+        let Some(names) = names.filter(|names| !names.is_empty()) else {
+            let what = format!("a join that merges columns with `{factor}`, whose are not known,");
+            return Err(SqlError::unsupported(what)
+                .with_hint("write ON a.k = b.k, and coalesce(a.k, b.k) for the column"));
+        };
+        let column = |name: String| {
+            let mut path = qualifier.clone();
+            path.push(Ident::with_quote('"', name.clone()));
+            Column { name, of: Expr::CompoundIdentifier(path), merged: false }
+        };
+        Ok(names.into_iter().map(column).collect())
+    }
+
+    fn of_table(&self, name: &ObjectName) -> Option<Vec<String>> {
+        if let [ObjectNamePart::Identifier(only)] = name.0.as_slice()
+            && let Some(columns) = self.shared.get(&folded(only))
+        {
+            return columns.clone();
+        }
+        self.tables.get(&name.to_string()).cloned()
+    }
+
+    fn of_shared(&self, cte: &Cte) -> Option<Vec<String>> {
+        self.of_query(&cte.query).map(|names| renamed_by(Some(&cte.alias), names))
+    }
+
+    /// The names of a query's columns, whose joins merge none any more; `None` if one has no name of its own.
+    fn of_query(&self, query: &Query) -> Option<Vec<String>> {
+        self.of_body(&query.body)
+    }
+
+    fn of_body(&self, body: &SetExpr) -> Option<Vec<String>> {
+        match body {
+            SetExpr::Select(select) => self.of_select(select),
+            SetExpr::Query(query) => self.of_query(query),
+            SetExpr::SetOperation { left, .. } => self.of_body(left),
+            SetExpr::Values(values) => {
+                let width = values.rows.first()?.len();
+                Some((1..=width).map(|number| format!("column{number}")).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn of_select(&self, select: &Select) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        for item in &select.projection {
+            match item {
+                SelectItem::ExprWithAlias { alias, .. } => names.push(folded(alias)),
+                SelectItem::UnnamedExpr(Expr::Identifier(name)) => names.push(folded(name)),
+                SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => {
+                    names.push(folded(path.last()?));
+                }
+                // The planner's name is another.
+                SelectItem::UnnamedExpr(expression) => names.push(expression.to_string()),
+                SelectItem::Wildcard(options) if is_plain(options) => {
+                    for from in &select.from {
+                        let mut from = from.clone();
+                        let columns = self.joined(&mut from).ok()?;
+                        names.extend(columns.into_iter().map(|column| column.name));
+                    }
+                }
+                SelectItem::QualifiedWildcard(
+                    SelectItemQualifiedWildcardKind::ObjectName(table),
+                    options,
+                ) if is_plain(options) => {
+                    let named = format!("{table}.");
+                    let mut found = Vec::new();
+                    for from in &select.from {
+                        let mut from = from.clone();
+                        let columns = self.joined(&mut from).ok()?.into_iter();
+                        found.extend(
+                            columns
+                                .filter(|column| column.of.to_string().starts_with(&named))
+                                .map(|column| column.name),
+                        );
+                    }
+                    names.extend((!found.is_empty()).then_some(found)?);
+                }
+                _ => return None,
+            }
+        }
+        Some(names)
+    }
+}
+
+/// Names with those in their place that an alias gives.
+fn renamed_by(alias: Option<&TableAlias>, mut names: Vec<String>) -> Vec<String> {
+    for (position, given) in alias.iter().flat_map(|alias| &alias.columns).enumerate() {
+        match names.get_mut(position) {
+            Some(name) => *name = folded(&given.name),
+            None => names.push(folded(&given.name)),
+        }
+    }
+    names
+}
+
+fn using(name: &ObjectName) -> Result<String, SqlError> {
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => Ok(folded(name)),
+        _ => Err(SqlError::syntax(format!("USING takes names of columns, not {name}"))),
+    }
+}
+
+/// The column of a name on one side of a join.
+fn only<'a>(side: &'a [Column], name: &str, which: &str) -> Result<&'a Column, SqlError> {
+    let mut named = side.iter().filter(|column| column.name == name);
+    match (named.next(), named.next()) {
+        (Some(column), None) => Ok(column),
+        (None, _) => {
+            let message = format!(
+                "column \"{name}\" specified in USING clause does not exist in {which} table"
+            );
+            Err(SqlError::new(UNDEFINED_COLUMN, message))
+        }
+        _ => {
+            let message =
+                format!("common column name \"{name}\" appears more than once in {which} table");
+            Err(SqlError::new(AMBIGUOUS_COLUMN, message))
+        }
+    }
+}
+
+/// Whether a SELECT gives a name; an error when it gives it to different columns.
+fn given(select: &Select, name: &Ident) -> Result<bool, SqlError> {
+    let wanted = folded(name);
+    let mut found: Option<&Expr> = None;
+    for item in &select.projection {
+        let (expr, named) = match item {
+            SelectItem::UnnamedExpr(expr) => (expr, given_name(expr)),
+            SelectItem::ExprWithAlias { expr, alias } => (expr, Some(folded(alias))),
+            _ => continue,
+        };
+        if named.as_deref() != Some(&wanted) {
+            continue;
+        }
+        match found {
+            Some(other) if !same(other, expr) => {
+                let message = format!("ORDER BY \"{wanted}\" is ambiguous");
+                return Err(SqlError::new(AMBIGUOUS_COLUMN, message));
+            }
+            _ => found = Some(expr),
+        }
+    }
+    Ok(found.is_some())
+}
+
+/// Whether two expressions are the same but for how names are quoted.
+fn same(one: &Expr, other: &Expr) -> bool {
+    let path = |of: &Expr| match of {
+        Expr::CompoundIdentifier(path) => Some(path.iter().map(folded).collect::<Vec<_>>()),
+        _ => None,
+    };
+    match (path(one), path(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
 }
 
 /// How a join is restricted, and whether rows of the right and of the left side are kept without the other.
@@ -147,97 +461,39 @@ fn constraint(operator: &JoinOperator) -> Option<(&JoinConstraint, (bool, bool))
     }
 }
 
-/// The name that a table's columns are qualified by.
-fn named(table: &TableFactor) -> Option<Ident> {
-    match table {
-        TableFactor::Table { alias: Some(alias), .. }
-        | TableFactor::Derived { alias: Some(alias), .. } => Some(alias.name.clone()),
-        TableFactor::Table { name, args: None, .. } => {
-            name.0.last().and_then(ObjectNamePart::as_ident).cloned()
-        }
+fn constraint_mut(operator: &mut JoinOperator) -> Option<(&mut JoinConstraint, (bool, bool))> {
+    match operator {
+        JoinOperator::Join(by) | JoinOperator::Inner(by) => Some((by, (false, false))),
+        JoinOperator::Left(by) | JoinOperator::LeftOuter(by) => Some((by, (false, true))),
+        JoinOperator::Right(by) | JoinOperator::RightOuter(by) => Some((by, (true, false))),
+        JoinOperator::FullOuter(by) => Some((by, (true, true))),
         _ => None,
     }
 }
 
-/// What stands before `.*` of a table.
-fn whole(table: &TableFactor, name: &Ident) -> ObjectName {
-    match table {
-        TableFactor::Table { alias: None, name, .. } => name.clone(),
-        _ => ObjectName::from(vec![name.clone()]),
-    }
-}
+/// The columns of a SELECT's joins.
+struct Columns(Vec<Column>);
 
-impl Sides {
-    fn rewrite_select(&self, select: &mut Select) {
-        let mut items = Vec::with_capacity(select.projection.len());
-        for mut item in std::mem::take(&mut select.projection) {
-            match item {
-                SelectItem::Wildcard(ref options) if is_plain(options) => {
-                    items.extend(self.columns.iter().map(|column| self.merged_item(column)));
-                    items.extend(self.wholes.each_ref().map(|whole| self.others(whole)));
-                    continue;
-                }
-                SelectItem::UnnamedExpr(Expr::Identifier(ref name)) => {
-                    if let Some(column) = self.column(name) {
-                        items.push(self.merged_item(&column));
-                        continue;
-                    }
-                }
-                SelectItem::UnnamedExpr(ref mut expr)
-                | SelectItem::ExprWithAlias { ref mut expr, .. } => self.replace_in(expr),
-                _ => {}
-            }
-            items.push(item);
-        }
-        select.projection = items;
-        let filters = [&mut select.selection, &mut select.having, &mut select.qualify];
-        for filter in filters.into_iter().flatten() {
-            self.replace_in(filter);
-        }
-        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
-            for key in keys {
-                self.replace_in(key);
-            }
-        }
-    }
-
-    fn column(&self, name: &Ident) -> Option<Ident> {
-        self.columns.iter().find(|column| same(column, name)).cloned()
-    }
-
-    /// A merged column: of the side that has every row, or of the one that has a value.
-    fn merged(&self, column: &Ident) -> Expr {
-        let of = |side: &Ident| Expr::CompoundIdentifier(vec![side.clone(), column.clone()]);
-        match self.keeps {
-            (true, true) => coalesce([of(&self.left), of(&self.right)]),
-            (true, false) => of(&self.right),
-            (false, _) => of(&self.left),
-        }
-    }
-
-    fn merged_item(&self, column: &Ident) -> SelectItem {
-        SelectItem::ExprWithAlias { expr: self.merged(column), alias: column.clone() }
-    }
-
-    /// `side.*` without the merged columns.
-    fn others(&self, whole: &ObjectName) -> SelectItem {
-        let mut columns = self.columns.iter().cloned();
-        let except = columns.next().map(|first_element| ExceptSelectItem {
-            first_element,
-            additional_elements: columns.collect(),
-        });
-        SelectItem::QualifiedWildcard(
-            SelectItemQualifiedWildcardKind::ObjectName(whole.clone()),
-            WildcardAdditionalOptions {
-                opt_except: except,
-                ..WildcardAdditionalOptions::default()
-            },
-        )
+impl Columns {
+    /// The merged column of a name.
+    fn merged(&self, name: &Ident) -> Option<&Column> {
+        let name = folded(name);
+        self.0.iter().find(|column| column.merged && column.name == name)
     }
 
     /// Writes the merged columns in an expression, but not in subqueries, which have columns of their own.
     fn replace_in(&self, expr: &mut Expr) {
-        let _nothing_breaks = expr.visit(&mut Replace { sides: self, depth: 0 });
+        let _nothing_breaks = expr.visit(&mut Replace { columns: self, depth: 0 });
+    }
+}
+
+impl Column {
+    fn item(&self) -> SelectItem {
+        if !self.merged {
+            return SelectItem::UnnamedExpr(self.of.clone());
+        }
+        let alias = Ident::with_quote('"', self.name.clone());
+        SelectItem::ExprWithAlias { expr: self.of.clone(), alias }
     }
 }
 
@@ -247,6 +503,10 @@ fn is_plain(options: &WildcardAdditionalOptions) -> bool {
         && options.opt_ilike.is_none()
         && options.opt_replace.is_none()
         && options.opt_rename.is_none()
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
 fn coalesce(arguments: [Expr; 2]) -> Expr {
@@ -269,7 +529,7 @@ fn coalesce(arguments: [Expr; 2]) -> Expr {
 }
 
 struct Replace<'a> {
-    sides: &'a Sides,
+    columns: &'a Columns,
     depth: usize,
 }
 
@@ -289,10 +549,89 @@ impl VisitorMut for Replace<'_> {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if self.depth == 0
             && let Expr::Identifier(name) = expr
-            && let Some(column) = self.sides.column(name)
+            && let Some(column) = self.columns.merged(name)
         {
-            *expr = self.sides.merged(&column);
+            *expr = column.of.clone();
         }
         ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::statement::Statement;
+    use super::*;
+    use crate::sql::parser::parse;
+
+    /// A query with its joins written out, or the error's SQLSTATE.
+    fn written(sql: &str) -> Result<String, String> {
+        let Some(Statement::Query(query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };
+        let mut statement = query.statement;
+        let mut known = Tables::new();
+        for name in tables(&statement) {
+            let columns: &[&str] = match name.to_string().as_str() {
+                "a" => &["k", "x"],
+                "b" => &["k", "y"],
+                "c" => &["k", "z"],
+                "d" => &["y", "w"],
+                _ => continue,
+            };
+            known.insert(name.to_string(), columns.iter().map(|c| (*c).to_owned()).collect());
+        }
+        rewrite(&mut statement, &known).map_err(|error| error.sqlstate)?;
+        Ok(statement.to_string().replace('"', ""))
+    }
+
+    #[test]
+    fn joins_are_written_with_on() {
+        for (sql, meant) in [
+            (
+                "SELECT * FROM a JOIN b USING (k)",
+                "SELECT a.k AS k, a.x, b.y FROM a JOIN b ON a.k = b.k",
+            ),
+            (
+                "SELECT k FROM a FULL JOIN b USING (k) FULL JOIN c USING (k) WHERE k > 1 ORDER BY k",
+                "SELECT coalesce(coalesce(a.k, b.k), c.k) AS k FROM a FULL JOIN b ON a.k = b.k \
+                 FULL JOIN c ON coalesce(a.k, b.k) = c.k WHERE coalesce(coalesce(a.k, b.k), c.k) > 1 ORDER BY k",
+            ),
+            (
+                "SELECT * FROM a JOIN b USING (k) JOIN d USING (y)",
+                "SELECT b.y AS y, a.k AS k, a.x, d.w FROM a JOIN b ON a.k = b.k JOIN d ON b.y = d.y",
+            ),
+            (
+                "SELECT * FROM a NATURAL RIGHT JOIN b",
+                "SELECT b.k AS k, a.x, b.y FROM a RIGHT JOIN b ON a.k = b.k",
+            ),
+            (
+                "SELECT * FROM a JOIN (b JOIN d USING (y)) USING (k)",
+                "SELECT a.k AS k, a.x, b.y AS y, d.w FROM a JOIN (b JOIN d ON b.y = d.y) ON a.k = b.k",
+            ),
+            (
+                "WITH e AS (SELECT * FROM a) SELECT * FROM e NATURAL JOIN (SELECT z, k FROM c) AS f",
+                "WITH e AS (SELECT * FROM a) SELECT e.k AS k, e.x, f.z FROM e \
+                 JOIN (SELECT z, k FROM c) AS f ON e.k = f.k",
+            ),
+            (
+                "SELECT k FROM a t JOIN b USING (k) WHERE EXISTS (SELECT k FROM c WHERE c.k = t.k)",
+                "SELECT t.k AS k FROM a t JOIN b ON t.k = b.k WHERE EXISTS (SELECT k FROM c WHERE c.k = t.k)",
+            ),
+            ("SELECT * FROM a NATURAL JOIN d", "SELECT a.k, a.x, d.y, d.w FROM a JOIN d ON true"),
+            ("SELECT * FROM a JOIN b ON a.k = b.k", "SELECT * FROM a JOIN b ON a.k = b.k"),
+        ] {
+            assert_eq!(written(sql).unwrap().replace(" NATURAL", ""), meant, "{sql}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_or_not_clear_is_refused() {
+        for (sql, sqlstate) in [
+            ("SELECT * FROM a NATURAL JOIN elsewhere", "0A000"),
+            ("SELECT * FROM a JOIN d USING (k)", "42703"),
+            ("SELECT * FROM a JOIN b ON a.k = b.k JOIN c USING (k)", "42702"),
+            ("SELECT k, b.k FROM a JOIN b USING (k) ORDER BY k", "42702"),
+        ] {
+            assert_eq!(written(sql), Err(sqlstate.to_owned()), "{sql}");
+        }
+        assert!(written("SELECT k, a.k FROM a JOIN b USING (k) ORDER BY k").is_ok());
     }
 }

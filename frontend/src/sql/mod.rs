@@ -27,7 +27,7 @@ mod grouped_casts;
 pub mod identifier;
 mod insert;
 pub mod literal;
-mod merged;
+pub(crate) mod merged;
 mod new_placement;
 mod new_table;
 mod options;

@@ -15,7 +15,6 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::effort;
 use super::grouped_casts;
-use super::merged;
 use super::refused::{check_expression, check_query};
 use super::rewritten::rewrite;
 use super::sort_keys;
@@ -173,7 +172,6 @@ impl Tokens<'_> {
         grouped_casts::keep_apart(&mut query);
         check_query(&query)
             .and_then(|()| rewrite(&mut query))
-            .and_then(|()| merged::rewrite(&mut query))
             .and_then(|()| weight::check(&query))
             .map_err(|error| error.with_position(position))?;
         Ok(Query {
