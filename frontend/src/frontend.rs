@@ -51,6 +51,7 @@ use crate::session::{Session, SessionOptions};
 use crate::set_operations::CountedSetOperations;
 use crate::subqueries::ExactSubqueries;
 use crate::system::table_bytes;
+use crate::unnested::UnnestedSubqueries;
 
 /// Memory that queries may use together before they spill or fail.
 const QUERY_MEMORY_BYTES: usize = 1 << 30;
@@ -329,8 +330,9 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut analysis = Analyzer::new().rules;
     let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> =
         vec![Arc::new(ByteaTexts), Arc::new(ExactNumbers), Arc::new(IntervalTexts)];
-    analysis.insert(0, Arc::new(IntervalWindows));
-    analysis.insert(1, Arc::new(ApplyFunctionRewrites::new(before_types)));
+    analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
+    analysis.insert(1, Arc::new(IntervalWindows));
+    analysis.insert(2, Arc::new(ApplyFunctionRewrites::new(before_types)));
     analysis.push(Arc::new(CountedSetOperations));
     analysis.push(Arc::new(IntervalOrder));
     analysis.push(Arc::new(ExactSubqueries));

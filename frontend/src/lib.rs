@@ -53,6 +53,7 @@ mod settings;
 mod subqueries;
 mod system;
 mod table;
+mod unnested;
 mod virtual_table;
 
 pub use execute::CopyLog;

@@ -15,6 +15,7 @@ mod sessions;
 mod set_operations;
 mod subqueries;
 mod together;
+mod unnested;
 mod writing;
 
 use std::sync::Arc;

@@ -26,6 +26,7 @@ mod given_names;
 mod grouped_casts;
 pub mod identifier;
 mod insert;
+mod joined_subqueries;
 pub mod literal;
 pub(crate) mod merged;
 mod new_placement;

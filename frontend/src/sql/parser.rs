@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::effort;
 use super::grouped_casts;
+use super::joined_subqueries;
 use super::refused::{check_expression, check_query};
 use super::rewritten::rewrite;
 use super::sort_keys;
@@ -171,6 +172,7 @@ impl Tokens<'_> {
         sort_keys::drop_repeated(&mut query);
         grouped_casts::keep_apart(&mut query);
         check_query(&query)
+            .and_then(|()| joined_subqueries::rewrite(&mut query))
             .and_then(|()| rewrite(&mut query))
             .and_then(|()| weight::check(&query))
             .map_err(|error| error.with_position(position))?;
@@ -254,6 +256,7 @@ impl Tokens<'_> {
             let position = self.position();
             let mut predicate = self.expression()?;
             check_expression(&predicate)
+                .and_then(|()| joined_subqueries::rewrite(&mut predicate))
                 .and_then(|()| rewrite(&mut predicate))
                 .map_err(|error| error.with_position(position))?;
             Some(predicate)

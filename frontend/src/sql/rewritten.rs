@@ -231,7 +231,7 @@ const AND: BinaryOperator = BinaryOperator::And;
 const OR: BinaryOperator = BinaryOperator::Or;
 
 /// The columns of a row: `(a, b)` or `ROW(a, b)`.
-fn row(expression: &Expr) -> Option<Vec<Expr>> {
+pub(super) fn row(expression: &Expr) -> Option<Vec<Expr>> {
     match expression {
         Expr::Tuple(columns) => Some(columns.clone()),
         Expr::Nested(inner) => row(inner),

@@ -74,16 +74,13 @@ async fn an_offset_of_a_subquery_counts() {
         ("SELECT a FROM a WHERE EXISTS (SELECT * FROM b WHERE b < a OFFSET 0)", "3"),
         ("SELECT a FROM a WHERE a IN (SELECT b FROM b ORDER BY b LIMIT 1)", "2"),
         ("SELECT a FROM a WHERE a IN (SELECT b FROM b OFFSET 1)", ""),
+        ("SELECT a FROM a WHERE a IN (SELECT b FROM b WHERE b <= a LIMIT 1)", "2"),
+        (
+            "SELECT a FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b = a HAVING count(*) = 0)",
+            "1 3",
+        ),
     ])
     .await;
-    let db = db().await;
-    for refused in [
-        "SELECT a FROM a WHERE a IN (SELECT b FROM b WHERE b <= a LIMIT 1)",
-        "SELECT a FROM a WHERE EXISTS (SELECT count(*) FROM b WHERE b = a HAVING count(*) = 0)",
-    ] {
-        let error = db.error(refused).await;
-        assert_eq!(error.sqlstate, "0A000", "{refused}: {error:?}");
-    }
 }
 
 #[tokio::test]

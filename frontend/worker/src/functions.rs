@@ -20,6 +20,7 @@
 //! - what stands for casts of decimals to doubles (`doubles.rs`);
 //! - what stands for casts between texts and bytes (`bytea.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
+//! - what stands for the value of a subquery that became a join (`only_row.rs`);
 //! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
 //!   (`interval_text.rs`);
 //! - what stands around what is cast to fewer digits (`casts.rs`), and around what is grouped by (`apart.rs`).
@@ -44,7 +45,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     aggregates, apart, bounded, bytea, casts, checked, concatenation, division, doubles, extremes,
-    interval_order, interval_text, intervals, json, parts, steps, to_char, wide,
+    interval_order, interval_text, intervals, json, only_row, parts, steps, to_char, wide,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -65,6 +66,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         interval_order::function(),
         interval_text::function(),
         json::function(),
+        only_row::function(),
         to_char::function(),
         wide::function(),
         constant("version", &[], &version_text()),

@@ -1,0 +1,84 @@
+//! Subqueries as values, and tied to their outer query in other ways than by `=`.
+
+use super::Db;
+
+const T: &str = "(VALUES (1, 10), (2, 20), (3, NULL)) t(k, x)";
+const U: &str = "(VALUES (2, 200), (2, 201), (3, 300), (4, NULL)) u(k, y)";
+
+async fn lines(sql: &str) -> Vec<String> {
+    Db::new()
+        .lines(&sql.replace("FROM t", &format!("FROM {T}")).replace("FROM u", &format!("FROM {U}")))
+        .await
+}
+
+#[tokio::test]
+async fn a_subquery_is_a_value_of_three() {
+    for (value, rows) in [
+        ("EXISTS (SELECT 1 FROM u WHERE u.k > t.k + 1)", "true true false"),
+        ("EXISTS (SELECT 1 FROM u WHERE u.y = 300)", "true true true"),
+        ("NOT EXISTS (SELECT 1 FROM u WHERE false)", "true true true"),
+        ("k IN (SELECT u.k FROM u)", "false true true"),
+        ("x IN (SELECT u.y FROM u)", "NULL NULL NULL"),
+        ("x NOT IN (SELECT u.k FROM u)", "true true NULL"),
+        ("x IN (SELECT u.k FROM u WHERE u.k > 9)", "false false false"),
+        ("k IN (SELECT u.k FROM u WHERE u.k > t.k)", "false false false"),
+        ("k < ANY (SELECT u.k FROM u WHERE u.k <> t.k)", "true true true"),
+        ("k > ALL (SELECT u.k FROM u)", "false false false"),
+        ("k >= ALL (SELECT u.k FROM u WHERE u.k <= t.k)", "true true true"),
+    ] {
+        let sql = format!("SELECT {value} AS v FROM t ORDER BY k");
+        let plain = lines(&sql).await;
+        assert_eq!(plain.join(" "), rows, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_subquery_has_one_value_for_each_row() {
+    for (value, rows) in [
+        ("(SELECT max(y) FROM u WHERE u.k < t.k)", "NULL NULL 201"),
+        ("(SELECT count(*) FROM u WHERE u.k < t.k)", "0 0 2"),
+        ("(SELECT count(y) + 1 FROM u WHERE u.k >= t.k)", "4 4 2"),
+        ("(SELECT y FROM u WHERE u.k >= t.k ORDER BY u.k, y DESC LIMIT 1)", "201 201 300"),
+        (
+            "(SELECT y FROM u WHERE u.k >= t.k ORDER BY u.k, y DESC LIMIT 1 OFFSET 1)",
+            "200 200 NULL",
+        ),
+        ("(SELECT y FROM u WHERE u.k = t.k AND u.k > 2)", "NULL NULL 300"),
+        ("(SELECT sum(y) FROM (SELECT DISTINCT y FROM u WHERE u.k <= t.k) AS d)", "NULL 401 701"),
+        ("(SELECT t.k + 1)", "2 3 4"),
+    ] {
+        let sql = format!("SELECT {value} AS v FROM t ORDER BY k");
+        assert_eq!(lines(&sql).await.join(" "), rows, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn filters_and_aggregates_have_subqueries_too() {
+    for (sql, rows) in [
+        ("SELECT k FROM t WHERE (SELECT count(*) FROM u WHERE u.k > t.k) > 2 ORDER BY k", "1"),
+        (
+            "SELECT k FROM t WHERE k IN (SELECT u.k FROM u WHERE u.k >= t.k ORDER BY u.k LIMIT 1) ORDER BY k",
+            "2 3",
+        ),
+        ("SELECT sum(CASE WHEN k IN (SELECT u.k FROM u) THEN 1 ELSE 0 END) FROM t", "2"),
+        ("SELECT count(*) FILTER (WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)) FROM t", "2"),
+        ("SELECT k FROM t ORDER BY k NOT IN (SELECT u.k FROM u), k DESC", "3 2 1"),
+        (
+            "SELECT x IS NULL FROM t GROUP BY x HAVING EXISTS (SELECT 1 FROM u WHERE u.k * 10 = t.x)",
+            "false",
+        ),
+        (
+            "SELECT k, l.y FROM t, LATERAL (SELECT y FROM u WHERE u.k > t.k ORDER BY y LIMIT 1) l ORDER BY k",
+            "1|200 2|300 3|NULL",
+        ),
+    ] {
+        assert_eq!(lines(sql).await.join(" "), rows, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn more_rows_than_one_are_an_error() {
+    let db = Db::new();
+    let sql = format!("SELECT (SELECT y FROM {U} WHERE u.k > t.k) FROM {T}");
+    assert_eq!(db.error(&sql).await.sqlstate, "21000");
+}
