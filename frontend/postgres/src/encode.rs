@@ -185,6 +185,8 @@ impl Iterator for BatchRows {
     }
 }
 
+const MICROS_PER_DAY: i128 = 86_400_000_000;
+
 /// Months, days and microseconds of an interval.
 fn interval_parts(
     array: &ArrayRef,
@@ -218,11 +220,10 @@ fn interval_parts(
             let array = array.as_primitive::<arrow::datatypes::Int64Type>().clone();
             Box::new(move |row| {
                 let micros = i128::from(array.value(row)) * 1_000_000 / i128::from(per_second);
-                (
-                    0,
-                    0,
-                    i64::try_from(micros).unwrap_or(if micros < 0 { i64::MIN } else { i64::MAX }),
-                )
+                // PostgreSQL's difference of two times is in days, too.
+                let days = i32::try_from(micros / MICROS_PER_DAY).unwrap_or(i32::MAX);
+                let rest = micros - i128::from(days) * MICROS_PER_DAY;
+                (0, days, i64::try_from(rest).unwrap_or(if rest < 0 { i64::MIN } else { i64::MAX }))
             })
         }
         other => return Err(SqlError::internal(format!("{other} is no interval"))),
@@ -384,7 +385,7 @@ mod tests {
         assert_eq!(interval(14, 3, 14_706_789_000_000), "1 year 2 mons 3 days 04:05:06.789");
         assert_eq!(interval(0, 0, 0), "00:00:00");
         assert_eq!(interval(0, -1, -1_000_000_000), "-1 days -00:00:01");
-        assert_eq!(text(DurationSecondArray::from(vec![90_061])), "25:01:01");
+        assert_eq!(text(DurationSecondArray::from(vec![90_061])), "1 day 01:01:01");
     }
 
     #[test]

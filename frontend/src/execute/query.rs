@@ -27,6 +27,7 @@ use crate::guard::guarded;
 use crate::output::{Output, RowStream};
 use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
+use crate::sql::adapted::adapt;
 use crate::sql::merged::{self, Tables};
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
 use crate::sql::{give_names, name_numbered, number_alike, with_shown_names};
@@ -272,6 +273,7 @@ pub(super) async fn plan(
     state: &SessionState,
     mut statement: PlannerStatement,
 ) -> Result<LogicalPlan, SqlError> {
+    adapt(&mut statement)?;
     let named = merged::tables(&statement);
     if !named.is_empty() {
         let tables = columns_of(state, named).await?;

@@ -1,13 +1,14 @@
 //! PostgreSQL's dialect with a bound on the parser's work.
 //!
-//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with two
+//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with three
 //! exceptions:
 //! - `f(expression => value)` is not read, because nothing here takes it and each argument would be read twice for it.
 //!   `f(name => value)` is;
 //! - `a IS [NOT] DISTINCT FROM b` ends where IS does: sqlparser would read all that follows as a part of `b`, also
-//!   behind AND and OR.
+//!   behind AND and OR;
+//! - `a BETWEEN SYMMETRIC b AND c` is read, which is `a BETWEEN b AND c OR a BETWEEN c AND b`.
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -71,6 +72,14 @@ impl Dialect for Bounded {
         expression: &Expr,
         _: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(negated) = symmetric(parser) {
+            return Some(between_symmetric(
+                parser,
+                self.prec_value(Precedence::Between),
+                expression,
+                negated,
+            ));
+        }
         let is_distinct = parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]);
         let is_not_distinct = !is_distinct
             && parser.parse_keywords(&[
@@ -150,6 +159,38 @@ impl Dialect for Bounded {
         supports_xml_expressions
         supports_comment_optimizer_hint
     }
+}
+
+/// Whether `[NOT] BETWEEN SYMMETRIC` comes, which is taken then, and whether with NOT.
+fn symmetric(parser: &mut Parser<'_>) -> Option<bool> {
+    if parser.parse_keywords(&[Keyword::BETWEEN, Keyword::SYMMETRIC]) {
+        return Some(false);
+    }
+    let negated = parser.parse_keywords(&[Keyword::NOT, Keyword::BETWEEN, Keyword::SYMMETRIC]);
+    negated.then_some(true)
+}
+
+/// What follows `BETWEEN SYMMETRIC`.
+fn between_symmetric(
+    parser: &mut Parser<'_>,
+    precedence: u8,
+    of: &Expr,
+    negated: bool,
+) -> Result<Expr, ParserError> {
+    let one = parser.parse_subexpr(precedence)?;
+    parser.expect_keyword_is(Keyword::AND)?;
+    let other = parser.parse_subexpr(precedence)?;
+    let between = |low: Expr, high: Expr| {
+        let (low, high) = (Box::new(low), Box::new(high));
+        Box::new(Expr::Between { expr: Box::new(of.clone()), negated: false, low, high })
+    };
+    let left = between(one.clone(), other.clone());
+    let either = Expr::BinaryOp { left, op: BinaryOperator::Or, right: between(other, one) };
+    let either = Expr::Nested(Box::new(either));
+    if !negated {
+        return Ok(either);
+    }
+    Ok(Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(either) })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //!
 //! Nothing here waits, touches the catalog or keeps state between statements.
 
+pub(crate) mod adapted;
 mod admin;
 mod alter_table;
 mod column;

@@ -105,6 +105,7 @@ pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<Writer, SqlError> {
             })
         }
         DataType::List(_) => list(array, zone)?,
+        DataType::Struct(_) => record(array, zone)?,
         // Every value is NULL, so nothing is ever written.
         DataType::Null => Box::new(|_, _| Ok(())),
         _ => shown(array)?,
@@ -255,6 +256,45 @@ fn list(array: &ArrayRef, zone: Zone) -> Result<Writer, SqlError> {
             out.put_u8(b'"');
         }
         out.put_u8(b'}');
+        Ok(())
+    }))
+}
+
+/// `(1,,"c d",t)`: a row, in which nothing stands for NULL.
+fn record(array: &ArrayRef, zone: Zone) -> Result<Writer, SqlError> {
+    let fields = array.as_struct().columns().iter();
+    let fields: Vec<Column> = fields
+        .map(|field| Column::new(field, FieldFormat::Text, zone))
+        .collect::<Result<_, _>>()?;
+    Ok(Box::new(move |row, out| {
+        out.put_u8(b'(');
+        let mut item = BytesMut::new();
+        for (position, field) in fields.iter().enumerate() {
+            if position > 0 {
+                out.put_u8(b',');
+            }
+            if field.is_null(row) {
+                continue;
+            }
+            item.clear();
+            (field.write)(row, &mut item)?;
+            let special = |byte: &u8| {
+                matches!(byte, b'(' | b')' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace()
+            };
+            if !item.is_empty() && !item.iter().any(special) {
+                out.extend_from_slice(&item);
+                continue;
+            }
+            out.put_u8(b'"');
+            for byte in &item {
+                if matches!(byte, b'"' | b'\\') {
+                    out.put_u8(*byte);
+                }
+                out.put_u8(*byte);
+            }
+            out.put_u8(b'"');
+        }
+        out.put_u8(b')');
         Ok(())
     }))
 }

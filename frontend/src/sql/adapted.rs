@@ -1,0 +1,427 @@
+//! PostgreSQL's words that the planner reads otherwise, or not at all, in the planner's own.
+//!
+//! ```text
+//!   0.1::FLOAT                    0.1::DOUBLE PRECISION
+//!   s::VARCHAR(3)                 left(s::VARCHAR, 3)
+//!   date(ts)                      ts::DATE
+//!   '{a,b}'::TEXT[]               ARRAY['a', 'b']::TEXT[]
+//!   x = ANY ('{1,2}')             x = '1' OR x = '2', and so with other comparisons, ALL, and ARRAY[..]
+//!   SELECT generate_series(1, 3)  SELECT unnest(generate_series(1, 3))
+//! ```
+//!
+//! This is done when a statement is planned: what clients are shown of it is what they wrote.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement as PlannerStatement;
+use datafusion::sql::sqlparser::ast::{
+    Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    Interval, ObjectName, Query, Select, SelectItem, Value, VisitMut, VisitorMut,
+};
+
+use super::shown_names::folded;
+use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
+
+/// Binary digits of the significand from which a FLOAT is a double.
+const DOUBLE_DIGITS: u64 = 25;
+/// Elements that a value is compared with; each is an expression of its own.
+const ELEMENTS_MAX: usize = 10_000;
+
+/// Writes a statement in the planner's words.
+///
+/// # Errors
+/// When the text of an array is none.
+pub(crate) fn adapt(statement: &mut PlannerStatement) -> Result<(), SqlError> {
+    let PlannerStatement::Statement(tree) = statement else { return Ok(()) };
+    match tree.visit(&mut Adapted) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+struct Adapted;
+
+impl VisitorMut for Adapted {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                let _nothing_breaks = expr.visit(&mut Series { depth: 0 });
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match adapted(expr) {
+            Ok(None) => {}
+            Ok(Some(other)) => *expr = other,
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Spreads the series of a select list over rows; those of subqueries have select lists of their own.
+struct Series {
+    depth: usize,
+}
+
+impl VisitorMut for Series {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.depth > 0 || named(expr) != Some("generate_series") {
+            return ControlFlow::Continue(());
+        }
+        if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr
+            && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(step))) = list.args.get_mut(2)
+            && is_text(step).is_some()
+        {
+            let value = Box::new(step.clone());
+            *step = Expr::Interval(Interval {
+                value,
+                leading_field: None,
+                leading_precision: None,
+                last_field: None,
+                fractional_seconds_precision: None,
+            });
+        }
+        *expr = call("unnest", vec![expr.clone()]);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The name of a function that is called without a schema; only those that matter here.
+fn named(expr: &Expr) -> Option<&'static str> {
+    let Expr::Function(function) = expr else { return None };
+    let [name] = function.name.0.as_slice() else { return None };
+    let name = folded(name.as_ident()?);
+    ["generate_series", "date"].into_iter().find(|known| *known == name)
+}
+
+fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
+    Ok(match expr {
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon, expr: of, data_type, ..
+        } => {
+            return cast(expr, of, data_type);
+        }
+        Expr::Function(Function { args: FunctionArguments::List(list), over: None, .. })
+            if named(expr) == Some("date") =>
+        {
+            match list.args.as_slice() {
+                [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] => {
+                    Some(as_type(of.clone(), DataType::Date))
+                }
+                _ => None,
+            }
+        }
+        Expr::AnyOp { left, compare_op, right, .. } => {
+            each(left, compare_op, right, &BinaryOperator::Or)?
+        }
+        Expr::AllOp { left, compare_op, right } => {
+            each(left, compare_op, right, &BinaryOperator::And)?
+        }
+        _ => None,
+    })
+}
+
+fn cast(whole: &Expr, of: &Expr, data_type: &DataType) -> Result<Option<Expr>, SqlError> {
+    let retyped = |data_type: DataType| {
+        let mut cast = whole.clone();
+        if let Expr::Cast { data_type: to, .. } = &mut cast {
+            *to = data_type;
+        }
+        cast
+    };
+    Ok(match data_type {
+        DataType::Float(ExactNumberInfo::Precision(digits)) if *digits < DOUBLE_DIGITS => {
+            Some(retyped(DataType::Real))
+        }
+        DataType::Float(_) => Some(retyped(DataType::DoublePrecision)),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(..)) => match is_text(of) {
+            Some(text) => Some(Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(array(elements(text)?)),
+                data_type: data_type.clone(),
+                array: false,
+                format: None,
+            }),
+            None => None,
+        },
+        other => match length(other) {
+            Some(length) => {
+                let text = as_type(of.clone(), DataType::Varchar(None));
+                let length = Expr::Value(Value::Number(length.to_string(), false).into());
+                Some(call("left", vec![text, length]))
+            }
+            None => None,
+        },
+    })
+}
+
+/// How many characters a type has at most.
+fn length(of: &DataType) -> Option<u64> {
+    let (length, fixed) = match of {
+        DataType::Varchar(length)
+        | DataType::CharVarying(length)
+        | DataType::CharacterVarying(length) => (length, false),
+        DataType::Char(length) | DataType::Character(length) => (length, true),
+        _ => return None,
+    };
+    match length {
+        Some(CharacterLength::IntegerLength { length, .. }) => Some(*length),
+        None if fixed => Some(1),
+        _ => None,
+    }
+}
+
+/// A comparison with the elements of an array that is written down, one by one.
+fn each(
+    left: &Expr,
+    op: &BinaryOperator,
+    right: &Expr,
+    joint: &BinaryOperator,
+) -> Result<Option<Expr>, SqlError> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+        return Ok(None);
+    }
+    let Some(members) = members(right)? else { return Ok(None) };
+    if members.len() > ELEMENTS_MAX {
+        let message = format!("a value cannot be compared with more than {ELEMENTS_MAX} elements");
+        return Err(SqlError::new(STATEMENT_TOO_COMPLEX, message));
+    }
+    let any = *joint == BinaryOperator::Or;
+    // As a list, which grows no deeper.
+    let listed = match op {
+        Eq => any,
+        NotEq => !any,
+        _ => false,
+    };
+    if listed && !members.is_empty() {
+        let in_list = Expr::InList { expr: Box::new(left.clone()), list: members, negated: !any };
+        return Ok(Some(Expr::Nested(Box::new(in_list))));
+    }
+    let mut parts: Vec<Expr> = members
+        .into_iter()
+        .map(|member| Expr::BinaryOp {
+            left: Box::new(left.clone()),
+            op: op.clone(),
+            right: Box::new(member),
+        })
+        .collect();
+    while parts.len() > 1 {
+        let mut pairs = Vec::with_capacity(parts.len().div_ceil(2));
+        let mut rest = parts.into_iter();
+        while let Some(one) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(other) => Expr::BinaryOp {
+                    left: Box::new(one),
+                    op: joint.clone(),
+                    right: Box::new(other),
+                },
+                None => one,
+            });
+        }
+        parts = pairs;
+    }
+    let whole = parts.pop().unwrap_or_else(|| Expr::Value(Value::Boolean(!any).into()));
+    Ok(Some(Expr::Nested(Box::new(whole))))
+}
+
+/// The elements of an array that is written down: as a text, as ARRAY[..], or cast from one of these.
+fn members(of: &Expr) -> Result<Option<Vec<Expr>>, SqlError> {
+    Ok(match of {
+        Expr::Nested(inner) => return members(inner),
+        Expr::Array(Array { elem, .. }) if !elem.iter().any(|e| matches!(e, Expr::Array(_))) => {
+            Some(elem.clone())
+        }
+        Expr::Cast {
+            expr,
+            data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(of, _)),
+            ..
+        } if !matches!(**of, DataType::Array(_)) => {
+            let members = members(expr)?;
+            members.map(|members| {
+                members.into_iter().map(|member| as_type(member, of.as_ref().clone())).collect()
+            })
+        }
+        other => match is_text(other) {
+            Some(text) => {
+                let texts = elements(text)?;
+                Some(texts.into_iter().map(literal).collect())
+            }
+            None => None,
+        },
+    })
+}
+
+fn array(elements: Vec<Option<String>>) -> Expr {
+    Expr::Array(Array { elem: elements.into_iter().map(literal).collect(), named: true })
+}
+
+fn literal(text: Option<String>) -> Expr {
+    let value = text.map_or(Value::Null, Value::SingleQuotedString);
+    Expr::Value(value.into())
+}
+
+fn is_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Nested(inner) => is_text(inner),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The elements of an array's text of one dimension: `{a,"b c",NULL}`.
+fn elements(text: &str) -> Result<Vec<Option<String>>, SqlError> {
+    let malformed = || SqlError::new(INVALID_TEXT, format!("malformed array literal: \"{text}\""));
+    let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    let inner = inner.ok_or_else(malformed)?;
+    let mut found = Vec::new();
+    let mut rest = inner.trim_start().chars().peekable();
+    if rest.peek().is_none() {
+        return Ok(found);
+    }
+    loop {
+        while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+        let mut element = String::new();
+        let quoted = rest.next_if_eq(&'"').is_some();
+        let mut escaped = false;
+        loop {
+            match rest.peek() {
+                None if quoted => return Err(malformed()),
+                Some('"') if quoted => break,
+                None | Some(',') if !quoted => break,
+                Some('{' | '}' | '"') if !quoted => return Err(malformed()),
+                _ => {}
+            }
+            match rest.next() {
+                Some('\\') => {
+                    escaped = true;
+                    element.push(rest.next().ok_or_else(malformed)?);
+                }
+                Some(other) => element.push(other),
+                None => return Err(malformed()),
+            }
+        }
+        if quoted {
+            rest.next();
+            while rest.next_if(|c| c.is_ascii_whitespace()).is_some() {}
+            found.push(Some(element));
+        } else {
+            let element = if escaped { element } else { element.trim_end().to_owned() };
+            if element.is_empty() {
+                return Err(malformed());
+            }
+            let is_null = !escaped && element.eq_ignore_ascii_case("null");
+            found.push((!is_null).then_some(element));
+        }
+        match rest.next() {
+            None => return Ok(found),
+            Some(',') => {}
+            Some(_) => return Err(malformed()),
+        }
+    }
+}
+
+fn as_type(expr: Expr, data_type: DataType) -> Expr {
+    let expr = Box::new(expr);
+    Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
+}
+
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::statement::Statement;
+    use super::*;
+    use crate::sql::parser::parse;
+
+    /// A query in the planner's words, or the error's SQLSTATE.
+    fn adapted(sql: &str) -> Result<String, String> {
+        let Some(Statement::Query(query)) = parse(sql).unwrap().pop() else { panic!("{sql}") };
+        let mut statement = query.statement;
+        adapt(&mut statement).map_err(|error| error.sqlstate)?;
+        Ok(statement.to_string())
+    }
+
+    #[test]
+    fn words_are_the_planners() {
+        for (written, meant) in [
+            ("0.1::FLOAT", "0.1::DOUBLE PRECISION"),
+            ("CAST(a AS FLOAT(24))", "CAST(a AS REAL)"),
+            ("CAST(a AS FLOAT(25))", "CAST(a AS DOUBLE PRECISION)"),
+            ("a::VARCHAR(3)", "left(CAST(a AS VARCHAR), 3)"),
+            ("a::CHAR", "left(CAST(a AS VARCHAR), 1)"),
+            ("a::VARCHAR", "a::VARCHAR"),
+            ("date(a)", "CAST(a AS DATE)"),
+            ("'{a,\"b c\",NULL}'::TEXT[]", "CAST(ARRAY['a', 'b c', NULL] AS TEXT[])"),
+            ("'{}'::INT[]", "CAST(ARRAY[] AS INT[])"),
+            ("a = ANY ('{1,2}')", "(a IN ('1', '2'))"),
+            ("a <> ALL (ARRAY[1, 2])", "(a NOT IN (1, 2))"),
+            ("a > ALL ('{1,2}'::INT[])", "(a > CAST('1' AS INT) AND a > CAST('2' AS INT))"),
+            ("a < ANY ('{}')", "(false)"),
+            ("a = ALL ('{}')", "(true)"),
+            ("a = ANY (b)", "a = ANY(b)"),
+            ("generate_series(1, 3) + 1", "unnest(generate_series(1, 3)) + 1"),
+            ("generate_series(a, b, '1 day')", "unnest(generate_series(a, b, INTERVAL '1 day'))"),
+            (
+                "(SELECT count(*) FROM generate_series(1, 3))",
+                "(SELECT count(*) FROM generate_series(1, 3))",
+            ),
+        ] {
+            let adapted = adapted(&format!("SELECT {written}")).unwrap();
+            assert_eq!(adapted, format!("SELECT {meant}"), "{written}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_an_array_is_read_as_postgresql_reads_it() {
+        let some = |texts: &[&str]| texts.iter().map(|text| Some((*text).to_owned())).collect();
+        for (text, expected) in [
+            ("{}", Vec::new()),
+            (" { a , b } ", some(&["a", "b"])),
+            ("{\"a,\\\"b\\\"\", \"\"}", some(&["a,\"b\"", ""])),
+            ("{null,\"null\",\\null}", vec![None, Some("null".into()), Some("null".into())]),
+        ] {
+            assert_eq!(elements(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", "a", "{a", "{a,}", "{,a}", "{{a}}", "{\"a}", "{\"a\"b}"] {
+            assert_eq!(elements(text).unwrap_err().sqlstate, "22P02", "{text}");
+        }
+    }
+}
