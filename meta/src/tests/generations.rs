@@ -6,7 +6,7 @@ use std::time::Duration;
 use partita_proto::generation::{Claim, Generation, Renewal};
 use partita_proto::label::Labels;
 use partita_proto::member::{Heartbeat, Registration};
-use partita_proto::service::{ClusterService, MetaService};
+use partita_proto::service::ClusterService;
 use tokio::time::timeout;
 
 use super::changes::PATIENCE;
