@@ -10,6 +10,7 @@ use arrow::datatypes::{
 };
 use partita_proto::schema::Column;
 use partita_worker::casts::rounded;
+use partita_worker::nearest_floats;
 
 use crate::error::{DATATYPE_MISMATCH, SqlError};
 
@@ -55,6 +56,9 @@ pub(crate) fn assign(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlE
             if *utc.data_type() == to { Ok(utc) } else { cast(&utc, &to) }
         }
         (_, to) if to.is_integer() => cast(&rounded(array, to)?, to),
+        (DataType::Decimal128(..), DataType::Float64 | DataType::Float32) => {
+            Ok(nearest_floats(array, to == DataType::Float64)?)
+        }
         _ => cast(array, &to),
     }
 }

@@ -229,9 +229,9 @@ impl ExprPlanner for ByteaLiterals {
             let is_text =
                 |of: &Expr| matches!(of, Expr::Literal(value, _) if value.data_type().is_string());
             let read = |of| Direction::In.call(of, &DataType::BinaryView);
-            if bytes(&raw.left) && is_text(&raw.right) {
+            if is_text(&raw.right) && bytes(&raw.left) {
                 raw.right = read(raw.right)?;
-            } else if bytes(&raw.right) && is_text(&raw.left) {
+            } else if is_text(&raw.left) && bytes(&raw.right) {
                 raw.left = read(raw.left)?;
             }
         }

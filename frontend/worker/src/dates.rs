@@ -34,8 +34,13 @@ impl ExprPlanner for DateArithmetic {
             BinaryOperator::Minus => true,
             _ => return Ok(PlannerResult::Original(raw)),
         };
-        let types = (raw.left.get_type(schema), raw.right.get_type(schema));
-        match types {
+        // The right operand of a chain is short: the type of the left one is asked for only where it matters.
+        let right = raw.right.get_type(schema);
+        let left = match right {
+            Ok(DataType::Date32 | DataType::Interval(_)) => raw.left.get_type(schema),
+            _ => return Ok(PlannerResult::Original(raw)),
+        };
+        match (left, right) {
             (Ok(DataType::Date32), Ok(DataType::Interval(_))) => raw.left = cast(raw.left, TIME),
             (Ok(DataType::Interval(_)), Ok(DataType::Date32)) if !minus => {
                 raw.right = cast(raw.right, TIME);

@@ -87,25 +87,32 @@ impl ScalarUDFImpl for Nearest {
         };
         let constant = matches!(of, ColumnarValue::Scalar(_));
         let of = of.to_array(if constant { 1 } else { args.number_rows })?;
-        let DataType::Decimal128(_, scale) = *of.data_type() else {
-            return exec_err!("{} takes a decimal", Self::name(self.double));
-        };
-        let of = of.as_primitive::<Decimal128Type>();
-        let made: ArrayRef = if self.double {
-            let made: Float64Array = of.unary::<_, Float64Type>(|value| nearest(value, scale));
-            Arc::new(made)
-        } else {
-            let text = |value| format!("{value}e{}", -i32::from(scale));
-            // Any text of this form is a number.
-            let real = |value| text(value).parse().unwrap_or(f32::NAN);
-            let made: Float32Array = of.unary::<_, Float32Type>(real);
-            Arc::new(made)
-        };
+        let made = nearest_floats(&of, self.double)?;
         if constant {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?));
         }
         Ok(ColumnarValue::Array(made))
     }
+}
+
+/// The doubles, or else the reals, that are nearest to decimals.
+///
+/// # Errors
+/// When the values are no decimals.
+pub fn nearest_floats(of: &ArrayRef, double: bool) -> Result<ArrayRef> {
+    let DataType::Decimal128(_, scale) = *of.data_type() else {
+        return exec_err!("{} takes a decimal", Nearest::name(double));
+    };
+    let of = of.as_primitive::<Decimal128Type>();
+    if double {
+        let made: Float64Array = of.unary::<_, Float64Type>(|value| nearest(value, scale));
+        return Ok(Arc::new(made));
+    }
+    // Any text of this form is a number.
+    let text = |value| format!("{value}e{}", -i32::from(scale));
+    let made: Float32Array =
+        of.unary::<_, Float32Type>(|value| text(value).parse().unwrap_or(f32::NAN));
+    Ok(Arc::new(made))
 }
 
 /// The double that is nearest to a decimal.
@@ -213,20 +220,21 @@ impl ExprPlanner for ExactNumbers {
                 || compares && of.get_type(schema).is_ok_and(|of| of.is_integer())
         };
         if raw.op != Divide {
-            if exact(&raw.left)
-                && let Some(right) = decimal(&raw.right)
+            if let Some(right) = decimal(&raw.right)
+                && exact(&raw.left)
             {
                 raw.right = right;
                 return Ok(PlannerResult::Original(raw));
             }
-            if exact(&raw.right)
-                && let Some(left) = decimal(&raw.left)
+            if let Some(left) = decimal(&raw.left)
+                && exact(&raw.right)
             {
                 raw.left = left;
                 return Ok(PlannerResult::Original(raw));
             }
         }
-        if is_decimal(&raw.left, schema) && is_float(&raw.right, schema) {
+        // The right operand of a chain is short: the type of the left one is asked for only where it matters.
+        if is_float(&raw.right, schema) && is_decimal(&raw.left, schema) {
             raw.left = as_double(raw.left);
         } else if is_decimal(&raw.right, schema) && is_float(&raw.left, schema) {
             raw.right = as_double(raw.right);

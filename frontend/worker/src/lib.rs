@@ -64,7 +64,7 @@ pub use casts::RoundedCasts;
 pub use checked::Checked;
 pub use concatenation::BoundedConcatenation;
 pub use dates::DateArithmetic;
-pub use doubles::{ExactNumbers, NearestDoubles};
+pub use doubles::{ExactNumbers, NearestDoubles, nearest_floats};
 pub use error::SqlError;
 pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
