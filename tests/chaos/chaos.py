@@ -31,9 +31,12 @@ SUPERVISE_S = 1
 CALM_S = 3
 # Entries that a replica may be behind the newest of its group while clients write.
 BEHIND_MAX = 1000
+# Changes of the catalog that a meta may be behind.
+META_BEHIND_MAX = 20
 
 NODES_SQL = "SELECT node, address, live, missing_replicas FROM sys.nodes"
 REPLICAS_SQL = 'SELECT "table", partition, node, role, applied_index, failure FROM sys.replicas'
+METAS_SQL = "SELECT address, answers, leads, applied_index FROM sys.metas"
 PARTITIONS_SQL = 'SELECT "table", partition, node, leader, start_key FROM sys.partitions'
 
 
@@ -105,6 +108,16 @@ def troubles_of(nodes, replicas, partitions, datanodes, behind_max):
     return found + [f"partition {partition} has no leader" for partition in sorted(newest.keys() - led)]
 
 
+def troubles_of_metas(metas):
+    """What is not well with meta's group, a line each: all answer, one leads, and none is far behind."""
+    found = [f"meta at {address} does not answer" for address, answers, _, _ in metas if not answers]
+    if metas and sum(bool(leads) for _, _, leads, _ in metas) != 1:
+        found.append("meta has no leader, or several")
+    newest = max((applied or 0 for _, _, _, applied in metas), default=0)
+    behind = [row for row in metas if row[1] and (row[3] or 0) + META_BEHIND_MAX < newest]
+    return found + [f"meta at {address} is at {applied} of {newest}" for address, _, _, applied in behind]
+
+
 class Run:
     """One run: a cluster, its load, the faults and what came of them."""
 
@@ -135,12 +148,13 @@ class Run:
             partitions = await self.ask(PARTITIONS_SQL)
             nodes = await self.ask(NODES_SQL) if self.has_nodes else None
             replicas = await self.ask(REPLICAS_SQL) if self.has_nodes else []
+            metas = await self.ask(METAS_SQL) if self.cluster.of_role("meta") else []
         except Failed as failure:
             if failure.sqlstate == "42P01" and self.options.standalone:
                 self.has_nodes = False
             return [f"no answer: {failure}"]
         expected = len(self.cluster.of_role("datanode")) or 1
-        return troubles_of(nodes, replicas, partitions, expected, behind_max)
+        return troubles_of(nodes, replicas, partitions, expected, behind_max) + troubles_of_metas(metas)
 
     async def wait_well(self, seconds=WELL_S, behind_max=BEHIND_MAX, since=None):
         """Seconds until nothing is wrong, and what still is when that takes too long. With `since`, clients must

@@ -38,6 +38,8 @@ STOP_S = 60
 FIRST_GROUP = 47100
 # What a process ends with when its disk has failed.
 EXIT_IO_ERROR = 74
+# How a meta says that it is a member again, and in how many of its last lines that is looked for.
+REJOINED, REJOINED_LINES = "takes part in meta's group again", 200
 # Bits that flip at once: of each partition's files one, and of a log as many as its parts.
 FLIPS = 16
 MARK = "partita-chaos"
@@ -145,6 +147,7 @@ class Cluster:
         self.stop(member)
         older = self.older(member)
         shutil.rmtree(older, ignore_errors=True)
+        older.parent.mkdir(parents=True, exist_ok=True)
         run("cp", "-a", "--sparse=always", self.data(member), older)
         self.start(member)
 
@@ -257,6 +260,12 @@ class Processes(Cluster):
             raise Broken(f"{member.name} ended without its files as if all were well")
         self.wipe(member)
         self.launch(member, "--rejoin")
+        # Until then the group is one member short, and another one that is lost is too much.
+        until = time.monotonic() + START_S
+        while self.log_tail(member, REJOINED_LINES).count(REJOINED) == 0:
+            if time.monotonic() > until:
+                raise Broken(f"{member.name} has not joined again after {START_S} s: {self.log_tail(member)}")
+            time.sleep(0.1)
 
     def launch(self, member, *more):
         self.wanted.add(member.name)

@@ -137,6 +137,13 @@ class Health(unittest.TestCase):
         dead = [(1, "a", True, 0), (2, "b", True, 0), (3, "c", False, 0)]
         self.assertEqual(len(self.troubles(self.replicas("leader", "follower", "follower"), dead)), 2)
 
+    def test_a_meta_that_is_away_or_behind_and_a_group_without_a_leader_are_said(self):
+        well = [("a", True, True, 100), ("b", True, False, 99), ("c", True, False, 90)]
+        self.assertEqual(chaos.troubles_of_metas(well), [])
+        self.assertIn("does not answer", chaos.troubles_of_metas([*well[:2], ("c", False, None, None)])[0])
+        self.assertIn("no leader", chaos.troubles_of_metas([("a", True, False, 100), *well[1:]])[0])
+        self.assertIn("at 10 of 100", chaos.troubles_of_metas([*well[:2], ("c", True, False, 10)])[0])
+
     def test_a_partitions_start_is_read_from_its_text(self):
         self.assertEqual([chaos.lower_bound(text) for text in ("(slot=1000)", None, "", "(slot=-5)")], [1000, -(2**63), -(2**63), -5])
 

@@ -36,7 +36,7 @@ class Fuzzer:
         self.limits = statements.limits_of(options)
         self.patience = options.timeout + options.patience
         self.maker = Maker(options.seed)
-        self.probes = Probes(server)
+        self.probes = Probes(server, options.period)
         self.lock = threading.Lock()
         # From when on waits of probes count: the last start of the server.
         self.since = time.monotonic()

@@ -1,6 +1,6 @@
 """What everybody else does while somebody is hostile: four probes, in a process of their own.
 
-An open loop: each probe is due ten times a second, and its latency counts from when it was due. So a stall of ten
+An open loop: each probe is due ten times a second (or as often as is said), and its latency counts from when it was due. So a stall of ten
 seconds is a hundred slow answers, as many users would have had, and not a single one.
 """
 
@@ -15,6 +15,7 @@ import pgwire
 NAMES = ("read", "write", "health", "connect")
 # The place after those of the probes says that they are to stop.
 STOP = len(NAMES)
+# Between two turns of a probe, when nobody says otherwise.
 PERIOD_S = 0.1
 # A probe that waits for so long gives its connection up and counts as failed.
 PATIENCE_S = 60
@@ -78,7 +79,7 @@ def operations(postgres, http_port):
     return dict(zip(NAMES, (read, write, health, connect)))
 
 
-def loop(name, operation, waiting, place, send):
+def loop(name, operation, waiting, place, send, period):
     due = time.monotonic()
     turn = 0
     while not waiting[STOP]:
@@ -92,11 +93,11 @@ def loop(name, operation, waiting, place, send):
         now = time.monotonic()
         waiting[place] = 0.0
         send(Sample(name, due, now - due, failure))
-        due += PERIOD_S
+        due += period
         turn += 1
 
 
-def process(postgres, http_port, waiting, pipe):
+def process(postgres, http_port, waiting, pipe, period):
     """The process of the probes."""
     lock = threading.Lock()
 
@@ -105,7 +106,7 @@ def process(postgres, http_port, waiting, pipe):
             pipe.send(sample)
 
     threads = [
-        threading.Thread(target=loop, args=(name, operation, waiting, place, send))
+        threading.Thread(target=loop, args=(name, operation, waiting, place, send, period))
         for place, (name, operation) in enumerate(operations(postgres, http_port).items())
     ]
     for thread in threads:
@@ -118,7 +119,8 @@ def process(postgres, http_port, waiting, pipe):
 class Probes:
     """The probes as the harness sees them; `samples` grows while they run."""
 
-    def __init__(self, server):
+    def __init__(self, server, period=PERIOD_S):
+        self.period = period
         # Not forked: threads of the harness would not be there, and their locks would.
         context = multiprocessing.get_context("spawn")
         self.samples = []
@@ -126,7 +128,7 @@ class Probes:
         # that is killed while it holds one would never give it back.
         self.waiting = context.Array("d", len(NAMES) + 1, lock=False)
         pipe, far = context.Pipe(duplex=False)
-        arguments = (server.postgres, server.http, self.waiting, far)
+        arguments = (server.postgres, server.http, self.waiting, far, period)
         self.process = context.Process(target=process, args=arguments, daemon=True)
         self.process.start()
         far.close()
@@ -159,8 +161,8 @@ class Probes:
         until = time.monotonic() + patience
         while time.monotonic() < until:
             since = time.monotonic()
-            time.sleep(2 * PERIOD_S)
-            if self.longest_wait(since - PERIOD_S)[0] < 2 * PERIOD_S:
+            time.sleep(2 * self.period)
+            if self.longest_wait(since - self.period)[0] < 2 * self.period:
                 return
 
     def stop(self):

@@ -135,7 +135,7 @@ def run(server, options):
     for senders in map(int, options.at_once.split(",")):
         server.peak_mb = 0.0
         server.reset_peak()
-        probes = Probes(server)
+        probes = Probes(server, options.period)
         began = time.monotonic()
         phase = Phase(server, probes, options, pairs, senders)
         try:
