@@ -545,7 +545,10 @@ async def execute(options, cluster, plan):
             await run.inject(fault)
     finally:
         await load.stop()
-    await run.check_everything()
+    try:
+        await run.check_everything()
+    except Failed as failure:
+        run.wrong.append(f"at the end: {failure}")
     supervisor.cancel()
     await run.client.close()
     return summary(options, run, plan, time.monotonic() - began)

@@ -32,7 +32,6 @@ MIXES = (
 )
 # A mix is drawn so often.
 WEIGHTS = (5, 6, 3, 3, 4, 1, 3, 2)
-PORTS_OF_A_JOB = 100
 # In a minute. What does not hold yet is left out: a standalone whose catalog's state is damaged after its log was given up does
 # not start, and partitions that are being merged wait for a damaged one.
 CI_FLIPS = 80
@@ -47,7 +46,6 @@ def arguments():
     parser.add_argument("--classes", default="", help=f"of these classes only, with commas: {', '.join(places.CLASSES)}")
     parser.add_argument("--ci", action="store_true", help=f"{CI_FLIPS} flips, of what holds")
     parser.add_argument("--jobs", type=int, default=2, help="servers at once (2)")
-    parser.add_argument("--port", type=int, default=24300, help="first port (24300)")
     parser.add_argument("--work", type=pathlib.Path, default=None, help="where data goes (memory, where there is some)")
     parser.add_argument("--no-merges", action="store_true", help="without a table whose partitions are merged meanwhile")
     parser.add_argument("--keep", type=pathlib.Path, default=None, metavar="DIR", help="directories of trials that failed")
@@ -74,16 +72,17 @@ class Run:
         self.options, self.binary, self.work = options, binary, work
         self.only = tuple(filter(None, options.classes.split(",")))
         self.templates, self.regions = [], []
-        self.ports = queue.SimpleQueue()
+        # Folders that no other trial uses now.
+        self.folders = queue.SimpleQueue()
         for job in range(options.jobs):
-            self.ports.put(options.port + job * PORTS_OF_A_JOB)
+            self.folders.put(work / f"trial-{job}")
         self.counts = collections.Counter()
         self.faults = []
 
     def make_templates(self):
         for verb in ("kill", "stop"):
             chosen = tables.tables(merging=0 if self.options.no_merges else 1)
-            template = make_template(self.binary, self.work / f"template-{verb}", self.options.port, chosen, verb)
+            template = make_template(self.binary, self.work / f"template-{verb}", chosen, verb)
             self.templates.append(template)
             left_out = NOT_IN_CI if self.options.ci else ()
             self.regions.append([region for region in places.regions(template.folder) if region.kind not in left_out])
@@ -92,12 +91,11 @@ class Run:
         """Runs a trial, or the same with some of its places only."""
         at = number % len(self.templates)
         damage = plan(self.options.seed, number, self.regions[at], self.only) if damage is None else damage
-        port = self.ports.get()
-        work = self.work / f"trial-{port}"
+        work = self.folders.get()
         try:
             clean(work)
             dice = dice_of(self.options.seed, number, "course")
-            outcome = Trial(self.templates[at], self.binary, work, port, damage, dice).run()
+            outcome = Trial(self.templates[at], self.binary, work, damage, dice).run()
             if outcome.faults and self.options.keep:
                 kept = self.options.keep / f"{number}-{len(damage)}-{damage[0].kind}"
                 clean(kept)
@@ -106,7 +104,7 @@ class Run:
             return outcome
         finally:
             clean(work)
-            self.ports.put(port)
+            self.folders.put(work)
 
     def one(self, number):
         outcome = self.trial(number)

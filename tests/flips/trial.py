@@ -10,6 +10,7 @@ import pathlib
 import random
 import re
 import shutil
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -18,7 +19,7 @@ import places
 import psycopg
 import tables
 from chaos import lower_bound
-from cluster import Broken, Standalone
+from cluster import Broken, Member, Standalone
 
 # Errors that say that something is damaged, or that the disk says so.
 DAMAGED = ("XX001", "58030")
@@ -46,6 +47,12 @@ class Outcome:
     faults: list
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def copy_of(source, target):
     """A copy that takes no room for what is zero."""
     subprocess.run(["cp", "-a", "--sparse=always", str(source), str(target)], check=True)
@@ -54,13 +61,16 @@ def copy_of(source, target):
 class Server(Standalone):
     """A process with every role on one data directory, and a client of it."""
 
-    def __init__(self, binary, work, port, more=()):
-        super().__init__(binary, work, port, {"server": list(more)})
+    def __init__(self, binary, work, more=()):
+        super().__init__(binary, work, 0, {"server": list(more)})
         # No firewall here, so no groups of its own either.
         self.verbs -= {"cut", "join"}
         self.member = self.members[0]
         self.folder = self.data(self.member)
         self.connection = None
+
+    def make_members(self):
+        return [Member("server", "server", f"127.0.0.1:{free_port()}", ("127.0.0.1", free_port()))]
 
     def begin(self):
         self.launch(self.member)
@@ -110,9 +120,9 @@ class Template:
     of_table: dict
 
 
-def make_template(binary, folder, port, all_tables, verb, more=()):
+def make_template(binary, folder, all_tables, verb, more=()):
     """Fills a server and ends it: killed, rows are in the log only; stopped, they are in files."""
-    server = Server(binary, folder, port, more)
+    server = Server(binary, folder, more)
     contents = [tables.Content(table) for table in all_tables]
     try:
         server.begin()
@@ -127,9 +137,9 @@ def make_template(binary, folder, port, all_tables, verb, more=()):
 class Trial:
     """A server on a damaged copy. `dice` decides what is not part of the damage: how the server ends in between."""
 
-    def __init__(self, template, binary, work, port, damage, dice):
+    def __init__(self, template, binary, work, damage, dice):
         self.template, self.damage, self.dice = template, damage, dice
-        self.server = Server(binary, work, port)
+        self.server = Server(binary, work)
         self.contents = [content.copy() for content in template.contents]
         self.faults = []
         # Partitions that answered with an error.
