@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian or Ubuntu machine lacks to build Partita and run its tests: a C compiler
-# (some crates compile C), psql and Python's venv (real clients are tried), and Chromium where the distribution has it as a
-# package of its own (pages of other origins are tried; without it they are not). Rust comes from rustup.
+# (some crates compile C), psql and Python's venv (real clients are tried), PostgreSQL's server (answers are compared with
+# its answers), and Chromium where the distribution has it as a package of its own (pages of other origins are tried; without
+# it they are not). Rust comes from rustup.
 # Says what to do by hand where it may not install.
 set -euo pipefail
 
@@ -12,6 +13,7 @@ need make make
 need psql postgresql-client
 need python3 python3
 need unshare util-linux
+compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 
 if [ "${#missing[@]}" -gt 0 ] && ! command -v apt-get >/dev/null 2>&1; then

@@ -14,7 +14,8 @@ from changes import Change, Changes
 from expressions import Column as Named
 from expressions import Expressions
 from forms import ALLOWED, ALLOWED_AGGREGATES, ALLOWED_ORDERED, ALLOWED_PEERS
-from queries import Queries, Select, over
+from queries import Queries, over
+from query_tree import Select
 from schema import GROUP, KEY, ROWS_MAX, TYPES, Column, Table, insert, random_rows, random_table
 from tree import Node, Text
 

@@ -6,7 +6,8 @@ import random
 from typing import NamedTuple
 
 from expressions import Column, Expressions
-from queries import DEPTH, Queries, Select
+from queries import DEPTH, Queries
+from query_tree import Select
 from schema import Table, insert, random_rows
 from tree import Form, Node, Text
 

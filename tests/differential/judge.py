@@ -8,7 +8,7 @@ import compare
 from changes import Change
 from compare import SAME, Verdict
 from layouts import Layout
-from queries import is_ordered
+from query_tree import is_ordered
 from servers import Servers
 from session import Answer
 from tree import Node

@@ -16,7 +16,7 @@ from forms import AGGREGATES, FORMS, ORDERED, PEERS
 from judge import texts
 from layouts import FEW, LAYOUTS
 from literals import LITERALS, literal_of
-from queries import Select, SetOperation, is_ordered
+from query_tree import Select, SetOperation, is_ordered
 from schema import insert, random_rows, random_table
 from shrink import Contents, Failing, candidates, with_fewer_rows
 from tree import Form, Node, Same, Series, Text, reductions
@@ -85,6 +85,10 @@ class Seeds(unittest.TestCase):
             one, other = ([texts(statement) for statement in case_of(5, number).statements()] for _ in range(2))
             self.assertEqual(one, other)
         self.assertNotEqual(Case(5, 1).loads()[0].first, Case(6, 1).loads()[0].first)
+
+    def test_many_cases_can_be_made(self) -> None:
+        for number in range(80):
+            self.assertTrue(all(all(texts(statement)) for statement in case_of(9, number).statements()))
 
     def test_no_two_rows_of_an_insert_have_one_key(self) -> None:
         for number in range(30):
