@@ -145,7 +145,7 @@ class Campaign:
         differences = sum(self.found.values())
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
         print(f"{self.same} the same, {differences} differ in {len(self.found)} ways" + (f", {counts}" if counts else ""))
-        for kind in ("refused", "postgres refuses", "not evaluated", "beyond"):
+        for kind in ("refused", "postgres refuses", "not evaluated", "beyond", "large"):
             for (found, text), count in self.accepted.most_common():
                 if found == kind:
                     print(f"  {kind}: {count} x {text}")

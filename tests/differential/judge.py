@@ -51,7 +51,9 @@ def judge(servers: Servers, statement: Node | Change) -> Finding | Verdict:
 
 def weigh(theirs: Answer, ours: dict[Layout, Answer], ordered: bool) -> Finding | Verdict:
     """The first difference from PostgreSQL, then the first one between layouts."""
-    first_layout, first = next(iter(ours.items()))
+    if not ours:
+        return Verdict("large", "an answer of many rows", accepted=True)
+    first = next(iter(ours.values()))
     accepted = SAME
     for layout, answer in ours.items():
         verdict = compare.with_postgres(answer, theirs, ordered)
