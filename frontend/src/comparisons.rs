@@ -206,6 +206,14 @@ impl Exact {
         if let Expr::Literal(value, _) = expression {
             return Ok(Some(value.clone()));
         }
+        // A time that the finer unit cannot count is still the time that it is.
+        if let Expr::Cast(Cast { expr, field }) = expression
+            && let Expr::Literal(value, _) = expr.as_ref()
+            && matches!(field.data_type(), DataType::Timestamp(..))
+            && Grid::new(&value.data_type()).is_some_and(|of| of.fits_into(field.data_type()))
+        {
+            return Ok(Some(value.clone()));
+        }
         if !is_constant(expression)? {
             return Ok(None);
         }

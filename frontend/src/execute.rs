@@ -23,7 +23,7 @@ use crate::error::SqlError;
 use crate::output::{CopyIn, CopyOut, Notice, Output};
 use crate::scan::Usage;
 use crate::session::Session;
-use crate::sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction};
+use crate::sql::statement::{Admin, CopyFrom, Discard, Statement, Transaction, TransactionModes};
 
 /// A statement that began: its output, and where what it costs can be read.
 pub(crate) struct Executed {
@@ -37,6 +37,15 @@ impl From<Output> for Executed {
     fn from(output: Output) -> Self {
         Self { output, plan: None, usage: Usage::default() }
     }
+}
+
+/// What a transaction is told that asks for more than it gets.
+fn of_isolation(modes: TransactionModes) -> Option<Notice> {
+    modes.isolated.then(|| {
+        let message =
+            "the isolation level is READ COMMITTED: each statement sees what was written before it";
+        Notice::warning(message)
+    })
 }
 
 impl Session {
@@ -56,7 +65,8 @@ impl Session {
                     return Err(SqlError::internal("a query without rows"));
                 };
                 let (format, options) = (copy.format, copy.options.clone());
-                let output = Output::CopyOut(CopyOut { schema, stream, format, options });
+                let output =
+                    Output::CopyOut(CopyOut { schema, stream, format, options, zone: self.zone() });
                 return Ok(Executed { output, ..executed });
             }
             Statement::CreateDatabase(create) => self.create_database(create).await?,
@@ -82,11 +92,13 @@ impl Session {
                 self.forget_prepared(name.as_deref())?;
                 Output::done(tag)
             }
-            Statement::Declare(declare) => self.declare(declare).await?,
+            Statement::Declare(declare) => self.declare(declare, None).await?,
             Statement::Fetch(fetch) => self.fetch(fetch).await?,
             Statement::Close(name) => self.close(name.as_deref(), tag)?,
             Statement::Discard(what) => self.discard(*what, tag)?,
             Statement::Admin(admin) => self.admin(admin).await?,
+            // Nobody can listen.
+            Statement::Unlisten => Output::done(tag),
             Statement::Empty => Output::done(tag),
         };
         Ok(output.into())
@@ -99,7 +111,14 @@ impl Session {
             .map(|column| column.name.clone())
             .collect();
         let (format, options) = (copy.format, copy.options.clone());
-        Ok(Output::CopyIn(CopyIn { table, columns, format, options, log: CopyLog::default() }))
+        Ok(Output::CopyIn(CopyIn {
+            table,
+            columns,
+            format,
+            options,
+            zone: self.zone(),
+            log: CopyLog::default(),
+        }))
     }
 
     /// Statements are atomic per partition with and without transactions; the words are accepted for
@@ -111,7 +130,24 @@ impl Session {
     ) -> Result<Output, SqlError> {
         let mut notices = Vec::new();
         match transaction {
-            Transaction::Begin => self.set_in_transaction(true),
+            Transaction::Begin(modes) => {
+                self.set_in_transaction(true);
+                self.set_read_only(*modes, "transaction_read_only", true)?;
+                notices.extend(of_isolation(*modes));
+            }
+            Transaction::Characteristics(modes) => {
+                if self.in_transaction() {
+                    self.set_read_only(*modes, "transaction_read_only", true)?;
+                    notices.extend(of_isolation(*modes));
+                } else {
+                    let message = "SET TRANSACTION can only be used in transaction blocks";
+                    notices.push(Notice::warning(message));
+                }
+            }
+            Transaction::SessionCharacteristics(modes) => {
+                self.set_read_only(*modes, "default_transaction_read_only", false)?;
+                notices.extend(of_isolation(*modes));
+            }
             Transaction::Commit | Transaction::Rollback => {
                 let written = self.written_in_transaction();
                 if written > 0 && *transaction == Transaction::Rollback {
@@ -123,12 +159,24 @@ impl Session {
                 self.end_local_settings()?;
                 self.close_transient_cursors();
             }
-            Transaction::Savepoint(_) | Transaction::Release(_) | Transaction::Characteristics => {}
+            Transaction::Savepoint(_) | Transaction::Release(_) => {}
             Transaction::RollbackTo(_) => {
                 return Err(SqlError::unsupported("ROLLBACK TO SAVEPOINT"));
             }
         }
         Ok(Output::done_with(tag, notices))
+    }
+
+    /// Keeps what a statement says of READ ONLY.
+    fn set_read_only(
+        &self,
+        modes: TransactionModes,
+        setting: &str,
+        local: bool,
+    ) -> Result<(), SqlError> {
+        let Some(read_only) = modes.read_only else { return Ok(()) };
+        let value = if read_only { "on" } else { "off" };
+        self.settings.lock().set(setting, Some(value), local)
     }
 
     fn discard(&self, what: Discard, tag: &'static str) -> Result<Output, SqlError> {

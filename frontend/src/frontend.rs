@@ -37,9 +37,9 @@ use crate::comparisons::ExactComparisons;
 use crate::error::SqlError;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
-use crate::instant::NowInUtc;
 use crate::limits::{KeptLimits, LostLimits};
 use crate::load::Loads;
+use crate::members::KnownMembers;
 use crate::memory::ReservingPool;
 use crate::metrics::FrontendMetrics;
 use crate::near_end::NearEnd;
@@ -52,6 +52,7 @@ use crate::set_operations::CountedSetOperations;
 use crate::subqueries::ExactSubqueries;
 use crate::system::table_bytes;
 use crate::unnested::UnnestedSubqueries;
+use crate::zoned::{TimeTypes, ZonedTimes};
 
 /// Memory that queries may use together before they spill or fail.
 const QUERY_MEMORY_BYTES: usize = 1 << 30;
@@ -313,6 +314,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         // A scan has as many outputs as are worth having.
         .with_round_robin_repartition(false)
         .with_option_extension(AtDataOptions::default())
+        .set("datafusion.execution.time_zone", &ScalarValue::from("UTC"))
         .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
         .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
     // First, while scans stand right below what needs their rows.
@@ -337,8 +339,9 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     analysis.push(Arc::new(IntervalOrder));
     analysis.push(Arc::new(ExactSubqueries));
     analysis.push(Arc::new(ApplyFunctionRewrites::new(vec![
-        Arc::new(NowInUtc),
         Arc::new(ByteaLiterals),
+        Arc::new(ZonedTimes),
+        Arc::new(KnownMembers),
         Arc::new(NearestDoubles),
         Arc::new(Checked),
         Arc::new(ReadIntervals),
@@ -361,6 +364,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
             Arc::new(ExactNumbers),
             Arc::new(IntervalTexts),
         ])
+        .with_type_planner(Arc::new(TimeTypes))
         .with_default_features()
         .with_analyzer_rules(analysis)
         .with_optimizer_rules(optimization.collect())

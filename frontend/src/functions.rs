@@ -1,9 +1,24 @@
 //! SQL functions whose answer depends on the session; those that are the same everywhere are
 //! [`partita_worker::functions`].
 
-use datafusion::logical_expr::ScalarUDF;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Weak};
+
+use arrow::array::{ArrayRef, AsArray, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
+};
 use partita_worker::functions::constant;
 pub use partita_worker::functions::{POSTGRES_VERSION, version_text};
+
+use crate::error::SqlError;
+use crate::session::Session;
+use crate::sql::statement::{Set, SetValue};
 
 /// `current_database()`, `database()`, `current_schema()`, `current_user`: constants of the session's
 /// context.
@@ -13,4 +28,97 @@ pub(crate) fn of_session(database: &str, user: &str) -> Vec<ScalarUDF> {
         constant("current_schema", &[], database),
         constant("current_user", &["user", "session_user", "current_role"], user),
     ]
+}
+
+/// `current_setting(name [, missing_ok])` and `set_config(name, value, is_local)`: SHOW and SET of a session.
+pub(crate) fn of_settings(session: &Arc<Session>) -> Vec<ScalarUDF> {
+    let function = |sets: bool| {
+        // Never before the statement runs.
+        let signature = match sets {
+            true => Signature::any(3, Volatility::Volatile),
+            false => {
+                let counts = vec![TypeSignature::Any(1), TypeSignature::Any(2)];
+                Signature::one_of(counts, Volatility::Volatile)
+            }
+        };
+        ScalarUDF::from(OfSettings { sets, signature, session: Arc::downgrade(session) })
+    };
+    vec![function(false), function(true)]
+}
+
+#[derive(Debug)]
+struct OfSettings {
+    sets: bool,
+    signature: Signature,
+    session: Weak<Session>,
+}
+
+impl PartialEq for OfSettings {
+    fn eq(&self, other: &Self) -> bool {
+        self.sets == other.sets && Weak::ptr_eq(&self.session, &other.session)
+    }
+}
+
+impl Eq for OfSettings {}
+
+impl Hash for OfSettings {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.sets.hash(state);
+    }
+}
+
+impl OfSettings {
+    fn row(&self, args: &[ArrayRef], row: usize) -> Result<Option<String>, SqlError> {
+        let Some(session) = self.session.upgrade() else {
+            return Err(SqlError::internal("a session that has ended"));
+        };
+        let text = |at: usize| -> Result<Option<String>, SqlError> {
+            let Some(array) = args.get(at) else { return Ok(None) };
+            let texts = cast(array, &DataType::Utf8)?;
+            let texts = texts.as_string::<i32>();
+            Ok(texts.iter().nth(row).flatten().map(str::to_owned))
+        };
+        let is = |at: usize| Ok::<_, SqlError>(text(at)?.is_some_and(|is| is == "true"));
+        let Some(name) = text(0)?.map(|name| name.to_ascii_lowercase()) else { return Ok(None) };
+        if !self.sets {
+            return match session.setting(&name) {
+                Ok(value) => Ok(Some(value)),
+                Err(_) if is(1)? => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+        let value = text(1)?.map_or(SetValue::Default, |value| SetValue::Values(vec![value]));
+        session.set(&Set { name: name.clone(), value, local: is(2)? })?;
+        session.setting(&name).map(Some)
+    }
+}
+
+impl ScalarUDFImpl for OfSettings {
+    fn name(&self) -> &'static str {
+        if self.sets { "set_config" } else { "current_setting" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if args.args.is_empty() {
+            return exec_err!("{} takes the name of a setting", self.name());
+        }
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let arrays: Vec<ArrayRef> =
+            args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
+        let made: Vec<Option<String>> =
+            (0..rows).map(|row| self.row(&arrays, row)).collect::<Result<_, SqlError>>()?;
+        if constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(made.into_iter().next().flatten())));
+        }
+        Ok(ColumnarValue::Array(Arc::new(StringArray::from(made))))
+    }
 }

@@ -37,10 +37,10 @@ mod home;
 mod hotspot;
 mod information;
 mod ingest;
-mod instant;
 mod leaders;
 mod limits;
 mod load;
+mod members;
 mod memory;
 mod predicate;
 mod projections;
@@ -55,16 +55,22 @@ mod system;
 mod table;
 mod unnested;
 mod virtual_table;
+mod zoned;
 
 pub use execute::CopyLog;
 pub use frontend::{Frontend, FrontendOptions};
 pub use metrics::FrontendMetrics;
 pub use output::{CopyIn, CopyOut, Notice, Output, RowStream, Severity};
 pub use partita_lanes as lanes;
+pub use partita_worker::Zone;
+pub use partita_worker::civil;
 pub use partita_worker::error;
 pub use partita_worker::error::SqlError;
+pub use partita_worker::moments;
+pub use partita_worker::zoned::as_instants;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};
+pub use settings::setting_names;
 pub use sql::Statement;
 
 #[cfg(test)]

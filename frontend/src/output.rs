@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
 use partita_proto::catalog::Table;
+use partita_worker::Zone;
 
 use crate::error::SqlError;
 use crate::execute::CopyLog;
@@ -81,6 +82,8 @@ pub struct CopyIn {
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
+    /// Where times without an offset are.
+    pub zone: Zone,
     /// Writes down how it ended.
     pub log: CopyLog,
 }
@@ -95,6 +98,8 @@ pub struct CopyOut {
     pub format: CopyFormat,
     /// Delimiter, quote and the rest.
     pub options: CopyOptions,
+    /// What times with a zone are written in.
+    pub zone: Zone,
 }
 
 /// What a statement gives back.

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use partita_lanes::{Lane, Reason};
 use partita_proto::catalog::{DEFAULT_DATABASE, Table};
+use partita_worker::Zone;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{INFORMATION, SYSTEM};
@@ -82,6 +83,7 @@ pub struct Session {
     user: String,
     database: Mutex<String>,
     pub(crate) settings: Mutex<Settings>,
+    zone: Mutex<Zone>,
     running: Mutex<CancellationToken>,
     /// When the first of the calls began that do a statement in parts.
     parts_began: Mutex<Option<Instant>>,
@@ -104,9 +106,10 @@ impl Session {
         let context = SessionContext::new_with_state(state);
         let timeout = frontend.options().statement_timeout;
         frontend.metrics().sessions_opened.add(1);
-        let session = Self {
+        let session = Arc::new(Self {
             context,
             settings: Mutex::new(Settings::new(timeout, &user, &application)),
+            zone: Mutex::new(Zone::UTC),
             user,
             database: Mutex::new(String::new()),
             running: Mutex::new(CancellationToken::new()),
@@ -116,9 +119,12 @@ impl Session {
             prepared: Mutex::new(HashMap::new()),
             cursors: Mutex::new(BTreeMap::new()),
             frontend,
-        };
+        });
         session.enter(&database);
-        Arc::new(session)
+        for function in functions::of_settings(&session) {
+            session.register(function);
+        }
+        session
     }
 
     /// The frontend.
@@ -150,6 +156,9 @@ impl Session {
     /// When it fails; what a failed write did is in the error.
     pub async fn run(self: &Arc<Self>, statement: &Statement) -> Result<Output, SqlError> {
         let limits = self.begin();
+        if let Err(error) = self.check_writable(statement) {
+            return self.observed(statement, Err(error), limits);
+        }
         if let Statement::Insert(insert) = statement
             && insert.is_light()
             && let Some(done) = limits.apply(self.insert_literals(insert, None)).await.transpose()
@@ -235,6 +244,15 @@ impl Session {
         observer.observe(result, limits)
     }
 
+    /// Refuses a statement that writes in a transaction that is READ ONLY.
+    fn check_writable(&self, statement: &Statement) -> Result<(), SqlError> {
+        if !self.settings.lock().is_read_only() || !self.writes(statement) {
+            return Ok(());
+        }
+        let message = format!("cannot execute {} in a read-only transaction", statement.tag());
+        Err(SqlError::new("25006", message))
+    }
+
     /// Whether a statement changes something; EXECUTE does if what it runs does.
     fn writes(&self, statement: &Statement) -> bool {
         match statement {
@@ -293,6 +311,9 @@ impl Session {
         parameters: Vec<ScalarValue>,
     ) -> Result<Output, SqlError> {
         let (statement, limits) = (&prepared.statement, self.begin());
+        if let Err(error) = self.check_writable(statement) {
+            return self.observed(statement, Err(error), limits);
+        }
         if let Statement::Insert(insert) = statement
             && insert.is_light()
         {
@@ -325,6 +346,9 @@ impl Session {
     ) -> Result<Vec<Output>, SqlError> {
         if let Statement::Insert(insert) = &prepared.statement {
             let limits = self.begin();
+            if let Err(error) = self.check_writable(&prepared.statement) {
+                return Ok(vec![self.observed(&prepared.statement, Err(error), limits)?]);
+            }
             if insert.is_light() && rows.len() <= LIGHT_ROWS_MAX {
                 let work = self.insert_literals_many(insert, prepared, &rows);
                 if let Some(done) = limits.apply(work).await.transpose() {
@@ -384,14 +408,28 @@ impl Session {
     fn enter(&self, name: &str) {
         name.clone_into(&mut self.database.lock());
         let state = self.context.state_ref();
-        let mut state = state.write();
-        name.clone_into(&mut state.config_mut().options_mut().catalog.default_schema);
+        name.clone_into(&mut state.write().config_mut().options_mut().catalog.default_schema);
         for function in functions::of_session(name, &self.user) {
-            let _replaced = datafusion::execution::FunctionRegistry::register_udf(
-                &mut *state,
-                Arc::new(function),
-            );
+            self.register(function);
         }
+    }
+
+    /// Gives the session's statements a function, in the place of one of that name.
+    fn register(&self, function: ScalarUDF) {
+        let state = self.context.state_ref();
+        let _replaced = datafusion::execution::FunctionRegistry::register_udf(
+            &mut *state.write(),
+            Arc::new(function),
+        );
+    }
+
+    /// The time zone of the session.
+    pub fn zone(&self) -> Zone {
+        *self.zone.lock()
+    }
+
+    pub(crate) fn set_zone(&self, zone: Zone) {
+        *self.zone.lock() = zone;
     }
 
     /// The value of a setting, as SHOW says it.

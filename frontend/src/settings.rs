@@ -28,6 +28,10 @@ enum Takes {
     OneOf(&'static [&'static str]),
     /// One of these, each of which means something else.
     Choice(&'static [&'static str]),
+    /// Whether something is so.
+    Switch,
+    /// The style of dates, of which there is one, and the order of day and month, which no text here leaves open.
+    DateStyle,
     /// Nothing: it only tells.
     Nothing,
 }
@@ -38,19 +42,20 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("bytea_output", Takes::OneOf(&["hex"]), "hex"),
     ("client_encoding", Takes::OneOf(&["UTF8", "UTF-8", "UNICODE"]), "UTF8"),
     ("client_min_messages", Takes::Anything, "notice"),
-    ("datestyle", Takes::Anything, "ISO, MDY"),
-    ("default_transaction_isolation", Takes::Anything, "read committed"),
-    ("default_transaction_read_only", Takes::OneOf(&["off", "false", "0", "no"]), "off"),
+    ("datestyle", Takes::DateStyle, "ISO, MDY"),
+    ("default_transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
+    ("default_transaction_read_only", Takes::Switch, "off"),
     ("extra_float_digits", Takes::Anything, "1"),
     ("idle_in_transaction_session_timeout", Takes::Duration, "0"),
     ("idle_session_timeout", Takes::Duration, "0"),
     ("integer_datetimes", Takes::Nothing, "on"),
-    ("intervalstyle", Takes::Anything, "postgres"),
+    ("intervalstyle", Takes::OneOf(&["postgres"]), "postgres"),
     ("is_superuser", Takes::Nothing, "on"),
     ("jit", Takes::Anything, "off"),
     ("lc_messages", Takes::Anything, "C"),
     ("lock_timeout", Takes::Duration, "0"),
     ("max_identifier_length", Takes::Nothing, "128"),
+    ("max_index_keys", Takes::Nothing, "32"),
     ("read_consistency", Takes::OneOf(&["linearizable", "strong"]), "linearizable"),
     ("row_security", Takes::Anything, "on"),
     ("run_at_data", Takes::Choice(at_data::MODES), at_data::ON),
@@ -63,9 +68,12 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("statement_timeout", Takes::Duration, "0"),
     ("synchronous_commit", Takes::OneOf(&["on", "true", "1", "yes"]), "on"),
     ("timezone", Takes::Anything, "UTC"),
-    ("transaction_isolation", Takes::Anything, "read committed"),
-    ("transaction_read_only", Takes::OneOf(&["off", "false", "0", "no"]), "off"),
+    ("transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
+    ("transaction_read_only", Takes::Switch, "off"),
 ];
+
+/// What a transaction gets, under the names that ask for no more.
+const ISOLATION: &[&str] = &["read committed", "read uncommitted"];
 
 /// The settings of one session.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +103,9 @@ impl Settings {
             return Ok(self
                 .statement_timeout
                 .map_or_else(|| "0".to_owned(), |timeout| format!("{}ms", timeout.as_millis())));
+        }
+        if name == "transaction_read_only" {
+            return self.get("default_transaction_read_only");
         }
         known(name).map(|(_, _, default)| (*default).to_owned()).ok_or_else(|| unknown(name))
     }
@@ -170,6 +181,13 @@ impl Settings {
         all
     }
 
+    /// Whether statements may not write.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let own = self.values.get("transaction_read_only");
+        own.or_else(|| self.values.get("default_transaction_read_only"))
+            .is_some_and(|is| is == "on")
+    }
+
     /// The value of a setting that is a duration; `None`: none, or 0.
     pub(crate) fn timeout(&self, name: &str) -> Option<Duration> {
         duration(self.values.get(name)?).filter(|timeout| !timeout.is_zero())
@@ -183,6 +201,11 @@ impl Settings {
             None => self.statement_timeout,
         }
     }
+}
+
+/// The names of all settings but those that a client invents.
+pub fn setting_names() -> Vec<&'static str> {
+    KNOWN.iter().map(|(name, _, _)| *name).collect()
 }
 
 fn known(name: &str) -> Option<&'static (&'static str, Takes, &'static str)> {
@@ -213,6 +236,13 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
                 .ok_or_else(|| invalid("a duration such as 500, 500ms, 5s or 1min".into()))?;
             Ok(value.to_owned())
         }
+        Takes::Switch => match value.to_ascii_lowercase().as_str() {
+            "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".to_owned()),
+            "off" | "false" | "no" | "0" | "f" | "n" => Ok("off".to_owned()),
+            _ => Err(invalid("on or off".into())),
+        },
+        Takes::DateStyle => date_style(value)
+            .ok_or_else(|| invalid("dates are written as ISO 8601 has them".into())),
         Takes::OneOf(values) => match values.iter().find(|v| v.eq_ignore_ascii_case(value)) {
             // The first is what the others are called too.
             Some(_) => Ok(values[0].to_owned()),
@@ -223,6 +253,21 @@ fn check(name: &str, takes: Takes, value: &str) -> Result<String, SqlError> {
             None => Err(invalid(format!("one of {}", values.join(", ")))),
         },
     }
+}
+
+/// `ISO` with an order, or one of them; `None` for another style.
+fn date_style(text: &str) -> Option<String> {
+    let mut order = "MDY";
+    for word in text.split(',').map(|word| word.trim().to_ascii_lowercase()) {
+        match word.as_str() {
+            "iso" => {}
+            "mdy" | "us" | "noneuro" | "noneuropean" => order = "MDY",
+            "dmy" | "euro" | "european" => order = "DMY",
+            "ymd" => order = "YMD",
+            _ => return None,
+        }
+    }
+    Some(format!("ISO, {order}"))
 }
 
 /// PostgreSQL's durations: milliseconds, or a number with a unit.
@@ -282,11 +327,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_given_is_refused() {
+        let mut settings = Settings::new(None, "", "");
+        for (name, value) in [
+            ("datestyle", "German"),
+            ("datestyle", "SQL, DMY"),
+            ("intervalstyle", "iso_8601"),
+            ("default_transaction_isolation", "serializable"),
+            ("default_transaction_read_only", "maybe"),
+        ] {
+            let error = settings.set(name, Some(value), false).unwrap_err();
+            assert_eq!(error.sqlstate, "22023", "{name} {value}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_is_read_only_as_the_session_is_unless_it_says() {
+        let mut settings = Settings::new(None, "", "");
+        assert!(!settings.is_read_only());
+        settings.set("default_transaction_read_only", Some("true"), false).unwrap();
+        assert!(settings.is_read_only());
+        assert_eq!(settings.get("transaction_read_only").unwrap(), "on");
+        settings.set("transaction_read_only", Some("off"), true).unwrap();
+        assert!(!settings.is_read_only());
+        settings.end_transaction();
+        assert!(settings.is_read_only());
+    }
+
+    #[test]
     fn set_local_ends_with_the_transaction() {
         let mut settings = Settings::new(Some(Duration::from_millis(7)), "", "");
-        settings.set("datestyle", Some("German"), true).unwrap();
-        settings.set("datestyle", Some("SQL"), true).unwrap();
-        assert_eq!(settings.get("datestyle").unwrap(), "SQL");
+        settings.set("datestyle", Some("ISO, DMY"), true).unwrap();
+        settings.set("datestyle", Some("ymd"), true).unwrap();
+        assert_eq!(settings.get("datestyle").unwrap(), "ISO, YMD");
         assert_eq!(settings.end_transaction(), ["datestyle"]);
         assert_eq!(settings.get("datestyle").unwrap(), "ISO, MDY");
         assert_eq!(settings.get("statement_timeout").unwrap(), "7ms");

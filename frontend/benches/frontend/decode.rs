@@ -5,10 +5,11 @@ use std::hint::black_box;
 use arrow::record_batch::RecordBatch;
 use partita_bench::sample::{BATCH_ROWS, HOSTS, Sample, table};
 use partita_bench::stage;
-use partita_frontend::Statement;
+use partita_frontend::sql::StatementTime;
 use partita_frontend::sql::copy::CopyDecoder;
 use partita_frontend::sql::parse;
 use partita_frontend::sql::statement::{CopyFormat, CopyOptions};
+use partita_frontend::{Statement, Zone};
 use partita_tsbs::encode::{Format, columns};
 
 use crate::Criterion;
@@ -33,7 +34,8 @@ fn copy(criterion: &mut Criterion, name: &str, encoded: Format, format: CopyForm
         BATCH_ROWS,
         || (),
         |()| {
-            let decoder = CopyDecoder::new(&table, &names, format, &CopyOptions::new(format));
+            let decoder =
+                CopyDecoder::new(&table, &names, format, &CopyOptions::new(format), Zone::UTC);
             let mut decoder = decoder.expect("columns of the table");
             let mut batches = Vec::new();
             for message in black_box(&bytes).chunks(MESSAGE_BYTES) {
@@ -69,5 +71,6 @@ fn inserted(text: &str, schema: &partita_proto::schema::TableSchema) -> RecordBa
         unreachable!("the text is an INSERT");
     };
     let target = insert.target(schema).expect("columns of the table");
-    insert.scan(&target, 0, None).expect("rows of the table").expect("nothing but literals")
+    let time = StatementTime { now: 0, zone: Zone::UTC };
+    insert.scan(&target, time, None).expect("rows of the table").expect("nothing but literals")
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{Sink, SinkExt};
 use parking_lot::Mutex;
-use partita_frontend::{Frontend, Session, SessionOptions};
+use partita_frontend::{Frontend, Session, SessionOptions, Zone};
 use partita_proto::catalog::DEFAULT_DATABASE;
 use pgwire::api::auth::{
     StartupHandler, finish_authentication, protocol_negotiation,
@@ -25,7 +25,6 @@ use pgwire::messages::response::TransactionStatus;
 use pgwire::messages::startup::{ParameterStatus, SecretKey};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 
-use crate::civil::Zone;
 use crate::copy::CopyInProgress;
 use crate::error::{fatal, fatal_of, to_wire};
 use crate::joined::Joined;
@@ -133,8 +132,7 @@ impl Connection {
 
     /// The time zone that the client sees times in.
     pub(crate) fn zone(&self) -> PgWireResult<Zone> {
-        let zone = self.session()?.setting("timezone").map_err(to_wire)?;
-        Ok(Zone::new(&zone))
+        Ok(self.session()?.zone())
     }
 
     /// How long the client may say nothing, and what it is then, by what the connection waits for; `None`: for ever.

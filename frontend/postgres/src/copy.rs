@@ -39,7 +39,8 @@ impl CopyInProgress {
     pub(crate) fn start(copy: CopyIn) -> PgWireResult<(Self, CopyResponse)> {
         let columns = copy.columns.len();
         let format = i8::from(copy.format == CopyFormat::Binary);
-        let decoder = CopyDecoder::new(&copy.table, &copy.columns, copy.format, &copy.options);
+        let decoder =
+            CopyDecoder::new(&copy.table, &copy.columns, copy.format, &copy.options, copy.zone);
         let decoder = match decoder {
             Ok(decoder) => decoder,
             Err(error) => {
@@ -65,10 +66,10 @@ where
     C::Error: Debug,
     PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
 {
-    let CopyOut { schema, mut stream, format, options } = copy;
+    let CopyOut { schema, mut stream, format, options, zone } = copy;
     let columns = i16::try_from(schema.fields().len())
         .map_err(|_| protocol("54011", "a result has more than 32767 columns"))?;
-    let mut encoder = CopyEncoder::new(&schema, format, &options).map_err(to_wire)?;
+    let mut encoder = CopyEncoder::new(&schema, format, &options, zone).map_err(to_wire)?;
     let code = i8::from(format == CopyFormat::Binary);
     let formats = vec![i16::from(code); schema.fields().len()];
     let response = CopyOutResponse::new(code, columns, formats);

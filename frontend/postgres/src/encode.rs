@@ -16,13 +16,12 @@ use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 use futures::{StreamExt, stream};
 use partita_frontend::sql::shown_names::shown_name;
-use partita_frontend::{RowStream, SqlError};
+use partita_frontend::{RowStream, SqlError, Zone};
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::data::DataRow;
 
-use crate::civil::Zone;
 use crate::error::{protocol, to_wire};
 use crate::types;
 
@@ -215,7 +214,7 @@ fn interval_parts(
             })
         }
         DataType::Duration(unit) => {
-            let per_second = crate::civil::per_second(*unit);
+            let per_second = partita_frontend::civil::per_second(*unit);
             let array = arrow::compute::cast(array, &DataType::Int64)?;
             let array = array.as_primitive::<arrow::datatypes::Int64Type>().clone();
             Box::new(move |row| {
@@ -251,7 +250,7 @@ mod tests {
     /// The value of row 0 in a format, without its length.
     fn encoded(array: impl Array + 'static, format: FieldFormat) -> Vec<u8> {
         let array: ArrayRef = Arc::new(array);
-        let column = Column::new(&array, format, Zone::new("Europe/Berlin")).unwrap();
+        let column = Column::new(&array, format, Zone::named("Europe/Berlin").unwrap()).unwrap();
         let mut out = BytesMut::new();
         column.put(0, &mut out).unwrap();
         let length = i32::from_be_bytes(out[..4].try_into().unwrap());
@@ -314,11 +313,11 @@ mod tests {
             Arc::new(TimestampSecondArray::from(vec![i64::MAX])) as ArrayRef,
             Arc::new(TimestampSecondArray::from(vec![i64::MIN])),
         ] {
-            let column = Column::new(&array, FieldFormat::Binary, Zone::Utc).unwrap();
+            let column = Column::new(&array, FieldFormat::Binary, Zone::UTC).unwrap();
             let error = column.put(0, &mut BytesMut::new()).unwrap_err();
             assert_eq!(error.sqlstate, "22008");
             // As text every tick has a form.
-            let column = Column::new(&array, FieldFormat::Text, Zone::Utc).unwrap();
+            let column = Column::new(&array, FieldFormat::Text, Zone::UTC).unwrap();
             column.put(0, &mut BytesMut::new()).unwrap();
         }
     }
@@ -397,7 +396,7 @@ mod tests {
         .unwrap();
         let fields = fields(&batch.schema(), &Format::UnifiedText).unwrap();
         let rows: Vec<_> =
-            BatchRows::new(&batch, &fields, Zone::Utc).unwrap().map(Result::unwrap).collect();
+            BatchRows::new(&batch, &fields, Zone::UTC).unwrap().map(Result::unwrap).collect();
         assert_eq!(rows[0].data.as_ref(), b"\x00\x00\x00\x011\xff\xff\xff\xff");
         assert_eq!(rows[1].data.as_ref(), b"\xff\xff\xff\xff\x00\x00\x00\x02xy");
     }

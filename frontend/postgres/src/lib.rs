@@ -15,7 +15,6 @@
 //! sessions that a cancel request may name. A connection answers one message after the other.
 
 mod check;
-mod civil;
 mod connection;
 mod copy;
 mod encode;

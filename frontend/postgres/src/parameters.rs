@@ -8,15 +8,15 @@ mod binary;
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use arrow::error::ArrowError;
 use datafusion::scalar::ScalarValue;
+use partita_frontend::moments::{Moment, parse_date, ticks};
 use partita_frontend::sql::bytes::parse_bytea;
-use partita_frontend::{Prepared, SqlError};
+use partita_frontend::{Prepared, SqlError, Zone};
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
 use pgwire::api::results::FieldFormat;
 use pgwire::error::PgWireResult;
 use std::sync::Arc;
 
-use crate::civil::Zone;
 use crate::error::{protocol, to_wire};
 use crate::types;
 
@@ -100,7 +100,7 @@ pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult
                     let own = types::of_arrow(target);
                     // 0 says that the client leaves the choice to the server.
                     let wire = declared.filter(|of| of.oid() != 0 && **of != Type::UNKNOWN);
-                    binary::value(bytes, wire.unwrap_or(&own), target)
+                    binary::value(bytes, wire.unwrap_or(&own), target, zone)
                 }
             }
             .map_err(|error| in_parameter(error, at))
@@ -204,11 +204,16 @@ fn from_text(text: &str, target: &DataType, zone: Zone) -> Result<ScalarValue, S
             let bytes = parse_bytea(text).ok_or_else(|| invalid(target, text))?;
             cast(&ScalarValue::BinaryView(Some(bytes)), target, text)?
         }
-        DataType::Timestamp(unit, Some(_)) => {
-            // A time without an offset is one of the session's zone.
-            let local = DataType::Timestamp(*unit, Some(zone.name().into()));
-            let value = cast(&ScalarValue::Utf8View(Some(text.to_owned())), &local, text)?;
-            cast(&value, target, text)?
+        DataType::Timestamp(unit, zoned) => {
+            let moment = Moment::parse(text).ok_or_else(|| invalid(target, text))?;
+            let nanos = if zoned.is_some() { moment.instant(zone) } else { moment.local(zone) };
+            let ticks = ticks(nanos, *unit).ok_or_else(|| {
+                SqlError::new("22008", format!("timestamp out of range: \"{text}\""))
+            })?;
+            cast(&ScalarValue::Int64(Some(ticks)), target, text)?
+        }
+        DataType::Date32 => {
+            ScalarValue::Date32(Some(parse_date(text).ok_or_else(|| invalid(target, text))?))
         }
         DataType::List(item) => list_from_text(text, item, target, zone)?,
         _ => cast(&ScalarValue::Utf8View(Some(text.trim().to_owned())), target, text)?,
@@ -316,7 +321,7 @@ mod tests {
     use bytes::BytesMut;
 
     fn read(text: &str, target: &DataType) -> Result<ScalarValue, SqlError> {
-        from_text(text, target, Zone::new("Europe/Berlin"))
+        from_text(text, target, Zone::named("Europe/Berlin").unwrap())
     }
 
     fn micros(zone: Option<&str>) -> DataType {
@@ -375,11 +380,11 @@ mod tests {
         for part in [1_i32, 1, 23, 2, 1, 4, 7, -1] {
             bytes.extend(part.to_be_bytes());
         }
-        let got = binary::value(&bytes, &Type::INT4_ARRAY, &numbers).unwrap();
+        let got = binary::value(&bytes, &Type::INT4_ARRAY, &numbers, Zone::UTC).unwrap();
         let expected = vec![ScalarValue::Int64(Some(7)), ScalarValue::Int64(None)];
         assert_eq!(got, list_of(expected, &numbers).unwrap());
         for cut in 0..bytes.len() {
-            binary::value(&bytes[..cut], &Type::INT4_ARRAY, &numbers).unwrap_err();
+            binary::value(&bytes[..cut], &Type::INT4_ARRAY, &numbers, Zone::UTC).unwrap_err();
         }
     }
 
@@ -390,30 +395,34 @@ mod tests {
         {
             let mut bytes = BytesMut::new();
             crate::encode::numeric(&mut bytes, text).unwrap();
-            let got = binary::value(&bytes, &Type::NUMERIC, &DataType::Utf8View).unwrap();
+            let got =
+                binary::value(&bytes, &Type::NUMERIC, &DataType::Utf8View, Zone::UTC).unwrap();
             assert_eq!(got, ScalarValue::Utf8View(Some(text.to_owned())));
             let decimal = DataType::Decimal128(30, 5);
-            let got = binary::value(&bytes, &Type::NUMERIC, &decimal).unwrap();
+            let got = binary::value(&bytes, &Type::NUMERIC, &decimal, Zone::UTC).unwrap();
             assert_eq!(got, read(text, &decimal).unwrap());
         }
         let mut bytes = BytesMut::new();
         crate::encode::numeric(&mut bytes, "18446744073709551615").unwrap();
-        let got = binary::value(&bytes, &Type::NUMERIC, &DataType::UInt64).unwrap();
+        let got = binary::value(&bytes, &Type::NUMERIC, &DataType::UInt64, Zone::UTC).unwrap();
         assert_eq!(got, ScalarValue::UInt64(Some(u64::MAX)));
     }
 
     #[test]
     fn binary_values_are_cast_to_what_the_statement_takes() {
-        let got = binary::value(&5_i16.to_be_bytes(), &Type::INT2, &DataType::Int64).unwrap();
+        let got =
+            binary::value(&5_i16.to_be_bytes(), &Type::INT2, &DataType::Int64, Zone::UTC).unwrap();
         assert_eq!(got, ScalarValue::Int64(Some(5)));
-        let error = binary::value(&70_000_i32.to_be_bytes(), &Type::INT4, &DataType::Int16);
+        let error =
+            binary::value(&70_000_i32.to_be_bytes(), &Type::INT4, &DataType::Int16, Zone::UTC);
         assert_eq!(error.unwrap_err().sqlstate, "22003");
-        let error = binary::value(&[1, 2], &Type::INT4, &DataType::Int32);
+        let error = binary::value(&[1, 2], &Type::INT4, &DataType::Int32, Zone::UTC);
         assert_eq!(error.unwrap_err().sqlstate, "22P03");
         let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
-        let got = binary::value(&0_i64.to_be_bytes(), &Type::TIMESTAMP, &millis).unwrap();
+        let got =
+            binary::value(&0_i64.to_be_bytes(), &Type::TIMESTAMP, &millis, Zone::UTC).unwrap();
         assert_eq!(got, ScalarValue::TimestampMillisecond(Some(946_684_800_000), None));
-        let error = binary::value(&i64::MAX.to_be_bytes(), &Type::TIMESTAMP, &millis);
+        let error = binary::value(&i64::MAX.to_be_bytes(), &Type::TIMESTAMP, &millis, Zone::UTC);
         assert_eq!(error.unwrap_err().sqlstate, "22008");
     }
 }

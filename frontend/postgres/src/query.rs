@@ -80,7 +80,7 @@ impl Connection {
                 let failed = client.transaction_status() == TransactionStatus::Error;
                 Ok(match statement {
                     Statement::Empty => Response::EmptyQuery,
-                    Statement::Transaction(Transaction::Begin) => {
+                    Statement::Transaction(Transaction::Begin(_)) => {
                         Response::TransactionStart(Tag::new(&tag))
                     }
                     Statement::Transaction(Transaction::Commit) if failed => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use datafusion::common::ScalarValue;
 use futures::StreamExt;
 use parking_lot::Mutex;
 
@@ -42,7 +43,11 @@ struct Rows {
 }
 
 impl Session {
-    pub(super) async fn declare(&self, declare: &Declare) -> Result<Output, SqlError> {
+    pub(super) async fn declare(
+        &self,
+        declare: &Declare,
+        parameters: Option<&[ScalarValue]>,
+    ) -> Result<Output, SqlError> {
         if !declare.hold && !self.in_transaction() {
             let message = "DECLARE CURSOR can only be used in transaction blocks";
             return Err(SqlError::new("25P01", message).with_hint("use DECLARE ... WITH HOLD"));
@@ -58,7 +63,12 @@ impl Session {
                 return Err(SqlError::new("54000", message));
             }
         }
-        let running = self.start(&Source::Statement(&declare.query.statement), None).await?;
+        let statement = &declare.query.statement;
+        let source = match parameters {
+            Some(parameters) => Source::WithParameters(statement, parameters),
+            None => Source::Statement(statement),
+        };
+        let running = self.start(&source, None).await?;
         let cursor = Cursor {
             schema: running.schema,
             hold: declare.hold,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatchOptions, new_empty_array};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
@@ -12,7 +12,7 @@ use futures::StreamExt;
 use partita_proto::catalog::Table;
 use partita_proto::schema::{Column, ColumnType};
 use partita_proto::size::batch_bytes;
-use partita_worker::bytes_of;
+use partita_worker::{Zone, bytes_of, zoned};
 
 use super::Executed;
 use super::delete::after;
@@ -22,6 +22,7 @@ use crate::ingest::expression::now_ns;
 use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::{Prepared, Session};
+use crate::sql::StatementTime;
 use crate::sql::statement::{Insert, InsertSource, Query, Statement};
 
 /// Rows of a query that are joined into one write: enough to be worth a round trip.
@@ -60,11 +61,6 @@ pub(super) fn target_columns<'a>(
     Ok(columns)
 }
 
-/// Whether a query's text stands for the bytes of a column.
-fn is_bytes_as_text(field: &Field, column: &Column) -> bool {
-    column.column_type == ColumnType::Binary && field.data_type().is_string()
-}
-
 /// The columns of a batch, with bytes in the place of texts that stand for them.
 fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>, SqlError> {
     let read = |(values, column): (&ArrayRef, &&Column)| {
@@ -79,6 +75,21 @@ fn with_bytes(values: &[ArrayRef], columns: &[&Column]) -> Result<Vec<ArrayRef>,
     values.iter().zip(columns).map(read).collect()
 }
 
+/// The columns of a batch as they can be assigned: bytes in the place of texts that stand for them, and instants in the
+/// place of local times of the zone where columns hold such.
+fn assignable(
+    values: &[ArrayRef],
+    columns: &[&Column],
+    zone: Zone,
+) -> Result<Vec<ArrayRef>, SqlError> {
+    let values = with_bytes(values, columns)?;
+    let instants = |(values, column): (&ArrayRef, &&Column)| match column.column_type {
+        ColumnType::Timestamp(_, true) if !zone.is_utc() => zoned::as_instants(values, zone),
+        _ => Ok(Arc::clone(values)),
+    };
+    values.iter().zip(columns).map(instants).collect()
+}
+
 impl Session {
     pub(super) async fn insert(
         &self,
@@ -87,24 +98,32 @@ impl Session {
     ) -> Result<Executed, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
-        if let Some(rows) = insert.scan(&target, now_ns()?, parameters)? {
-            return self.insert_rows(&table, rows).await;
+        if let Some(rows) = insert.scan(&target, self.statement_time()?, parameters)? {
+            return self.insert_rows(insert, &table, rows).await;
         }
         if let Some(query) = insert.values_query(&target)? {
-            return self.insert_query(&table, &target.columns, false, &query, parameters).await;
+            let given = (target.columns.as_slice(), false);
+            return self.insert_query(insert, &table, given, &query, parameters).await;
         }
         let InsertSource::Query(query) = &insert.source else {
             return Err(SqlError::internal("an INSERT without rows"));
         };
         let columns = target_columns(&table, insert.columns.as_deref())?;
-        self.insert_query(&table, &columns, target.listed, query, parameters).await
+        self.insert_query(insert, &table, (&columns, target.listed), query, parameters).await
+    }
+
+    fn statement_time(&self) -> Result<StatementTime, SqlError> {
+        Ok(StatementTime { now: now_ns()?, zone: self.zone() })
     }
 
     async fn insert_rows(
         &self,
+        insert: &Insert,
         table: &Arc<Table>,
         rows: RecordBatch,
     ) -> Result<Executed, SqlError> {
+        let given = rows.schema();
+        insert.check_keeps(&table.schema, given.fields().iter().map(|of| of.name().as_str()))?;
         let (count, usage) = self.frontend().ingest_counted(table, rows).await?;
         Ok(Executed { output: Output::affected("INSERT 0", count), plan: None, usage })
     }
@@ -117,8 +136,8 @@ impl Session {
     ) -> Result<Option<Executed>, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
-        match insert.scan(&target, now_ns()?, parameters)? {
-            Some(rows) => Ok(Some(self.insert_rows(&table, rows).await?)),
+        match insert.scan(&target, self.statement_time()?, parameters)? {
+            Some(rows) => Ok(Some(self.insert_rows(insert, &table, rows).await?)),
             None => Ok(None),
         }
     }
@@ -147,8 +166,8 @@ impl Session {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
         let sets = rows.iter().map(Vec::as_slice);
-        match insert.scan_many(&target, now_ns()?, sets)? {
-            Some(joined) => Ok(Some(self.insert_rows(&table, joined).await?)),
+        match insert.scan_many(&target, self.statement_time()?, sets)? {
+            Some(joined) => Ok(Some(self.insert_rows(insert, &table, joined).await?)),
             None => Ok(None),
         }
     }
@@ -181,9 +200,9 @@ impl Session {
     /// before the first row was inserted. Columns that were not listed may be missing at the end.
     async fn insert_query(
         &self,
+        insert: &Insert,
         table: &Arc<Table>,
-        columns: &[&Column],
-        listed: bool,
+        (columns, listed): (&[&Column], bool),
         query: &Query,
         parameters: Option<&[ScalarValue]>,
     ) -> Result<Executed, SqlError> {
@@ -201,19 +220,18 @@ impl Session {
             let message = "INSERT has more target columns than expressions";
             return Err(SqlError::new(SYNTAX_ERROR, message));
         }
-        let fields: Vec<_> = running
+        let names = columns.iter().take(given).map(|column| column.name.as_str());
+        insert.check_keeps(&table.schema, names)?;
+        let none: Vec<ArrayRef> = running
             .schema
             .fields()
             .iter()
+            .map(|field| new_empty_array(field.data_type()))
+            .collect();
+        let fields: Vec<_> = assignable(&none, columns, self.zone())?
+            .iter()
             .zip(columns)
-            .map(|(field, column)| {
-                let field = field.as_ref().clone().with_name(&column.name).with_nullable(true);
-                if is_bytes_as_text(&field, column) {
-                    field.with_data_type(column.column_type.arrow())
-                } else {
-                    field
-                }
-            })
+            .map(|(values, column)| Field::new(&column.name, values.data_type().clone(), true))
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let mut count = 0;
@@ -229,7 +247,8 @@ impl Session {
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 rows += batch.num_rows();
                 bytes += batch_bytes(&batch);
-                let columns = with_bytes(batch.columns(), columns)?;
+                let columns = assignable(batch.columns(), columns, self.zone())
+                    .map_err(|error| after(error, count, "inserted"))?;
                 waiting.push(RecordBatch::try_new_with_options(
                     Arc::clone(&schema),
                     columns,

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::ScalarValue;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, TryCast};
 use datafusion::sql::parser::Statement as PlannerStatement;
 use parking_lot::Mutex;
 
 use super::Executed;
-use super::query::{Source, plan};
+use super::query::{Source, plan, with_parameters};
 use crate::error::{FEATURE_NOT_SUPPORTED, SqlError};
 use crate::hotspot::shown::EXPLAIN_HOTSPOT;
 use crate::output::Output;
@@ -37,7 +39,8 @@ impl Session {
                 let within = self.planned_within(&state);
                 let logical = plan(&state, query.statement.clone()).await?;
                 let types = types_of(&logical, declared)?;
-                let schema = with_shown_names(&query.statement, result_schema(&logical));
+                let schema = result_schema(&logical, &types)?;
+                let schema = with_shown_names(&query.statement, schema);
                 cached = Some(Planned { version, within, plan: Arc::new(logical) });
                 (types, Some(schema))
             }
@@ -48,6 +51,9 @@ impl Session {
             }
             Statement::Explain(explain) => self.explain_types(explain, declared).await?,
             Statement::ExplainHotspot(_) => (Vec::new(), Some(schema(EXPLAIN_HOTSPOT))),
+            Statement::Declare(declare) => {
+                (self.types_in(declare.query.statement.clone(), declared).await?, None)
+            }
             Statement::Show(show) => (Vec::new(), Some(self.show_schema(show)?)),
             Statement::Describe(table) => (Vec::new(), rows_of(&self.describe(table)?)),
             Statement::Fetch(fetch) if !fetch.only_move => (
@@ -125,6 +131,7 @@ impl Session {
             }
             Statement::Insert(insert) => self.insert(insert, some()).await,
             Statement::Delete(delete) => self.delete(delete, some()).await,
+            Statement::Declare(declare) => Ok(self.declare(declare, some()).await?.into()),
             other => self.dispatch(other).await,
         }
     }
@@ -176,10 +183,12 @@ fn rows_of(output: &Output) -> Option<SchemaRef> {
     }
 }
 
-/// The columns that a plan's rows will have.
-fn result_schema(logical: &LogicalPlan) -> SchemaRef {
-    let schema: &Schema = logical.schema().as_arrow();
-    Arc::new(schema.clone())
+/// The columns that a plan's rows will have, once its parameters are of these types.
+fn result_schema(logical: &LogicalPlan, types: &[DataType]) -> Result<SchemaRef, SqlError> {
+    let nulls = types.iter().map(ScalarValue::try_from).collect::<Result<Vec<_>, _>>()?;
+    let typed = with_parameters(logical.clone(), &nulls)?;
+    let schema: &Schema = typed.schema().as_arrow();
+    Ok(Arc::new(schema.clone()))
 }
 
 /// The types of a plan's parameters: as the client declared them, else as the plan needs them.
@@ -207,7 +216,43 @@ fn types_of(
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
+    logical.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                if let Some((id, of)) = by_use(part, &schema)
+                    && let Ok(at) = position(id)
+                {
+                    inferred.entry(at).or_insert(None).get_or_insert(of);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
     joined(inferred, declared)
+}
+
+/// The parameter that an expression gives a type, which the planner leaves open: one that is cast has the type it is cast
+/// to, and an array that is looked through is one of what is looked for.
+fn by_use<'a>(expression: &'a Expr, schema: &DFSchema) -> Option<(&'a str, DataType)> {
+    let untyped = |of: &'a Expr| match of {
+        Expr::Placeholder(Placeholder { id, field: None }) => Some(id.as_str()),
+        _ => None,
+    };
+    match expression {
+        Expr::Cast(Cast { expr, field }) | Expr::TryCast(TryCast { expr, field }) => {
+            Some((untyped(expr)?, field.data_type().clone()))
+        }
+        Expr::ScalarFunction(call) => match (call.func.name(), call.args.as_slice()) {
+            ("array_has", [array, member]) => {
+                let of = member.get_type(schema).ok()?;
+                let item = Arc::new(Field::new_list_field(of, true));
+                Some((untyped(array)?, DataType::List(item)))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// `$3` is at 2.

@@ -1,10 +1,10 @@
 //! SET, RESET and SHOW of settings, and what they do to the session's plans.
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use datafusion::common::config::ConfigOptions;
 use partita_proto::catalog::DEFAULT_DATABASE;
+use partita_worker::Zone;
 
 use crate::at_data;
 use crate::error::{INVALID_PARAMETER_VALUE, SqlError, UNDEFINED_OBJECT};
@@ -17,9 +17,9 @@ const PLANNER_PREFIXES: &[&str] =
     &["datafusion.execution.", "datafusion.optimizer.", "datafusion.explain."];
 
 impl Session {
-    pub(super) fn set(&self, set: &Set) -> Result<Output, SqlError> {
+    pub(crate) fn set(&self, set: &Set) -> Result<Output, SqlError> {
         let tag = if set.value == SetValue::Default { "RESET" } else { "SET" };
-        let value = match &set.value {
+        let mut value = match &set.value {
             SetValue::Default => None,
             SetValue::Values(values) => Some(values.join(", ")),
         };
@@ -32,7 +32,7 @@ impl Session {
             return Ok(Output::done(tag));
         }
         if set.name == "timezone" {
-            self.set_timezone(value.as_deref())?;
+            value = self.set_timezone(value.as_deref())?;
         }
         self.settings.lock().set(&set.name, value.as_deref(), set.local)?;
         if set.name == at_data::SETTING {
@@ -59,17 +59,25 @@ impl Session {
         }
     }
 
-    fn set_timezone(&self, zone: Option<&str>) -> Result<(), SqlError> {
-        let zone = zone.unwrap_or("UTC");
-        let utc = ["utc", "gmt", "z", "default", "local", "etc/utc"];
-        let zone = if utc.contains(&zone.to_ascii_lowercase().as_str()) { "UTC" } else { zone };
-        arrow::array::timezone::Tz::from_str(zone).map_err(|_| {
+    /// Sets the zone, and returns the name that SHOW says; `None` is that of the start.
+    fn set_timezone(&self, given: Option<&str>) -> Result<Option<String>, SqlError> {
+        let given = given.filter(|name| {
+            !["default", "local"].iter().any(|word| name.eq_ignore_ascii_case(word))
+        });
+        let name = given.unwrap_or("UTC").trim();
+        let zone = Zone::of_setting(name).ok_or_else(|| {
             SqlError::new(
                 INVALID_PARAMETER_VALUE,
-                format!("invalid value for parameter \"TimeZone\": \"{zone}\""),
+                format!("invalid value for parameter \"TimeZone\": \"{name}\""),
             )
         })?;
-        self.configure("datafusion.execution.time_zone", zone)
+        self.configure("datafusion.execution.time_zone", &zone.arrow())?;
+        self.set_zone(zone);
+        // An offset is shown with the name that it was given.
+        let has_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '<');
+        let is_offset = matches!(zone, Zone::Fixed(east) if east != 0);
+        let shown = if is_offset && has_name { name.to_owned() } else { zone.to_string() };
+        Ok(given.map(|_| shown))
     }
 
     /// Makes plans as the setting says.

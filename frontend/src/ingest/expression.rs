@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::{ArrayRef, RecordBatchOptions, new_null_array};
-use arrow::datatypes::{DataType, Schema, TimeUnit};
+use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
@@ -110,8 +110,7 @@ fn is_now(expression: &Expr) -> bool {
     match expression {
         Expr::Alias(alias) => is_now(&alias.expr),
         Expr::Cast(cast) => {
-            matches!(cast.field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _))
-                && is_now(&cast.expr)
+            matches!(cast.field.data_type(), DataType::Timestamp(..)) && is_now(&cast.expr)
         }
         Expr::ScalarFunction(function) => function.func.name() == "now",
         _ => false,

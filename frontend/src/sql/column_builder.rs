@@ -6,23 +6,25 @@
 //! Invariants:
 //! - a value that does not fit is an error and appends nothing; there are no lossy conversions but the
 //!   ones SQL has: decimals round half away from zero, REAL rounds, timestamps drop finer digits;
-//! - moments are ticks since 1970 in UTC: an offset in the text is applied, none means UTC.
+//! - moments are ticks since 1970. In a column with a zone they are instants, and a text that says no offset is read in
+//!   the session's zone; in one without they are that zone's local time, whatever offset the text says.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewBuilder, BooleanBuilder,
     PrimitiveArray, PrimitiveBuilder, StringViewBuilder,
 };
-use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{ColumnType, Unit};
+use partita_worker::Zone;
+use partita_worker::moments::{Moment, parse_date};
+use partita_worker::zoned::as_instants;
 
 use super::decimal::{DecimalError, parse_decimal};
 use crate::error::{
@@ -30,15 +32,13 @@ use crate::error::{
 };
 use partita_worker::bytes::parse_bytea;
 
-/// Where texts without an offset are.
-static UTC: LazyLock<Tz> = LazyLock::new(|| "+00:00".parse().expect("an offset of zero parses"));
-
 /// SQLSTATE of a moment that the type cannot hold.
 pub(super) const DATETIME_OVERFLOW: &str = "22008";
 
 /// The values so far.
 pub(super) struct ColumnBuilder {
     column_type: ColumnType,
+    zone: Zone,
     values: Values,
 }
 
@@ -111,7 +111,7 @@ impl From<i64> for Integer {
 impl ColumnBuilder {
     /// A builder that grows with its values: most statements bring one row, and Arrow's builders would
     /// begin with room for a thousand.
-    pub(super) fn new(column_type: ColumnType) -> Self {
+    pub(super) fn new(column_type: ColumnType, zone: Zone) -> Self {
         let values = match column_type {
             ColumnType::Bool => Values::Bool(BooleanBuilder::with_capacity(1)),
             ColumnType::Int8 => Values::Int8(PrimitiveBuilder::with_capacity(1)),
@@ -130,7 +130,7 @@ impl ColumnBuilder {
             ColumnType::Date => Values::Date(PrimitiveBuilder::with_capacity(1)),
             ColumnType::Timestamp(..) => Values::Timestamp(PrimitiveBuilder::with_capacity(1)),
         };
-        Self { column_type, values }
+        Self { column_type, zone, values }
     }
 
     pub(super) fn column_type(&self) -> ColumnType {
@@ -329,19 +329,20 @@ impl ColumnBuilder {
     }
 
     fn append_moment(&mut self, text: &str, ticks: bool) -> Result<(), SqlError> {
-        let ColumnType::Timestamp(unit, _) = self.column_type else {
+        let ColumnType::Timestamp(unit, zoned) = self.column_type else {
             return Err(self.mismatch("a timestamp"));
         };
         if ticks && let Ok(value) = parse_integer(text) {
             return self.append_integer(value);
         }
-        match parse_moment(text, unit) {
-            Some(Some(value)) => self.append_ticks(value),
-            Some(None) => Err(SqlError::new(
+        let Some(moment) = Moment::parse(text) else { return Err(self.invalid_text(text)) };
+        let nanos = if zoned { moment.instant(self.zone) } else { moment.local(self.zone) };
+        match rescale(nanos, Unit::Nanosecond, unit) {
+            Some(value) => self.append_ticks(value),
+            None => Err(SqlError::new(
                 DATETIME_OVERFLOW,
                 format!("timestamp out of range for {}: \"{text}\"", self.column_type.sql()),
             )),
-            None => Err(self.invalid_text(text)),
         }
     }
 
@@ -387,6 +388,13 @@ impl ColumnBuilder {
             }
             _ => {}
         }
+        if let ColumnType::Timestamp(_, true) = self.column_type
+            && matches!(value.data_type(), DataType::Timestamp(_, None) | DataType::Date32)
+            && !self.zone.is_utc()
+        {
+            let instants = as_instants(&value.to_array()?, self.zone)?;
+            return self.append_scalar(&ScalarValue::try_from_array(&instants, 0)?);
+        }
         if let (Some((ticks, from)), ColumnType::Timestamp(to, _)) =
             (timestamp_of(value), self.column_type)
         {
@@ -426,7 +434,7 @@ impl ColumnBuilder {
             Values::String(builder) => builder.extend(array.as_string_view().iter()),
             Values::Binary(builder) => builder.extend(array.as_binary_view().iter()),
             Values::Timestamp(builder) => {
-                let ticks = arrow::compute::cast(array, &arrow::datatypes::DataType::Int64)?;
+                let ticks = arrow::compute::cast(array, &DataType::Int64)?;
                 builder.append_array(ticks.as_primitive());
             }
         }
@@ -518,24 +526,6 @@ fn timestamp_of(value: &ScalarValue) -> Option<(i64, Unit)> {
 pub(super) fn rescale(ticks: i128, from: Unit, to: Unit) -> Option<i64> {
     let scaled = ticks.checked_mul(to.per_second().into())?.div_euclid(from.per_second().into());
     i64::try_from(scaled).ok()
-}
-
-/// The ticks of a moment in text; the inner `None` when the unit cannot count them.
-fn parse_moment(text: &str, unit: Unit) -> Option<Option<i64>> {
-    let text = text.trim_ascii();
-    // Arrow cuts the text at byte positions.
-    if !text.is_ascii() {
-        return None;
-    }
-    let moment = string_to_datetime(&*UTC, text).ok()?;
-    let nanos = i128::from(moment.timestamp()) * 1_000_000_000
-        + i128::from(moment.timestamp_subsec_nanos());
-    Some(rescale(nanos, Unit::Nanosecond, unit))
-}
-
-fn parse_date(text: &str) -> Option<i32> {
-    let text = text.trim_ascii();
-    if text.is_ascii() { Date32Type::parse(text) } else { None }
 }
 
 fn parse_float<T: std::str::FromStr>(text: &str) -> Option<T> {

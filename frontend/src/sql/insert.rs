@@ -1,4 +1,5 @@
-//! INSERT, REPLACE and UPSERT, which are one thing here: rows by key, the newest wins.
+//! INSERT, REPLACE and UPSERT, which are one thing here: rows by key, the newest wins. UPSERT is refused where a row
+//! would lose what the statement does not name.
 //!
 //! The statement is cut up without a tokenizer, because behind VALUES it may be megabytes long: table,
 //! columns, and where the rows begin. [`Insert::scan`] makes a batch of them; when that gives `None`,
@@ -12,22 +13,25 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr};
-use partita_proto::schema::TableSchema;
+use partita_proto::schema::{MergeMode, TableSchema};
 
 use super::cursor::Cursor;
 use super::parser::parse_query;
 use super::statement::{Insert, InsertSource, Query, TableName};
 use super::tokens::Tokens;
-use super::values::{Rows, Stop, Target, default_beside_expressions, on_conflict, parameters};
+use super::values::{
+    Rows, StatementTime, Stop, Target, default_beside_expressions, on_conflict, parameters,
+};
 use crate::error::{DUPLICATE_COLUMN, GENERATED_ALWAYS, SqlError, UNDEFINED_COLUMN};
 
 /// Reads a statement that begins with INSERT, REPLACE or UPSERT; `None` for any other.
 pub(super) fn parse(text: &str, start: usize) -> Result<Option<Insert>, SqlError> {
     let mut reader = Reader { cursor: Cursor::new(text), text, start };
-    if !["insert", "replace", "upsert"].iter().any(|word| reader.take(word)) {
+    let keeps = reader.take("upsert");
+    if !keeps && !reader.take("insert") && !reader.take("replace") {
         return Ok(None);
     }
-    reader.insert().map(Some)
+    reader.insert(keeps).map(Some)
 }
 
 struct Reader<'t> {
@@ -37,7 +41,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn insert(mut self) -> Result<Insert, SqlError> {
+    fn insert(mut self, keeps: bool) -> Result<Insert, SqlError> {
         for word in ["overwrite", "ignore", "or"] {
             if self.at(word) {
                 return Err(self.unsupported(&format!("INSERT {}", word.to_ascii_uppercase())));
@@ -62,7 +66,8 @@ impl Reader<'_> {
             return Err(self.unsupported("INSERT ... PARTITION"));
         }
         let source = self.source()?;
-        Ok(Insert { text: Arc::from(self.text), position: self.start, table, columns, source })
+        let (text, position) = (Arc::from(self.text), self.start);
+        Ok(Insert { text, position, table, columns, keeps, source })
     }
 
     fn source(&mut self) -> Result<InsertSource, SqlError> {
@@ -207,6 +212,47 @@ impl Reader<'_> {
 }
 
 impl Insert {
+    /// Checks that a row which exists loses nothing that the statement does not name. `given` are the columns of its
+    /// rows, where it has no list of its own.
+    ///
+    /// # Errors
+    /// When it is UPSERT and the table's newest rows win whole, or no row wins.
+    pub fn check_keeps<'a>(
+        &self,
+        schema: &TableSchema,
+        given: impl Iterator<Item = &'a str>,
+    ) -> Result<(), SqlError> {
+        if !self.keeps {
+            return Ok(());
+        }
+        if schema.options.append_mode {
+            return Err(SqlError::unsupported("UPSERT into an append-mode table"));
+        }
+        let given: Vec<&str> = match &self.columns {
+            Some(listed) => listed.iter().map(String::as_str).collect(),
+            None => given.collect(),
+        };
+        let lost = schema.columns.iter().find(|column| {
+            // Where each field keeps its newest value, only a default would take its place.
+            let is_kept =
+                schema.options.merge_mode == MergeMode::LastNonNull && column.default.is_none();
+            !is_kept
+                && column.generated.is_none()
+                && !schema.is_key(column.id)
+                && !given.contains(&column.name.as_str())
+        });
+        match lost {
+            None => Ok(()),
+            Some(column) => Err(SqlError::unsupported(format!(
+                "UPSERT without column \"{}\", which would not keep its value,",
+                column.name
+            ))
+            .with_hint(
+                "name every column, or INSERT; WITH ('merge_mode' = 'last_non_null') keeps what is not given",
+            )),
+        }
+    }
+
     /// The columns that the values are for.
     ///
     /// # Errors
@@ -235,7 +281,7 @@ impl Insert {
     }
 
     /// The rows as a batch of the target's columns by their SQL names. Columns of which all values
-    /// are DEFAULT are missing from it; `now` is what `now()` gives, in nanoseconds since 1970.
+    /// are DEFAULT are missing from it; `time` is the statement's.
     /// `None` when the statement has a query, or values that must be planned.
     ///
     /// # Errors
@@ -243,12 +289,12 @@ impl Insert {
     pub fn scan(
         &self,
         target: &Target<'_>,
-        now: i64,
+        time: StatementTime,
         parameters: Option<&[ScalarValue]>,
     ) -> Result<Option<RecordBatch>, SqlError> {
         match parameters {
-            None => self.scan_all(target, now, &[None]),
-            Some(row) => self.scan_all(target, now, &[Some(row)]),
+            None => self.scan_all(target, time, &[None]),
+            Some(row) => self.scan_all(target, time, &[Some(row)]),
         }
     }
 
@@ -259,17 +305,17 @@ impl Insert {
     pub fn scan_many<'p>(
         &self,
         target: &Target<'_>,
-        now: i64,
+        time: StatementTime,
         sets: impl IntoIterator<Item = &'p [ScalarValue]>,
     ) -> Result<Option<RecordBatch>, SqlError> {
         let sets: Vec<_> = sets.into_iter().map(Some).collect();
-        self.scan_all(target, now, &sets)
+        self.scan_all(target, time, &sets)
     }
 
     fn scan_all(
         &self,
         target: &Target<'_>,
-        now: i64,
+        time: StatementTime,
         sets: &[Option<&[ScalarValue]>],
     ) -> Result<Option<RecordBatch>, SqlError> {
         let values = match &self.source {
@@ -283,7 +329,7 @@ impl Insert {
                 return Ok(Some(RecordBatch::try_new_with_options(schema, vec![], &options)?));
             }
         };
-        let mut rows = Rows::new(target, now);
+        let mut rows = Rows::new(target, time);
         for set in sets {
             match rows.scan(&self.text[values.clone()], *set) {
                 Ok(()) => {}

@@ -64,7 +64,7 @@ pub(crate) use sort_keys::name_numbered;
 pub use statement::Statement;
 pub(crate) use tail::of_table as tail_notice;
 pub(crate) use unique_names::number_alike;
-pub use values::Target;
+pub use values::{StatementTime, Target};
 
 #[cfg(test)]
 mod tests;

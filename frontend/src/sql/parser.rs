@@ -51,7 +51,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("revoke", ""),
     ("security", ""),
     ("tql", ""),
-    ("unlisten", ""),
     ("unload", ""),
     ("unlock", ""),
     ("update", "INSERT the row again: it replaces the one of the same key"),
@@ -159,6 +158,7 @@ impl Tokens<'_> {
             "close" => self.close(),
             "discard" => self.discard(),
             "admin" => self.admin(),
+            "unlisten" => self.unlisten(),
             _ => Err(self.unexpected("a statement")),
         }
     }

@@ -3,6 +3,9 @@
 //! - A comparison of rows is one of their columns: the planner compares structures, in which NULL is a value like others.
 //! - A number with a point that is cast to a decimal or an integer, rounded, or compared with other numbers is exact, and
 //!   so is any of more than 15 digits: the planner makes a double of it first, which has no more than these.
+//! - AT TIME ZONE is the function `timezone`, which it is in PostgreSQL: the planner makes a cast of it, which takes a
+//!   local time for an instant.
+//! - A cast of a literal to a TIMESTAMP without precision says the one that the literal has.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
 //! - The text of an interval may have any of the forms that PostgreSQL reads: the planner knows numbers with units.
 //!
@@ -12,8 +15,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, Interval, UnaryOperator, Value, VisitMut,
-    visit_expressions_mut,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName,
+    TimezoneInfo, UnaryOperator, Value, VisitMut, visit_expressions_mut,
 };
 use partita_worker::interval_text;
 
@@ -40,6 +43,24 @@ pub(super) fn rewrite(of: &mut impl VisitMut) -> Result<(), SqlError> {
 
 fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
     match expression {
+        Expr::AtTimeZone { timestamp, time_zone } => {
+            Ok(Some(call("timezone", vec![*time_zone.clone(), *timestamp.clone()])))
+        }
+        Expr::Cast { expr, data_type: DataType::Timestamp(None, _), .. } => {
+            Ok(of_no_precision(expression, expr))
+        }
+        Expr::TypedString(typed) => {
+            let (DataType::Timestamp(None, zone), Value::SingleQuotedString(text)) =
+                (&typed.data_type, &typed.value.value)
+            else {
+                return Ok(None);
+            };
+            Ok(is_fine(text).then(|| {
+                let mut fine = typed.clone();
+                fine.data_type = DataType::Timestamp(Some(9), *zone);
+                Expr::TypedString(fine)
+            }))
+        }
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(**expr, Expr::Interval(_)) => {
             let expr = Box::new(Expr::Nested(expr.clone()));
             Ok(Some(Expr::UnaryOp { op: UnaryOperator::Minus, expr }))
@@ -109,6 +130,57 @@ fn read_interval(expression: &Expr) -> Option<Expr> {
         return None;
     }
     interval_text::parse(text).map(|interval| quoted(interval_text::written(interval)))
+}
+
+/// Whether a time has more digits than microseconds.
+fn is_fine(text: &str) -> bool {
+    let Some((_, fraction)) = text.split_once('.') else { return false };
+    fraction.bytes().take_while(u8::is_ascii_digit).count() > 6
+}
+
+/// A cast to a TIMESTAMP that says no precision: of a text with nine digits all are kept, and a number is what it is
+/// where it is inserted into such a column: milliseconds.
+fn of_no_precision(cast: &Expr, of: &Expr) -> Option<Expr> {
+    let text = match of {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    };
+    let is_number = number(of).is_some_and(|text| !text.contains('.'));
+    let mut exact = cast.clone();
+    let Expr::Cast { data_type: DataType::Timestamp(digits, zone), .. } = &mut exact else {
+        return None;
+    };
+    *digits = match text {
+        Some(text) if is_fine(text) => Some(9),
+        // Columns with a zone have microseconds, as the cast has.
+        None if is_number && matches!(zone, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Some(3)
+        }
+        _ => return None,
+    };
+    Some(exact)
+}
+
+/// A call of a function.
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
 }
 
 /// Digits of a decimal.

@@ -6,20 +6,23 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::parser::parse_one;
 use super::statement::{
     Declare, Discard, Execute, Fetch, PrepareStatement, Set, SetValue, Statement, Transaction,
+    TransactionModes,
 };
 use super::tokens::Tokens;
-use crate::error::SqlError;
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
 
 impl Tokens<'_> {
     /// Takes SET and what is set.
     pub(super) fn set(&mut self) -> Result<Statement, SqlError> {
         self.expect("set")?;
-        if self.take(&["session", "characteristics", "as", "transaction"])
-            || (self.at("transaction") && matches!(self.peek_nth(1).token, Token::Word(_)))
-        {
+        if self.take(&["session", "characteristics", "as", "transaction"]) {
+            let modes = self.transaction_modes();
+            return Ok(Statement::Transaction(Transaction::SessionCharacteristics(modes)));
+        }
+        if self.at("transaction") && matches!(self.peek_nth(1).token, Token::Word(_)) {
             self.take(&["transaction"]);
-            self.transaction_modes()?;
-            return Ok(Statement::Transaction(Transaction::Characteristics));
+            let modes = self.transaction_modes();
+            return Ok(Statement::Transaction(Transaction::Characteristics(modes)));
         }
         for (words, what) in [
             (&["session", "authorization"][..], "SET SESSION AUTHORIZATION"),
@@ -41,11 +44,13 @@ impl Tokens<'_> {
             self.take(&["session"]);
         }
         if self.take(&["time", "zone"]) {
-            if self.at("interval") {
-                return Err(self.unsupported("SET TIME ZONE INTERVAL"));
-            }
-            let value =
-                if self.take(&["local"]) { SetValue::Default } else { self.set_value("timezone")? };
+            let value = if self.take(&["local"]) {
+                SetValue::Default
+            } else if self.take(&["interval"]) {
+                SetValue::Values(vec![self.zone_interval()?])
+            } else {
+                self.set_value("timezone")?
+            };
             return Ok(set("timezone", value, local));
         }
         if self.at("names") && !matches!(self.peek_nth(1).token, Token::Eq) {
@@ -62,6 +67,34 @@ impl Tokens<'_> {
         }
         let value = self.set_value(&name)?;
         Ok(set(&name, value, local))
+    }
+
+    /// Takes the rest of `INTERVAL '-08:00' HOUR TO MINUTE`: hours east of Greenwich.
+    fn zone_interval(&mut self) -> Result<String, SqlError> {
+        let wrong = self.located(SqlError::new(
+            INVALID_PARAMETER_VALUE,
+            "the interval of a time zone is hours and minutes, such as '-08:00'",
+        ));
+        let text = self.string()?;
+        let _ = self.take(&["hour", "to", "minute"]) || self.take(&["hour"]);
+        let text = text.trim().to_ascii_lowercase();
+        let (sign, rest) = match text.strip_prefix('-') {
+            Some(rest) => (-1.0, rest),
+            None => (1.0, text.strip_prefix('+').unwrap_or(&text)),
+        };
+        let hours = match rest.split_once(':') {
+            Some((hours, minutes)) => {
+                let minutes: f64 = minutes.parse().map_err(|_| wrong.clone())?;
+                hours.parse::<f64>().map_err(|_| wrong.clone())? + minutes / 60.0
+            }
+            None => rest
+                .trim_end_matches("hours")
+                .trim_end_matches("hour")
+                .trim()
+                .parse()
+                .map_err(|_| wrong)?,
+        };
+        Ok((sign * hours).to_string())
     }
 
     /// Takes RESET and what is reset.
@@ -128,12 +161,10 @@ impl Tokens<'_> {
     pub(super) fn transaction(&mut self) -> Result<Statement, SqlError> {
         let transaction = if self.take(&["begin"]) {
             let _ = self.take(&["transaction"]) || self.take(&["work"]);
-            self.transaction_modes()?;
-            Transaction::Begin
+            Transaction::Begin(self.transaction_modes())
         } else if self.take(&["start"]) {
             self.expect("transaction")?;
-            self.transaction_modes()?;
-            Transaction::Begin
+            Transaction::Begin(self.transaction_modes())
         } else if self.take(&["commit"]) || self.take(&["end"]) {
             if self.at("prepared") {
                 return Err(self.unsupported("COMMIT PREPARED"));
@@ -175,21 +206,26 @@ impl Tokens<'_> {
         Ok(())
     }
 
-    fn transaction_modes(&mut self) -> Result<(), SqlError> {
-        const MODES: &[&[&str]] = &[
-            &["isolation", "level", "serializable"],
-            &["isolation", "level", "repeatable", "read"],
-            &["isolation", "level", "read", "committed"],
-            &["isolation", "level", "read", "uncommitted"],
-            &["read", "write"],
-            &["read", "only"],
-            &["not", "deferrable"],
-            &["deferrable"],
-        ];
-        while MODES.iter().any(|mode| self.take(mode)) {
+    fn transaction_modes(&mut self) -> TransactionModes {
+        let mut modes = TransactionModes::default();
+        loop {
+            if self.take(&["isolation", "level", "serializable"])
+                || self.take(&["isolation", "level", "repeatable", "read"])
+            {
+                modes.isolated = true;
+            } else if self.take(&["isolation", "level", "read", "committed"])
+                || self.take(&["isolation", "level", "read", "uncommitted"])
+            {
+                modes.isolated = false;
+            } else if self.take(&["read", "only"]) {
+                modes.read_only = Some(true);
+            } else if self.take(&["read", "write"]) {
+                modes.read_only = Some(false);
+            } else if !self.take(&["not", "deferrable"]) && !self.take(&["deferrable"]) {
+                return modes;
+            }
             self.take_mark(&Token::Comma);
         }
-        Ok(())
     }
 
     /// Takes PREPARE name [(type, ..)] AS statement.
@@ -230,6 +266,15 @@ impl Tokens<'_> {
             Vec::new()
         };
         Ok(Statement::Execute(Execute { name, parameters }))
+    }
+
+    /// Takes UNLISTEN {channel | *}.
+    pub(super) fn unlisten(&mut self) -> Result<Statement, SqlError> {
+        self.expect("unlisten")?;
+        if !self.take_mark(&Token::Mul) {
+            self.name("a channel")?;
+        }
+        Ok(Statement::Unlisten)
     }
 
     /// Takes DEALLOCATE [PREPARE] {name | ALL}.

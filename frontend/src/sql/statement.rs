@@ -87,6 +87,8 @@ pub enum Statement {
     Discard(Discard),
     /// ADMIN flush_table(...) and its like.
     Admin(Admin),
+    /// UNLISTEN, which pools say when a connection comes back to them.
+    Unlisten,
     /// Nothing between two semicolons, or only comments.
     Empty,
 }
@@ -159,6 +161,7 @@ impl Statement {
             | Self::Close(_)
             | Self::Discard(_)
             | Self::Admin(_)
+            | Self::Unlisten
             | Self::Empty => false,
         }
     }
@@ -199,6 +202,7 @@ impl Statement {
             Self::Discard(Discard::All) => "DISCARD ALL",
             Self::Discard(_) => "DISCARD",
             Self::Admin(_) => "ADMIN",
+            Self::Unlisten => "UNLISTEN",
             Self::Empty => "",
         }
     }
@@ -280,6 +284,8 @@ pub struct Insert {
     pub table: TableName,
     /// The columns in the order of the values; `None`: all, in the table's order.
     pub columns: Option<Vec<String>>,
+    /// Whether it is UPSERT: a row that exists keeps what the statement does not name.
+    pub keeps: bool,
     /// Where the rows come from.
     pub source: InsertSource,
 }
@@ -690,12 +696,21 @@ pub enum SetValue {
     Values(Vec<String>),
 }
 
+/// What is asked of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionModes {
+    /// READ ONLY or READ WRITE.
+    pub read_only: Option<bool>,
+    /// Whether it asks for more than READ COMMITTED.
+    pub isolated: bool,
+}
+
 /// Statements about transactions. They are accepted for the clients that send them; a statement is
 /// atomic per partition with or without them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// BEGIN, START TRANSACTION.
-    Begin,
+    Begin(TransactionModes),
     /// COMMIT, END.
     Commit,
     /// ROLLBACK, ABORT.
@@ -706,19 +721,21 @@ pub enum Transaction {
     Release(String),
     /// ROLLBACK TO SAVEPOINT.
     RollbackTo(String),
-    /// SET TRANSACTION, SET SESSION CHARACTERISTICS: isolation levels and the like, without effect.
-    Characteristics,
+    /// SET TRANSACTION.
+    Characteristics(TransactionModes),
+    /// SET SESSION CHARACTERISTICS AS TRANSACTION.
+    SessionCharacteristics(TransactionModes),
 }
 
 impl Transaction {
     fn tag(&self) -> &'static str {
         match self {
-            Self::Begin => "BEGIN",
+            Self::Begin(_) => "BEGIN",
             Self::Commit => "COMMIT",
             Self::Rollback | Self::RollbackTo(_) => "ROLLBACK",
             Self::Savepoint(_) => "SAVEPOINT",
             Self::Release(_) => "RELEASE",
-            Self::Characteristics => "SET",
+            Self::Characteristics(_) | Self::SessionCharacteristics(_) => "SET",
         }
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Where two of them disagree: `INT8` is PostgreSQL's (eight bytes), `FLOAT` without a number is
 //! double precision (losing half of somebody's digits is worse than storing four bytes more), and
-//! `TIMESTAMP` without a number has milliseconds.
+//! `TIMESTAMP` without a number has milliseconds, as integers that are inserted into it count them: a column of
+//! microseconds would read the milliseconds of a log store as the year 1970. Who expects PostgreSQL's microseconds is told.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 use partita_proto::schema::{ColumnType, Unit};
@@ -90,7 +91,7 @@ impl Tokens<'_> {
                 }
                 "date" | "date32" => ColumnType::Date,
                 _ => match moment(&name) {
-                    Some(moment) => self.timestamp_modifiers(moment)?,
+                    Some(moment) => self.timestamp_modifiers(moment, notices)?,
                     None => return Err(unknown),
                 },
             }
@@ -161,7 +162,11 @@ impl Tokens<'_> {
     }
 
     /// Takes `(digits)` and WITH or WITHOUT TIME ZONE.
-    fn timestamp_modifiers(&mut self, moment: Moment) -> Result<ColumnType, SqlError> {
+    fn timestamp_modifiers(
+        &mut self,
+        moment: Moment,
+        notices: &mut Vec<Notice>,
+    ) -> Result<ColumnType, SqlError> {
         let Moment { mut unit, mut zoned, adjustable } = moment;
         if matches!(self.peek().token, Token::LParen) {
             let wrong = self.unsupported("a TIMESTAMP of other than 0, 3, 6 or 9 digits");
@@ -180,6 +185,11 @@ impl Tokens<'_> {
             zoned = true;
         } else if self.take(&["without", "time", "zone"]) && zoned {
             return Err(self.unexpected("no WITHOUT TIME ZONE after a type with one"));
+        }
+        if unit.is_none() && !zoned {
+            let message =
+                "TIMESTAMP without a precision has milliseconds; TIMESTAMP(6) has microseconds";
+            notices.push(Notice::notice(message));
         }
         let default = if zoned { Unit::Microsecond } else { Unit::Millisecond };
         Ok(ColumnType::Timestamp(unit.unwrap_or(default), zoned))

@@ -24,6 +24,7 @@ use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use partita_proto::schema::{Column, ColumnType, Unit};
+use partita_worker::Zone;
 
 use super::column_builder::{ColumnBuilder, Integer, rescale};
 use super::cursor::Cursor;
@@ -41,6 +42,15 @@ pub(super) enum Stop {
     NotSimple,
     /// Something that is wrong, and where: the byte of the text.
     Wrong(Box<SqlError>, usize),
+}
+
+/// What times depend on in a statement.
+#[derive(Clone, Copy, Debug)]
+pub struct StatementTime {
+    /// Nanoseconds since 1970: what `now()` gives.
+    pub now: i64,
+    /// Where texts without an offset are, of columns that have a zone.
+    pub zone: Zone,
 }
 
 /// The columns that rows are for.
@@ -89,8 +99,7 @@ pub(super) struct Rows<'a> {
     /// Values in each row; known from the first one.
     width: Option<usize>,
     count: usize,
-    /// Nanoseconds since 1970: what `now()` gives.
-    now: i64,
+    time: StatementTime,
     /// The cast that was read last: the same one stands in every row.
     cast: Option<(String, Cast)>,
 }
@@ -102,13 +111,13 @@ impl Stop {
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(target: &'a Target<'a>, now: i64) -> Self {
+    pub(super) fn new(target: &'a Target<'a>, time: StatementTime) -> Self {
         let sinks = target.columns.iter().map(|column| Sink {
             column,
-            builder: ColumnBuilder::new(column.column_type),
+            builder: ColumnBuilder::new(column.column_type, time.zone),
             defaults: 0,
         });
-        Self { target, sinks: sinks.collect(), width: None, count: 0, now, cast: None }
+        Self { target, sinks: sinks.collect(), width: None, count: 0, time, cast: None }
     }
 
     /// Scans the rows of a text: everything behind the word VALUES.
@@ -223,15 +232,15 @@ impl<'a> Rows<'a> {
             ));
         }
         if let Some(cast) = cast
-            && !changes_nothing(&cell, cast, sink.column.column_type)
+            && !changes_nothing(&cell, cast, sink.column.column_type, self.time.zone)
         {
             return Err(Stop::NotSimple);
         }
         if let Cell::Default = cell {
             sink.defaults += 1;
-            return append_default(sink, self.now);
+            return append_default(sink, self.time);
         }
-        append(&mut sink.builder, &cell, self.now, parameters).map_err(|stop| match stop {
+        append(&mut sink.builder, &cell, self.time, parameters).map_err(|stop| match stop {
             Stop::Wrong(error, _) => wrong(*error, sink.column),
             Stop::NotSimple => Stop::NotSimple,
         })
@@ -280,9 +289,10 @@ pub(super) fn on_conflict() -> SqlError {
 fn append(
     builder: &mut ColumnBuilder,
     cell: &Cell<'_>,
-    now: i64,
+    time: StatementTime,
     parameters: Option<&[ScalarValue]>,
 ) -> Result<(), Stop> {
+    let now = time.now;
     let column_type = builder.column_type();
     let result = match cell {
         Cell::Null | Cell::Default => {
@@ -324,10 +334,14 @@ fn append(
             },
             _ => return Err(Stop::NotSimple),
         },
-        Cell::Today => match (column_type, i32::try_from(now.div_euclid(NANOS_PER_DAY))) {
-            (ColumnType::Date, Ok(day)) => builder.append_day(day),
-            _ => return Err(Stop::NotSimple),
-        },
+        Cell::Today => {
+            let seconds = now.div_euclid(NANOS_PER_SECOND);
+            let local = seconds + time.zone.offset_at(seconds);
+            match (column_type, i32::try_from(local.div_euclid(SECONDS_PER_DAY))) {
+                (ColumnType::Date, Ok(day)) => builder.append_day(day),
+                _ => return Err(Stop::NotSimple),
+            }
+        }
         Cell::Parameter(number) => match parameters {
             Some(parameters) => match number.checked_sub(1).and_then(|at| parameters.get(at)) {
                 Some(value) => builder.append_scalar(value),
@@ -340,14 +354,15 @@ fn append(
     result.map_err(|error| Stop::wrong(error, 0))
 }
 
-const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+const SECONDS_PER_DAY: i64 = 86_400;
 
 fn undefined_parameter(number: usize) -> SqlError {
     SqlError::new(UNDEFINED_PARAMETER, format!("there is no parameter ${number}"))
 }
 
 /// Puts the column's default into it.
-fn append_default(sink: &mut Sink<'_>, now: i64) -> Result<(), Stop> {
+fn append_default(sink: &mut Sink<'_>, time: StatementTime) -> Result<(), Stop> {
     let Some(default) = &sink.column.default else {
         sink.builder.append_null();
         return Ok(());
@@ -359,11 +374,11 @@ fn append_default(sink: &mut Sink<'_>, now: i64) -> Result<(), Stop> {
     if cast.is_some() || !cursor.at_end() {
         return Err(Stop::NotSimple);
     }
-    append(&mut sink.builder, &cell, now, None)
+    append(&mut sink.builder, &cell, time, None)
 }
 
 /// Whether a column makes the same of a literal with the cast and without.
-fn changes_nothing(cell: &Cell<'_>, cast: Cast, column: ColumnType) -> bool {
+fn changes_nothing(cell: &Cell<'_>, cast: Cast, column: ColumnType, zone: Zone) -> bool {
     if matches!(cell, Cell::Null | Cell::Parameter(_)) {
         return true;
     }
@@ -371,8 +386,14 @@ fn changes_nothing(cell: &Cell<'_>, cast: Cast, column: ColumnType) -> bool {
         return false;
     }
     match (cast.to, column) {
-        (ColumnType::Timestamp(from, _), ColumnType::Timestamp(to, _)) => {
-            !matches!(cell, Cell::Bool(_)) && (!cast.exact || from >= to)
+        (ColumnType::Timestamp(from, from_zoned), ColumnType::Timestamp(to, to_zoned)) => {
+            match cell {
+                Cell::Bool(_) => false,
+                // Of the column's unit, or of that of the cast.
+                Cell::Integer(_) => from == to,
+                Cell::Text(_) if from_zoned != to_zoned && !zone.is_utc() => false,
+                _ => !cast.exact || from >= to,
+            }
         }
         (ColumnType::Decimal(..), ColumnType::Decimal(..)) => !cast.exact || cast.to == column,
         (ColumnType::String, ColumnType::String) => matches!(cell, Cell::Text(_)) && !cast.exact,

@@ -165,6 +165,120 @@ async fn prepared_queries_describe_their_rows() {
 }
 
 #[tokio::test]
+async fn parameters_have_the_types_that_are_declared_or_said() {
+    use arrow::datatypes::{DataType, Field};
+    let db = numbers().await;
+    let list = |of: DataType| DataType::List(Arc::new(Field::new_list_field(of, true)));
+    for (sql, declared, expected, shown) in [
+        ("SELECT $1", vec![Some(DataType::Int64)], DataType::Int64, DataType::Int64),
+        ("SELECT $1::bigint", vec![], DataType::Int64, DataType::Int64),
+        ("SELECT CAST($1 AS DATE)", vec![], DataType::Date32, DataType::Date32),
+        ("SELECT k FROM n WHERE s = ANY($1)", vec![], list(DataType::Utf8View), DataType::Int64),
+        (
+            "SELECT k FROM n WHERE k = ANY($1::bigint[])",
+            vec![],
+            list(DataType::Int64),
+            DataType::Int64,
+        ),
+    ] {
+        let statement = db.session.parse(sql).await.unwrap();
+        let prepared = db.session.prepare(statement[0].clone(), &declared).await.unwrap();
+        assert_eq!(prepared.parameter_types, [expected], "{sql}");
+        let schema = prepared.schema.as_ref().unwrap();
+        assert_eq!(schema.field(0).data_type(), &shown, "{sql}");
+    }
+    let sql = "SELECT k FROM n WHERE s = ANY($1) ORDER BY k";
+    let statement = db.session.parse(sql).await.unwrap();
+    let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
+    let texts = |texts: &[Option<&str>]| {
+        let texts: Vec<_> =
+            texts.iter().map(|text| ScalarValue::Utf8View(text.map(str::to_owned))).collect();
+        vec![ScalarValue::List(ScalarValue::new_list_nullable(&texts, &DataType::Utf8View))]
+    };
+    for (given, expected) in
+        [(texts(&[Some("s7"), None, Some("s5")]), vec![["5"], ["7"]]), (texts(&[]), vec![])]
+    {
+        let output = db.session.run_prepared(&prepared, given).await.unwrap();
+        assert_eq!(cells(&collect(output).await.unwrap()), expected);
+    }
+}
+
+#[tokio::test]
+async fn cursors_take_parameters() {
+    let db = numbers().await;
+    db.tag("BEGIN").await;
+    let sql = "DECLARE c CURSOR FOR SELECT k FROM n WHERE k < $1 ORDER BY k";
+    let statement = db.session.parse(sql).await.unwrap();
+    let prepared = db.session.prepare(statement[0].clone(), &[]).await.unwrap();
+    assert_eq!(prepared.parameter_types, [arrow::datatypes::DataType::Int64]);
+    db.session.run_prepared(&prepared, vec![ScalarValue::Int64(Some(2))]).await.unwrap();
+    let first = db.lines("SELECT min(k) FROM n").await;
+    assert_eq!(db.lines("FETCH 1 FROM c").await, first);
+    db.tag("COMMIT").await;
+}
+
+#[tokio::test]
+async fn read_only_transactions_refuse_writes() {
+    let db = numbers().await;
+    for begin in ["BEGIN READ ONLY", "START TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY"]
+    {
+        db.tag(begin).await;
+        for sql in ["INSERT INTO n VALUES (1, 'x')", "DELETE FROM n", "TRUNCATE n", "DROP TABLE n"]
+        {
+            let error = db.error(sql).await;
+            assert_eq!(error.sqlstate, "25006", "{sql}: {error:?}");
+        }
+        assert_eq!(db.one("SHOW transaction_read_only").await, "on");
+        db.one("SELECT count(*) FROM n").await;
+        db.tag("ROLLBACK").await;
+        db.tag("INSERT INTO n VALUES (1, 'x')").await;
+    }
+    db.tag("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY").await;
+    assert_eq!(db.error("INSERT INTO n VALUES (1, 'x')").await.sqlstate, "25006");
+    db.tag("BEGIN READ WRITE").await;
+    db.tag("INSERT INTO n VALUES (1, 'x')").await;
+    db.tag("COMMIT").await;
+    assert_eq!(db.error("DELETE FROM n").await.sqlstate, "25006");
+    db.tag("SET default_transaction_read_only = off").await;
+    db.tag("INSERT INTO n VALUES (1, 'x')").await;
+}
+
+#[tokio::test]
+async fn an_isolation_level_that_is_not_given_is_said() {
+    let db = numbers().await;
+    let warned = async |sql: &str| match db.try_run(sql).await.unwrap() {
+        Output::Done { notices, .. } => {
+            notices.iter().any(|n| n.message.contains("READ COMMITTED"))
+        }
+        _ => panic!("{sql}: rows"),
+    };
+    assert!(warned("BEGIN ISOLATION LEVEL SERIALIZABLE").await);
+    assert!(!warned("COMMIT").await);
+    assert!(
+        warned("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ").await
+    );
+    assert!(!warned("BEGIN ISOLATION LEVEL READ COMMITTED").await);
+    assert_eq!(db.one("SHOW transaction_isolation").await, "read committed");
+}
+
+#[tokio::test]
+async fn set_config_sets_and_current_setting_shows() {
+    let db = numbers().await;
+    assert_eq!(db.one("SELECT set_config('jit', 'on', false)").await, "on");
+    assert_eq!(db.one("SHOW jit").await, "on");
+    assert_eq!(db.one("SELECT current_setting('JIT')").await, "on");
+    assert_eq!(db.one("SELECT current_setting('no.such', true)").await, "NULL");
+    assert_eq!(db.error("SELECT current_setting('nope')").await.sqlstate, "42704");
+    assert_eq!(db.error("SELECT set_config('datestyle', 'German', false)").await.sqlstate, "22023");
+    db.one("SELECT set_config('timezone', 'Asia/Tokyo', false)").await;
+    assert_eq!(
+        db.one("SELECT '2024-07-01 00:00+00'::timestamptz::text").await,
+        "2024-07-01 09:00:00+09"
+    );
+    assert_eq!(db.tag("UNLISTEN *").await, "UNLISTEN");
+}
+
+#[tokio::test]
 async fn sql_prepares_and_executes_too() {
     let db = numbers().await;
     db.tag("PREPARE one (BIGINT) AS SELECT s FROM n WHERE k = $1").await;

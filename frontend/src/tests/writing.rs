@@ -380,3 +380,40 @@ async fn tables_of_line_protocol_need_a_field_in_every_row() {
         ["15.0|7.0"]
     );
 }
+
+#[tokio::test]
+async fn upsert_is_refused_where_a_row_would_lose_a_value() {
+    let db = Db::new();
+    db.tag("CREATE TABLE whole (k INT PRIMARY KEY, a INT, b INT)").await;
+    db.tag("UPSERT INTO whole VALUES (1, 10, 100)").await;
+    for sql in [
+        "UPSERT INTO whole (k, a) VALUES (1, 11)",
+        "UPSERT INTO whole VALUES (1, 11)",
+        "UPSERT INTO whole (k, b) SELECT k, a FROM whole",
+    ] {
+        assert_eq!(db.error(sql).await.sqlstate, "0A000", "{sql}");
+    }
+    db.tag("UPSERT INTO whole (b, k, a) VALUES (200, 1, 20)").await;
+    assert_eq!(db.lines("SELECT * FROM whole").await, ["1|20|200"]);
+    db.tag("CREATE TABLE parts (k INT PRIMARY KEY, a INT, b INT DEFAULT 7) WITH ('merge_mode' = 'last_non_null')")
+        .await;
+    db.tag("UPSERT INTO parts (k, b) VALUES (1, 1)").await;
+    assert_eq!(db.error("UPSERT INTO parts (k, a) VALUES (1, 1)").await.sqlstate, "0A000");
+    db.tag("CREATE TABLE log (ts TIMESTAMP(3) TIME INDEX, v INT) WITH ('append_mode' = 'true')")
+        .await;
+    assert_eq!(db.error("UPSERT INTO log VALUES (1, 1)").await.sqlstate, "0A000");
+}
+
+#[tokio::test]
+async fn a_time_beyond_the_calendar_is_refused() {
+    let db = Db::new();
+    db.tag("CREATE TABLE t (ts TIMESTAMP(0) TIME INDEX, v INT)").await;
+    for sql in [
+        "INSERT INTO t VALUES (9223372036854775807, 1)",
+        "INSERT INTO t SELECT -9223372036854775808, 1",
+    ] {
+        assert_eq!(db.error(sql).await.sqlstate, "22008", "{sql}");
+    }
+    db.tag("INSERT INTO t VALUES ('9999-12-31 23:59:59', 1)").await;
+    assert_eq!(db.one("SELECT count(*) FROM t").await, "1");
+}

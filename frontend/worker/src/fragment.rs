@@ -49,7 +49,7 @@ static NOTHING_RUNS: LazyLock<Arc<RuntimeEnv>> = LazyLock::new(Arc::default);
 
 /// What both ends have to have in common, and a number of this module's own.
 pub(crate) fn version() -> String {
-    format!("{}+datafusion-{}+3", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION)
+    format!("{}+datafusion-{}+4", env!("CARGO_PKG_VERSION"), datafusion::DATAFUSION_VERSION)
 }
 
 #[derive(Clone, PartialEq, Message)]

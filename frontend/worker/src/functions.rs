@@ -10,7 +10,9 @@
 //!   wrap (`whole.rs`);
 //! - `repeat`, `lpad` and others that make large values: DataFusion's, within bounds (`bounded.rs`);
 //! - `mod` and `div` (`division.rs`), and `sign`, `every` and `variance`, which have other names there;
-//! - `date_trunc` and `date_bin`: DataFusion's, faster over times that ascend (`steps.rs`);
+//! - `date_trunc` and `date_bin`: over times of every unit, faster where they ascend (`steps.rs`);
+//! - `now` and `to_timestamp`: DataFusion's, in microseconds (`clock.rs`);
+//! - `timezone`, which is AT TIME ZONE, and what else depends on a time zone (`zoned.rs`);
 //! - what stands for `+`, `-` and `*` of integers, which do not wrap either (`checked.rs`);
 //! - what stands for `||` of texts, within bounds too (`concatenation.rs`);
 //! - what stands around constants that rows would hold many times (`wide.rs`);
@@ -44,8 +46,9 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    aggregates, apart, bounded, bytea, casts, checked, concatenation, division, doubles, extremes,
-    interval_order, interval_text, intervals, json, only_row, parts, steps, to_char, wide,
+    aggregates, apart, bounded, bytea, casts, checked, clock, concatenation, division, doubles,
+    extremes, interval_order, interval_text, intervals, json, only_row, parts, steps, to_char, wide,
+    zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -74,9 +77,10 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.into_iter().chain(steps::functions()).chain(bounded::functions());
     let own = own.chain(casts::functions()).chain(checked::functions());
     let own = own.chain(division::functions()).chain(under_other_names());
-    let own = own.chain(intervals::functions());
+    let own = own.chain(intervals::functions()).chain(clock::functions());
     let own = own.chain(extremes::functions()).chain(parts::functions());
-    own.chain(bytea::functions()).chain(doubles::functions()).collect()
+    let own = own.chain(bytea::functions()).chain(doubles::functions());
+    own.chain(zoned::functions()).collect()
 }
 
 /// Functions of DataFusion's under the names that they have in PostgreSQL.

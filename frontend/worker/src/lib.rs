@@ -28,6 +28,8 @@ mod bytea;
 pub mod bytes;
 pub mod casts;
 mod checked;
+pub mod civil;
+mod clock;
 mod concatenation;
 mod dates;
 mod decimals;
@@ -45,6 +47,7 @@ pub mod interval_text;
 mod intervals;
 mod json;
 mod leaf;
+pub mod moments;
 mod only_row;
 mod parts;
 mod run;
@@ -53,15 +56,19 @@ mod service;
 mod sliding;
 mod spans;
 mod steps;
+mod ticks;
 mod to_char;
 mod whole;
 mod wide;
+mod zone;
+pub mod zoned;
 
 pub use partita_lanes as lanes;
 
 pub use bytea::{ByteaLiterals, ByteaTexts, bytes_of};
 pub use casts::RoundedCasts;
 pub use checked::Checked;
+pub use clock::NOW_ZONE;
 pub use concatenation::BoundedConcatenation;
 pub use dates::DateArithmetic;
 pub use doubles::{ExactNumbers, NearestDoubles, nearest_floats};
@@ -78,6 +85,7 @@ pub use service::{MEMORY_BYTES, Worker};
 pub use spans::IntervalTexts;
 pub use steps::in_utc;
 pub use wide::bounded as with_bounded_constants;
+pub use zone::Zone;
 
 #[cfg(test)]
 mod tests;

@@ -1,63 +1,92 @@
-//! `date_trunc` and `date_bin`, as DataFusion has them, but for times that ascend.
+//! `date_trunc` and `date_bin`, over the ticks of any unit (`ticks.rs`), and by stretches where times ascend.
 //!
 //! Both are steps: what lies between two times of one step is of that step too. Times come in key order, so that they
 //! ascend through many rows of one step, and of a stretch of such rows the first and the last one say it all. A division
 //! a row was a quarter of an hourly average.
 //!
 //! Invariants:
-//! - every value is one that DataFusion's function gave for the same time, or for one before and one after it;
-//! - time zones in which days differ in length, NULLs and everything else but a column of times with fixed arguments are
-//!   DataFusion's whole.
+//! - a value of a stretch is that of a time before and of one after it;
+//! - time zones in which days differ in length, and NULLs, are done row by row;
+//! - times of a day, and bins of months, are DataFusion's.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::array::{Array, AsArray, Int64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, TimeUnit};
+use datafusion::common::types::{NativeType, logical_date, logical_string};
+use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::functions::datetime::{date_bin, date_trunc};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+use datafusion::logical_expr::{
+    Coercion, ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, TypeSignature, TypeSignatureClass, Volatility,
+};
 
 use crate::inner::like_inner;
+use crate::ticks::{Bins, Step};
+use crate::zone::Zone;
 
 /// Rows of which the first and the last are looked at.
 const STRETCH: usize = 32;
 /// With fewer rows it is not worth the while.
 const ROWS_MIN: usize = 256;
+const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 
 /// The functions, under DataFusion's names.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [date_trunc(), date_bin()].into_iter().map(|inner| ScalarUDF::from(Steps { inner }))
+    let truncation = ScalarUDF::from(Truncation::new(date_trunc()));
+    [truncation, ScalarUDF::from(Binning { inner: date_bin() })].into_iter()
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Steps {
-    inner: Arc<ScalarUDF>,
+/// What a call cuts times down to; `None` when DataFusion is to do it.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Trunc(Step, Zone),
+    Bin(Bins),
 }
 
-impl Steps {
-    fn inner(&self) -> &dyn ScalarUDFImpl {
-        self.inner.inner().as_ref()
+impl Cut {
+    fn ticks(self, ticks: &Int64Array, unit: TimeUnit) -> Result<Int64Array> {
+        Ok(match self {
+            Self::Trunc(step, zone) => step.cut(ticks, unit, zone)?,
+            Self::Bin(bins) => bins.cut(ticks, unit)?,
+        })
     }
 
-    /// What DataFusion makes of other times; `None` if of any of them it makes NULL.
-    fn at(&self, args: &ScalarFunctionArgs, times: Vec<i64>) -> Result<Option<Stepped>> {
-        let number_rows = times.len();
-        let times = cast(&Int64Array::from(times), &args.args[1].data_type())?;
-        let mut args = args.clone();
-        args.args[1] = ColumnarValue::Array(times);
-        args.number_rows = number_rows;
-        let made = self.inner().invoke_with_args(args)?.into_array(number_rows)?;
-        if made.null_count() > 0 || !matches!(made.data_type(), DataType::Timestamp(..)) {
-            return Ok(None);
+    /// Whether all times between two of one step are of that step.
+    fn is_even(self) -> bool {
+        match self {
+            Self::Trunc(step, zone) => step.is_even(zone),
+            Self::Bin(_) => true,
         }
-        let ticks = cast(&made, &DataType::Int64)?.as_primitive::<Int64Type>().clone();
-        Ok(Some(Stepped { ticks, of: made.data_type().clone() }))
+    }
+
+    /// Cuts the times of a call's second argument.
+    fn times(self, of: &ColumnarValue, unit: TimeUnit) -> Result<ColumnarValue> {
+        let array = of.to_array(1)?;
+        let ticks = cast(&array, &DataType::Int64)?;
+        let ticks = ticks.as_primitive::<Int64Type>();
+        let by_stretches = (self.is_even() && ticks.null_count() == 0 && ticks.len() >= ROWS_MIN)
+            .then(|| self.by_stretches(ticks.values(), unit))
+            .transpose()?
+            .flatten();
+        let made = match by_stretches {
+            Some(made) => made,
+            None => self.ticks(ticks, unit)?,
+        };
+        let made = cast(&made, array.data_type())?;
+        Ok(match of {
+            ColumnarValue::Scalar(_) => {
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
+            }
+            ColumnarValue::Array(_) => ColumnarValue::Array(made),
+        })
     }
 
     /// The steps of times; `None` if too few of them lie together.
-    fn of(&self, args: &ScalarFunctionArgs, times: &[i64]) -> Result<Option<ArrayRef>> {
+    fn by_stretches(self, times: &[i64], unit: TimeUnit) -> Result<Option<Int64Array>> {
         let ascending: Vec<bool> = times.chunks(STRETCH).map(<[i64]>::is_sorted).collect();
         let ends = times.chunks(STRETCH).zip(&ascending).filter(|(_, ascending)| **ascending);
         let ends: Vec<i64> =
@@ -66,7 +95,7 @@ impl Steps {
         if few(ends.len() / 2) {
             return Ok(None);
         }
-        let Some(Stepped { ticks: ends, of }) = self.at(args, ends)? else { return Ok(None) };
+        let ends = self.ticks(&Int64Array::from(ends), unit)?;
         // Of each stretch, the step that all of it is of.
         let mut ends = ends.values().as_chunks::<2>().0.iter();
         let of_one = ascending.iter().map(|ascending| match ascending {
@@ -79,7 +108,7 @@ impl Steps {
         }
         let others = times.chunks(STRETCH).zip(&of_one).filter(|(_, step)| step.is_none());
         let others: Vec<i64> = others.flat_map(|(stretch, _)| stretch.iter().copied()).collect();
-        let Some(Stepped { ticks: others, .. }) = self.at(args, others)? else { return Ok(None) };
+        let others = self.ticks(&Int64Array::from(others), unit)?;
         let mut others = others.values().iter().copied();
         let mut steps = Vec::with_capacity(times.len());
         for (stretch, step) in times.chunks(STRETCH).zip(of_one) {
@@ -88,14 +117,8 @@ impl Steps {
                 None => steps.extend(others.by_ref().take(stretch.len())),
             }
         }
-        Ok(Some(cast(&Int64Array::from(steps), &of)?))
+        Ok(Some(Int64Array::from(steps)))
     }
-}
-
-/// Values of a function, and their type.
-struct Stepped {
-    ticks: Int64Array,
-    of: DataType,
 }
 
 /// Whether steps of times in this zone begin when they begin in UTC, and days are of one length.
@@ -103,31 +126,161 @@ pub fn in_utc(zone: Option<&str>) -> bool {
     zone.is_none_or(|zone| matches!(zone, "UTC" | "+00:00" | "Z"))
 }
 
-/// The times of a call of one of the functions, when nothing else differs from row to row.
-fn times(args: &ScalarFunctionArgs) -> Option<Int64Array> {
-    let [ColumnarValue::Scalar(_), ColumnarValue::Array(times), others @ ..] = &args.args[..]
-    else {
-        return None;
-    };
-    let fixed = others.iter().all(|other| matches!(other, ColumnarValue::Scalar(_)));
-    let in_utc = match times.data_type() {
-        DataType::Timestamp(_, zone) => in_utc(zone.as_deref()),
-        _ => false,
-    };
-    if !fixed || !in_utc || times.null_count() > 0 || times.len() < ROWS_MIN {
-        return None;
+/// A constant text.
+fn text(of: &ColumnarValue) -> Option<&str> {
+    match of {
+        ColumnarValue::Scalar(scalar) => scalar.try_as_str().flatten(),
+        ColumnarValue::Array(_) => None,
     }
-    Some(cast(times, &DataType::Int64).ok()?.as_primitive::<Int64Type>().clone())
 }
 
-impl ScalarUDFImpl for Steps {
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        if let Some(times) = times(&args)
-            && let Some(steps) = self.of(&args, times.values())?
-        {
-            return Ok(ColumnarValue::Array(steps));
+/// `date_trunc(step, time)`, and with the time zone whose local time counts.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Truncation {
+    inner: Arc<ScalarUDF>,
+    signature: Signature,
+}
+
+impl Truncation {
+    fn new(inner: Arc<ScalarUDF>) -> Self {
+        let step = || Coercion::new_exact(TypeSignatureClass::Native(logical_string()));
+        let time = || {
+            Coercion::new_implicit(
+                TypeSignatureClass::Timestamp,
+                vec![
+                    TypeSignatureClass::Native(logical_string()),
+                    TypeSignatureClass::Native(logical_date()),
+                ],
+                NativeType::Timestamp(TimeUnit::Microsecond, None),
+            )
+        };
+        let of_day = Coercion::new_exact(TypeSignatureClass::Time);
+        let signatures = vec![
+            TypeSignature::Coercible(vec![step(), time()]),
+            TypeSignature::Coercible(vec![step(), time(), step()]),
+            TypeSignature::Coercible(vec![step(), of_day]),
+        ];
+        Self { inner, signature: Signature::one_of(signatures, Volatility::Immutable) }
+    }
+
+    fn inner(&self) -> &dyn ScalarUDFImpl {
+        self.inner.inner().as_ref()
+    }
+
+    fn cut(args: &[ColumnarValue]) -> Result<Option<(Cut, TimeUnit)>> {
+        let [step, times, zones @ ..] = args else { return Ok(None) };
+        let DataType::Timestamp(unit, of) = times.data_type() else { return Ok(None) };
+        let Some(step) = text(step) else {
+            return exec_err!("date_trunc: the unit must be a constant");
+        };
+        let Some(step) = Step::named(step) else {
+            return exec_err!("unit \"{step}\" not recognized for type timestamp");
+        };
+        let zone = match (zones.first(), of) {
+            (_, None) => Zone::UTC,
+            (None, Some(of)) => Zone::of_arrow(&of).unwrap_or(Zone::UTC),
+            (Some(zone), Some(_)) => match text(zone).map(|zone| (zone, Zone::named(zone))) {
+                Some((_, Some(zone))) => zone,
+                Some((name, None)) => return exec_err!("time zone \"{name}\" not recognized"),
+                None => return exec_err!("date_trunc: the time zone must be a constant"),
+            },
+        };
+        Ok(Some((Cut::Trunc(step, zone), unit)))
+    }
+}
+
+impl ScalarUDFImpl for Truncation {
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner().aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner().return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner().return_field_from_args(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner().documentation()
+    }
+
+    fn output_ordering(
+        &self,
+        inputs: &[datafusion::logical_expr::sort_properties::ExprProperties],
+    ) -> Result<datafusion::logical_expr::sort_properties::SortProperties> {
+        // When clocks go back, local times do not ascend with those that they are of.
+        match inputs {
+            [_, _] => self.inner().output_ordering(inputs),
+            _ => Ok(datafusion::logical_expr::sort_properties::SortProperties::Unordered),
         }
-        self.inner().invoke_with_args(args)
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        self.inner().simplify(args, info)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match Self::cut(&args.args)? {
+            Some((cut, unit)) => cut.times(&args.args[1], unit),
+            None => self.inner().invoke_with_args(args),
+        }
+    }
+}
+
+/// `date_bin(width, time)`, and with the time at which a bin begins.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Binning {
+    inner: Arc<ScalarUDF>,
+}
+
+impl Binning {
+    fn inner(&self) -> &dyn ScalarUDFImpl {
+        self.inner.inner().as_ref()
+    }
+
+    fn cut(args: &[ColumnarValue]) -> Option<(Cut, TimeUnit)> {
+        let [ColumnarValue::Scalar(width), times, origin @ ..] = args else { return None };
+        let DataType::Timestamp(unit, _) = times.data_type() else { return None };
+        let ScalarValue::IntervalMonthDayNano(Some(width)) = width else { return None };
+        if width.months != 0 {
+            return None;
+        }
+        let origin = match origin {
+            [] => (0, TimeUnit::Second),
+            [ColumnarValue::Scalar(origin), ..] => ticks_of(origin)?,
+            [ColumnarValue::Array(_), ..] => return None,
+        };
+        let width = i128::from(width.days) * NANOS_OF_DAY + i128::from(width.nanoseconds);
+        Some((Cut::Bin(Bins::new(width, origin)?), unit))
+    }
+}
+
+fn ticks_of(time: &ScalarValue) -> Option<(i64, TimeUnit)> {
+    match time {
+        ScalarValue::TimestampSecond(ticks, _) => Some(((*ticks)?, TimeUnit::Second)),
+        ScalarValue::TimestampMillisecond(ticks, _) => Some(((*ticks)?, TimeUnit::Millisecond)),
+        ScalarValue::TimestampMicrosecond(ticks, _) => Some(((*ticks)?, TimeUnit::Microsecond)),
+        ScalarValue::TimestampNanosecond(ticks, _) => Some(((*ticks)?, TimeUnit::Nanosecond)),
+        _ => None,
+    }
+}
+
+impl ScalarUDFImpl for Binning {
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match Self::cut(&args.args) {
+            Some((cut, unit)) => cut.times(&args.args[1], unit),
+            None => self.inner().invoke_with_args(args),
+        }
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
@@ -139,14 +292,11 @@ impl ScalarUDFImpl for Steps {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::TimestampNanosecondArray;
-    use arrow::datatypes::{Field, FieldRef, IntervalMonthDayNano};
-    use datafusion::common::ScalarValue;
+    use arrow::array::{ArrayRef, TimestampNanosecondArray};
+    use arrow::datatypes::{Field, IntervalMonthDayNano};
     use datafusion::config::ConfigOptions;
-    use datafusion::logical_expr::ReturnFieldArgs;
     use proptest::prelude::*;
 
-    use super::times as times_of;
     use super::*;
 
     const SECOND: i64 = 1_000_000_000;
@@ -203,8 +353,8 @@ mod tests {
             runs in prop::collection::vec((-90_000_i64..90_000, 0_i64..4000, 1_usize..500), 1..8),
             zone in prop::sample::select(vec![None, Some("UTC"), Some("+00:00"), Some("Europe/Berlin")]),
             unit in prop::sample::select(vec![
-                arrow::datatypes::TimeUnit::Nanosecond,
-                arrow::datatypes::TimeUnit::Second,
+                TimeUnit::Nanosecond,
+                TimeUnit::Second,
             ]),
         ) {
             let times = runs.iter().flat_map(|(from, step, length)| {
@@ -223,30 +373,15 @@ mod tests {
 
     #[test]
     fn times_that_ascend_are_done_by_stretches_and_others_are_not() {
-        let hour = ScalarValue::from("hour");
+        let hours = Cut::Trunc(Step::named("hour").unwrap(), Zone::UTC);
         let call = |times: Vec<i64>| {
-            let inner = date_trunc();
-            let rows = times.len();
-            let times: ArrayRef = Arc::new(TimestampNanosecondArray::from(times));
-            let fields: Vec<FieldRef> = vec![
-                Arc::new(Field::new("a", DataType::Utf8, true)),
-                Arc::new(Field::new("b", times.data_type().clone(), true)),
-            ];
-            let args = ScalarFunctionArgs {
-                args: vec![ColumnarValue::Scalar(hour.clone()), ColumnarValue::Array(times)],
-                return_field: Arc::clone(&fields[1]),
-                arg_fields: fields,
-                number_rows: rows,
-                config_options: Arc::new(ConfigOptions::new()),
-            };
-            let times = times_of(&args)?;
-            Steps { inner }.of(&args, times.values()).unwrap().map(|steps| steps.len())
+            let steps = hours.by_stretches(&times, TimeUnit::Nanosecond).unwrap();
+            steps.map(|steps| steps.len())
         };
         let each = |seconds: i64| (0_i64..1000).map(move |at| at * seconds * SECOND);
         assert_eq!(call(each(10).collect()), Some(1000));
         assert_eq!(call(each(10).rev().collect()), None);
         assert_eq!(call(each(600).collect()), None, "each stretch has more than one hour");
-        assert_eq!(call(each(10).take(100).collect()), None, "too few rows");
     }
 
     #[test]

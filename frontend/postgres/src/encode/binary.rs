@@ -7,12 +7,12 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use bytes::{BufMut, BytesMut};
-use partita_frontend::SqlError;
+use partita_frontend::civil::{EPOCH_DAYS, EPOCH_MICROS, per_second};
+use partita_frontend::{SqlError, Zone};
 use pgwire::api::results::FieldFormat;
 
 use super::text::{strings, ticks};
 use super::{Column, Writer, interval_parts, shown};
-use crate::civil::{EPOCH_DAYS, EPOCH_MICROS, Zone, per_second};
 use crate::types;
 
 const MILLIS_PER_DAY: i64 = 86_400_000;

@@ -9,10 +9,9 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use bytes::{BufMut, BytesMut};
-use partita_frontend::SqlError;
+use partita_frontend::{SqlError, Zone, civil};
 
 use super::{Column, Writer, interval_parts, shown};
-use crate::civil::{self, Zone};
 use pgwire::api::results::FieldFormat;
 
 const MILLIS_PER_DAY: i64 = 86_400_000;

@@ -3,11 +3,11 @@
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use bytes::Buf;
 use datafusion::scalar::ScalarValue;
-use partita_frontend::SqlError;
+use partita_frontend::civil::{EPOCH_DAYS, EPOCH_MICROS};
+use partita_frontend::{SqlError, Zone, as_instants};
 use pgwire::api::Type;
 
 use super::{NUMERIC_PRECISION, NUMERIC_SCALE, element, list_of, out_of_range};
-use crate::civil::{EPOCH_DAYS, EPOCH_MICROS};
 
 /// Bytes that are no value of this type.
 pub(super) struct Malformed(pub(super) String);
@@ -17,8 +17,17 @@ const NUMERIC_NEGATIVE: u16 = 0x4000;
 const NUMERIC_GROUPS_MAX: i16 = 2_500;
 
 /// A parameter of the type that was declared, as what the statement takes.
-pub(super) fn value(bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarValue, SqlError> {
-    let value = natural(bytes, wire, target)?;
+pub(super) fn value(
+    bytes: &[u8],
+    wire: &Type,
+    target: &DataType,
+    zone: Zone,
+) -> Result<ScalarValue, SqlError> {
+    let mut value = natural(bytes, wire, target, zone)?;
+    if matches!(target, DataType::Timestamp(_, Some(_))) {
+        // A local time is one of the session's zone.
+        value = ScalarValue::try_from_array(&as_instants(&value.to_array()?, zone)?, 0)?;
+    }
     if value.data_type() == *target {
         return Ok(value);
     }
@@ -36,7 +45,12 @@ fn exactly<const N: usize>(bytes: &[u8], wire: &Type) -> Result<[u8; N], Malform
 }
 
 /// The value as its own type has it.
-fn natural(bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarValue, SqlError> {
+fn natural(
+    bytes: &[u8],
+    wire: &Type,
+    target: &DataType,
+    zone: Zone,
+) -> Result<ScalarValue, SqlError> {
     Ok(match *wire {
         Type::BOOL => ScalarValue::Boolean(Some(exactly::<1>(bytes, wire)? != [0])),
         Type::INT2 => ScalarValue::Int16(Some(i16::from_be_bytes(exactly(bytes, wire)?))),
@@ -83,7 +97,7 @@ fn natural(bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarValue, 
         }
         Type::NUMERIC => numeric(bytes, wire, target)?,
         _ => match element(wire) {
-            Some(of) => array(bytes, wire, of, target)?,
+            Some(of) => array(bytes, wire, of, (target, zone))?,
             None => {
                 return Err(SqlError::unsupported(format!(
                     "a binary parameter of type {}",
@@ -194,7 +208,7 @@ fn array(
     mut bytes: &[u8],
     wire: &Type,
     of: &Type,
-    target: &DataType,
+    (target, zone): (&DataType, Zone),
 ) -> Result<ScalarValue, SqlError> {
     let malformed = || Malformed(wire.name().to_owned());
     let DataType::List(item) = target else {
@@ -232,7 +246,7 @@ fn array(
         }
         let length = usize::try_from(length).map_err(|_| malformed())?;
         let (element, rest) = bytes.split_at_checked(length).ok_or_else(malformed)?;
-        values.push(value(element, of, item.data_type())?);
+        values.push(value(element, of, item.data_type(), zone)?);
         bytes = rest;
     }
     list_of(values, target)

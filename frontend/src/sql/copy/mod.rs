@@ -24,6 +24,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use bytes::{Buf, Bytes, BytesMut};
 use partita_proto::catalog::Table;
+use partita_worker::Zone;
 
 use self::binary::BinaryDecoder;
 use self::binary_out::BinaryEncoder;
@@ -65,7 +66,8 @@ enum Form {
 }
 
 impl CopyDecoder {
-    /// A decoder of rows that bring these columns of a table, in this order.
+    /// A decoder of rows that bring these columns of a table, in this order; times without an offset are those of the
+    /// zone.
     ///
     /// # Errors
     /// When the table has no such column.
@@ -74,13 +76,14 @@ impl CopyDecoder {
         columns: &[String],
         format: CopyFormat,
         options: &CopyOptions,
+        zone: Zone,
     ) -> Result<Self, SqlError> {
         let form = match format {
             CopyFormat::Text => Form::Text(TextDecoder::new(options)),
             CopyFormat::Csv => Form::Csv(CsvDecoder::new(options, columns)),
             CopyFormat::Binary => Form::Binary(BinaryDecoder::default()),
         };
-        let rows = Rows::new(table, columns)?;
+        let rows = Rows::new(table, columns, zone)?;
         Ok(Self { form, rows, buffer: BytesMut::new(), ended: false })
     }
 
@@ -174,7 +177,7 @@ enum OutForm {
 }
 
 impl CopyEncoder {
-    /// An encoder of rows of a schema.
+    /// An encoder of rows of a schema; times with a zone are written in this one.
     ///
     /// # Errors
     /// When the binary format has no form for a column's type.
@@ -182,10 +185,11 @@ impl CopyEncoder {
         schema: &SchemaRef,
         format: CopyFormat,
         options: &CopyOptions,
+        zone: Zone,
     ) -> Result<Self, SqlError> {
         Ok(match format {
             CopyFormat::Text | CopyFormat::Csv => {
-                let encoder = TextEncoder::new(schema, format, options);
+                let encoder = TextEncoder::new(schema, format, options, zone);
                 let header = encoder.header(schema);
                 Self { form: OutForm::Text(encoder), header }
             }

@@ -6,6 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::Table;
+use partita_worker::Zone;
 
 use super::BAD_COPY_FORMAT;
 use crate::error::SqlError;
@@ -32,7 +33,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(table: &Table, columns: &[String]) -> Result<Self, SqlError> {
+    pub(super) fn new(table: &Table, columns: &[String], zone: Zone) -> Result<Self, SqlError> {
         let mut builders = Vec::with_capacity(columns.len());
         let mut fields = Vec::with_capacity(columns.len());
         for name in columns {
@@ -40,7 +41,7 @@ impl Rows {
                 .schema
                 .column(name)
                 .ok_or_else(|| SqlError::undefined_column(name, &table.name))?;
-            builders.push(ColumnBuilder::new(column.column_type));
+            builders.push(ColumnBuilder::new(column.column_type, zone));
             fields.push(Field::new(name, column.column_type.arrow(), true));
         }
         Ok(Self {

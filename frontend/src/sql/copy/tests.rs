@@ -10,6 +10,7 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Field, Schema};
 use partita_proto::catalog::Table;
+use partita_worker::Zone;
 use proptest::prelude::*;
 
 use super::{CopyDecoder, CopyEncoder};
@@ -31,7 +32,7 @@ fn decode_pieces(
     options: &CopyOptions,
     pieces: &[&[u8]],
 ) -> Result<Vec<RecordBatch>, SqlError> {
-    let mut decoder = CopyDecoder::new(table, &names(table), format, options)?;
+    let mut decoder = CopyDecoder::new(table, &names(table), format, options, Zone::UTC)?;
     let mut batches = Vec::new();
     for piece in pieces {
         batches.extend(decoder.push(piece)?);
@@ -275,7 +276,7 @@ proptest! {
     ) {
         let table = made(WIDE);
         let batch = batch(rows);
-        let mut encoder = CopyEncoder::new(&batch.schema(), format, &options).unwrap();
+        let mut encoder = CopyEncoder::new(&batch.schema(), format, &options, Zone::UTC).unwrap();
         let messages = encoder.encode(&batch).unwrap();
         prop_assert_eq!(messages.len(), batch.num_rows());
         let mut data = messages.concat();
@@ -326,7 +327,8 @@ fn values_are_printed_as_postgresql_prints_them() {
         row(1e20, 1e-5, -1),
     ]);
     let options = CopyOptions::new(CopyFormat::Text);
-    let mut encoder = CopyEncoder::new(&batch.schema(), CopyFormat::Text, &options).unwrap();
+    let mut encoder =
+        CopyEncoder::new(&batch.schema(), CopyFormat::Text, &options, Zone::UTC).unwrap();
     let lines: Vec<_> = encoder
         .encode(&batch)
         .unwrap()

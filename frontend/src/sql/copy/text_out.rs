@@ -2,10 +2,6 @@
 
 use std::fmt::Write as _;
 
-use arrow::array::temporal_conversions::{
-    date32_to_datetime, timestamp_ms_to_datetime, timestamp_ns_to_datetime,
-    timestamp_s_to_datetime, timestamp_us_to_datetime,
-};
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -13,11 +9,12 @@ use arrow::datatypes::{
 };
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use bytes::BytesMut;
+use partita_worker::{Zone, civil};
 
 use super::WriteRow;
 use crate::error::SqlError;
 use crate::sql::bytes::write_bytea;
-use crate::sql::column_builder::DATETIME_OVERFLOW;
 use crate::sql::decimal::write_decimal;
 use crate::sql::shown_names::shown_name;
 use crate::sql::statement::{CopyFormat, CopyHeader, CopyOptions};
@@ -25,18 +22,25 @@ use crate::sql::statement::{CopyFormat, CopyHeader, CopyOptions};
 pub(super) struct TextEncoder {
     csv: bool,
     options: CopyOptions,
+    zone: Zone,
     /// By column.
     force_quote: Vec<bool>,
 }
 
 impl TextEncoder {
-    pub(super) fn new(schema: &Schema, format: CopyFormat, options: &CopyOptions) -> Self {
+    pub(super) fn new(
+        schema: &Schema,
+        format: CopyFormat,
+        options: &CopyOptions,
+        zone: Zone,
+    ) -> Self {
         let force = |field: &std::sync::Arc<arrow::datatypes::Field>| {
             options.force_quote.contains(shown_name(field))
         };
         Self {
             csv: format == CopyFormat::Csv,
             options: options.clone(),
+            zone,
             force_quote: schema.fields().iter().map(force).collect(),
         }
     }
@@ -61,7 +65,7 @@ impl TextEncoder {
         let columns = batch
             .columns()
             .iter()
-            .map(|array| Printer::new(array.as_ref()))
+            .map(|array| Printer::new(array.as_ref(), self.zone))
             .collect::<Result<Vec<_>, _>>()?;
         let mut text = String::new();
         Ok(Box::new(move |row, line| {
@@ -128,12 +132,13 @@ impl TextEncoder {
 /// Prints the values of an array.
 struct Printer<'a> {
     array: &'a dyn Array,
+    zone: Zone,
     /// For types that have no form of their own in PostgreSQL.
     other: Option<ArrayFormatter<'a>>,
 }
 
 impl<'a> Printer<'a> {
-    fn new(array: &'a dyn Array) -> Result<Self, SqlError> {
+    fn new(array: &'a dyn Array, zone: Zone) -> Result<Self, SqlError> {
         let known = matches!(
             array.data_type(),
             DataType::Boolean
@@ -159,7 +164,7 @@ impl<'a> Printer<'a> {
         );
         static FORMAT: FormatOptions<'static> = FormatOptions::new();
         let other = if known { None } else { Some(ArrayFormatter::try_new(array, &FORMAT)?) };
-        Ok(Self { array, other })
+        Ok(Self { array, zone, other })
     }
 
     /// Prints a value that is not NULL. Writing to a String cannot fail.
@@ -218,14 +223,11 @@ impl<'a> Printer<'a> {
             }
             DataType::Date32 => {
                 let day = array.as_primitive::<Date32Type>().value(row);
-                match date32_to_datetime(day) {
-                    Some(moment) => write!(out, "{}", moment.date()),
-                    None => return Err(out_of_range(&day)),
-                }
+                with_civil(out, |text| civil::date(text, day.into()))
             }
             DataType::Timestamp(unit, zone) => {
-                print_timestamp(ticks(array, *unit, row), *unit, zone.is_some(), out)?;
-                Ok(())
+                let (ticks, zone) = (ticks(array, *unit, row), zone.is_some().then_some(self.zone));
+                with_civil(out, |text| civil::timestamp(text, ticks, *unit, zone))
             }
             _ => match &self.other {
                 Some(formatter) => write!(out, "{}", formatter.value(row)),
@@ -250,39 +252,11 @@ pub(super) fn ticks(array: &dyn Array, unit: TimeUnit, row: usize) -> i64 {
     }
 }
 
-fn out_of_range(value: &dyn std::fmt::Display) -> SqlError {
-    SqlError::new(DATETIME_OVERFLOW, format!("{value} is beyond what a calendar can print"))
-}
-
-fn print_timestamp(
-    ticks: i64,
-    unit: TimeUnit,
-    zoned: bool,
-    out: &mut String,
-) -> Result<(), SqlError> {
-    let moment = match unit {
-        TimeUnit::Second => timestamp_s_to_datetime(ticks),
-        TimeUnit::Millisecond => timestamp_ms_to_datetime(ticks),
-        TimeUnit::Microsecond => timestamp_us_to_datetime(ticks),
-        TimeUnit::Nanosecond => timestamp_ns_to_datetime(ticks),
-    };
-    let moment = moment.ok_or_else(|| out_of_range(&ticks))?.to_string();
-    // 12:00:00.500 is 12:00:00.5 to PostgreSQL.
-    match moment.split_once('.') {
-        Some((seconds, fraction)) => {
-            out.push_str(seconds);
-            let fraction = fraction.trim_end_matches('0');
-            if !fraction.is_empty() {
-                out.push('.');
-                out.push_str(fraction);
-            }
-        }
-        None => out.push_str(&moment),
-    }
-    if zoned {
-        out.push_str("+00");
-    }
-    Ok(())
+/// Appends what is written of a date or a time.
+fn with_civil(out: &mut String, write: impl FnOnce(&mut BytesMut)) -> std::fmt::Result {
+    let mut text = BytesMut::new();
+    write(&mut text);
+    out.write_str(&String::from_utf8_lossy(&text))
 }
 
 /// A float in the fewest digits that tell it from its neighbours: plain, or with an exponent where

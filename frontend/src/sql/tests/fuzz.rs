@@ -4,9 +4,11 @@ use std::sync::LazyLock;
 
 use datafusion::common::ScalarValue;
 use partita_proto::catalog::Table;
+use partita_worker::Zone;
 use proptest::prelude::*;
 
 use super::made;
+use crate::sql::StatementTime;
 use crate::sql::parse;
 use crate::sql::statement::Statement;
 
@@ -40,7 +42,11 @@ fn try_all(sql: &str) {
             Statement::Insert(insert) => {
                 let Ok(target) = insert.target(&TABLE.schema) else { continue };
                 let parameters = [ScalarValue::Utf8(Some("1".into()))];
-                drop(insert.scan(&target, 0, Some(&parameters)));
+                drop(insert.scan(
+                    &target,
+                    StatementTime { now: 0, zone: Zone::UTC },
+                    Some(&parameters),
+                ));
                 drop(insert.parameter_types(&target));
                 drop(insert.values_query(&target));
             }

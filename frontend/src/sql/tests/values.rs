@@ -8,14 +8,16 @@ use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMillisecondType}
 use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionContext;
 use partita_proto::schema::TableSchema;
+use partita_worker::Zone;
 use proptest::prelude::*;
 
 use super::{made, one};
 use crate::error::SqlError;
+use crate::sql::StatementTime;
 use crate::sql::statement::{Insert, Statement};
 
 /// 2024-02-29 12:00:00.123456789.
-const NOW: i64 = 1_709_208_000_123_456_789;
+const NOW: StatementTime = StatementTime { now: 1_709_208_000_123_456_789, zone: Zone::UTC };
 
 const TABLE: &str = "CREATE TABLE t (b BOOLEAN, i1 TINYINT, i2 SMALLINT, i4 INT, i8 BIGINT, \
     u1 UINT8, u2 UINT16, u4 UINT32, u8 UINT64, f4 REAL, f8 DOUBLE, d DECIMAL(20, 4), s STRING, \
@@ -241,7 +243,7 @@ fn defaults_are_left_out_or_filled_in() {
     assert_eq!(batch.column(1).as_primitive::<Int32Type>().values(), &[7, 5]);
     assert!(batch.column(2).is_null(1));
     let times = batch.column(3).as_primitive::<TimestampMillisecondType>();
-    assert_eq!(times.values(), &[0, NOW / 1_000_000]);
+    assert_eq!(times.values(), &[0, NOW.now / 1_000_000]);
     let error = scan("INSERT INTO t (k, g) VALUES (1, 2)").unwrap_err();
     assert_eq!(error.sqlstate, "428C9");
     let batch = scan("INSERT INTO t DEFAULT VALUES").unwrap().unwrap();

@@ -1,56 +1,21 @@
-//! Days and seconds as PostgreSQL writes dates and times (ISO), in the session's time zone.
+//! Days and seconds as PostgreSQL writes dates and times (ISO), in a time zone.
 
 use std::fmt::Write;
-use std::str::FromStr;
 
-use arrow::array::timezone::Tz;
 use arrow::datatypes::TimeUnit;
 use bytes::BytesMut;
-use chrono::{DateTime, Offset, TimeZone};
+use chrono::{DateTime, Utc};
+
+use crate::zone::Zone;
 
 const SECONDS_PER_DAY: i64 = 86_400;
 /// From 1970-01-01 to 2000-01-01, from where PostgreSQL counts.
-pub(crate) const EPOCH_DAYS: i32 = 10_957;
+pub const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
-pub(crate) const EPOCH_MICROS: i64 = 10_957 * SECONDS_PER_DAY * 1_000_000;
-
-/// The time zone that timestamps with a time zone are shown in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Zone {
-    Utc,
-    Named(Tz),
-}
-
-impl Zone {
-    /// The zone of that name; UTC when there is none, as the session has checked what it was set to.
-    pub(crate) fn new(name: &str) -> Self {
-        if ["utc", "gmt", "etc/utc", "z"].contains(&name.to_ascii_lowercase().as_str()) {
-            return Self::Utc;
-        }
-        Tz::from_str(name).map_or(Self::Utc, Self::Named)
-    }
-
-    /// The zone's distance from UTC at a moment, in seconds.
-    fn offset(self, seconds: i64) -> i64 {
-        match self {
-            Self::Utc => 0,
-            Self::Named(zone) => DateTime::from_timestamp(seconds, 0).map_or(0, |at| {
-                zone.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc().into()
-            }),
-        }
-    }
-
-    /// The zone's name, as Arrow writes it in types.
-    pub(crate) fn name(self) -> String {
-        match self {
-            Self::Utc => "UTC".to_owned(),
-            Self::Named(zone) => zone.to_string(),
-        }
-    }
-}
+pub const EPOCH_MICROS: i64 = 10_957 * SECONDS_PER_DAY * 1_000_000;
 
 /// Ticks in a second.
-pub(crate) const fn per_second(unit: TimeUnit) -> i64 {
+pub const fn per_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1_000,
@@ -59,9 +24,15 @@ pub(crate) const fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
+/// Whether the calendar that shows times has a date of it: from the year -262143 to 262142.
+pub fn has_date(ticks: i64, unit: TimeUnit) -> bool {
+    let (first, last) = (DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC);
+    (first.timestamp()..=last.timestamp()).contains(&ticks.div_euclid(per_second(unit)))
+}
+
 /// Year, month and day of a day counted from 1970-01-01 (the proleptic Gregorian calendar; the
-/// year begins in March, so that the leap day is the last).
-fn civil(days: i64) -> (i64, i64, i64) {
+/// year begins in March, so that the leap day is the last). There is a year 0.
+pub fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let cycle = days.div_euclid(146_097);
     let day = days.rem_euclid(146_097);
@@ -71,6 +42,15 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let day = day - (153 * month + 2) / 5 + 1;
     let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (year + cycle * 400 + next, month, day)
+}
+
+/// The day of a date, counted from 1970-01-01: the inverse of [`date_of`].
+pub fn day_of(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let cycle = year.div_euclid(400);
+    let year = year.rem_euclid(400);
+    let day_of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    cycle * 146_097 + year * 365 + year / 4 - year / 100 + day_of_year - 719_468
 }
 
 // Writing into a BytesMut cannot fail; it grows.
@@ -87,7 +67,7 @@ fn two(out: &mut BytesMut, number: i64) {
 
 /// The date without " BC"; whether that is to follow.
 fn date_part(out: &mut BytesMut, days: i64) -> bool {
-    let (year, month, day) = civil(days);
+    let (year, month, day) = date_of(days);
     let before = year <= 0;
     let year = if before { 1 - year } else { year };
     if year < 10_000 {
@@ -128,22 +108,22 @@ fn clock_part(out: &mut BytesMut, second: i64, fraction: i64, unit: TimeUnit) {
 }
 
 /// `YYYY-MM-DD`.
-pub(crate) fn date(out: &mut BytesMut, days: i64) {
+pub fn date(out: &mut BytesMut, days: i64) {
     if date_part(out, days) {
         out.extend_from_slice(b" BC");
     }
 }
 
 /// `HH:MM:SS`, and a fraction if there is one.
-pub(crate) fn time(out: &mut BytesMut, ticks: i64, unit: TimeUnit) {
+pub fn time(out: &mut BytesMut, ticks: i64, unit: TimeUnit) {
     clock_part(out, ticks.div_euclid(per_second(unit)), ticks.rem_euclid(per_second(unit)), unit);
 }
 
 /// `YYYY-MM-DD HH:MM:SS`, a fraction if there is one, and the zone's offset if there is a zone.
-pub(crate) fn timestamp(out: &mut BytesMut, ticks: i64, unit: TimeUnit, zone: Option<Zone>) {
+pub fn timestamp(out: &mut BytesMut, ticks: i64, unit: TimeUnit, zone: Option<Zone>) {
     let seconds = ticks.div_euclid(per_second(unit));
     let fraction = ticks.rem_euclid(per_second(unit));
-    let offset = zone.map_or(0, |zone| zone.offset(seconds));
+    let offset = zone.map_or(0, |zone| zone.offset_at(seconds));
     let local = seconds.saturating_add(offset);
     let before = date_part(out, local.div_euclid(SECONDS_PER_DAY));
     out.extend_from_slice(b" ");
@@ -167,7 +147,7 @@ pub(crate) fn timestamp(out: &mut BytesMut, ticks: i64, unit: TimeUnit, zone: Op
 }
 
 /// An interval in PostgreSQL's own style: `1 year 2 mons 3 days 04:05:06.789`.
-pub(crate) fn interval(out: &mut BytesMut, months: i32, days: i32, micros: i64) {
+pub fn interval(out: &mut BytesMut, months: i32, days: i32, micros: i64) {
     let start = out.len();
     let mut part = |number: i32, one: &str, many: &str| {
         if number != 0 {
@@ -193,6 +173,22 @@ pub(crate) fn interval(out: &mut BytesMut, months: i32, days: i32, micros: i64) 
         if fraction != 0 {
             let text = format!("{fraction:06}");
             put(out, format_args!(".{}", text.trim_end_matches('0')));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{date_of, day_of};
+
+    #[test]
+    fn a_day_has_the_date_that_it_is_of() {
+        assert_eq!(date_of(0), (1970, 1, 1));
+        assert_eq!(date_of(-719_162), (1, 1, 1));
+        assert_eq!(date_of(11_016), (2000, 2, 29));
+        for days in (-2_000_000..2_000_000).step_by(37) {
+            let (year, month, day) = date_of(days);
+            assert_eq!(day_of(year, month, day), days);
         }
     }
 }

@@ -1,0 +1,180 @@
+//! `now()` and `to_timestamp()`, in microseconds.
+//!
+//! DataFusion's have nanoseconds: clients of PostgreSQL read no more than six digits, and nanoseconds end in 2262.
+//!
+//! `now()` is an instant, whose type says `+00:00` where that of a column says `UTC`. A TIMESTAMP beside it is therefore
+//! taken as one in UTC, as the times of events are: `ts > now() - INTERVAL '1 hour'` means the same in every session. A
+//! TIMESTAMP beside a TIMESTAMPTZ column is one of the session's zone, as in PostgreSQL.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type, TimeUnit};
+use arrow::error::ArrowError;
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility, lit,
+};
+
+use crate::functions::builtin;
+
+/// The zone of the type of `now()`.
+pub const NOW_ZONE: &str = "+00:00";
+
+const MICROS: i64 = 1_000_000;
+
+/// The functions, under DataFusion's names.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    let now = ScalarUDF::from(Now {
+        aliases: ["current_timestamp", "transaction_timestamp", "statement_timestamp"]
+            .map(str::to_owned)
+            .into(),
+        signature: Signature::nullary(Volatility::Stable),
+    });
+    let to_timestamp = builtin("to_timestamp")
+        .map(|inner| ScalarUDF::from(ToTimestamp { inner: Arc::clone(inner) }));
+    std::iter::once(now).chain(to_timestamp)
+}
+
+fn instant() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some(NOW_ZONE.into()))
+}
+
+/// `now()`: when the statement began.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Now {
+    aliases: Vec<String>,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Now {
+    fn name(&self) -> &'static str {
+        "now"
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(instant())
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::new(Field::new(self.name(), instant(), false)))
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let Some(now) = info.query_execution_start_time() else {
+            return Ok(ExprSimplifyResult::Original(args));
+        };
+        let micros = Some(now.timestamp_micros());
+        let now = ScalarValue::TimestampMicrosecond(micros, Some(NOW_ZONE.into()));
+        Ok(ExprSimplifyResult::Simplified(lit(now)))
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!("now() is a constant of its statement")
+    }
+}
+
+/// `to_timestamp(seconds)` in microseconds; of texts it is DataFusion's.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ToTimestamp {
+    inner: Arc<ScalarUDF>,
+}
+
+fn is_number(of: &DataType) -> bool {
+    of.is_numeric()
+}
+
+impl ToTimestamp {
+    fn inner(&self) -> &dyn ScalarUDFImpl {
+        self.inner.inner().as_ref()
+    }
+}
+
+fn out_of_range() -> ArrowError {
+    ArrowError::ArithmeticOverflow("timestamp out of range".to_owned())
+}
+
+/// Seconds as ticks.
+fn of_seconds(seconds: &dyn Array) -> Result<Int64Array> {
+    if seconds.data_type().is_integer() {
+        let seconds = cast(seconds, &DataType::Int64)?;
+        let micros = seconds.as_primitive::<Int64Type>().try_unary::<_, Int64Type, ArrowError>(
+            |seconds| seconds.checked_mul(MICROS).ok_or_else(out_of_range),
+        )?;
+        return Ok(micros);
+    }
+    let seconds = cast(seconds, &DataType::Float64)?;
+    let micros =
+        seconds.as_primitive::<Float64Type>().try_unary::<_, Int64Type, ArrowError>(|seconds| {
+            let micros = (seconds * 1e6).round();
+            // The double next to 2^63 is 2^63 itself, which does not fit any more.
+            if !(-9.2e18..9.2e18).contains(&micros) {
+                return Err(out_of_range());
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "checked above")]
+            Ok(micros as i64)
+        })?;
+    Ok(micros)
+}
+
+impl ScalarUDFImpl for ToTimestamp {
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner().aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner().signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [of] if is_number(of) => Ok(DataType::Timestamp(TimeUnit::Microsecond, None)),
+            _ => self.inner().return_type(types),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        match args.arg_fields {
+            [of] if is_number(of.data_type()) => {
+                let to = self.return_type(&[of.data_type().clone()])?;
+                Ok(Arc::new(Field::new(self.name(), to, of.is_nullable())))
+            }
+            _ => self.inner().return_field_from_args(args),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner().documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [seconds] = args.args.as_slice() else { return self.inner().invoke_with_args(args) };
+        if !is_number(&seconds.data_type()) {
+            return self.inner().invoke_with_args(args);
+        }
+        let made = of_seconds(&seconds.to_array(1)?)?;
+        let made = cast(&made, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+        Ok(match seconds {
+            ColumnarValue::Scalar(_) => {
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
+            }
+            ColumnarValue::Array(_) => ColumnarValue::Array(made),
+        })
+    }
+}
