@@ -3,6 +3,7 @@
 //! This is the only way into a table. `INSERT`, `COPY`, line protocol and Flight all end here with
 //! Arrow columns under SQL names; no row is looked at as a row.
 
+pub(crate) mod calendar;
 pub(crate) mod cast;
 pub(crate) mod expression;
 pub(crate) mod plan;

@@ -22,6 +22,7 @@ use partita_proto::key::KeyCodec;
 use partita_proto::schema::{Semantic, TableSchema};
 use partita_proto::value::Value;
 
+use super::calendar;
 use super::cast::assign;
 use super::expression::{DefaultValue, Generated};
 use super::size::{longer_than, oversized_row};
@@ -101,6 +102,9 @@ impl TablePlan {
     pub(crate) fn complete(&self, rows: &RecordBatch) -> Result<Completed, SqlError> {
         let mut columns = self.given(rows)?;
         for (position, column) in self.schema.columns.iter().enumerate() {
+            if let Some(values) = &columns[position] {
+                calendar::check(values, &column.name)?;
+            }
             let default = &self.defaults[position];
             if columns[position].is_none() && column.generated.is_none() && !default.is_null() {
                 columns[position] = Some(default.array(&self.state, column, rows.num_rows())?);
