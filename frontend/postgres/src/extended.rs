@@ -20,7 +20,7 @@ use pgwire::api::store::{Entry, PortalStore};
 use pgwire::api::{ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type};
 use pgwire::error::{PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
-use pgwire::messages::data::NoData;
+use pgwire::messages::data::{NoData, ParameterDescription};
 use pgwire::messages::extendedquery::{
     Bind, BindComplete, Close, CloseComplete, Describe, Execute, Parse, ParseComplete,
     PortalSuspended, Sync as SyncMessage, TARGET_TYPE_BYTE_PORTAL, TARGET_TYPE_BYTE_STATEMENT,
@@ -289,6 +289,18 @@ impl ExtendedQueryHandler for Connection {
             }
         }
         self.run_joined(client).await?;
+        if message.target_type == TARGET_TYPE_BYTE_STATEMENT
+            && let Some(Entry::Value(statement)) =
+                client.portal_store().get_statement(name_of(message.name.as_ref()))
+            && statement.statement.schema.is_none()
+        {
+            // A description of no columns would be that of a query.
+            let types = parameters::types(&statement.statement).iter().map(Type::oid).collect();
+            let parameters = ParameterDescription::new(types);
+            client.feed(PgWireBackendMessage::ParameterDescription(parameters)).await?;
+            client.feed(PgWireBackendMessage::NoData(NoData::new())).await?;
+            return Ok(());
+        }
         self._on_describe(client, message).await
     }
 
