@@ -46,6 +46,8 @@ const COLUMNS: &[(&str, Kind)] = &[
     ("is_generated", Kind::Text),
     ("generation_expression", Kind::Text),
     ("column_comment", Kind::Text),
+    ("is_identity", Kind::Text),
+    ("identity_generation", Kind::Text),
 ];
 
 const KEY_COLUMN_USAGE: &[(&str, Kind)] = &[
@@ -179,6 +181,9 @@ fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
                 (if column.generated.is_some() { "ALWAYS" } else { "NEVER" }).into(),
                 column.generated.clone().into(),
                 column.comment.clone().into(),
+                // No column counts by itself.
+                yes_or_no(false).into(),
+                None::<String>.into(),
             ]);
             rows.push(row);
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
-use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
@@ -19,13 +18,13 @@ use pgwire::api::Type;
 
 use super::objects::{Found, OWNER_NAME, Objects, attribute, key_columns};
 use super::tables::index_definition;
+use crate::types;
 
 /// What a function knows beside its arguments.
 struct Around<'a> {
     objects: &'a Objects,
     /// The session's database.
     database: &'a str,
-    options: &'a ConfigOptions,
 }
 
 /// What a column is when nobody gives it: a function of ours, which stands for a subquery of clients'.
@@ -78,7 +77,11 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("shobj_description", Returns::Text, null_text),
     ("to_regclass", Returns::Oid, to_regclass),
     ("to_regtype", Returns::Oid, to_regtype),
-    ("current_setting", Returns::Text, current_setting),
+    ("pg_typeof", Returns::Text, typeof_value),
+    ("quote_ident", Returns::Text, quote_ident),
+    ("parse_ident", Returns::Texts, parse_ident),
+    // Nothing can be locked.
+    ("pg_advisory_unlock_all", Returns::Text, null_text),
     ("current_schemas", Returns::Texts, current_schemas),
     ("format_type", Returns::Text, format_type),
     ("pg_tablespace_size", Returns::Int8, null_int8),
@@ -168,7 +171,6 @@ impl ScalarUDFImpl for Function {
         let around = Around {
             objects: &self.objects,
             database: &args.config_options.catalog.default_schema,
-            options: &args.config_options,
         };
         if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
             let values: Vec<ScalarValue> = args
@@ -381,21 +383,46 @@ fn format_type(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
     text(Some(name))
 }
 
-fn current_setting(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let Some(name) = string(values, 0) else { return text(None) };
-    let value = match name.to_ascii_lowercase().as_str() {
-        "search_path" => Some(around.database.to_owned()),
-        "server_version" => Some(crate::connection::POSTGRES_VERSION.to_owned()),
-        "server_version_num" => Some("160006".to_owned()),
-        "server_encoding" | "client_encoding" => Some("UTF8".to_owned()),
-        "standard_conforming_strings" | "integer_datetimes" => Some("on".to_owned()),
-        "max_index_keys" => Some(partita_proto::schema::KEY_COLUMNS_MAX.to_string()),
-        "timezone" => {
-            Some(around.options.execution.time_zone.clone().unwrap_or_else(|| "UTC".to_owned()))
-        }
-        _ => None,
+/// An identifier as it is written in SQL: in quotes where it would be read as another without.
+fn quote_ident(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let quoted = |name: String| {
+        let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        if is_plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) }
     };
-    text(value)
+    text(string(values, 0).map(quoted))
+}
+
+/// The parts of a name with dots, as they are read.
+fn parse_ident(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let Some(name) = string(values, 0) else {
+        return ScalarValue::new_null_list(DataType::Utf8, true, 1);
+    };
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    let mut characters = name.trim().chars().peekable();
+    while let (Some(next), Some(part)) = (characters.next(), parts.last_mut()) {
+        match next {
+            '"' if quoted && characters.next_if_eq(&'"').is_some() => part.push('"'),
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            other if quoted => part.push(other),
+            other => part.extend(other.to_lowercase()),
+        }
+    }
+    let parts: Vec<ScalarValue> = parts.into_iter().map(|part| text(Some(part))).collect();
+    ScalarValue::List(ScalarValue::new_list_nullable(&parts, &DataType::Utf8))
+}
+
+/// The type of a value, as SQL has it.
+fn typeof_value(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
+    let Some(value) = values.first() else { return text(None) };
+    let of = value.data_type();
+    if of == DataType::Null {
+        return text(Some("unknown".to_owned()));
+    }
+    let oid = i32::try_from(types::of_arrow(&of).oid()).ok();
+    format_type(around, &[ScalarValue::Int32(oid)])
 }
 
 fn current_schemas(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
@@ -406,4 +433,33 @@ fn current_schemas(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
     }
     names.push(text(Some(around.database.to_owned())));
     ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::common::ScalarValue;
+
+    use super::{Around, Objects, parse_ident, quote_ident};
+
+    #[test]
+    fn identifiers_are_quoted_and_read_as_postgres_does() {
+        let objects = Objects::none();
+        let around = Around { objects: &objects, database: "public" };
+        let call =
+            |of: super::Evaluate, name: &str| of(&around, &[ScalarValue::from(name)]).to_string();
+        for (name, quoted) in [
+            ("cpu", "cpu"),
+            ("_a1", "_a1"),
+            ("Cpu", "\"Cpu\""),
+            ("a b", "\"a b\""),
+            ("1a", "\"1a\""),
+            ("a\"b", "\"a\"\"b\""),
+        ] {
+            assert_eq!(call(quote_ident, name), quoted);
+        }
+        for (name, parts) in [("Cpu", "[cpu]"), ("a.\"B.c\"", "[a, B.c]"), ("\"x\"\"y\"", "[x\"y]")]
+        {
+            assert_eq!(call(parse_ident, name), parts);
+        }
+    }
 }

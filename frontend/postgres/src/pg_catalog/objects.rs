@@ -136,6 +136,12 @@ impl Objects {
         Self { frontend: Arc::downgrade(frontend), fixed, fixed_schemas }
     }
 
+    /// Nothing.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self { frontend: Weak::new(), fixed: Vec::new(), fixed_schemas: Vec::new() }
+    }
+
     /// The frontend, until it ends.
     pub(super) fn frontend(&self) -> Option<Arc<Frontend>> {
         self.frontend.upgrade()

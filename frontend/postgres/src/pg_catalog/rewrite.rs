@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
+    self, AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
     Statement as Tree, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions,
     visit_expressions_mut,
 };
@@ -48,8 +48,31 @@ fn mentions(text: &str) -> bool {
 }
 
 /// What the library's translation does not do, or not as it should.
-const OURS: &[&str] =
-    &["pg_attrdef", "generate_subscripts", "array(", "(select", " escape ", "as regclass"];
+const OURS: &[&str] = &[
+    "pg_attrdef",
+    "generate_subscripts",
+    "array(",
+    "(select",
+    " escape ",
+    "as regclass",
+    "_pg_expandarray",
+    "regproc",
+    "typreceive",
+    "pg_settings",
+    "'search_path'",
+];
+
+/// Columns that name functions, which are texts here.
+const FUNCTION_COLUMNS: &[&str] = &[
+    "typinput",
+    "typoutput",
+    "typreceive",
+    "typsend",
+    "typmodin",
+    "typmodout",
+    "typanalyze",
+    "typsubscript",
+];
 
 /// In queries that the library knows by heart and has answers for.
 const KNOWN: &[&str] = &["pol.polname,", "pg_publication", "fk.confkey", "t.typname type_name"];
@@ -117,6 +140,7 @@ fn trees(text: &str) -> Option<Vec<Tree>> {
     let trees = Parser::parse_sql(&PostgreSqlDialect {}, text).ok()?;
     let translate = |mut tree: Tree| {
         let _: ControlFlow<()> = tree.visit(&mut Existence);
+        let _: ControlFlow<()> = tree.visit(&mut OfSettings);
         let _: ControlFlow<()> = visit_expressions_mut(&mut tree, |expression| {
             if let Some(other) = replaced(expression) {
                 *expression = other;
@@ -126,6 +150,48 @@ fn trees(text: &str) -> Option<Vec<Tree>> {
         PARSER.rewrite(tree)
     };
     Some(trees.into_iter().map(translate).collect())
+}
+
+/// `pg_settings` becomes the settings of the session, each asked by its name.
+struct OfSettings;
+
+impl VisitorMut for OfSettings {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table { name, alias, .. } = table else {
+            return ControlFlow::Continue(());
+        };
+        let is_settings = name
+            .0
+            .last()
+            .and_then(|name| name.as_ident())
+            .is_some_and(|name| name.value.eq_ignore_ascii_case("pg_settings"));
+        if is_settings && let Some(TableFactor::Derived { lateral, subquery, .. }) = settings() {
+            let alias = alias.take().or_else(|| {
+                let name = ast::Ident::new("pg_settings");
+                Some(ast::TableAlias { explicit: true, name, columns: Vec::new(), at: None })
+            });
+            *table = TableFactor::Derived { lateral, subquery, alias, sample: None };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A query of all settings, in parentheses.
+fn settings() -> Option<TableFactor> {
+    let names = partita_frontend::setting_names();
+    let names: Vec<String> = names.iter().map(|name| format!("('{name}')")).collect();
+    let text = format!(
+        "SELECT * FROM (SELECT s.name, current_setting(s.name) AS setting, CAST(NULL AS TEXT) AS unit, \
+         'Preset' AS category, CAST(NULL AS TEXT) AS short_desc, 'user' AS context, 'string' AS vartype, \
+         'session' AS source, CAST(NULL AS TEXT) AS boot_val, CAST(NULL AS TEXT) AS reset_val \
+         FROM (VALUES {}) AS s (name)) AS pg_settings",
+        names.join(", ")
+    );
+    let query = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).ok()?.parse_query().ok()?;
+    let SetExpr::Select(select) = *query.body else { return None };
+    select.from.into_iter().next().map(|from| from.relation)
 }
 
 /// EXISTS among the columns of a result becomes a count, which DataFusion can join.
@@ -178,8 +244,15 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
                     else {
                         return None;
                     };
-                    let range = format!("generate_series(1, CAST(cardinality({array}) AS BIGINT))");
-                    expression_of(&format!("unnest({range})"))
+                    positions(array)
+                }
+                // Rows of a value `x` and its number `n`, of which the value alone stands for both.
+                ("_pg_expandarray", FunctionArguments::List(list)) => {
+                    let FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) = list.args.first()?
+                    else {
+                        return None;
+                    };
+                    expression_of(&format!("unnest({array})"))
                 }
                 _ => None,
             }
@@ -192,6 +265,53 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             }
             None
         }
+        // The names of the path, of which there is one.
+        Expr::InSubquery { expr, subquery, negated: false }
+            if subquery.to_string().contains("current_setting('search_path')") =>
+        {
+            expression_of(&format!("({expr}) = CAST(current_schema() AS TEXT)"))
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice() else {
+                return None;
+            };
+            let Expr::Nested(inner) = root.as_ref() else { return None };
+            match (field.value.to_ascii_lowercase().as_str(), inner.as_ref()) {
+                ("n", Expr::Function(function)) => positions(unnested(function)?),
+                ("x", Expr::Function(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
+                    Some(inner.as_ref().clone())
+                }
+                _ => None,
+            }
+        }
+        Expr::Cast { expr, data_type, .. }
+            if data_type.to_string().eq_ignore_ascii_case("regproc") =>
+        {
+            let text = match expr.as_ref() {
+                Expr::Value(value) => match &value.value {
+                    Value::SingleQuotedString(name) => name.rsplit('.').next()?.to_owned(),
+                    _ => return expression_of(&format!("CAST({expr} AS TEXT)")),
+                },
+                _ => return expression_of(&format!("CAST({expr} AS TEXT)")),
+            };
+            Some(Expr::Value(Value::SingleQuotedString(text).into()))
+        }
+        // No function is 0 as a number and `-` as a name.
+        Expr::BinaryOp { left, right, .. } => {
+            let is_function = match left.as_ref() {
+                Expr::Identifier(name) => is_function_column(&name.value),
+                Expr::CompoundIdentifier(path) => {
+                    path.last().is_some_and(|name| is_function_column(&name.value))
+                }
+                _ => false,
+            };
+            let is_zero = matches!(right.as_ref(), Expr::Value(value)
+                if matches!(&value.value, Value::Number(text, _) if text == "0"));
+            if is_function && is_zero {
+                **right = Expr::Value(Value::SingleQuotedString("-".to_owned()).into());
+            }
+            None
+        }
         // A name that is a literal is the library's to find.
         Expr::Cast { expr, data_type, .. }
             if data_type.to_string().eq_ignore_ascii_case("regclass") =>
@@ -199,6 +319,30 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             let Expr::Value(value) = expr.as_ref() else { return None };
             let Value::Placeholder(_) = &value.value else { return None };
             expression_of(&format!("to_regclass(CAST({expr} AS TEXT))"))
+        }
+        _ => None,
+    }
+}
+
+fn is_function_column(name: &str) -> bool {
+    FUNCTION_COLUMNS.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// The positions of an array's values, one a row.
+fn positions(array: &Expr) -> Option<Expr> {
+    let range = format!("generate_series(1, CAST(cardinality({array}) AS BIGINT))");
+    expression_of(&format!("unnest({range})"))
+}
+
+/// What a call of `unnest` takes.
+fn unnested(function: &ast::Function) -> Option<&Expr> {
+    let name = function.name.0.last()?.as_ident()?;
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.first()? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(array))
+            if name.value.eq_ignore_ascii_case("unnest") =>
+        {
+            Some(array)
         }
         _ => None,
     }
@@ -284,6 +428,38 @@ mod tests {
         assert!(mentions("select 'x'::regclass"));
         assert!(!mentions("SELECT * FROM events"));
         assert!(!mentions("INSERT INTO t VALUES ('pg_class')"));
+    }
+
+    #[test]
+    fn arrays_are_expanded_and_functions_are_texts() {
+        for (text, expected) in [
+            (
+                "SELECT (information_schema._pg_expandarray(i.indkey)).n AS seq FROM pg_index i",
+                "unnest(generate_series(1, CAST(cardinality(i.indkey) AS BIGINT))) AS seq",
+            ),
+            (
+                "SELECT information_schema._pg_expandarray(i.indkey) AS keys FROM pg_index i",
+                "unnest(i.indkey) AS keys",
+            ),
+            (
+                "SELECT 1 FROM pg_index r WHERE _pg_expandarray(a) = 1 AND 2 = (r.keys).x",
+                "2 = r.keys",
+            ),
+            (
+                "SELECT typinput = 'pg_catalog.array_in'::regproc FROM pg_type",
+                "typinput = 'array_in'",
+            ),
+            ("SELECT 1 FROM pg_type WHERE typreceive != 0", "typreceive <> '-'"),
+            ("SELECT setting FROM pg_catalog.pg_settings", "current_setting(s.name)"),
+            (
+                "SELECT 1 FROM t WHERE quote_ident(s) IN (SELECT trim(p[i]) FROM generate_series(1, 2) AS i, \
+                 string_to_array(current_setting('search_path'), ',') p)",
+                "(quote_ident(s)) = CAST(current_schema() AS TEXT)",
+            ),
+        ] {
+            let translated = translated(text);
+            assert!(translated.contains(expected), "{text}: {translated}");
+        }
     }
 
     #[test]
