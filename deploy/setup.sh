@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian or Ubuntu machine lacks to build Partita and run its tests: a C compiler
-# (some crates compile C), psql and Python's venv (real clients are tried), PostgreSQL's server (answers are compared with
-# its answers), and Chromium where the distribution has it as a package of its own (pages of other origins are tried; without
-# it they are not). Rust comes from rustup.
+# (some crates compile C), what real clients are tried with (psql, Python's venv, a JDK with PostgreSQL's JDBC driver,
+# node-postgres), PostgreSQL's server (answers are compared with its answers), and Chromium where the distribution has it as a
+# package of its own (pages of other origins are tried; without it they are not). Rust comes from rustup.
 # Says what to do by hand where it may not install.
 set -euo pipefail
 
@@ -14,6 +14,8 @@ need psql postgresql-client
 need python3 python3
 need unshare util-linux
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
+need javac default-jdk-headless
+[ -e /usr/share/java/postgresql.jar ] || missing+=(libpostgresql-jdbc-java)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 
 if [ "${#missing[@]}" -gt 0 ] && ! command -v apt-get >/dev/null 2>&1; then
@@ -32,6 +34,11 @@ if ! browser >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
   # Some hundred megabytes, and less than a minute.
   "${sudo[@]}" apt-get install -y -qq --no-install-recommends chromium ||
     echo "there is no package chromium: pages of other origins are not tried" >&2
+fi
+# A machine whose node is not Debian's cannot have Debian's node-postgres: its tests are skipped then, and say so.
+if [ ! -d /usr/share/nodejs/pg ] && command -v apt-get >/dev/null 2>&1; then
+  "${sudo[@]}" apt-get install -y -qq --no-install-recommends node-pg ||
+    echo "node-pg is not installable here; the tests of node-postgres are skipped" >&2
 fi
 if ! command -v cargo >/dev/null 2>&1; then
   echo "please install Rust 1.95 or later with rustup" >&2

@@ -1,4 +1,5 @@
-"""Clients of PostgreSQL against a running server: psycopg 3, psycopg2, asyncpg, SQLAlchemy, pandas, psql.
+"""Clients of PostgreSQL against a running server: psycopg 3, psycopg2, asyncpg, ADBC, JDBC, node-postgres,
+SQLAlchemy, pandas, psql.
 
 PARTITA_PG is the server's DSN. Prints what failed, and 'N passed, M failed' at the end.
 """
@@ -338,7 +339,73 @@ def lists_go_to_and_fro():
         assert got.fetchall() == [(2,), (5,)]
 
 
+@test
+def parameters_have_the_types_that_are_declared():
+    with connect() as c:
+        table = make(c, "id INT PRIMARY KEY, s TEXT, tz TIMESTAMPTZ")
+        c.execute(f"INSERT INTO {table} VALUES (1, 'a', '2024-07-01 10:00+00'), (2, 'b', NULL)")
+        for binary in (False, True):
+            cursor = c.cursor(binary=binary)
+            ask = lambda sql, *values: cursor.execute(sql, values).fetchall()
+            for value in (5, 2**40, 1.5, "x", True, None, decimal.Decimal("1.25"), dt.date(2024, 2, 29),
+                          dt.datetime(2024, 2, 29, 12, 30, 45, 123456)):
+                assert ask("SELECT %s", value) == [(value,)], value
+            assert ask(f"SELECT %s, id FROM {table} WHERE id = %s", 5, 1) == [(5, 1)]
+            assert ask("SELECT %s::bigint, %s::text, %s::timestamptz", "7", 8, "2024-07-01 10:00+00") == [
+                (7, "8", dt.datetime(2024, 7, 1, 10, tzinfo=UTC))]
+            for given, ids in ((["a"], [1]), (["b", "a", None], [1, 2]), ([], []), (["z"], [])):
+                assert ask(f"SELECT id FROM {table} WHERE s = ANY(%s) ORDER BY id", given) == [(i,) for i in ids]
+            assert ask(f"SELECT id FROM {table} WHERE id = ANY(%s) ORDER BY id", [1, 2, 9]) == [(1,), (2,)]
+            moment = dt.datetime(2024, 7, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+            assert ask(f"SELECT id FROM {table} WHERE tz = %s", moment) == [(1,)]
+        c.autocommit = False
+        with c.cursor("named") as cursor:
+            cursor.execute(f"SELECT id FROM {table} WHERE id < %s AND s <> %s", (5, "b"))
+            assert cursor.fetchall() == [(1,)]
+        c.rollback()
+        c.autocommit = True
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
+def read_only_transactions_write_nothing():
+    with connect() as c:
+        table = make(c, "id INT PRIMARY KEY")
+        c.read_only = True
+        c.autocommit = False
+        raises(psycopg.errors.ReadOnlySqlTransaction, lambda: c.execute(f"INSERT INTO {table} VALUES (1)"))
+        c.rollback()
+        assert c.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+        c.rollback()
+        c.read_only = None
+        c.execute(f"INSERT INTO {table} VALUES (1)")
+        c.commit()
+        c.autocommit = True
+        heard = []
+        c.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+        c.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        assert any("READ COMMITTED" in message for message in heard), heard
+        assert c.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+        c.execute("COMMIT")
+        c.execute(f"DROP TABLE {table}")
+
+
 # psycopg2
+
+
+@test
+def psycopg2_reads_the_time():
+    c = psycopg2.connect(DSN)
+    c.autocommit = True
+    cursor = c.cursor()
+    cursor.execute("SELECT now(), current_timestamp, now() - now(), pg_typeof(now())")
+    now, also, none, of = cursor.fetchone()
+    assert abs(now - dt.datetime.now(UTC)) < dt.timedelta(minutes=5) and now == also, now
+    assert none == dt.timedelta(0) and of == "timestamp with time zone", (none, of)
+    cursor.execute("SET TIME ZONE 'Asia/Tokyo'")
+    cursor.execute("SELECT now()")
+    assert cursor.fetchone()[0].utcoffset() == dt.timedelta(hours=9)
+    c.close()
 
 
 @test
@@ -396,6 +463,95 @@ def asyncpg_speaks_binary():
         await c.close()
 
     asyncio.run(run())
+
+
+@test
+def asyncpg_pools_give_connections_back_as_they_were():
+    import asyncpg
+
+    async def run():
+        pool = await asyncpg.create_pool(host=PARTS["host"], port=int(PARTS["port"]), user=PARTS["user"],
+                                         database=PARTS["dbname"], min_size=1, max_size=2)
+        table = name("t")
+        await pool.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, s TEXT, tz TIMESTAMPTZ)")
+        noon = dt.datetime(2024, 7, 1, 12, tzinfo=UTC)
+        await pool.executemany(f"INSERT INTO {table} VALUES ($1, $2, $3)", [(i, f"s{i}", noon) for i in range(5)])
+        for _ in range(3):
+            async with pool.acquire() as c:
+                await c.execute("SET TIME ZONE 'Europe/Berlin'")
+                assert await c.fetchval("SHOW timezone") == "Europe/Berlin"
+            assert await pool.fetchval("SHOW timezone") == "UTC"
+        assert await pool.fetchval("SELECT $1::bigint + 1", 2**40) == 2**40 + 1
+        assert await pool.fetchval("SELECT $1::text", "x") == "x"
+        assert await pool.fetchval("SELECT $1::timestamptz", noon) == noon
+        found = await pool.fetch(f"SELECT id FROM {table} WHERE id = ANY($1::int[]) ORDER BY id", [1, 3, 77])
+        assert [row["id"] for row in found] == [1, 3]
+        found = await pool.fetch(f"SELECT id FROM {table} WHERE s = ANY($1) ORDER BY id", ["s0", "s4"])
+        assert [row["id"] for row in found] == [0, 4]
+        assert await pool.fetchval("SELECT make_array(1, 2, NULL)") == [1, 2, None]
+        await pool.execute(f"DROP TABLE {table}")
+        await pool.close()
+
+    asyncio.run(run())
+
+
+# ADBC
+
+
+@test
+def adbc_reads_and_binds():
+    import adbc_driver_postgresql.dbapi as adbc
+
+    uri = f"postgresql://{PARTS['user']}@{PARTS['host']}:{PARTS['port']}/{PARTS['dbname']}"
+    table = name("t")
+    with connect() as c:
+        c.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v DOUBLE PRECISION, s TEXT, y BYTEA)")
+    with adbc.connect(uri, autocommit=True) as c, c.cursor() as cursor:
+        cursor.execute("SELECT 1 AS one, 'x' AS s")
+        assert cursor.fetchone() == (1, "x")
+        cursor.execute(f"INSERT INTO {table} VALUES ($1, $2, $3, $4)", (1, 1.5, "a", b"\x00\xff"))
+        cursor.executemany(f"INSERT INTO {table} VALUES ($1, $2, $3, $4)", [(2, None, "b", b""), (3, 2.5, None, None)])
+        cursor.execute(f"SELECT id, v, s, y FROM {table} ORDER BY id")
+        rows = cursor.fetch_arrow_table().to_pylist()
+        assert [tuple(row.values()) for row in rows] == [
+            (1, 1.5, "a", b"\x00\xff"), (2, None, "b", b""), (3, 2.5, None, None)], rows
+        cursor.execute(f"SELECT id FROM {table} WHERE y = $1", (b"\x00\xff",))
+        assert cursor.fetchall() == [(1,)]
+    with connect() as c:
+        c.execute(f"DROP TABLE {table}")
+
+
+# Other runtimes: scripts beside this one, which print what failed.
+
+
+def runs(command, *, needs):
+    """Runs a script of another runtime; says loudly what is missing on this machine."""
+    missing = [what for what, there in needs.items() if not there]
+    if missing:
+        print(f"   SKIPPED {command[-1]}: not on this machine: {', '.join(missing)} (deploy/setup.sh installs them)")
+        return
+    done = subprocess.run([*command, PARTS["host"], PARTS["port"], PARTS["user"], PARTS["dbname"]],
+                          capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@test
+def jdbc_does_what_applications_do():
+    jar = "/usr/share/java/postgresql.jar"
+    javac = shutil.which("javac")
+    runs(["java", "-cp", jar, "-Duser.timezone=America/New_York", f"{HERE}/Jdbc.java"],
+         needs={"a JDK": javac, jar: os.path.exists(jar)})
+
+
+@test
+def node_postgres_sends_arrays():
+    folder = "/usr/share/nodejs"
+    os.environ.setdefault("NODE_PATH", folder)
+    runs(["node", f"{HERE}/node_postgres.js"],
+         needs={"node": shutil.which("node"), "node-pg": os.path.isdir(f"{folder}/pg")})
 
 
 # SQLAlchemy and pandas
