@@ -112,9 +112,22 @@ fn with_offset(text: &str) -> Option<Moment> {
         let nanos = i128::from(moment.timestamp_subsec_nanos());
         Some(i128::from(moment.timestamp()) * NANOS_PER_SECOND + nanos)
     };
-    // One that says its offset is the same instant wherever it is read.
-    let (here, elsewhere) = (read(0)?, read(3_600)?);
-    Some(if here == elsewhere { Moment::Instant(here) } else { Moment::Local(here) })
+    let here = read(0)?;
+    let is_instant = match says_offset(&text) {
+        Some(says) => says,
+        // One that says its offset is the same instant wherever it is read.
+        None => read(3_600)? == here,
+    };
+    Some(if is_instant { Moment::Instant(here) } else { Moment::Local(here) })
+}
+
+/// Whether an offset stands behind a date of ten digits and dashes and its time; `None` when there is no such date.
+fn says_offset(text: &str) -> Option<bool> {
+    let (date, rest) = text.as_bytes().split_at_checked(10)?;
+    let is_date = date[4] == b'-' && date[7] == b'-';
+    let is_offset = |byte: &u8| matches!(byte, b'+' | b'-') || byte.is_ascii_alphabetic();
+    // What separates the time may be a letter.
+    is_date.then(|| rest.iter().skip(1).any(is_offset))
 }
 
 #[cfg(test)]
