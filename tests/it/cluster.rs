@@ -2,6 +2,7 @@
 //! there, once, and what can be done meanwhile is done.
 
 mod at_data;
+mod copies;
 mod disks;
 mod experiment;
 mod harness;
