@@ -173,6 +173,7 @@ impl Core {
     /// Records a split or a merge, and waits a while for it to be carried out. Returns its step; none (0) when there
     /// was nothing to do.
     pub(crate) async fn reshape_and_wait(&self, command: &Command) -> Result<Step, Error> {
+        self.check_sound(command)?;
         let deadline = Instant::now() + self.patience.reshape;
         let job = loop {
             let on_trial = decide(&self.machine.state(), command)?.reply;
@@ -198,6 +199,24 @@ impl Core {
         };
         let over = self.over(job, deadline, |_| false).await;
         self.reshaped(job, over).map(|()| job.1)
+    }
+
+    /// Refuses to split or merge a partition that does not serve all that it should: what cannot be read cannot be taken
+    /// over, and its neighbour would be frozen in vain.
+    fn check_sound(&self, command: &Command) -> Result<(), Error> {
+        let (what, concerned) = match command {
+            Command::Split { partition, .. } => ("split", vec![*partition]),
+            Command::Merge { left, right, .. } => ("merged", vec![*left, *right]),
+            _ => return Ok(()),
+        };
+        let reports = self.presence.reports();
+        let failed = reports.failed();
+        match concerned.iter().find_map(|id| Some((id, failed.get(id)?))) {
+            None => Ok(()),
+            Some((partition, why)) => Err(Error::Storage(format!(
+                "partition {partition} cannot be {what} before it is whole again: {why}"
+            ))),
+        }
     }
 
     /// What whoever waited for a split or a merge is told.

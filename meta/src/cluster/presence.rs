@@ -142,6 +142,13 @@ impl Reports {
         self.reports.get(&node).map(|report| report.replicas.as_slice())
     }
 
+    /// The partitions of which a live node says that its replica does not serve all that it should, and why.
+    pub(crate) fn failed(&self) -> BTreeMap<PartitionId, &str> {
+        let live = self.reports.iter().filter(|(node, _)| self.is_live(**node));
+        let replicas = live.flat_map(|(_, report)| report.replicas.iter());
+        replicas.filter_map(|one| Some((one.partition, one.failure.as_deref()?))).collect()
+    }
+
     /// The nodes as everybody is told of them.
     pub(crate) fn members(&self, state: &State) -> Members {
         let mut expected: BTreeMap<NodeId, BTreeSet<(PartitionId, ReplicaId)>> = BTreeMap::new();

@@ -55,6 +55,7 @@ impl Driver {
             let state = self.core.machine.state();
             let mut keeper = self.core.load.lock();
             keeper.learn(&state, |node| reports.is_live(node), now_ms);
+            keeper.note_failed(reports.failed().into_keys());
             keeper.note_splits(&self.core.reshapes.all(), now_ms);
             (keeper.tick(now_ms), keeper.take_outcomes())
         };

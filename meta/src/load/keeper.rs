@@ -281,6 +281,11 @@ impl Keeper {
         self.watched = before;
     }
 
+    /// Takes note of the partitions that do not serve all that they should: they stay as they are.
+    pub(crate) fn note_failed(&mut self, failed: impl Iterator<Item = PartitionId>) {
+        self.scheduler.set_failed(failed.map(facts::partition_id).collect());
+    }
+
     /// Takes what a node says of the partitions that it leads.
     pub(crate) fn heard(&mut self, node: NodeId, beats: &[LoadBeat], now_ms: u64) {
         for beat in beats {

@@ -165,6 +165,52 @@ async fn a_merge_is_carried_out_and_the_right_ones_replicas_go() {
 }
 
 #[tokio::test]
+async fn a_partition_with_a_known_failure_is_neither_split_nor_merged() {
+    let site = Site::start().await;
+    site.change(replicated("t")).await.unwrap();
+    let ids = site.partitions("t");
+    let fail = |failure: Option<&str>| {
+        let mut held = site.nodes.one(1).held.lock();
+        held.get_mut(&ids[1]).unwrap().failure = failure.map(str::to_owned);
+    };
+    let is_known = || site.server.meta.core.presence.reports().failed().contains_key(&ids[1]);
+    fail(Some("file 4/files/1.parquet: the footer fails its checksum"));
+    until("it is known", is_known).await;
+    for order in [split(ids[1], 150), merge(ids[0], ids[1]), merge(ids[1], ids[2])] {
+        let refused = site.administer(order).await;
+        let Err(Error::Storage(why)) = &refused else { panic!("{refused:?}") };
+        assert!(why.contains(&format!("partition {}", ids[1])) && why.contains("footer"), "{why}");
+    }
+    assert!(site.server.meta.reshape_events().is_empty());
+    assert_eq!(site.nodes.count(Kind::Freeze), 0);
+    fail(None);
+    until("it is well again", || !is_known()).await;
+    assert_eq!(site.administer(merge(ids[0], ids[1])).await, Ok(()));
+    site.agree().await;
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_merge_that_meets_damage_thaws_what_it_froze() {
+    let site = Site::start().await;
+    site.change(replicated("t")).await.unwrap();
+    let ids = site.partitions("t");
+    let damage = Error::Corrupted("the footer fails its checksum".to_owned());
+    site.nodes.fail(Kind::Absorb, 1, damage);
+    let refused = site.administer(merge(ids[0], ids[1])).await;
+    assert!(refused.is_err(), "{refused:?}");
+    site.agree().await;
+    let group = site.nodes.group(ids[1]).unwrap();
+    assert!(!group.frozen && site.partitions("t") == ids);
+    let (_, outcome) = site.last_event();
+    assert!(
+        matches!(&outcome, ReshapeOutcome::GivenUp(why) if why.contains("footer")),
+        "{outcome:?}"
+    );
+    site.end().await;
+}
+
+#[tokio::test]
 async fn the_right_ones_replicas_come_to_the_left_ones_nodes_first() {
     let site = Site::start().await;
     let mut table = new_table("t");

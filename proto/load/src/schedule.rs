@@ -99,6 +99,8 @@ pub struct Scheduler {
     places: Places,
     heat: BTreeMap<u32, Heat>,
     large: BTreeSet<u32>,
+    /// Partitions that do not serve all that they should.
+    failed: BTreeSet<PartitionId>,
     pasts: BTreeMap<u32, Past>,
     orders: BTreeMap<ActionId, Order>,
     watches: BTreeMap<ActionId, Watch>,
@@ -125,6 +127,7 @@ impl Scheduler {
             places: Places::default(),
             heat: BTreeMap::new(),
             large: BTreeSet::new(),
+            failed: BTreeSet::new(),
             pasts: BTreeMap::new(),
             orders: BTreeMap::new(),
             watches: BTreeMap::new(),
@@ -208,6 +211,12 @@ impl Scheduler {
         if let Some(slot) = self.places.slot(partition) {
             self.places.set_voters(slot, voters);
         }
+    }
+
+    /// Says which partitions do not serve all that they should, in place of those named before. They are neither split
+    /// nor merged, and are nobody's neighbour.
+    pub fn set_failed(&mut self, failed: BTreeSet<PartitionId>) {
+        self.failed = failed;
     }
 
     /// Takes in what a leader reports. Reports on unknown partitions, late ones and repeated ones are ignored.

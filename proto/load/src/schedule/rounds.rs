@@ -47,7 +47,10 @@ impl Scheduler {
                 partitions: table.count + table.splitting,
                 partitions_max: table.facts.partitions_max,
             };
-            let resting = part.is(BUSY) || now_ms < past.split_ready_ms || self.on_probation(slot);
+            let resting = part.is(BUSY)
+                || self.failed.contains(&part.id)
+                || now_ms < past.split_ready_ms
+                || self.on_probation(slot);
             let ruling = by_load(&view);
             if !resting
                 && let Ok(ruling) = &ruling
@@ -84,8 +87,9 @@ impl Scheduler {
                 self.places.part_mut(slot).flags &= !LARGE;
                 continue;
             }
-            let resting =
-                part.is(BUSY) || self.past(slot).is_some_and(|past| now_ms < past.split_ready_ms);
+            let resting = part.is(BUSY)
+                || self.failed.contains(&part.id)
+                || self.past(slot).is_some_and(|past| now_ms < past.split_ready_ms);
             let Some(ruling) = by_size(&view) else { continue };
             // A tail fills at the rate of its writes, which no budget holds back; it is cut as it fills.
             let rolls = matches!(ruling.why, SplitWhy::RightEdge | SplitWhy::LeftEdge);
@@ -271,7 +275,7 @@ impl Scheduler {
                 size_bytes: part.window.size_bytes(),
                 born_ms: u64::from(part.born_s) * 1_000,
                 seen_s: part.window.seen_s(),
-                busy: part.is(BUSY | WATCHED | HOT | LARGE),
+                busy: part.is(BUSY | WATCHED | HOT | LARGE) || self.failed.contains(&part.id),
                 not_before_ms: self.past(slot).map_or(0, |past| past.merge_ready_ms),
                 key_epoch: part.key_epoch,
             }

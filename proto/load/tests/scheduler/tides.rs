@@ -1,6 +1,8 @@
 //! Loads that come and go: partitions are not made and joined again and again.
 
-use partita_load::{SplitWhy, Step, TableFacts};
+use std::collections::BTreeSet;
+
+use partita_load::{PartitionId, SplitWhy, Step, TableFacts};
 
 use crate::flows::is_split;
 use crate::fluid::{Oracle, World};
@@ -78,5 +80,27 @@ fn what_stays_cold_is_joined_down_to_the_least_that_a_table_keeps() {
     world.run(3_600 * 5);
     assert_eq!(world.flaps, 0);
     assert_eq!(world.parts_of(1).len(), 2);
+    world.assert_known();
+}
+
+#[test]
+fn what_has_failed_is_nobodys_neighbour_until_it_is_well_again() {
+    let mut world = World::new(6, 8.0, 1);
+    let flow = |_: f64, low: f64, high: f64| (high - low) * 0.01;
+    world.add_table(1, TableFacts::default(), Oracle::Halves, 6, three, Box::new(flow));
+    let failed = PartitionId(3);
+    let concerns = |step: &Step| match step {
+        Step::Merge { left, right, .. } => [*left, *right].contains(&failed),
+        Step::Split { partition, .. } => *partition == failed,
+        _ => false,
+    };
+    world.scheduler.set_failed(BTreeSet::from([failed]));
+    world.run(6 * 3_600);
+    assert_eq!(world.count(0, concerns), 0);
+    assert!(world.count(0, is_merge) >= 2, "the others are merged");
+    let since = world.now_ms;
+    world.scheduler.set_failed(BTreeSet::new());
+    world.run(6 * 3_600);
+    assert!(world.count(since, concerns) >= 1);
     world.assert_known();
 }
