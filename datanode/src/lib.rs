@@ -22,6 +22,7 @@ pub mod maintenance;
 mod making;
 mod metered;
 mod node;
+mod obstacle;
 mod older;
 mod reconfigure;
 mod replica;

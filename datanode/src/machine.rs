@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_engine::{EngineError, Partition};
-use partita_proto::id::Epoch;
+use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::reshape::{Reshape, Reshaped};
 use partita_proto::service::WriteKind;
 use partita_proto::wire::{Command, WriteCommand};
@@ -86,6 +86,12 @@ impl PartitionMachine {
     /// Whether no requests are taken, because a neighbour is to take the partition over.
     pub(crate) fn is_frozen(&self) -> bool {
         self.requests.lock().is_frozen()
+    }
+
+    /// What of the files of another partition here is damaged, as far as that is known.
+    pub(crate) fn damage_of(&self, partition: PartitionId) -> Option<String> {
+        let damage = self.near.partition(partition)?.damage();
+        (!damage.is_empty()).then(|| damage.join("; "))
     }
 
     /// Rows and bytes applied since the replica was opened.

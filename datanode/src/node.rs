@@ -212,7 +212,8 @@ impl Datanode {
     /// The partitions whose replicas here do not serve, and why.
     pub fn ailments(&self) -> Vec<Ailment> {
         let failed = self.replicas().into_iter().filter_map(|replica| {
-            Some(Ailment::new(format!("partition {}", replica.id()), replica.failure()?))
+            let reason = replica.failure().or_else(|| replica.stuck())?;
+            Some(Ailment::new(format!("partition {}", replica.id()), reason))
         });
         let refused = self.refused.read();
         let refused = refused.iter().map(|(partition, Refused { why, .. })| {

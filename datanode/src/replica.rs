@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
+use parking_lot::Mutex;
 use partita_engine::{Partition, Scan};
 use partita_proto::beat::LoadBeat;
 use partita_proto::error::Error;
@@ -37,6 +38,7 @@ use crate::leadership;
 use crate::load::Load;
 use crate::machine::PartitionMachine;
 use crate::metered::Meter;
+use crate::obstacle::{FROZEN_MAX, frozen, obstacle};
 use crate::reconfigure;
 use crate::reply::Outcome;
 use crate::writer::{QUEUE_MAX, Waiting, Writer};
@@ -56,6 +58,8 @@ pub(crate) struct Replica {
     load: Arc<Load>,
     writes: mpsc::Sender<Waiting>,
     stop: CancellationToken,
+    /// Since when it is known to be frozen.
+    frozen_since: Mutex<Option<Instant>>,
     /// One order at a time changes the members.
     changing: tokio::sync::Mutex<()>,
     requests: AtomicU64,
@@ -95,6 +99,7 @@ impl Replica {
             load,
             writes,
             stop,
+            frozen_since: Mutex::default(),
             changing: tokio::sync::Mutex::new(()),
             requests: AtomicU64::new(0),
             scans: AtomicU64::new(0),
@@ -126,13 +131,23 @@ impl Replica {
 
     /// Refuses requests while a neighbour is to take the partition over.
     fn check_free(&self) -> Result<(), Error> {
-        if self.machine.is_frozen() {
-            return Err(Error::Unavailable(format!(
-                "partition {} is being merged with its neighbour",
-                self.id()
-            )));
+        self.frozen_for().map_or(Ok(()), |time| Err(frozen(self.id(), time)))
+    }
+
+    /// For how long it has been seen frozen, if it is.
+    fn frozen_for(&self) -> Option<Duration> {
+        let mut since = self.frozen_since.lock();
+        if !self.machine.is_frozen() {
+            *since = None;
+            return None;
         }
-        Ok(())
+        Some(since.get_or_insert_with(Instant::now).elapsed())
+    }
+
+    /// Why it answers no request although nothing of it has failed: it has been frozen for too long.
+    pub(crate) fn stuck(&self) -> Option<String> {
+        let time = self.frozen_for().filter(|time| *time >= FROZEN_MAX)?;
+        Some(frozen(self.id(), time).to_string())
     }
 
     /// Refuses rows of other types than the table's before they are in the log: what cannot be applied
@@ -376,16 +391,15 @@ impl Replica {
             Error::Unavailable(format!("the replicas of partition {} {what}", self.id()))
         };
         let _one_at_a_time = self.changing.try_lock().map_err(|_| busy("change just now"))?;
-        // What cannot be copied would stop the group where the order is applied.
-        if let Some(damage) = self.damage() {
-            return Err(Error::Corrupted(damage));
-        }
         // Whoever has not applied all of the log may take what was done for something to be done.
         self.read_barrier().await?;
         if let Some(done) = self.machine.done(&order) {
             return Ok(done);
         }
         self.check_epoch(order.epoch(), self.partition.config().epoch)?;
+        if let Some(damage) = obstacle(&order, |partition| self.damage_of(partition)) {
+            return Err(Error::Corrupted(damage));
+        }
         if let Reshape::Split(split) = &order {
             if self.group.is_changing() || self.group.members().iter().any(|m| !m.voter) {
                 return Err(busy("change their members"));
@@ -493,6 +507,14 @@ impl Replica {
         found.or_else(|| {
             Some(self.partition.damage().join("; ")).filter(|damage| !damage.is_empty())
         })
+    }
+
+    /// What of the files of a partition here is damaged: of this one, or of a neighbour.
+    fn damage_of(&self, partition: PartitionId) -> Option<String> {
+        if partition == self.id() {
+            return self.damage();
+        }
+        self.machine.damage_of(partition)
     }
 
     /// Stops the writer and the group; the files stay.

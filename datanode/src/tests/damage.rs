@@ -1,7 +1,10 @@
 //! What a node does whose only replicas are damaged, and who may order it to drop them.
 
 use partita_proto::catalog_history::{CatalogHistory, Leadership};
+use partita_proto::range::Bound;
+use partita_proto::reshape::{Absorb, Freeze, Reshape, Split};
 
+use super::table::bound;
 use super::*;
 
 const SECOND: PartitionId = PartitionId(8);
@@ -122,6 +125,50 @@ async fn the_only_replica_of_an_older_copy_is_refused_until_it_is_accepted() {
     let running = Running::start(dir.path()).await;
     corrupted(read(&running, SECOND).await);
     corrupted(read(&running, OTHER).await);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_that_was_to_be_taken_over_by_a_damaged_one_is_given_free() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    open(&running, PARTITION).await;
+    put(&running, PARTITION, 1, &[(1, 1), (50, 2)]).await;
+    let replicas = BTreeMap::from([(NodeId(1), ReplicaId(1))]);
+    let split =
+        Split { partition: PARTITION, epoch: Epoch(1), at: bound(30), child: SECOND, replicas };
+    running.node.reshape(Reshape::Split(split)).await.unwrap();
+    running.node.until_led(vec![SECOND]).await.unwrap();
+    let freeze =
+        |partition, epoch, on| Reshape::Freeze(Freeze { partition, epoch: Epoch(epoch), on });
+    let order = freeze(SECOND, 2, true);
+    let frozen = running.node.reshape(order.clone()).await.unwrap();
+    running.stop().await;
+    for file in files(dir.path(), PARTITION, "files") {
+        // The other half has the same bytes under another name.
+        std::fs::remove_file(file).unwrap();
+    }
+
+    let running = Running::start(dir.path()).await;
+    running.node.until_led(vec![PARTITION, SECOND]).await.unwrap();
+    assert_eq!(running.node.reshape(order).await.unwrap().index, frozen.index);
+    let absorb = Reshape::Absorb(Absorb {
+        partition: PARTITION,
+        epoch: Epoch(2),
+        right: SECOND,
+        frozen: frozen.index,
+        end: Bound::default(),
+    });
+    corrupted(running.node.reshape(absorb.clone()).await);
+    running.node.reshape(freeze(PARTITION, 2, false)).await.unwrap();
+    let late = running.node.reshape(absorb).await;
+    assert!(matches!(late, Err(Error::StaleRoute { current: Epoch(3), .. })), "{late:?}");
+    running.node.reshape(freeze(SECOND, 3, false)).await.unwrap();
+    // What is damaged is neither frozen nor cut.
+    corrupted(running.node.reshape(freeze(PARTITION, 3, true)).await);
+    write_to(&running.node, (SECOND, Epoch(4)), 2, &[(60, 3)]).await.unwrap();
+    let rows = rows_of(&running.node, (SECOND, Epoch(4))).await.unwrap();
+    assert_eq!(rows, [(50, 2), (60, 3)]);
     running.stop().await;
 }
 
