@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use partita_datanode::{Datanode, NodeOptions};
 use partita_frontend::Frontend;
 use partita_meta::{Meta, MetaOptions, TABLES_PER_DATABASE};
@@ -24,7 +24,7 @@ use partita_worker::{MEMORY_BYTES, Worker};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
@@ -131,7 +131,11 @@ impl Roles {
             Arc::clone(&as_nodes),
         )
         .await
-        .context("cannot open the catalog")?;
+        .context("cannot open the catalog");
+        let meta = meta.map_err(|error| match storage::hint(&host.damaged()) {
+            Some(hint) => anyhow!("{error:#}\nHINT: {hint}"),
+            None => error,
+        })?;
         let datanode = Datanode::open(
             NodeOptions {
                 node: NODE,
@@ -150,6 +154,9 @@ impl Roles {
         )
         .await
         .context("cannot open the partitions")?;
+        if let Some(hint) = storage::hint(&host.damaged()) {
+            warn!(hint, "the log is damaged, and some partitions are not served");
+        }
         let service: Arc<dyn DataService> = Arc::<Datanode>::clone(&datanode);
         let lanes = Lanes::new(LaneOptions::default(), &Handle::current());
         let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES, lanes)?;

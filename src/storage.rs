@@ -89,9 +89,29 @@ impl Options {
     }
 }
 
+/// What to do about groups whose log is damaged and that no other node can replace; `None` when there are none.
+pub(crate) fn hint(damaged: &[(GroupId, String)]) -> Option<String> {
+    let numbers: Vec<String> = damaged.iter().map(|(group, _)| group.0.to_string()).collect();
+    if numbers.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "to go on without what cannot be read of them, start once with --accept-damage {} (0 is the catalog, the others are \
+         partitions); what cannot be read is then given up for good",
+        numbers.join(",")
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hint_names_all_that_is_damaged() {
+        assert_eq!(hint(&[]), None);
+        let damaged = [0, 4, 17].map(|group| (GroupId(group), "is damaged".to_owned()));
+        assert!(hint(&damaged).unwrap().contains("--accept-damage 0,4,17 "));
+    }
 
     #[test]
     fn a_memtable_takes_a_third_of_the_memory_within_bounds() {

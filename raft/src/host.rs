@@ -305,6 +305,12 @@ impl Host {
         self.log.groups()
     }
 
+    /// The index up to which a group's log was given up, if it was. The machine's state must reach so far.
+    #[must_use]
+    pub fn log_given_up(&self, group: GroupId) -> Option<u64> {
+        Some(self.log.view(group).ok()?.purged?.index)
+    }
+
     /// A running group.
     #[must_use]
     pub fn group(&self, group: GroupId) -> Option<Arc<Group>> {
@@ -388,6 +394,14 @@ impl Host {
                 "group {group}: what its damaged log lacks is given up here, but other replicas have it: this one must \
                  be made anew"
             )));
+        }
+        if let Some(damage) = self.log.damage(group) {
+            if !is_alone(&raft).await.map_err(|fatal| stopped(fatal.to_string()))? {
+                raft.shutdown().await.map_err(|error| stopped(error.to_string()))?;
+                return Err(RaftError::Corrupted(format!("group {group}: {damage}")));
+            }
+            tracing::warn!(%group, damage, "a group of one member lacks no entry; it goes on");
+            self.log.forget_damage(group);
         }
         // Also a replica that is created or joins may have been there before, in a creation that was cut short.
         let promised =
@@ -478,7 +492,11 @@ impl Host {
         machine: &dyn Machine,
     ) -> Result<(), RaftError> {
         if let Some(damage) = self.log.damage(group) {
-            return Err(RaftError::Corrupted(format!("group {group}: {damage}")));
+            let mark = machine.durable_mark();
+            let alone = mark.is_some_and(|mark| mark.members().into_keys().eq([replica]));
+            if !self.log.is_void_damage(group, alone) {
+                return Err(RaftError::Corrupted(format!("group {group}: {damage}")));
+            }
         }
         if self.log.is_distrusted(group) && !planted::is(Plant::TrustOld) {
             return Err(RaftError::Corrupted(format!(

@@ -16,6 +16,16 @@ pub(crate) struct Damage {
     pub(crate) missing: Vec<Position>,
     /// Anything may have been written at the bad place: entries after the last one, or a vote.
     pub(crate) unknown: bool,
+    /// The entries behind the bad place follow those before it: of what was written there, only a vote can have been this
+    /// group's.
+    pub(crate) follows: bool,
+}
+
+impl Damage {
+    /// Whether nothing that counts can be missing: no entry is, and a group of one member has no use for votes.
+    pub(crate) fn is_void(&self, alone: bool) -> bool {
+        alone && self.follows && self.missing.is_empty()
+    }
 }
 
 impl fmt::Display for Damage {
@@ -37,5 +47,29 @@ impl fmt::Display for Damage {
             }
             _ => f.write_str("the last entries or a vote may be missing"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_of_one_member_lacks_nothing_when_its_entries_follow_each_other() {
+        let damage = |missing: &[u64], follows| Damage {
+            place: Some((1, 1728)),
+            missing: missing
+                .iter()
+                .map(|index| Position { index: *index, ..Position::default() })
+                .collect(),
+            unknown: true,
+            follows,
+        };
+        assert!(damage(&[], true).is_void(true));
+        // Others may have been promised a vote that is forgotten.
+        assert!(!damage(&[], true).is_void(false));
+        // The last entries may be missing, or are known to be.
+        assert!(!damage(&[], false).is_void(true));
+        assert!(!damage(&[7], true).is_void(true));
     }
 }

@@ -226,6 +226,20 @@ impl Log {
         state.index.groups.get(&group).is_some_and(|log| log.distrusted)
     }
 
+    /// Whether nothing that counts can be missing of a damaged group, if it is `alone`: of one member.
+    pub(crate) fn is_void_damage(&self, group: GroupId, alone: bool) -> bool {
+        let state = self.shared.state.lock();
+        let damage = state.index.groups.get(&group).and_then(|log| log.damage.as_ref());
+        damage.is_some_and(|damage| damage.is_void(alone))
+    }
+
+    /// Takes a group that lacks nothing that counts for whole. Should the bad place be read again, it is found again.
+    pub(crate) fn forget_damage(&self, group: GroupId) {
+        if let Some(log) = self.shared.state.lock().index.groups.get_mut(&group) {
+            log.damage = None;
+        }
+    }
+
     /// Whether blank entries took the place of some of the group's when the log was opened.
     pub(crate) fn is_given_up(&self, group: GroupId) -> bool {
         self.given_up.contains(&group)

@@ -197,6 +197,32 @@ struct Replayed {
     lost: BTreeMap<u64, (Location, Position)>,
     /// Something else may be missing since that place.
     unknown: Option<(u32, u32)>,
+    /// What the entries behind that place show.
+    behind: Behind,
+}
+
+/// What the entries behind a bad place show of those that may have lain there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Behind {
+    /// There are none.
+    #[default]
+    Nothing,
+    /// They follow those before it.
+    Follows,
+    /// They do not, or more than entries is missing.
+    Gap,
+}
+
+impl Behind {
+    /// With the next entry behind the bad place: whether it follows the last one that is known.
+    fn next(self, follows: bool) -> Self {
+        if self == Self::Gap || !follows { Self::Gap } else { Self::Follows }
+    }
+
+    /// After one more bad place.
+    fn again(self) -> Self {
+        if self == Self::Gap { Self::Gap } else { Self::Nothing }
+    }
 }
 
 impl Replayed {
@@ -211,6 +237,7 @@ impl Replayed {
             entries: BTreeMap::new(),
             lost: BTreeMap::new(),
             unknown: None,
+            behind: Behind::Nothing,
         }
     }
 
@@ -495,6 +522,7 @@ impl Recovery<'_> {
                 log.lose(position, location);
                 // As which replica it began is lost too.
                 log.unknown = Some((location.segment, location.offset));
+                log.behind = Behind::Gap;
                 self.groups.insert(group, log);
             }
         }
@@ -508,6 +536,7 @@ impl Recovery<'_> {
         self.unknown.get_or_insert((segment, offset));
         for log in self.groups.values_mut() {
             log.unknown.get_or_insert((segment, offset));
+            log.behind = log.behind.again();
         }
     }
 
@@ -580,6 +609,9 @@ impl Recovery<'_> {
         if log.purged.is_some_and(|purged| index <= purged.index) {
             return;
         }
+        if log.unknown.is_some() {
+            log.behind = log.behind.next(index == log.end && log.end > 0);
+        }
         if log.end == 0 && log.purged.is_none() {
             log.first = index;
         } else if index > log.end && self.unknown.is_none() {
@@ -592,6 +624,7 @@ impl Recovery<'_> {
             log.cut();
             if self.unknown.is_none() {
                 log.unknown.get_or_insert((location.segment, location.offset));
+                log.behind = Behind::Gap;
             }
         }
         log.end = index + 1;
@@ -603,6 +636,8 @@ impl Recovery<'_> {
         let mut before = std::mem::take(&mut self.groups);
         for (group, state) in states {
             let known = before.remove(&group);
+            let behind = known.as_ref().filter(|log| log.unknown == state.damage);
+            let behind = behind.map_or(Behind::Nothing, |log| log.behind);
             let (mut entries, lost) = known.map(|log| (log.entries, log.lost)).unwrap_or_default();
             entries.extend(self.loose.remove(&group).into_iter().flatten());
             let mut log = Replayed {
@@ -615,6 +650,7 @@ impl Recovery<'_> {
                 entries,
                 lost,
                 unknown: state.damage,
+                behind,
             };
             log.cut();
             self.groups.insert(group, log);
@@ -669,12 +705,18 @@ impl Recovery<'_> {
                 }
                 false => log.purged,
             };
+            // A vote may be among what is missing; the last entry shows one.
+            let shown = last.filter(|last| {
+                log.unknown.is_some() && log.vote.is_none_or(|vote| vote.term < last.term)
+            });
+            let vote = shown.map(seen_vote).or(log.vote);
             let place = log.lost.values().next().map(|(bad, _)| (bad.segment, bad.offset));
             let unknown = log.unknown.is_some();
             let mut damage = (unknown || !missing.is_empty()).then(|| Damage {
                 place: log.unknown.or(place),
                 missing,
                 unknown,
+                follows: log.behind == Behind::Follows,
             });
             if let Some(found) = damage.take_if(|_| accepted.contains(&group)) {
                 tracing::warn!(%group, %found, "what is lost of a group is given up, as ordered");
@@ -688,7 +730,7 @@ impl Recovery<'_> {
             }
             let recovered = GroupLog::recovered(FoundLog {
                 replica: log.replica,
-                vote: log.vote,
+                vote,
                 purged: log.purged,
                 // What was known to be committed may have reached the disk before the entries did.
                 committed: log.committed.min(last),
@@ -702,6 +744,11 @@ impl Recovery<'_> {
         let Self { segments, spares, .. } = self;
         Ok(Recovered { groups, segments, active, spares, given_up, fillers })
     }
+}
+
+/// The vote that an entry shows: whoever has it has supported the leader that proposed it.
+fn seen_vote(last: Position) -> Vote {
+    Vote { term: last.term, leader: last.leader, committed: true }
 }
 
 /// Whether a valid record after `offset` shows that everything up to `offset` and beyond had once been synced.

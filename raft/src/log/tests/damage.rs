@@ -317,6 +317,50 @@ async fn a_bad_header_concerns_every_group_until_it_is_accepted() {
 }
 
 #[tokio::test]
+async fn entries_behind_a_bad_header_show_whose_it_was() {
+    let (disk, _, _) = killed().await;
+    let name = disk.segments().pop().unwrap();
+    let number = name.strip_suffix(".log").unwrap().parse().unwrap();
+    let data = Bytes::from(disk.content(&name));
+    let mut starts = record_ends(&disk, &name);
+    starts.pop();
+    let group_at = |start: usize| match record::decode(&data, start, number).unwrap().record {
+        record::Record::Append { group, .. } => Some(group),
+        _ => None,
+    };
+    let bad = *starts.iter().find(|start| group_at(**start) == Some(A)).unwrap();
+    let behind: Vec<_> = starts.iter().filter(|start| **start > bad).collect();
+    assert!(
+        [A, B].iter().all(|group| behind.iter().any(|start| group_at(**start) == Some(*group)))
+    );
+    spoil(&disk, &name, bad + 16);
+    for _ in 0..2 {
+        let log = open(&disk).unwrap();
+        let damaged: Vec<_> = log.damaged().into_iter().map(|(group, _)| group).collect();
+        assert_eq!(damaged, [A, B]);
+        assert!(log.is_void_damage(B, true) && !log.is_void_damage(B, false));
+        assert!(!log.is_void_damage(A, true), "an entry of it is missing");
+        log.forget_damage(B);
+        assert_eq!(log.damaged().len(), 1);
+        let last = log.view(B).unwrap().last.unwrap();
+        append(&log, B, vec![entry(last.term, last.index + 1, "goes on")]).await.unwrap();
+        log.close();
+    }
+    // Also once a later segment does not know of it any more.
+    let log = open(&disk).unwrap();
+    log.forget_damage(B);
+    for _ in 0..60 {
+        let last = log.view(B).unwrap().last.unwrap();
+        append(&log, B, vec![entry(last.term, last.index + 1, vec![7; 150])]).await.unwrap();
+    }
+    log.close();
+    let log = open(&disk).unwrap();
+    let damaged: Vec<_> = log.damaged().into_iter().map(|(group, _)| group).collect();
+    assert_eq!(damaged, [A]);
+    log.close();
+}
+
+#[tokio::test]
 async fn a_bad_checkpoint_loses_nothing_while_the_segment_before_it_is_there() {
     let (disk, acknowledged, vote) = killed().await;
     for name in disk.segments() {
