@@ -39,6 +39,12 @@ impl MetaError {
         }
     }
 
+    /// Whether what is stored is not what was written: nothing that is tried again changes that.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupted(_) | Self::Raft(RaftError::Corrupted(_)))
+    }
+
     pub(crate) fn io(context: impl Into<String>, source: io::Error) -> Self {
         Self::Io { context: context.into(), source: Arc::new(source) }
     }

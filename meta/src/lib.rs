@@ -5,7 +5,7 @@
 //!   frontend ── change(ddl) ──▶ service ── propose ──▶ group 0 of the node's log
 //!      ▲                           ▲                        │ committed
 //!      │ watch                     │ waits                  ▼
-//!   published catalog ◀────────  machine: decide ─▶ edits ─▶ store (sled) ─▶ state
+//!   published catalog ◀────────  machine: decide ─▶ edits ─▶ store (sled), copies ─▶ state
 //!                                                                             │ pending tables
 //!   datanodes ◀── open, drop, alter, truncate ── scheduler ◀── plan: orders ──┤
 //!       │                                            └── propose: finished, or given up
@@ -27,6 +27,7 @@ mod alter;
 mod catalog;
 mod cluster;
 mod command;
+mod copies;
 mod create;
 mod error;
 mod expression;
@@ -36,6 +37,7 @@ mod machine;
 mod membership;
 mod memory_store;
 mod node;
+mod opening;
 mod orders;
 mod plan;
 mod progress;

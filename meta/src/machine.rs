@@ -7,6 +7,7 @@
 //! Invariants:
 //! - store, state and what is published change in this order, by the group's one apply task;
 //! - the durable mark is never ahead of what the store has synced;
+//! - a copy is kept of what the store has synced, and the log stays for as long as the older copy needs it;
 //! - another replica's state takes the place of the own one in one commit of the store, mark included;
 //! - an entry that cannot be understood, and any failure of the store, stops the group: a catalog
 //!   that skipped an entry would differ from the other replicas' without anybody knowing.
@@ -21,21 +22,24 @@ use partita_proto::catalog::Catalog;
 use partita_proto::id::NodeId;
 use partita_raft::{Committed, Incoming, Machine, MachineError, Mark, Offer, Snapshot};
 use tokio::sync::watch;
+use tracing::warn;
 
 use crate::catalog::State;
 use crate::command::encode_reply;
+use crate::copies::Copies;
 use crate::error::MetaError;
 use crate::publish;
 use crate::record;
 use crate::reshapes::{Reshapes, borne_by};
 use crate::store::{Applied, Change, StateStore, Stored};
-use crate::transfer::{CatalogCopy, CatalogIncoming};
+use crate::transfer::{CatalogCopy, CatalogIncoming, encode_records};
 use crate::transition::{Command, Reply, decide};
 
 /// Applies meta's log.
 pub(crate) struct CatalogMachine {
     me: Weak<Self>,
     store: Arc<dyn StateStore>,
+    copies: Option<Copies>,
     state: RwLock<State>,
     catalog: watch::Sender<Arc<Catalog>>,
     marks: Mutex<Marks>,
@@ -55,11 +59,22 @@ struct Marks {
 }
 
 impl CatalogMachine {
-    /// The machine of a store, as far as that goes.
+    /// The machine of a store, as far as that goes, without copies.
+    ///
+    /// # Errors
+    /// As [`CatalogMachine::open_copied`].
+    pub(crate) fn open(store: Arc<dyn StateStore>) -> Result<Arc<Self>, MetaError> {
+        Self::open_copied(store, None)
+    }
+
+    /// The machine of a store, as far as that goes, which keeps copies of what it has.
     ///
     /// # Errors
     /// Those of the store; [`MetaError::Corrupted`] for a catalog that makes no sense.
-    pub(crate) fn open(store: Arc<dyn StateStore>) -> Result<Arc<Self>, MetaError> {
+    pub(crate) fn open_copied(
+        store: Arc<dyn StateStore>,
+        copies: Option<Copies>,
+    ) -> Result<Arc<Self>, MetaError> {
         let Stored { applied, records } = store.load()?;
         let state = if records.is_empty() {
             let first = State::first_edits();
@@ -78,6 +93,7 @@ impl CatalogMachine {
         Ok(Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             store,
+            copies,
             state: RwLock::new(state),
             catalog: watch::Sender::new(Arc::new(catalog)),
             marks: Mutex::new(Marks { applied: mark.clone(), durable: mark, failure: None }),
@@ -120,6 +136,11 @@ impl CatalogMachine {
         self.marks.lock().applied.is_some()
     }
 
+    /// The index of the last entry in the store; `None`: it has not begun.
+    pub(crate) fn applied_index(&self) -> Option<u64> {
+        self.marks.lock().applied.as_ref().map(Mark::index)
+    }
+
     /// Whether the store can take more.
     pub(crate) fn has_room(&self) -> bool {
         self.store.has_room()
@@ -142,12 +163,27 @@ impl CatalogMachine {
         marks.failure.as_ref().filter(|failure| !failure.is_disk_full()).map(ToString::to_string)
     }
 
-    /// Makes everything applied until now durable. Blocks on the disk.
+    /// Makes everything applied until now durable, and keeps a copy of it. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the store. Nothing more is applied then: after a failed sync nobody knows what is on
-    /// the disk.
+    /// the disk. A copy that cannot be kept is no error: the log stays for the one before it.
     pub(crate) fn sync(&self) -> Result<(), MetaError> {
+        let Some(copies) = &self.copies else { return self.sync_store() };
+        let (edits, mark) = {
+            let _applying = self.applying.lock();
+            (self.state.read().all_edits(), self.marks.lock().applied.clone())
+        };
+        self.sync_store()?;
+        if let Some(mark) = mark
+            && let Err(error) = copies.keep(&mark, &encode_records(&record::changes(&edits)))
+        {
+            warn!(%error, "the catalog's log stays until a copy can be kept");
+        }
+        Ok(())
+    }
+
+    fn sync_store(&self) -> Result<(), MetaError> {
         let mark = {
             let marks = self.marks.lock();
             if let Some(failure) = &marks.failure {
@@ -204,6 +240,13 @@ impl Machine for CatalogMachine {
         self.marks.lock().durable.clone()
     }
 
+    fn spare_mark(&self) -> Option<Mark> {
+        match &self.copies {
+            Some(copies) => copies.oldest(),
+            None => self.durable_mark(),
+        }
+    }
+
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError> {
         let _applying = self.applying.lock();
         let mut replies = Vec::with_capacity(entries.len());
@@ -256,7 +299,7 @@ impl CatalogMachine {
         let mark = mark.ok_or_else(|| {
             MetaError::Corrupted("nothing is applied yet: there is nothing to send".to_owned())
         })?;
-        self.sync()?;
+        self.sync_store()?;
         Ok(CatalogCopy::new(mark, &record::changes(&edits)))
     }
 
@@ -274,6 +317,10 @@ impl CatalogMachine {
         let catalog = publish::catalog(&state)
             .map_err(|error| MetaError::Corrupted(format!("it cannot be published: {error}")))?;
         let new: BTreeMap<Vec<u8>, Vec<u8>> = records.into_iter().collect();
+        let copy: Vec<Change> = new
+            .iter()
+            .map(|(key, value)| Change { key: key.clone(), value: Some(value.clone()) })
+            .collect();
         let old = self.store.load()?.records.into_iter().map(|(key, _)| key);
         let gone = old.filter(|key| !new.contains_key(key)).map(|key| Change { key, value: None });
         let mut changes: Vec<Change> = gone.collect();
@@ -283,6 +330,12 @@ impl CatalogMachine {
         if let Err(error) = done {
             self.marks.lock().failure = Some(error.clone());
             return Err(error);
+        }
+        // The log before it is given up at once: the older copies are of no use any more.
+        if let Some(copies) = &self.copies
+            && let Err(error) = copies.keep(&mark, &encode_records(&copy))
+        {
+            warn!(%error, "there is no copy yet of a catalog that came from another member");
         }
         self.reshapes.catch_up(&state);
         *self.state.write() = state;

@@ -1,8 +1,7 @@
 //! Meta in a process: opens, runs and stops it.
 //!
-//! On disk, below its directory: `state/`, the applied catalog. Its log is in the node's shared log,
-//! under group 0. A catalog that cannot be read is set aside and made anew from the log, if that
-//! still begins at the beginning.
+//! On disk, below its directory: `state/`, the applied catalog, and `copies/` of it (`opening.rs`). Its log is in the
+//! node's shared log, under group 0.
 //!
 //! Start, in this order: the host, meta (the catalog can be read then), the datanode with the
 //! replicas on its disk, and at last [`Meta::run`], which sends what is still to be ordered. A
@@ -13,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,16 +40,13 @@ use crate::load::Keeper;
 use crate::machine::CatalogMachine;
 use crate::membership::MetaPeers;
 use crate::memory_store::MemoryStore;
+use crate::opening::{Opened, open_catalog};
 use crate::plan;
 use crate::progress::Progress;
 use crate::reshapes::Reshapes;
 use crate::scheduler::{Patience, Scheduler};
-use crate::sled_store::SledStore;
-use crate::store::StateStore;
 use crate::transition::{Command, Reply};
 
-/// Where the applied catalog is, below meta's directory.
-const STATE: &str = "state";
 /// Meta's only replica; those of partitions have other numbers.
 const REPLICA: ReplicaId = ReplicaId(1);
 /// Decides between partitions and nodes that are equally good.
@@ -202,9 +198,9 @@ impl Meta {
         nodes: Arc<dyn DataNodes>,
         patience: Patience,
     ) -> Result<Arc<Self>, MetaError> {
-        let in_log = known_replica(&host).is_some();
-        let dir = options.dir.join(STATE);
-        let opened = partita_proto::blocking::spawn(move || open_machine(&dir, in_log));
+        let log = known_replica(&host).map(|_| host.log_given_up(META_GROUP));
+        let dir = options.dir.clone();
+        let opened = partita_proto::blocking::spawn(move || open_catalog(&dir, log));
         let opened = opened.await.map_err(|error| {
             MetaError::Corrupted(format!("reading it was interrupted: {error}"))
         })??;
@@ -512,42 +508,6 @@ fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start)
 fn known_replica(host: &Host) -> Option<ReplicaId> {
     let known = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
     known.map(|(_, replica)| replica)
-}
-
-/// An opened catalog.
-pub(crate) struct Opened {
-    pub(crate) machine: Arc<CatalogMachine>,
-    /// Why a damaged one was set aside for it.
-    pub(crate) set_aside: Option<String>,
-}
-
-fn open_machine(dir: &Path, in_log: bool) -> Result<Opened, MetaError> {
-    match open_store(dir) {
-        Ok(machine) => Ok(Opened { machine, set_aside: None }),
-        Err(MetaError::Corrupted(damage)) if in_log => {
-            let aside = set_aside(dir)?;
-            let damage = format!("{damage}; it is now in {}", aside.display());
-            warn!(%damage, "the catalog is made anew from the log");
-            Ok(Opened { machine: open_store(dir)?, set_aside: Some(damage) })
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn open_store(dir: &Path) -> Result<Arc<CatalogMachine>, MetaError> {
-    let store: Arc<dyn StateStore> = Arc::new(SledStore::open(dir)?);
-    CatalogMachine::open(store)
-}
-
-/// Renames a directory, so that somebody can look at it.
-fn set_aside(dir: &Path) -> Result<PathBuf, MetaError> {
-    let free = (1..).map(|number| dir.with_extension(format!("damaged-{number}")));
-    let Some(aside) = free.take(1000).find(|path| !path.exists()) else {
-        return Err(MetaError::Corrupted(format!("{} is damaged, again", dir.display())));
-    };
-    std::fs::rename(dir, &aside)
-        .map_err(|error| MetaError::io(format!("renaming {}", dir.display()), error))?;
-    Ok(aside)
 }
 
 /// What a failure of meta's group means to whoever wanted a change.

@@ -12,7 +12,7 @@
 //!   itself, through its own handles.
 //! - sled finds torn pages in its own log; the checksum here also covers what it assembles from them.
 //! - sled gives up for good when a write fails, so nothing is begun while the disk is nearly full.
-//! - sled may panic over a damaged file; at the opening that becomes an error.
+//! - sled may panic over a damaged file, or say that it is of another version; at the opening that is damage.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -52,12 +52,14 @@ impl SledStore {
     pub(crate) fn open(dir: &Path) -> Result<Self, MetaError> {
         make_dir(dir)?;
         let config = sled::Config::new().path(dir).cache_capacity(CACHE_BYTES);
-        let db = catch_unwind(AssertUnwindSafe(|| config.open()))
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            let db = config.open().map_err(|error| unreadable("opening", dir, error))?;
+            let store = Self { dir: dir.to_owned(), db };
+            store.check_format()?;
+            Ok(store)
+        }));
+        opened
             .map_err(|_| MetaError::Corrupted(format!("{} cannot be recovered", dir.display())))?
-            .map_err(|error| failed("opening", dir, error))?;
-        let store = Self { dir: dir.to_owned(), db };
-        store.check_format()?;
-        Ok(store)
     }
 
     fn check_format(&self) -> Result<(), MetaError> {
@@ -66,7 +68,7 @@ impl SledStore {
             return self.commit(&[Change { key: FORMAT_KEY.to_vec(), value: Some(format) }], None);
         }
         let first = [FORMAT_KEY, &[0, 0]].concat();
-        let found = self.db.get(first).map_err(|error| failed("reading", &self.dir, error))?;
+        let found = self.db.get(first).map_err(|error| unreadable("reading", &self.dir, error))?;
         let reading = found.and_then(|chunk| Reading::begin(FORMAT_KEY, &chunk));
         let (_, format) = self.finish(reading.ok_or_else(|| self.damaged(FORMAT_KEY))?)?;
         if format != FORMAT.to_be_bytes() {
@@ -84,7 +86,8 @@ impl SledStore {
         let mut records = Vec::new();
         let mut reading: Option<Reading> = None;
         for item in self.db.iter() {
-            let (chunk_key, chunk) = item.map_err(|error| failed("reading", &self.dir, error))?;
+            let (chunk_key, chunk) =
+                item.map_err(|error| unreadable("reading", &self.dir, error))?;
             let (key, number) = split_key(&chunk_key).ok_or_else(|| self.damaged(&chunk_key))?;
             if number == 0 {
                 records.extend(reading.take().map(|done| self.finish(done)).transpose()?);
@@ -144,7 +147,7 @@ impl SledStore {
         from: usize,
     ) -> Result<(), MetaError> {
         let Some(first) = chunk_key(key, 0) else { return Ok(()) };
-        let found = self.db.get(first).map_err(|error| failed("reading", &self.dir, error))?;
+        let found = self.db.get(first).map_err(|error| unreadable("reading", &self.dir, error))?;
         let Some(chunk) = found else { return Ok(()) };
         let old = Reading::begin(key, &chunk).ok_or_else(|| self.damaged(key))?;
         for number in from..chunk_count(old.length) {
@@ -202,7 +205,7 @@ impl StateStore for SledStore {
 }
 
 /// Makes a directory that a power cut does not take away: those that its path is in are synced.
-fn make_dir(dir: &Path) -> Result<(), MetaError> {
+pub(crate) fn make_dir(dir: &Path) -> Result<(), MetaError> {
     let missing = dir.ancestors().take_while(|path| !path.exists()).count();
     std::fs::create_dir_all(dir)
         .map_err(|error| MetaError::io(format!("making {}", dir.display()), error))?;
@@ -281,6 +284,17 @@ fn split_key(chunk_key: &[u8]) -> Option<(&[u8], usize)> {
 
 fn checksum(key: &[u8], value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), value)
+}
+
+/// What an error is of whoever reads: whatever the disk itself did not refuse is about bytes that nobody has written.
+fn unreadable(what: &str, dir: &Path, error: sled::Error) -> MetaError {
+    let refused = |kind| !matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
+    match error {
+        sled::Error::Io(source) if refused(source.kind()) => {
+            MetaError::io(format!("{what} {}", dir.display()), source)
+        }
+        other => MetaError::Corrupted(format!("{what} {}: {other}", dir.display())),
+    }
 }
 
 fn failed(what: &str, dir: &Path, error: sled::Error) -> MetaError {

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use partita_raft::{Incoming, MachineError, Mark, Offer, Snapshot, SnapshotFile};
 use prost::Message;
 
+use crate::error::MetaError;
 use crate::machine::CatalogMachine;
 use crate::store::Change;
 
@@ -31,6 +32,24 @@ struct RecordForm {
     value: Vec<u8>,
 }
 
+/// Records in the form in which they travel, and are kept in copies.
+pub(crate) fn encode_records(changes: &[Change]) -> Bytes {
+    let kept = changes.iter().filter_map(|change| Some((&change.key, change.value.as_ref()?)));
+    let records =
+        kept.map(|(key, value)| RecordForm { key: key.clone(), value: value.clone() }).collect();
+    RecordsForm { records }.encode_to_vec().into()
+}
+
+/// Reads back what [`encode_records`] wrote.
+///
+/// # Errors
+/// [`MetaError::Corrupted`] if these are other bytes.
+pub(crate) fn decode_records(bytes: Bytes) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
+    let form = RecordsForm::decode(bytes)
+        .map_err(|error| MetaError::Corrupted(format!("a catalog does not parse: {error}")))?;
+    Ok(form.records.into_iter().map(|one| (one.key, one.value)).collect())
+}
+
 /// The catalog at one moment.
 pub(crate) struct CatalogCopy {
     mark: Mark,
@@ -39,11 +58,7 @@ pub(crate) struct CatalogCopy {
 
 impl CatalogCopy {
     pub(crate) fn new(mark: Mark, changes: &[Change]) -> Self {
-        let kept = changes.iter().filter_map(|change| Some((&change.key, change.value.as_ref()?)));
-        let records = kept
-            .map(|(key, value)| RecordForm { key: key.clone(), value: value.clone() })
-            .collect();
-        Self { mark, bytes: RecordsForm { records }.encode_to_vec().into() }
+        Self { mark, bytes: encode_records(changes) }
     }
 }
 
@@ -114,9 +129,8 @@ impl Incoming for CatalogIncoming {
 
     async fn install(self: Box<Self>) -> Result<(), MachineError> {
         let Self { machine, mark, bytes } = *self;
-        let form = RecordsForm::decode(bytes.freeze())
-            .map_err(|error| MachineError(format!("a catalog does not parse: {error}")))?;
-        let records = form.records.into_iter().map(|one| (one.key, one.value)).collect();
+        let records =
+            decode_records(bytes.freeze()).map_err(|error| MachineError(error.to_string()))?;
         let installed = partita_proto::blocking::spawn(move || machine.replace(records, mark));
         let installed = installed.await.map_err(|error| MachineError(error.to_string()))?;
         installed.map_err(|error| MachineError(error.to_string()))

@@ -42,6 +42,12 @@ pub trait Machine: Send + Sync + 'static {
     /// after a start. It must never lie beyond what is durable, and never go back.
     fn durable_mark(&self) -> Option<Mark>;
 
+    /// The mark up to which it does not need the log any more; `None`: it needs all of it. Below its durable mark when it
+    /// keeps older states that may have to take the place of the newest one.
+    fn spare_mark(&self) -> Option<Mark> {
+        self.durable_mark()
+    }
+
     /// Whether it is empty and can make nothing of the group's first entries: it waits for another replica's state, and
     /// for the log behind that.
     fn begins_with_files(&self) -> bool {

@@ -5,10 +5,10 @@
 //!     |  may go      |  needed    |
 //! ----+--------------+------------+
 //!                    ^ a group of several keeps what may go as long as there is room: another replica that lags
-//!                      behind, or was away, needs it, or else all of the files
+//!                      behind, or was away, needs it, or else all of the files; a machine may keep more for itself
 //! ```
 //!
-//! Invariant: a group's last entry is never given up, nor what its machine has not made durable.
+//! Invariant: a group's last entry is never given up, nor what its machine has not made durable or may come to need again.
 
 use std::time::Duration;
 
@@ -75,8 +75,9 @@ impl Group {
             let index = |id: &Option<crate::types::RaftLogId>| id.as_ref().map(|id| id.index);
             (index(&metrics.snapshot), index(&metrics.purged))
         };
+        let spare = self.machine().spare_mark().map(|mark| mark.index());
         // A log without any entry would make the leader send whole snapshots.
-        let Some(upto) = flushed.and_then(|flushed| flushed.checked_sub(1)) else {
+        let Some(upto) = flushed.min(spare).and_then(|spare| spare.checked_sub(1)) else {
             return Ok(None);
         };
         if purged >= Some(upto) {

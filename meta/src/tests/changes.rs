@@ -14,7 +14,8 @@ use super::nodes::{FakeNodes, Kind};
 use super::*;
 use crate::error::MetaError;
 use crate::machine::CatalogMachine;
-use crate::node::{Meta, MetaOptions, Opened};
+use crate::node::{Meta, MetaOptions};
+use crate::opening::Opened;
 use crate::scheduler::Patience;
 use crate::store::StateStore;
 

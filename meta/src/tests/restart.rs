@@ -12,6 +12,7 @@ use crate::catalog::Work;
 use crate::error::MetaError;
 use crate::memory_store::MemoryStore;
 use crate::node::{Meta, MetaOptions};
+use crate::opening::until_closed;
 use crate::scheduler::Patience;
 use crate::store::StateStore;
 
@@ -122,17 +123,133 @@ fn damage(dir: &Path) {
     db.insert(key, value).unwrap();
 }
 
-#[tokio::test]
-async fn a_damaged_store_is_an_error_when_the_log_begins_later() {
-    let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(dir.path(), &FakeNodes::new(1)).await;
+/// A directory whose log begins later than its catalog did, and the catalog.
+async fn given_up(dir: &Path, nodes: &Arc<FakeNodes>) -> State {
+    let server = Server::start(dir, nodes).await;
     fill(&server).await;
+    server.meta.core.sync().await.unwrap();
+    server.meta.change(create(new_table("later"))).await.unwrap();
+    let state = server.state();
     // Stopping syncs the store and gives up the log.
     server.stop().await;
+    state
+}
+
+/// The copies of a catalog, the newest last.
+fn copies(dir: &Path) -> Vec<std::path::PathBuf> {
+    let found = std::fs::read_dir(dir.join("meta/copies")).unwrap();
+    let mut copies: Vec<_> = found.map(|entry| entry.unwrap().path()).collect();
+    copies.sort();
+    copies
+}
+
+/// Changes one bit of a file.
+fn flip(path: &Path, bit: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[bit / 8] ^= 1 << (bit % 8);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_made_anew_from_a_copy_when_the_log_begins_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let state = given_up(dir.path(), &nodes).await;
+    for round in 1..4 {
+        damage(dir.path());
+        let server = Server::open(dir.path(), &nodes).await;
+        assert!(server.meta.core.group.status().purged.is_some_and(|index| index > 5));
+        assert_eq!(server.state(), state);
+        assert!(dir.path().join(format!("meta/state.damaged-{round}")).exists());
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_whole_store_or_copy_the_error_names_both() {
+    let dir = tempfile::tempdir().unwrap();
+    given_up(dir.path(), &FakeNodes::new(1)).await;
     damage(dir.path());
-    let error = open_error(dir.path()).await;
-    let MetaError::Corrupted(message) = &error else { panic!("{error:?}") };
-    assert!(message.contains("state.damaged-1"), "{message}");
+    let copies = copies(dir.path());
+    assert!((1..=2).contains(&copies.len()), "{copies:?}");
+    for copy in &copies {
+        flip(copy, 900);
+    }
+    // It stays as it is, for whoever may have a use for it.
+    for _ in 0..2 {
+        let error = open_error(dir.path()).await;
+        let MetaError::Corrupted(message) = &error else { panic!("{error:?}") };
+        let named = [dir.path().join("meta/state"), copies[0].clone()];
+        assert!(named.iter().all(|path| message.contains(path.to_str().unwrap())), "{message}");
+        assert!(message.contains("backup"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_flipped_bit_anywhere_in_the_store_or_a_copy_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let state = given_up(dir.path(), &nodes).await;
+    until_closed(&dir.path().join("meta/state"));
+    let mut places = vec![(std::path::PathBuf::from("meta/state/db"), 32)];
+    for copy in copies(dir.path()) {
+        places.push((copy.strip_prefix(dir.path()).unwrap().to_owned(), 8));
+    }
+    let mut anew = 0;
+    for (name, count) in places {
+        let whole = std::fs::read(dir.path().join(&name)).unwrap();
+        // The file of a store has room behind what was written.
+        let end = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        for number in 0..count {
+            let again = tempfile::tempdir().unwrap();
+            copy_all(dir.path(), again.path());
+            flip(&again.path().join(&name), number * end * 8 / count + number % 8);
+            let server = Server::open(again.path(), &nodes).await;
+            assert_eq!(server.state(), state, "{} {number}", name.display());
+            server.kill().await;
+            anew += usize::from(again.path().join("meta/state.damaged-1").exists());
+        }
+    }
+    assert!(anew > 0, "no flip concerned what the store had");
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy_all(&path, &to),
+            false => drop(std::fs::copy(&path, &to).unwrap()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_log_stays_for_the_older_of_two_copies() {
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = FakeNodes::new(1);
+    let server = Server::start(dir.path(), &nodes).await;
+    let status = || server.meta.core.group.status();
+    let mut synced = Vec::new();
+    for name in ["a", "b", "c"] {
+        server.meta.change(create(new_table(name))).await.unwrap();
+        server.meta.core.sync().await.unwrap();
+        synced.push(status().flushed.unwrap());
+        let older = synced[synced.len().saturating_sub(2)];
+        assert_eq!(status().purged, Some(older - 1), "{synced:?}");
+        assert_eq!(copies(dir.path()).len(), synced.len().min(2));
+    }
+    // With the store, one copy of the same place is enough.
+    server.meta.core.sync().await.unwrap();
+    assert_eq!((copies(dir.path()).len(), status().purged), (1, Some(synced[2] - 1)));
+    let state = server.state();
+    server.kill().await;
+    until_closed(&dir.path().join("meta/state"));
+    std::fs::remove_dir_all(dir.path().join("meta/state")).unwrap();
+    let server = Server::open(dir.path(), &nodes).await;
+    assert_eq!(server.state(), state);
+    server.kill().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,177 @@
+//! Copies of the catalog beside the store: the two newest, each a file with a checksum.
+//!
+//! ```text
+//!   copies/00000000000000001042.catalog:  "pcat" CRC-32C of the rest u32, version u32, length of the mark u32, mark, records
+//! ```
+//!
+//! The store takes a bad page for one that was never written whole, and goes back to before it without a word. A copy is
+//! whole or is not used, and says how far it is.
+//!
+//! Invariants:
+//! - a copy is written after the store has synced what is in it: a store that is older than a copy has lost something;
+//! - the log is given up as far as the older copy at most ([`Copies::oldest`]), so that either copy can take the place of
+//!   the store, whichever of the three is damaged;
+//! - a copy that cannot be written changes nothing: those before it stay, and the log with them.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use parking_lot::Mutex;
+use partita_raft::Mark;
+use tracing::warn;
+
+use crate::error::MetaError;
+use crate::sled_store::make_dir;
+
+const MAGIC: [u8; 4] = *b"pcat";
+const FORMAT: u32 = 1;
+const HEADER_BYTES: usize = 16;
+const SUFFIX: &str = "catalog";
+/// The name under which a copy is written until it is whole.
+const UNFINISHED: &str = "copy.new";
+/// Copies that are kept.
+const KEPT: usize = 2;
+
+/// A copy as it was read.
+pub(crate) struct Copy {
+    pub(crate) mark: Mark,
+    /// The records, in the form that members send each other.
+    pub(crate) records: Bytes,
+}
+
+/// The copies in a directory.
+pub(crate) struct Copies {
+    dir: PathBuf,
+    /// What whole copies cover, the newest last.
+    kept: Mutex<Vec<Mark>>,
+}
+
+impl Copies {
+    /// Opens a directory, or makes it; with the newest copy that is whole, and what is wrong with others.
+    ///
+    /// # Errors
+    /// [`MetaError::Io`], and [`MetaError::Incompatible`] for a copy that a later version wrote.
+    pub(crate) fn open(dir: &Path) -> Result<(Self, Option<Copy>, Vec<String>), MetaError> {
+        make_dir(dir)?;
+        let failed = |error| MetaError::io(format!("reading {}", dir.display()), error);
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|extension| extension == SUFFIX) {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let (mut kept, mut newest, mut damaged) = (Vec::new(), None, Vec::new());
+        for path in paths {
+            let bytes = std::fs::read(&path)
+                .map_err(|error| MetaError::io(format!("reading {}", path.display()), error))?;
+            match decode(bytes.into()) {
+                Ok(copy) => {
+                    kept.push(copy.mark.clone());
+                    newest = Some(copy);
+                }
+                Err(MetaError::Corrupted(what)) => {
+                    damaged.push(format!("{} {what}", path.display()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        kept.sort_by_key(Mark::index);
+        Ok((Self { dir: dir.to_owned(), kept: Mutex::new(kept) }, newest, damaged))
+    }
+
+    /// Up to where the older copy goes: the log behind that is still needed.
+    pub(crate) fn oldest(&self) -> Option<Mark> {
+        self.kept.lock().first().cloned()
+    }
+
+    /// Adds a copy, durably, and removes those before the last two. When there is one of the same place already, the store
+    /// and that one are the two that are needed, and the older one goes.
+    ///
+    /// # Errors
+    /// [`MetaError::Io`]: the copies are as before.
+    pub(crate) fn keep(&self, mark: &Mark, records: &[u8]) -> Result<(), MetaError> {
+        let mut kept = self.kept.lock();
+        let known = kept.iter().any(|copy| copy.index() == mark.index());
+        if !known {
+            self.write(mark, records).map_err(|error| {
+                MetaError::io(format!("writing a copy to {}", self.dir.display()), error)
+            })?;
+            kept.push(mark.clone());
+        }
+        let keep = if known { 1 } else { KEPT };
+        let gone = kept.len().saturating_sub(keep);
+        kept.drain(..gone);
+        let names: Vec<PathBuf> = kept.iter().map(|copy| self.path(copy.index())).collect();
+        drop(kept);
+        if let Err(error) = self.remove_others(&names) {
+            warn!(dir = %self.dir.display(), %error, "an old copy of the catalog stays");
+        }
+        Ok(())
+    }
+
+    fn path(&self, index: u64) -> PathBuf {
+        self.dir.join(format!("{index:020}.{SUFFIX}"))
+    }
+
+    fn write(&self, mark: &Mark, records: &[u8]) -> std::io::Result<()> {
+        let unfinished = self.dir.join(UNFINISHED);
+        let mut file = File::create(&unfinished)?;
+        file.write_all(&encode(mark, records))?;
+        file.sync_all()?;
+        std::fs::rename(&unfinished, self.path(mark.index()))?;
+        File::open(&self.dir)?.sync_all()
+    }
+
+    fn remove_others(&self, names: &[PathBuf]) -> std::io::Result<()> {
+        for entry in std::fs::read_dir(&self.dir)? {
+            let path = entry?.path();
+            let is_copy = path.extension().is_some_and(|extension| extension == SUFFIX);
+            if is_copy && !names.contains(&path) {
+                std::fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn encode(mark: &Mark, records: &[u8]) -> Bytes {
+    let mark = mark.to_bytes();
+    let mut rest = BytesMut::with_capacity(HEADER_BYTES + mark.len() + records.len());
+    rest.put_u32(FORMAT);
+    rest.put_u32(u32::try_from(mark.len()).unwrap_or(u32::MAX));
+    rest.put_slice(&mark);
+    rest.put_slice(records);
+    let mut bytes = BytesMut::with_capacity(HEADER_BYTES + rest.len());
+    bytes.put_slice(&MAGIC);
+    bytes.put_u32(crc32c::crc32c(&rest));
+    bytes.put_slice(&rest);
+    bytes.freeze()
+}
+
+fn decode(mut bytes: Bytes) -> Result<Copy, MetaError> {
+    let damaged = |what: &str| MetaError::Corrupted(what.to_owned());
+    if bytes.len() < HEADER_BYTES {
+        return Err(damaged("ends too early"));
+    }
+    let magic = bytes.split_to(MAGIC.len());
+    let checksum = bytes.get_u32();
+    if magic[..] != MAGIC || crc32c::crc32c(&bytes) != checksum {
+        return Err(damaged("fails its checksum"));
+    }
+    let format = bytes.get_u32();
+    if format != FORMAT {
+        return Err(MetaError::Incompatible(format!(
+            "a copy of the catalog has format {format}, this version reads format {FORMAT}"
+        )));
+    }
+    let length = bytes.get_u32() as usize;
+    if length > bytes.len() {
+        return Err(damaged("ends within its mark"));
+    }
+    let mark = Mark::from_bytes(&bytes.split_to(length))?;
+    Ok(Copy { mark, records: bytes })
+}

@@ -1,0 +1,203 @@
+//! From what is on disk to the catalog that meta begins with.
+//!
+//! ```text
+//!   state/    sled: all that was applied        copies/   the two newest checkpoints of it (`copies.rs`)
+//!      └───────────────┬───────────────────────────┘
+//!              the newest that is whole ──▶ then the log, which must begin no later than that ends
+//! ```
+//!
+//! A store that is damaged, or that has gone back to before a copy, is set aside as `state.damaged-<n>` and made anew:
+//! from the newest copy, or from the log if that still begins at the beginning.
+//!
+//! Invariant: a crash at any moment leaves what the next start makes the same of: a store that was set aside is missing,
+//! and a missing one is older than any copy.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use tracing::warn;
+
+use crate::copies::{Copies, Copy};
+use crate::error::MetaError;
+use crate::machine::CatalogMachine;
+use crate::sled_store::SledStore;
+use crate::store::StateStore;
+use crate::transfer::decode_records;
+
+/// Where the applied catalog is, below meta's directory.
+const STATE: &str = "state";
+/// Where its copies are.
+const COPIES: &str = "copies";
+/// How long a store that was closed may take to end its work in the background.
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
+const CLOSE_POLL: Duration = Duration::from_millis(5);
+
+/// An opened catalog.
+pub(crate) struct Opened {
+    pub(crate) machine: Arc<CatalogMachine>,
+    /// Why a damaged one was set aside for it.
+    pub(crate) set_aside: Option<String>,
+}
+
+/// What a catalog is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// The store as it is.
+    Store,
+    /// The newest copy.
+    Copy,
+    /// Nothing, and the whole log.
+    Log,
+    /// Nothing that is there reaches the log.
+    Nothing,
+}
+
+/// What to begin with, from the last entry in the store (none: it has not begun; an error: it is damaged) and in the
+/// newest copy that is whole; `log`: up to which index the log was given up, if there is one.
+fn choose(store: Result<Option<u64>, ()>, copy: Option<u64>, log: Option<Option<u64>>) -> Choice {
+    let meets = |index: Option<u64>| index >= log.flatten();
+    match (store, copy) {
+        // A copy is only made of what the store has synced: an older store has lost it.
+        (Ok(index), copy) if index >= copy => match meets(index) {
+            true => Choice::Store,
+            false => Choice::Nothing,
+        },
+        (_, Some(copy)) if meets(Some(copy)) => Choice::Copy,
+        (Err(()), None) if log == Some(None) => Choice::Log,
+        _ => Choice::Nothing,
+    }
+}
+
+/// Opens the catalog below a directory, or begins one; `log`: up to which index meta's log was given up, if this node has
+/// it.
+///
+/// # Errors
+/// [`MetaError::Corrupted`] when nothing that is whole reaches the log; [`MetaError::Incompatible`], [`MetaError::Io`].
+pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opened, MetaError> {
+    let state = dir.join(STATE);
+    let (copies, newest, bad_copies) = Copies::open(&dir.join(COPIES))?;
+    for damage in &bad_copies {
+        warn!(damage, "a copy of the catalog is damaged");
+    }
+    let store = match open_store(&state, copies) {
+        Ok(machine) => Ok(machine),
+        Err(MetaError::Corrupted(damage)) => Err(damage),
+        Err(error) => return Err(error),
+    };
+    let index = store.as_ref().map(|machine| machine.applied_index()).map_err(|_| ());
+    let choice = choose(index, newest.as_ref().map(|copy| copy.mark.index()), log);
+    let damage = match store {
+        Ok(machine) if choice == Choice::Store => return Ok(Opened { machine, set_aside: None }),
+        Ok(machine) => {
+            drop(machine);
+            format!("{} has gone back to entry {}", state.display(), number(index.ok().flatten()))
+        }
+        Err(damage) => damage,
+    };
+    match choice {
+        Choice::Nothing => Err(MetaError::Corrupted(hopeless(&damage, &bad_copies, dir, log))),
+        Choice::Store | Choice::Copy | Choice::Log => {
+            let aside = set_aside(&state)?;
+            let damage = format!("{damage}; it is now in {}", aside.display());
+            let from = if choice == Choice::Copy { "a copy" } else { "the log" };
+            warn!(%damage, from, "the catalog is made anew");
+            // They went with the store.
+            let (copies, ..) = Copies::open(&dir.join(COPIES))?;
+            let machine = open_store(&state, copies)?;
+            if let (Choice::Copy, Some(Copy { mark, records })) = (choice, newest) {
+                machine.replace(decode_records(records)?, mark)?;
+            }
+            Ok(Opened { machine, set_aside: Some(damage) })
+        }
+    }
+}
+
+fn number(index: Option<u64>) -> String {
+    index.map_or_else(|| "none".to_owned(), |index| index.to_string())
+}
+
+/// What is told when nothing is left to begin with.
+fn hopeless(damage: &str, bad_copies: &[String], dir: &Path, log: Option<Option<u64>>) -> String {
+    let copies = match bad_copies {
+        [] => format!("no copy in {} is newer", dir.join(COPIES).display()),
+        bad => bad.join(", "),
+    };
+    let log = match log.flatten() {
+        Some(index) => format!("the log has only what comes after entry {index}"),
+        None => "there is no log to make it from".to_owned(),
+    };
+    format!(
+        "{damage}, {copies}, and {log}; put {} back from a backup that was made together with the log, or, if other members \
+         of meta's group have the catalog, start this one with an empty data directory and --rejoin",
+        dir.display()
+    )
+}
+
+fn open_store(dir: &Path, copies: Copies) -> Result<Arc<CatalogMachine>, MetaError> {
+    let store: Arc<dyn StateStore> = Arc::new(SledStore::open(dir)?);
+    CatalogMachine::open_copied(store, Some(copies))
+}
+
+/// Renames a directory, so that somebody can look at it.
+fn set_aside(dir: &Path) -> Result<PathBuf, MetaError> {
+    until_closed(dir);
+    let free = (1..).map(|number| dir.with_extension(format!("damaged-{number}")));
+    let Some(aside) = free.take(1000).find(|path| !path.exists()) else {
+        return Err(MetaError::Corrupted(format!("{} is damaged, again", dir.display())));
+    };
+    std::fs::rename(dir, &aside)
+        .map_err(|error| MetaError::io(format!("renaming {}", dir.display()), error))?;
+    Ok(aside)
+}
+
+/// Waits until nobody has the store of a directory open: it is closed in the background, which writes by path.
+pub(crate) fn until_closed(dir: &Path) {
+    let Ok(file) = std::fs::File::open(dir.join("db")) else { return };
+    let deadline = Instant::now() + CLOSE_WAIT;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= deadline {
+            warn!(dir = %dir.display(), "the damaged store is still open");
+            return;
+        }
+        std::thread::sleep(CLOSE_POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_that_is_whole_is_taken_if_the_log_goes_on_from_there() {
+        let gone = |upto| Some(Some(upto));
+        let cases = [
+            // A new directory, and a log that has not been given up.
+            (Ok(None), None, None, Choice::Store),
+            (Ok(None), None, Some(None), Choice::Store),
+            (Ok(Some(9)), None, Some(None), Choice::Store),
+            // From before there were copies.
+            (Ok(Some(9)), None, gone(8), Choice::Store),
+            (Ok(Some(7)), None, gone(8), Choice::Nothing),
+            (Err(()), None, Some(None), Choice::Log),
+            (Err(()), None, gone(8), Choice::Nothing),
+            (Err(()), None, None, Choice::Nothing),
+            // The store is ahead of its copies, or as far as they are.
+            (Ok(Some(12)), Some(9), gone(4), Choice::Store),
+            (Ok(Some(9)), Some(9), gone(4), Choice::Store),
+            // It has gone back, or is missing, or is damaged.
+            (Ok(Some(5)), Some(9), gone(4), Choice::Copy),
+            (Ok(Some(5)), Some(9), gone(8), Choice::Copy),
+            (Ok(None), Some(9), gone(8), Choice::Copy),
+            (Err(()), Some(9), gone(8), Choice::Copy),
+            (Err(()), Some(9), Some(None), Choice::Copy),
+            // Another member's state was installed, and there is no copy of it.
+            (Err(()), Some(9), gone(30), Choice::Nothing),
+            (Ok(Some(31)), Some(9), gone(30), Choice::Store),
+        ];
+        for (store, copy, log, expected) in cases {
+            assert_eq!(choose(store, copy, log), expected, "{store:?} {copy:?} {log:?}");
+        }
+    }
+}
