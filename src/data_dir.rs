@@ -148,6 +148,14 @@ pub(crate) fn identity(dir: &Path) -> anyhow::Result<u64> {
     Ok(identity)
 }
 
+/// Has a directory be known by another number from now on: what it held under the old one is no part of it any more.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn take_identity(dir: &Path, identity: u64) -> anyhow::Result<()> {
+    write_node(dir, identity, None)
+}
+
 /// A random number.
 pub(crate) fn random() -> u64 {
     // Random keys are what the standard library's hashers are made with.

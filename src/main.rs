@@ -20,6 +20,7 @@ mod memory;
 mod meta;
 mod orphan;
 mod peers;
+mod rejoin;
 mod sql;
 mod standalone;
 mod storage;

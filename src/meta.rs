@@ -10,12 +10,12 @@ use partita_meta::{Meta, MetaOptions, TABLES_PER_DATABASE};
 use partita_proto::id::{NodeId, ReplicaId};
 use partita_proto::service::{ClusterService, DataNodes};
 use partita_raft::transport::grpc::{Addresses, Grpc, Service};
-use partita_raft::{Host, HostOptions};
+use partita_raft::{Host, HostOptions, RaftError};
 use partita_rpc::{Directory, MetaServer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tracing::info;
+use tracing::{error, info};
 
 use crate::clock::SystemClock;
 use crate::data_dir::{self, Role};
@@ -23,6 +23,7 @@ use crate::faults;
 use crate::generation;
 use crate::health;
 use crate::peers;
+use crate::rejoin;
 
 /// Bytes of log after which what is applied is made durable so that it can be reclaimed.
 const LOG_BYTES: u64 = 64 << 20;
@@ -80,39 +81,20 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         bail!("--replication-factor must be at least 1");
     }
     data_dir::prepare(&options.data_dir, Role::Meta)?;
-    let identity = data_dir::identity(&options.data_dir)?;
+    let mut rejoins = rejoin::resume(&options.data_dir)? || options.rejoin;
     let listener = options.listen.listen().await?;
-    let addresses: Addresses = {
-        let peers = peers.clone();
-        Arc::new(move |node| peers.get(&node).cloned())
+    let (host, meta) = loop {
+        match open(&options, node, &peers, rejoins).await? {
+            Ok(opened) => break opened,
+            Err(damage) if peers.len() == 1 => return Err(damage),
+            Err(damage) => {
+                error!(error = format!("{damage:#}"), "this member's data cannot be used");
+                rejoin::until_others_lead(node, &peers).await?;
+                rejoin::begin(&options.data_dir)?;
+                rejoins = true;
+            }
+        }
     };
-    let host_options = HostOptions {
-        log_budget_bytes: LOG_BYTES,
-        segment_bytes: SEGMENT_BYTES,
-        identity,
-        on_log_failure: faults::end_on_log_failure(),
-        ..HostOptions::new(options.data_dir.join("log"), node)
-    };
-    let host = Host::open_linked(host_options, Grpc::new(addresses))
-        .await
-        .context("cannot open the log")?;
-    let nodes = watch::Sender::default();
-    let directory: Arc<dyn DataNodes> = Arc::new(Directory::new(nodes.subscribe()));
-    let meta_options = MetaOptions {
-        members: peers.keys().map(|node| (ReplicaId(node.0), *node)).collect(),
-        replication_factor: options.replication_factor,
-        tables_per_database: options.tables_per_database,
-        repair_after: Duration::from_secs(options.repair_after_s),
-        nodes,
-        identity,
-        rejoins: options.rejoin,
-        incarnation: data_dir::random(),
-        generations: Some(Arc::new(generation::open(&options.data_dir)?)),
-        ..MetaOptions::alone(options.data_dir.join("meta"), Arc::new(SystemClock))
-    };
-    let meta = Meta::open(meta_options, Arc::clone(&host), directory)
-        .await
-        .context("cannot open the catalog")?;
     let stop = CancellationToken::new();
     let service: Arc<dyn ClusterService> = Arc::<Meta>::clone(&meta);
     let routes = Routes::new(MetaServer::server(service, stop.clone()))
@@ -146,5 +128,59 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     match refused {
         Some(why) => bail!("meta's group does not take this member: {why}"),
         None => meta.and(log),
+    }
+}
+
+/// Opens the log and the catalog; the inner error says that they are damaged, and nothing of them is open then.
+async fn open(
+    options: &Options,
+    node: NodeId,
+    peers: &BTreeMap<NodeId, String>,
+    rejoins: bool,
+) -> anyhow::Result<anyhow::Result<(Arc<Host>, Arc<Meta>)>> {
+    let identity = data_dir::identity(&options.data_dir)?;
+    let addresses: Addresses = {
+        let peers = peers.clone();
+        Arc::new(move |node| peers.get(&node).cloned())
+    };
+    let host_options = HostOptions {
+        log_budget_bytes: LOG_BYTES,
+        segment_bytes: SEGMENT_BYTES,
+        identity,
+        on_log_failure: faults::end_on_log_failure(),
+        ..HostOptions::new(options.data_dir.join("log"), node)
+    };
+    let host = match Host::open_linked(host_options, Grpc::new(addresses)).await {
+        Ok(host) => host,
+        Err(error @ RaftError::Corrupted(_)) => {
+            return Ok(Err(anyhow::Error::new(error).context("cannot open the log")));
+        }
+        Err(error) => return Err(error).context("cannot open the log"),
+    };
+    let nodes = watch::Sender::default();
+    let directory: Arc<dyn DataNodes> = Arc::new(Directory::new(nodes.subscribe()));
+    let meta_options = MetaOptions {
+        members: peers.keys().map(|node| (ReplicaId(node.0), *node)).collect(),
+        replication_factor: options.replication_factor,
+        tables_per_database: options.tables_per_database,
+        repair_after: Duration::from_secs(options.repair_after_s),
+        nodes,
+        identity,
+        rejoins,
+        incarnation: data_dir::random(),
+        generations: Some(Arc::new(generation::open(&options.data_dir)?)),
+        ..MetaOptions::alone(options.data_dir.join("meta"), Arc::new(SystemClock))
+    };
+    match Meta::open(meta_options, Arc::clone(&host), directory).await {
+        Ok(meta) => Ok(Ok((host, meta))),
+        Err(error) => {
+            let damaged = error.is_damage();
+            let error = anyhow::Error::new(error).context("cannot open the catalog");
+            if damaged {
+                host.shutdown().await.context("closing the log")?;
+                return Ok(Err(error));
+            }
+            Err(error)
+        }
     }
 }

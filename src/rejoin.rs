@@ -1,0 +1,197 @@
+//! A member of meta whose log or catalog cannot be used joins its group again, as a new one, without anybody's help.
+//!
+//! ```text
+//!   damaged ── the others have a leader ─▶ REJOIN: a new identity ─▶ log, meta set aside ─▶ NODE: that identity
+//!                                                                      ─▶ start, as with --rejoin
+//! ```
+//!
+//! A part of what it knew is no base to vote on. So it does what its owner would do with an empty directory: the others
+//! agree to do without the old member, take in the new one, and send it the catalog (`partita_meta`, `membership.rs`).
+//!
+//! Invariants:
+//! - nothing is set aside before another member says that it leads: when all are damaged, all keep what they have;
+//! - the new identity is on disk before anything is set aside, and taken on after: a crash in between goes on from there,
+//!   and what the old directory has voted for is never voted on again;
+//! - nothing is deleted.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use partita_proto::id::NodeId;
+use partita_proto::member::MetaMember;
+use partita_proto::service::MetaService;
+use partita_rpc::MetaClient;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::data_dir;
+use crate::doors;
+
+/// The file that says under which identity a directory is to join again.
+const MARKER: &str = "REJOIN";
+/// What is set aside: all of a member's data.
+const PARTS: [&str; 2] = ["log", "meta"];
+/// How often the others are asked.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Whether the directory is to join again; what was begun of that is brought to an end.
+///
+/// # Errors
+/// When its files cannot be read, renamed or written.
+pub(crate) fn resume(dir: &Path) -> anyhow::Result<bool> {
+    let path = dir.join(MARKER);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let identity = text.trim().strip_prefix("identity ");
+    let identity = identity.and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    let Some(identity) = identity else {
+        bail!("{} does not say as which member to join again; remove it", path.display());
+    };
+    if data_dir::identity(dir)? == identity {
+        return Ok(true);
+    }
+    for part in PARTS {
+        set_aside(dir, part).with_context(|| format!("cannot set {part} aside"))?;
+    }
+    data_dir::take_identity(dir, identity)?;
+    info!(
+        identity = format!("{identity:016x}"),
+        "this member joins meta's group again, with nothing"
+    );
+    Ok(true)
+}
+
+/// Sets the data of a directory aside, none of which is open, and gives it a new identity.
+///
+/// # Errors
+/// As [`resume`].
+pub(crate) fn begin(dir: &Path) -> anyhow::Result<()> {
+    let identity = data_dir::random().max(1);
+    data_dir::write(dir, &dir.join(MARKER), &format!("identity {identity:016x}\n"))
+        .with_context(|| format!("cannot write to the data directory {}", dir.display()))?;
+    resume(dir).map(drop)
+}
+
+fn set_aside(dir: &Path, part: &str) -> std::io::Result<()> {
+    let from = dir.join(part);
+    let free = (1_u32..).map(|number| dir.join(format!("{part}.damaged-{number}")));
+    let Some(to) = free.take(1000).find(|path| !path.exists()) else {
+        return Err(std::io::Error::other("it was damaged too often"));
+    };
+    match std::fs::rename(&from, &to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        renamed => renamed?,
+    }
+    error!(from = %from.display(), to = %to.display(), "set aside");
+    std::fs::File::open(dir)?.sync_all()
+}
+
+/// Returns when one of the other members says that it leads the group.
+///
+/// # Errors
+/// When the process is told to end.
+pub(crate) async fn until_others_lead(
+    own: NodeId,
+    peers: &BTreeMap<NodeId, String>,
+) -> anyhow::Result<()> {
+    let others = peers.iter().filter(|(node, _)| **node != own);
+    let addresses: Vec<String> = others.map(|(_, address)| address.clone()).collect();
+    let stop = CancellationToken::new();
+    let _ends = stop.clone().drop_guard();
+    let client = MetaClient::connect(addresses, stop);
+    info!(
+        "waiting until another member leads meta's group, to join it again with a new data directory"
+    );
+    let led = async {
+        while !client.metas().await.iter().any(leads) {
+            sleep(POLL).await;
+        }
+    };
+    tokio::select! {
+        () = led => Ok(()),
+        signal = doors::signalled() => {
+            signal?;
+            bail!("told to stop while waiting for meta's group")
+        }
+    }
+}
+
+fn leads(member: &MetaMember) -> bool {
+    member.standing.as_ref().is_some_and(|standing| standing.leads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn damaged() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for part in PARTS {
+            std::fs::create_dir(dir.path().join(part)).unwrap();
+            std::fs::write(dir.path().join(part).join("rows"), part).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn a_member_that_joins_again_has_nothing_but_a_new_identity() {
+        let dir = damaged();
+        let dir = dir.path();
+        let before = data_dir::identity(dir).unwrap();
+        assert!(!resume(dir).unwrap());
+        begin(dir).unwrap();
+        let first = data_dir::identity(dir).unwrap();
+        assert_ne!(first, before);
+        assert_eq!(names(dir), ["NODE", "REJOIN", "log.damaged-1", "meta.damaged-1"]);
+        // What it has since is its own.
+        std::fs::create_dir(dir.join("log")).unwrap();
+        assert!(resume(dir).unwrap());
+        assert!(dir.join("log").exists());
+        begin(dir).unwrap();
+        assert_ne!(data_dir::identity(dir).unwrap(), first);
+        assert_eq!(
+            names(dir),
+            ["NODE", "REJOIN", "log.damaged-1", "log.damaged-2", "meta.damaged-1"]
+        );
+    }
+
+    #[test]
+    fn a_crash_on_the_way_goes_on_at_the_next_start() {
+        for done in 0..=PARTS.len() {
+            let dir = damaged();
+            let dir = dir.path();
+            let before = data_dir::identity(dir).unwrap();
+            let wanted = before ^ 5;
+            std::fs::write(dir.join(MARKER), format!("identity {wanted:016x}\n")).unwrap();
+            for part in &PARTS[..done] {
+                set_aside(dir, part).unwrap();
+            }
+            assert!(resume(dir).unwrap());
+            assert_eq!(data_dir::identity(dir).unwrap(), wanted);
+            assert_eq!(names(dir), ["NODE", "REJOIN", "log.damaged-1", "meta.damaged-1"]);
+        }
+    }
+
+    #[test]
+    fn a_marker_that_makes_no_sense_sets_nothing_aside() {
+        let dir = damaged();
+        std::fs::write(dir.path().join(MARKER), "rubbish").unwrap();
+        resume(dir.path()).unwrap_err();
+        assert!(PARTS.iter().all(|part| dir.path().join(part).exists()));
+    }
+}
