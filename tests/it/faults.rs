@@ -215,6 +215,100 @@ async fn a_bad_record_of_one_partition_is_named_and_the_others_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_partition_holds_up_none_of_its_neighbours() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    client
+        .batch_execute(
+            "CREATE TABLE t (id BIGINT, PRIMARY KEY (id)) PARTITION BY RANGE (id) SPLIT AT ((100), (200))",
+        )
+        .await
+        .unwrap();
+    client.batch_execute("INSERT INTO t VALUES (1), (150), (250)").await.unwrap();
+    client.batch_execute("ADMIN flush_table('t')").await.unwrap();
+    let left = one(&client, "SELECT min(partition) FROM sys.replicas WHERE \"table\" = 't'").await;
+    assert!(server.stop(), "it did not stop cleanly");
+    let files = data.join("partitions").join(&left).join("files");
+    for entry in std::fs::read_dir(files).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let footer = bytes.len() - 20;
+        bytes[footer] ^= 4;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    // Partitions as idle as these are merged when a start finds them.
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
+    for id in 0..25 {
+        client
+            .batch_execute(&format!("INSERT INTO t VALUES ({})", 151 + id))
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", server.log()));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(one(&client, "SELECT count(*) FROM t WHERE id >= 100").await, "27");
+    assert_eq!(failure(&client, "SELECT * FROM t WHERE id < 100").await.0, "XX001");
+    let (status, body) = http(server.http, "GET", "/health", b"").await;
+    assert!(status == 503 && body.contains(&format!("partition {left}")), "{body}");
+    assert!(server.stop(), "it did not stop cleanly");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_header_that_cannot_be_read_stops_no_group_whose_entries_go_on_behind_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    client.batch_execute(TABLE).await.unwrap();
+    client
+        .batch_execute("CREATE TABLE other (id BIGINT, name STRING, PRIMARY KEY (id))")
+        .await
+        .unwrap();
+    let partition =
+        one(&client, "SELECT partition FROM sys.replicas WHERE \"table\" = 'other'").await;
+    let word = "a word that is found again";
+    insert(&client, 1).await.unwrap();
+    for table in ["t", "other"] {
+        // A replica that has nothing in files does not know that it is alone.
+        client.batch_execute(&format!("ADMIN flush_table('{table}')")).await.unwrap();
+    }
+    client.batch_execute(&format!("INSERT INTO other VALUES (1, '{word}')")).await.unwrap();
+    insert(&client, 2).await.unwrap();
+    // The catalog's log goes on as well.
+    client.batch_execute("CREATE TABLE third (id BIGINT, PRIMARY KEY (id))").await.unwrap();
+    server.kill();
+    let segment = data.join("log/0000000001.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let place = bytes.windows(word.len()).rposition(|found| found == word.as_bytes()).unwrap();
+    let header = record_at(&bytes, place);
+    bytes[header + 16..header + 32].fill(0x5a);
+    std::fs::write(&segment, bytes).unwrap();
+    let server = Server::start(&data);
+    let client = server.connect().await;
+    assert_eq!(one(&client, "SELECT count(*) FROM t").await, "2", "{}", server.log());
+    assert_eq!(failure(&client, "SELECT * FROM other").await.0, "XX001");
+    assert!(server.log().contains(&format!("--accept-damage {partition}")), "{}", server.log());
+    client.batch_execute("INSERT INTO third VALUES (1)").await.unwrap();
+}
+
+/// Where the record begins that a place of a segment lies in: 56 bytes of header with the payload's length, the payload,
+/// and zeros up to a multiple of 8.
+fn record_at(segment: &[u8], place: usize) -> usize {
+    let mut start = 0;
+    loop {
+        let length = u32::from_le_bytes(segment[start + 4..start + 8].try_into().unwrap());
+        let next = (start + 56 + length as usize).next_multiple_of(8);
+        if next > place {
+            return start;
+        }
+        start = next;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_the_log_cannot_open_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::new(dir.path());
