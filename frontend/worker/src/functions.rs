@@ -47,8 +47,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     aggregates, apart, bounded, bytea, casts, checked, clock, concatenation, division, doubles,
-    extremes, interval_order, interval_text, intervals, json, only_row, parts, steps, to_char, wide,
-    zoned,
+    extremes, interval_order, interval_text, intervals, json, only_row, parts, steps, to_char,
+    wide, zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
