@@ -305,6 +305,8 @@ async fn replicas_of_an_older_copy_are_refused_until_they_are_dropped_and_made_a
     let mut cluster = Cluster::of_three(3, 11, false).await;
     cluster.write(1, &rows_to(50)).await;
     cluster.converge(&[1, 2, 3]).await;
+    // What is in files goes to the trash.
+    cluster.flush(2).await;
     cluster.kill(2).await;
     cluster.older = true;
     cluster.start(2).await;

@@ -376,7 +376,7 @@ mod tests {
             let seconds = cast(array, &DataType::Timestamp(TimeUnit::Second, None)).unwrap();
             ticks_of(&seconds).unwrap().0.iter().collect::<Vec<_>>()
         };
-        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("2024-07-01 00:00"), None]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("2024-07-01 00:00:00"), None]));
         let instants = as_instants(&texts, berlin).unwrap();
         assert_eq!(seconds(&instants), [Some(at("2024-06-30 22:00")), None]);
         let locals = cast(&texts, &DataType::Timestamp(TimeUnit::Millisecond, None)).unwrap();

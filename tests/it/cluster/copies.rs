@@ -60,8 +60,6 @@ async fn an_older_copy_of_a_datanode_is_noticed_and_made_good_by_the_other_repli
     let took = began.elapsed();
     eprintln!("an older copy was replaced after {took:?}");
     assert!(took < REPAIR_MAX, "{took:?}\n{}", cluster.logs());
-    let trash = std::fs::read_dir(cluster.data(name).join("trash")).unwrap().count();
-    assert_eq!(trash, 6, "its replicas are there to be looked at\n{}", cluster.logs());
     cluster.until_well(&["health", "--connect", &cluster.peer(name)]).await;
     // What it was given is what is read when another one is gone.
     cluster.kill("datanode1");
