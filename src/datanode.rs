@@ -19,7 +19,7 @@ use partita_proto::id::{NodeId, PartitionId};
 use partita_proto::label::Labels;
 use partita_proto::member::Registration;
 use partita_proto::service::{ClusterService, DataService, MetaService};
-use partita_raft::transport::grpc::{Grpc, Service};
+use partita_raft::transport::grpc::{Addresses, Grpc, Service};
 use partita_raft::{Host, HostOptions};
 use partita_rpc::{DataServer, MetaClient};
 use partita_worker::lanes::{LaneOptions, Lanes};
@@ -115,32 +115,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         Age::Unknown => (None, Vec::new()),
     };
     let addresses = address_book::open(dir, meta.members(), stop.clone())?;
-    let host_options = HostOptions {
-        log_budget_bytes: options.storage.log_bytes(),
-        on_log_failure: faults::end_on_log_failure(),
-        accepted: options.storage.accepted(),
-        ..HostOptions::new(dir.join("log"), node)
-    };
-    let host = Host::open_linked(host_options, Grpc::new(addresses))
-        .await
-        .context("cannot open the log")?;
-    let datanode = Datanode::open(
-        NodeOptions {
-            node,
-            dir: dir.clone(),
-            memtables_bytes_max: options.storage.memtable_bytes(),
-            engine: options.storage.engine(),
-            put_aside: true,
-            older: older.is_some(),
-            accepted: alone.into_iter().collect(),
-            trash_keep: options.storage.trash_keep(),
-            partition_rows_per_s: options.storage.partition_rows_per_s(),
-        },
-        Arc::clone(&host),
-        Arc::new(SystemClock),
-    )
-    .await
-    .context("cannot open the partitions")?;
+    let is_older = older.is_some();
+    let (host, datanode) = open(&options, node, addresses, (is_older, alone)).await?;
     if let Some(recorded) = older {
         tokio::select! {
             begun = keeper.begin_anew(recorded, renew) => begun.context("meta does not take this node")?,
@@ -198,6 +174,44 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     stop.cancel();
     info!("stopped");
     stopped.and(log).and(beaten)
+}
+
+/// Opens a node's log and its partitions; with whether its directory is an older copy, and which of its partitions may be
+/// used all the same because nobody else has them.
+async fn open(
+    options: &Options,
+    node: NodeId,
+    addresses: Addresses,
+    (is_older, alone): (bool, Vec<PartitionId>),
+) -> anyhow::Result<(Arc<Host>, Arc<Datanode>)> {
+    let dir = &options.data_dir;
+    let host_options = HostOptions {
+        log_budget_bytes: options.storage.log_bytes(),
+        on_log_failure: faults::end_on_log_failure(),
+        accepted: options.storage.accepted(),
+        ..HostOptions::new(dir.join("log"), node)
+    };
+    let host = Host::open_linked(host_options, Grpc::new(addresses))
+        .await
+        .context("cannot open the log")?;
+    let datanode = Datanode::open(
+        NodeOptions {
+            node,
+            dir: dir.clone(),
+            memtables_bytes_max: options.storage.memtable_bytes(),
+            engine: options.storage.engine(),
+            put_aside: true,
+            older: is_older,
+            accepted: alone.into_iter().collect(),
+            trash_keep: options.storage.trash_keep(),
+            partition_rows_per_s: options.storage.partition_rows_per_s(),
+        },
+        Arc::clone(&host),
+        Arc::new(SystemClock),
+    )
+    .await
+    .context("cannot open the partitions")?;
+    Ok((host, datanode))
 }
 
 /// This node's number: the one it has, or a new one from meta, for which it waits.

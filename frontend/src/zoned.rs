@@ -200,7 +200,7 @@ impl Rewriting<'_> {
             Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&of.func), args))
         };
         Ok(match (of.func.name(), of.args.as_slice()) {
-            ("date_part", [part, time]) if self.is_instant(time) => {
+            ("date_part" | "extract", [part, time]) if self.is_instant(time) => {
                 // The seconds since 1970 are the same everywhere.
                 let is_epoch = matches!(part, Expr::Literal(part, _)
                     if part.try_as_str().flatten().is_some_and(|part| part.eq_ignore_ascii_case("epoch")));

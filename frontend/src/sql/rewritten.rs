@@ -7,6 +7,7 @@
 //!   local time for an instant.
 //! - A cast of a literal to a TIMESTAMP without precision says the one that the literal has.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
+//! - `date_bin` has an interval first, and its origin in nanoseconds.
 //! - The text of an interval may have any of the forms that PostgreSQL reads: the planner knows numbers with units.
 //!
 //! Invariant: what is rewritten has the type that it had, and is NULL where PostgreSQL's is.
@@ -55,11 +56,9 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             else {
                 return Ok(None);
             };
-            Ok(is_fine(text).then(|| {
-                let mut fine = typed.clone();
-                fine.data_type = DataType::Timestamp(Some(9), *zone);
-                Expr::TypedString(fine)
-            }))
+            let mut exact = typed.clone();
+            exact.data_type = DataType::Timestamp(Some(if is_fine(text) { 9 } else { 6 }), *zone);
+            Ok(Some(Expr::TypedString(exact)))
         }
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(**expr, Expr::Interval(_)) => {
             let expr = Box::new(Expr::Nested(expr.clone()));
@@ -75,7 +74,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             _ => Ok(exactly_compared(left, op, right)),
         },
         Expr::Value(_) => Ok(long_number(expression)),
-        Expr::Function(function) => Ok(rounded(function)),
+        Expr::Function(function) => Ok(rounded(function).or_else(|| binned(function))),
         Expr::Cast { expr, data_type, .. } if is_decimal(data_type) => {
             Ok(number(expr).map(|text| with_cast_of(expression, quoted(text))))
         }
@@ -138,8 +137,8 @@ fn is_fine(text: &str) -> bool {
     fraction.bytes().take_while(u8::is_ascii_digit).count() > 6
 }
 
-/// A cast to a TIMESTAMP that says no precision: of a text with nine digits all are kept, and a number is what it is
-/// where it is inserted into such a column: milliseconds.
+/// A cast to a TIMESTAMP that says no precision has microseconds. Of a text with nine digits all are kept, and a number is
+/// what it is where it is inserted into such a column: milliseconds.
 fn of_no_precision(cast: &Expr, of: &Expr) -> Option<Expr> {
     let text = match of {
         Expr::Value(value) => match &value.value {
@@ -159,7 +158,7 @@ fn of_no_precision(cast: &Expr, of: &Expr) -> Option<Expr> {
         None if is_number && matches!(zone, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
             Some(3)
         }
-        _ => return None,
+        _ => Some(6),
     };
     Some(exact)
 }
@@ -218,6 +217,55 @@ fn rounded(function: &Function) -> Option<Expr> {
         list.args[0] = FunctionArg::Unnamed(FunctionArgExpr::Expr(exact));
     }
     Some(Expr::Function(function))
+}
+
+/// A call of `date_bin` with an interval in the place of a text, and an origin in nanoseconds, which is what the planner
+/// takes it in: beside others it takes all times for nanoseconds, which end in 2262.
+fn binned(function: &Function) -> Option<Expr> {
+    let [name] = function.name.0.as_slice() else { return None };
+    if !name.as_ident()?.value.eq_ignore_ascii_case("date_bin") {
+        return None;
+    }
+    let mut function = function.clone();
+    let FunctionArguments::List(list) = &mut function.args else { return None };
+    let mut expressions = list.args.iter_mut().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) => Some(of),
+        _ => None,
+    });
+    if let Some(step) = expressions.next().flatten()
+        && is_text(step)
+    {
+        *step = Expr::Interval(Interval {
+            value: Box::new(step.clone()),
+            leading_field: None,
+            leading_precision: None,
+            last_field: None,
+            fractional_seconds_precision: None,
+        });
+    }
+    match expressions.nth(1).flatten() {
+        Some(origin) if is_text(origin) => {
+            *origin = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(origin.clone()),
+                data_type: DataType::Timestamp(Some(9), TimezoneInfo::None),
+                array: false,
+                format: None,
+            };
+        }
+        Some(Expr::Cast { data_type: DataType::Timestamp(digits, _), .. }) => *digits = Some(9),
+        Some(Expr::TypedString(typed)) => {
+            if let DataType::Timestamp(digits, _) = &mut typed.data_type {
+                *digits = Some(9);
+            }
+        }
+        _ => {}
+    }
+    Some(Expr::Function(function))
+}
+
+fn is_text(expression: &Expr) -> bool {
+    matches!(expression, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
 }
 
 /// A number as it is written, without an exponent, with the sign before it.
@@ -475,6 +523,14 @@ mod tests {
             ("INTERVAL '1' DAY", "INTERVAL '1' DAY"),
             ("INTERVAL '1 x'", "INTERVAL '1 x'"),
             ("a::INTERVAL", "a::INTERVAL"),
+            (
+                "date_bin('1 hour', ts, '2024-01-01')",
+                "date_bin(INTERVAL '1 hour', ts, CAST('2024-01-01' AS TIMESTAMP(9)))",
+            ),
+            (
+                "date_bin(a, ts, TIMESTAMP '2024-01-01')",
+                "date_bin(a, ts, TIMESTAMP(9) '2024-01-01')",
+            ),
         ] {
             assert_eq!(read(&format!("SELECT {written}")).unwrap(), format!("SELECT {meant}"));
         }

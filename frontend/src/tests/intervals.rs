@@ -89,10 +89,9 @@ async fn operators_compare_intervals_by_their_length() {
             "false true true true",
         ),
         (
-            format!(
-                "SELECT k, rank() OVER (ORDER BY TIMESTAMP '2024-01-01' - t) FROM (VALUES \
-                     (1, TIMESTAMP '2023-01-01'), (2, TIMESTAMP '2023-05-01')) v(k, t) ORDER BY k"
-            ),
+            "SELECT k, rank() OVER (ORDER BY TIMESTAMP '2024-01-01' - t) FROM (VALUES \
+                 (1, TIMESTAMP '2023-01-01'), (2, TIMESTAMP '2023-05-01')) v(k, t) ORDER BY k"
+                .to_owned(),
             "1|2 2|1",
         ),
         (
