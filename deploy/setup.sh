@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what a fresh Debian or Ubuntu machine lacks to build Partita and run its tests: a C compiler
-# (some crates compile C), what real clients are tried with (psql, Python's venv, a JDK with PostgreSQL's JDBC driver,
-# node-postgres), PostgreSQL's server (answers are compared with its answers), and Chromium where the distribution has it as a
-# package of its own (pages of other origins are tried; without it they are not). Rust comes from rustup.
+# Installs what a fresh Debian or Ubuntu machine lacks to build Partita and run its tests: a C compiler (some crates compile
+# C), what real clients are tried with (psql, Python's venv, node-postgres), PostgreSQL's server (answers are compared with
+# its answers), and Chromium where the distribution has it as a package of its own (pages of other origins are tried; without
+# it they are not). Rust comes from rustup.
 # Says what to do by hand where it may not install.
 set -euo pipefail
 
@@ -14,8 +14,6 @@ need psql postgresql-client
 need python3 python3
 need unshare util-linux
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
-need javac default-jdk-headless
-[ -e /usr/share/java/postgresql.jar ] || missing+=(libpostgresql-jdbc-java)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 
 if [ "${#missing[@]}" -gt 0 ] && ! command -v apt-get >/dev/null 2>&1; then

@@ -43,6 +43,7 @@ const KNOWN: &[(&str, Takes, &str)] = &[
     ("client_encoding", Takes::OneOf(&["UTF8", "UTF-8", "UNICODE"]), "UTF8"),
     ("client_min_messages", Takes::Anything, "notice"),
     ("datestyle", Takes::DateStyle, "ISO, MDY"),
+    ("default_table_access_method", Takes::OneOf(&["heap"]), "heap"),
     ("default_transaction_isolation", Takes::OneOf(ISOLATION), "read committed"),
     ("default_transaction_read_only", Takes::Switch, "off"),
     ("extra_float_digits", Takes::Anything, "1"),

@@ -83,6 +83,9 @@ impl VisitorMut for Series {
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Some(spread) = spread_twice(expr) {
+            *expr = spread;
+        }
         if self.depth > 0 || named(expr) != Some("generate_series") {
             return ControlFlow::Continue(());
         }
@@ -101,6 +104,29 @@ impl VisitorMut for Series {
         }
         *expr = call("unnest", vec![expr.clone()]);
         ControlFlow::Continue(())
+    }
+}
+
+/// What a call of `unnest` takes, if that is one too: a series that was spread already.
+fn spread_twice(expr: &Expr) -> Option<Expr> {
+    let (outer, inner) = (unnested(expr)?, unnested(unnested(expr)?)?);
+    (named(inner) == Some("generate_series")).then(|| outer.clone())
+}
+
+/// What a call of `unnest` takes.
+fn unnested(expr: &Expr) -> Option<&Expr> {
+    let Expr::Function(function) = expr else { return None };
+    let ([name], FunctionArguments::List(list)) = (function.name.0.as_slice(), &function.args)
+    else {
+        return None;
+    };
+    match list.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))]
+            if name.as_ident().is_some_and(|name| folded(name) == "unnest") =>
+        {
+            Some(of)
+        }
+        _ => None,
     }
 }
 
@@ -398,6 +424,7 @@ mod tests {
             ("a = ALL ('{}')", "(true)"),
             ("a = ANY (b)", "a = ANY(b)"),
             ("generate_series(1, 3) + 1", "unnest(generate_series(1, 3)) + 1"),
+            ("unnest(generate_series(1, 3))", "unnest(generate_series(1, 3))"),
             ("generate_series(a, b, '1 day')", "unnest(generate_series(a, b, INTERVAL '1 day'))"),
             (
                 "(SELECT count(*) FROM generate_series(1, 3))",
