@@ -17,7 +17,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName,
-    TimezoneInfo, UnaryOperator, Value, VisitMut, visit_expressions_mut,
+    ObjectNamePart, TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
+    visit_expressions_mut,
 };
 use partita_worker::interval_text;
 
@@ -37,8 +38,50 @@ pub(super) fn rewrite(of: &mut impl VisitMut) -> Result<(), SqlError> {
         Err(error) => ControlFlow::Break(Box::new(error)),
     });
     match visited {
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) => {
+            let _: ControlFlow<()> = of.visit(&mut SeriesOfTimes);
+            Ok(())
+        }
         ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// Writes the times of a series in FROM in nanoseconds, which is what the planner takes them in.
+struct SeriesOfTimes;
+
+impl VisitorMut for SeriesOfTimes {
+    type Break = ();
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let (name, args) = match factor {
+            TableFactor::Table { name, args: Some(args), .. } => (name, &mut args.args),
+            TableFactor::Function { name, args, .. } => (name, args),
+            _ => return ControlFlow::Continue(()),
+        };
+        let is_series = name.0.last().and_then(ObjectNamePart::as_ident).is_some_and(|name| {
+            ["generate_series", "range"].iter().any(|known| name.value.eq_ignore_ascii_case(known))
+        });
+        if is_series {
+            for argument in args {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) = argument {
+                    in_nanoseconds(of);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A constant timestamp with nine digits.
+fn in_nanoseconds(of: &mut Expr) {
+    match of {
+        Expr::Cast { data_type: DataType::Timestamp(digits, _), .. } => *digits = Some(9),
+        Expr::TypedString(typed) => {
+            if let DataType::Timestamp(digits, _) = &mut typed.data_type {
+                *digits = Some(9);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -253,13 +296,8 @@ fn binned(function: &Function) -> Option<Expr> {
                 format: None,
             };
         }
-        Some(Expr::Cast { data_type: DataType::Timestamp(digits, _), .. }) => *digits = Some(9),
-        Some(Expr::TypedString(typed)) => {
-            if let DataType::Timestamp(digits, _) = &mut typed.data_type {
-                *digits = Some(9);
-            }
-        }
-        _ => {}
+        Some(origin) => in_nanoseconds(origin),
+        None => {}
     }
     Some(Expr::Function(function))
 }
