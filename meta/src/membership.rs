@@ -262,10 +262,10 @@ impl Core {
         let (mut renewed, mut made) = (Instant::now(), 0);
         let mut warned = String::new();
         loop {
-            let due = !generations.is_settled() || renewed.elapsed() >= self.options.renew_every;
+            let old = renewed.elapsed() >= self.options.renew_every;
             let nonce = mixed(self.options.incarnation).wrapping_add(mixed(made));
             let before = generations.claim();
-            match self.next_generation(generations, due.then_some(nonce)).await {
+            match self.next_generation(generations, nonce, old).await {
                 Ok(claim) => {
                     if claim.pending.is_some() && claim.pending != before.pending {
                         (renewed, made) = (Instant::now(), made + 1);
@@ -290,11 +290,13 @@ impl Core {
         }
     }
 
-    /// Takes note of the generation that is recorded, and makes the next one, with this nonce, unless one is pending.
+    /// Takes note of the generation that is recorded, and makes the next one, with this nonce, when this process has made
+    /// none that is recorded or when its last one is `old`, unless one is pending.
     async fn next_generation(
         &self,
         generations: &Arc<Generations>,
-        nonce: Option<u64>,
+        nonce: u64,
+        old: bool,
     ) -> Result<Claim, Error> {
         let recorded = self.machine.state().meta(self.host.node()).copied();
         let recorded = recorded.filter(|record| record.identity == self.options.identity);
@@ -304,7 +306,8 @@ impl Core {
             if let Some(recorded) = recorded {
                 generations.note_recorded(recorded)?;
             }
-            nonce.map_or_else(|| Ok(generations.claim()), |nonce| generations.begin(nonce))
+            let due = old || !generations.is_settled();
+            if due { generations.begin(nonce) } else { Ok(generations.claim()) }
         };
         let made = partita_proto::blocking::spawn(step).await;
         made.map_err(|error| Error::Unavailable(error.to_string()))?
