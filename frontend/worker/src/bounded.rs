@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
 use arrow::datatypes::{DataType, Int64Type};
@@ -123,8 +123,13 @@ impl Bounded {
 }
 
 impl ScalarUDFImpl for Bounded {
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         check(self.name(), self.growth, &args)?;
+        if self.growth == Growth::Padded
+            && let Some(ColumnarValue::Array(counts)) = args.args.get_mut(1)
+        {
+            *counts = not_negative(counts)?;
+        }
         self.inner().invoke_with_args(args)
     }
 
@@ -141,6 +146,13 @@ impl ScalarUDFImpl for Bounded {
     }
 
     like_inner!();
+}
+
+/// Counts in which 0 stands for negative ones: DataFusion's functions take the sum of these numbers, as numbers without
+/// a sign, for the bytes to allocate.
+fn not_negative(counts: &dyn Array) -> Result<ArrayRef> {
+    let counts = cast(counts, &DataType::Int64)?;
+    Ok(Arc::new(counts.as_primitive::<Int64Type>().unary::<_, Int64Type>(|count| count.max(0))))
 }
 
 /// Refuses a call whose values would be too large.
@@ -497,6 +509,23 @@ mod tests {
             ("length(repeat('x', 30000000))", "30000000"),
         ] {
             assert_eq!(answer(&format!("SELECT {sql}")).await, Ok(value.to_owned()), "{sql}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_least_numbers_as_counts_of_rows_are_counts_like_any_other() {
+        let rows =
+            "(VALUES (-9223372036854775808), (-9223372036854775807), (-1), (1), (NULL)) AS t (n)";
+        for (sql, value) in [
+            ("lpad('abc', n, 'y')", "|||a|NULL"),
+            ("lpad('äbc', n)", "|||ä|NULL"),
+            ("rpad('abc', n, 'y')", "|||a|NULL"),
+            ("rpad('äbc', n)", "|||ä|NULL"),
+            ("repeat('abc', n)", "|||abc|NULL"),
+            ("cardinality(array_repeat('a', n))", "0|0|0|1|NULL"),
+        ] {
+            let sql = format!("SELECT array_to_string(array_agg({sql}), '|', 'NULL') FROM {rows}");
+            assert_eq!(answer(&sql).await, Ok(value.to_owned()), "{sql}");
         }
     }
 }
