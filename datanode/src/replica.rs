@@ -286,7 +286,9 @@ impl Replica {
                 range: None,
                 newest_only: request.newest_only,
             })
-            .map_err(|error| self.noted(Error::from(error)))?;
+            .map_err(|error| {
+                elsewhere(self.noted(Error::from(error)), self.number(), self.has_others())
+            })?;
         // Of what is read, not of what was there before the wait: it may have come to own less, or more.
         self.check_epoch(request.epoch, scanned.epoch)?;
         self.check_free()?;
@@ -311,7 +313,16 @@ impl Replica {
     /// A stream whose errors are noted.
     fn watched(&self, stream: RowStream) -> RowStream {
         let (damage, partition) = (Arc::clone(&self.damage), self.id());
-        Box::pin(stream.inspect_err(move |error| note(&damage, partition, error)))
+        let (replica, others) = (self.number(), self.has_others());
+        Box::pin(stream.map_err(move |error| {
+            note(&damage, partition, &error);
+            elsewhere(error, replica, others)
+        }))
+    }
+
+    /// Whether another replica may lead.
+    fn has_others(&self) -> bool {
+        !self.other_voters().is_empty()
     }
 
     async fn propose(&self, command: Command) -> Result<(), Error> {
@@ -521,6 +532,17 @@ impl Replica {
     pub(crate) async fn shutdown(&self) -> Result<(), Error> {
         self.stop.cancel();
         self.group.shutdown().await.map_err(|error| group_error(&self.group, error))
+    }
+}
+
+/// The error of a read that found damage. Where others have the rows, the next read is theirs, so the error says to try
+/// again.
+fn elsewhere(error: Error, replica: ReplicaId, others: bool) -> Error {
+    match error {
+        Error::Corrupted(damage) if others => Error::Unavailable(format!(
+            "replica {replica} found its files damaged and gives leadership away: {damage}"
+        )),
+        error => error,
     }
 }
 
