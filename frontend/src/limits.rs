@@ -6,7 +6,9 @@
 //! first is moved; a later rule puts the limit where it may be.
 //!
 //! The other way round, a limit may be moved into an aggregate that is of any order then, and gets one later: it would
-//! not run. [`LostLimits`] takes such a limit out again; the limit above is still there.
+//! not run. [`LostLimits`] takes such a limit out again; the limit above is still there. So it does with a limit that is
+//! too high: an aggregate that keeps the first groups only allocates tables of ten times the limit before it reads a
+//! row, past every memory pool, and an allocation that fails ends the process.
 
 use std::sync::Arc;
 
@@ -52,7 +54,10 @@ impl PhysicalOptimizerRule for KeptLimits {
     }
 }
 
-/// Takes limits out of aggregates that do not run with them; see the head of the file.
+/// The highest limit for which an aggregate may allocate at once: some megabytes.
+const FIRST_GROUPS_MAX: usize = 10_000;
+
+/// Takes limits out of aggregates that do not run with them, or would allocate too much for them; see the head of the file.
 #[derive(Debug)]
 pub(crate) struct LostLimits;
 
@@ -74,12 +79,14 @@ impl PhysicalOptimizerRule for LostLimits {
             let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
                 return Ok(Transformed::no(node));
             };
-            let undirected =
-                aggregate.limit_options().is_some_and(|limit| limit.descending().is_none());
-            if !undirected
-                || aggregate.is_unordered_unfiltered_group_by_distinct()
-                || aggregate.get_minmax_desc().is_some()
-            {
+            let Some(limit) = aggregate.limit_options() else { return Ok(Transformed::no(node)) };
+            let is_of_first = limit.descending().is_some() || aggregate.get_minmax_desc().is_some();
+            let runs = if is_of_first {
+                limit.limit() <= FIRST_GROUPS_MAX
+            } else {
+                aggregate.is_unordered_unfiltered_group_by_distinct()
+            };
+            if runs {
                 return Ok(Transformed::no(node));
             }
             let unlimited: Arc<dyn ExecutionPlan> =

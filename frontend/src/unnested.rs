@@ -37,8 +37,8 @@ use datafusion::logical_expr::expr::{
 };
 use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Distinct, Expr, ExprFunctionExt, FetchType, Filter, Join, LogicalPlan,
-    LogicalPlanBuilder, Operator, SkipType, SortExpr, Subquery, lit,
+    BinaryExpr, Case, Distinct, DistinctOn, Expr, ExprFunctionExt, FetchType, Filter, Join,
+    LogicalPlan, LogicalPlanBuilder, Operator, SkipType, SortExpr, Subquery, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use partita_worker::only_row;
@@ -153,9 +153,21 @@ impl UnnestedSubqueries {
             return Ok(rewritten);
         }
         let node = rewritten.data;
-        let expressions = node.expressions();
         let passes = matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Window(_));
-        let node = node.with_new_exprs(expressions, vec![joined.plan])?;
+        let node = match node {
+            // `with_new_exprs` panics on one with an order.
+            LogicalPlan::Distinct(Distinct::On(DistinctOn {
+                on_expr,
+                select_expr,
+                sort_expr,
+                ..
+            })) => {
+                let input = Arc::new(joined.plan);
+                let first = DistinctOn::try_new(on_expr, select_expr, sort_expr, input)?;
+                LogicalPlan::Distinct(Distinct::On(first))
+            }
+            node => node.with_new_exprs(node.expressions(), vec![joined.plan])?,
+        };
         // What was joined does not leave the node.
         if !passes {
             return Ok(Transformed::yes(node));

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
 use arrow::datatypes::{DataType, Int64Type};
@@ -126,7 +126,7 @@ impl ScalarUDFImpl for Bounded {
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         check(self.name(), self.growth, &args)?;
         if self.growth == Growth::Padded
-            && let Some(ColumnarValue::Array(counts)) = args.args.get_mut(1)
+            && let Some(counts) = args.args.get_mut(1)
         {
             *counts = not_negative(counts)?;
         }
@@ -150,9 +150,18 @@ impl ScalarUDFImpl for Bounded {
 
 /// Counts in which 0 stands for negative ones: DataFusion's functions take the sum of these numbers, as numbers without
 /// a sign, for the bytes to allocate.
-fn not_negative(counts: &dyn Array) -> Result<ArrayRef> {
-    let counts = cast(counts, &DataType::Int64)?;
-    Ok(Arc::new(counts.as_primitive::<Int64Type>().unary::<_, Int64Type>(|count| count.max(0))))
+fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
+    Ok(match counts.cast_to(&DataType::Int64, None)? {
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(count))) => {
+            ColumnarValue::Scalar(ScalarValue::Int64(Some(count.max(0))))
+        }
+        ColumnarValue::Array(counts) => {
+            let counts = counts.as_primitive::<Int64Type>();
+            let counts = counts.unary::<_, Int64Type>(|count| count.max(0));
+            ColumnarValue::Array(Arc::new(counts))
+        }
+        other => other,
+    })
 }
 
 /// Refuses a call whose values would be too large.
@@ -521,6 +530,8 @@ mod tests {
             ("lpad('äbc', n)", "|||ä|NULL"),
             ("rpad('abc', n, 'y')", "|||a|NULL"),
             ("rpad('äbc', n)", "|||ä|NULL"),
+            ("lpad('x', -1, CAST(n AS TEXT))", "||||NULL"),
+            ("rpad(CAST(n AS TEXT), -9223372036854775808)", "||||NULL"),
             ("repeat('abc', n)", "|||abc|NULL"),
             ("cardinality(array_repeat('a', n))", "0|0|0|1|NULL"),
         ] {
