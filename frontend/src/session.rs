@@ -191,6 +191,11 @@ impl Session {
         self.settings.lock().timeout(name)
     }
 
+    /// How long a statement may take; `None`: for ever.
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        self.settings.lock().statement_timeout()
+    }
+
     /// Begins a statement: its limits count from now, or from the first of its parts.
     fn begin(&self) -> observe::Limits {
         let started = Instant::now();

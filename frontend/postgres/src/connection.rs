@@ -53,6 +53,9 @@ pub(crate) struct Cancellations {
 pub(crate) enum Idle {
     Session,
     InTransaction,
+    /// The rows of a COPY FROM STDIN are awaited: its time-out counts from the last of them, so that a long COPY may go
+    /// on for as long as it does go on.
+    Copy,
 }
 
 impl Idle {
@@ -60,16 +63,18 @@ impl Idle {
         match self {
             Self::Session => "idle_session_timeout",
             Self::InTransaction => "idle_in_transaction_session_timeout",
+            Self::Copy => "statement_timeout",
         }
     }
 
-    /// The SQLSTATE and the message with which the connection ends.
-    pub(crate) fn said(self) -> (&'static str, &'static str) {
+    /// The SQLSTATE and the message with which the connection ends; `None`: only what it waits for ends.
+    pub(crate) fn said(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Session => ("57P05", "terminating connection due to idle-session timeout"),
+            Self::Session => Some(("57P05", "terminating connection due to idle-session timeout")),
             Self::InTransaction => {
-                ("25P03", "terminating connection due to idle-in-transaction timeout")
+                Some(("25P03", "terminating connection due to idle-in-transaction timeout"))
             }
+            Self::Copy => None,
         }
     }
 }
@@ -141,14 +146,15 @@ impl Connection {
         state: PgWireConnectionState,
         transaction: TransactionStatus,
     ) -> Option<(Duration, Idle)> {
-        if matches!(state, PgWireConnectionState::CopyInProgress(_)) {
-            return None;
-        }
         let session = self.session.get()?;
-        let idle = match transaction {
-            TransactionStatus::Idle => Idle::Session,
+        let idle = match (state, transaction) {
+            (PgWireConnectionState::CopyInProgress(_), _) => Idle::Copy,
+            (_, TransactionStatus::Idle) => Idle::Session,
             _ => Idle::InTransaction,
         };
+        if idle == Idle::Copy {
+            return session.statement_timeout().map(|timeout| (timeout, idle));
+        }
         session.timeout_setting(idle.setting()).map(|timeout| (timeout, idle))
     }
 

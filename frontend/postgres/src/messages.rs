@@ -14,6 +14,7 @@ use partita_frontend::Prepared;
 use pgwire::api::auth::StartupHandler;
 use pgwire::api::{ClientInfo, DefaultClient, ErrorHandler, PgWireConnectionState};
 use pgwire::error::{ErrorInfo, PgWireError};
+use pgwire::messages::copy::CopyFail;
 use pgwire::messages::response::{GssEncResponse, SslResponse};
 use pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage, SslNegotiationMetaMessage};
 use pgwire::tokio::server::{PgWireMessageServerCodec, process_error, process_message};
@@ -96,6 +97,13 @@ async fn start(socket: &mut Socket, connection: &Arc<Connection>) -> Result<bool
     }
 }
 
+/// What a connection goes on with.
+enum Event {
+    Message(PgWireFrontendMessage),
+    /// The rows of a COPY did not come in time.
+    CopyTimedOut,
+}
+
 /// The client's end of a connection.
 struct Peer {
     socket: Shared,
@@ -114,12 +122,12 @@ impl Peer {
         io::Error::new(io::ErrorKind::ConnectionAborted, "the client has gone")
     }
 
-    /// The next message, if it comes in time.
+    /// The next message, if it comes in time; `None` when the client has left.
     async fn next(
         &self,
         socket: &mut Socket,
         connection: &Connection,
-    ) -> Option<Result<PgWireFrontendMessage, PgWireError>> {
+    ) -> Option<Result<Event, PgWireError>> {
         let mut before = None;
         let idle = connection.idle_timeout(socket.state(), socket.transaction_status());
         let began = Instant::now();
@@ -127,7 +135,7 @@ impl Peer {
             let left = idle.map(|(timeout, _)| timeout.saturating_sub(began.elapsed()));
             let wait = left.map_or(self.message_timeout, |left| left.min(self.message_timeout));
             if let Ok(message) = tokio::time::timeout(wait, socket.next()).await {
-                return message;
+                return message.map(|message| message.map(Event::Message));
             }
             match socket.get_ref().midway() {
                 // As much of it has come as at the last look.
@@ -139,8 +147,10 @@ impl Peer {
                     if let Some((timeout, what)) = idle
                         && began.elapsed() >= timeout
                     {
-                        let (sqlstate, message) = what.said();
-                        return Some(Err(fatal(sqlstate, message)));
+                        return Some(match what.said() {
+                            Some((sqlstate, message)) => Err(fatal(sqlstate, message)),
+                            None => Ok(Event::CopyTimedOut),
+                        });
                     }
                 }
             }
@@ -155,7 +165,9 @@ async fn converse(
     connection: &Arc<Connection>,
     stop: &CancellationToken,
 ) -> io::Result<()> {
-    for number in 0.. {
+    // Of the message that comes next, among those that came.
+    let mut number = 0;
+    loop {
         let message = tokio::select! {
             message = peer.next(socket, connection) => message,
             () = stop.cancelled() => {
@@ -165,8 +177,14 @@ async fn converse(
         };
         let message = match message {
             None => return Ok(()),
-            Some(Ok(PgWireFrontendMessage::Terminate(_))) => return Ok(()),
-            Some(Ok(message)) => message,
+            Some(Ok(Event::Message(PgWireFrontendMessage::Terminate(_)))) => return Ok(()),
+            Some(Ok(Event::Message(message))) => message,
+            Some(Ok(Event::CopyTimedOut)) => {
+                let reason = "canceling statement due to statement timeout".to_owned();
+                let fail = PgWireFrontendMessage::CopyFail(CopyFail::new(reason));
+                answer(socket, peer, connection, fail).await?;
+                continue;
+            }
             Some(Err(PgWireError::IoError(error)))
                 if error.kind() != io::ErrorKind::InvalidData =>
             {
@@ -182,8 +200,8 @@ async fn converse(
             Some(fault) => refuse(socket, connection, &message, &fault).await?,
             None => answer(socket, peer, connection, message).await?,
         }
+        number += 1;
     }
-    Ok(())
 }
 
 /// Whether what is wrong with a message is told now, or behind the next Sync.

@@ -358,6 +358,17 @@ async fn until_ready(socket: &mut TcpStream) {
     while next(socket).await.0 != b'Z' {}
 }
 
+/// As [`until_ready`], without an error on the way.
+async fn until_ready_without_error(socket: &mut TcpStream) {
+    loop {
+        match next(socket).await {
+            (b'Z', _) => return,
+            (b'E', body) => panic!("{}", sqlstate(&body)),
+            _ => {}
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_well_formed_and_cannot_be_is_refused_and_the_connection_goes_on() {
     let door = Door::open(8).await;
@@ -435,6 +446,39 @@ async fn a_client_that_says_nothing_is_sent_away_when_it_asked_for_that() {
     send(&mut socket, b'Q', b"BEGIN\0").await;
     until_ready(&mut socket).await;
     assert_eq!(next_error(&mut socket).await, "25P03");
+}
+
+#[tokio::test]
+async fn a_copy_whose_rows_do_not_come_ends_and_its_connection_goes_on() {
+    let door = Door::open(8).await;
+    let mut socket = door.raw().await;
+    for sql in [
+        b"CREATE TABLE waited (k BIGINT, PRIMARY KEY (k))\0".as_slice(),
+        b"SET statement_timeout = '2s'\0",
+    ] {
+        send(&mut socket, b'Q', sql).await;
+        until_ready(&mut socket).await;
+    }
+    send(&mut socket, b'Q', b"COPY waited FROM STDIN\0").await;
+    assert_eq!(next_error(&mut socket).await, "57014");
+    until_ready(&mut socket).await;
+    // What comes late is left out, as after any error of a COPY.
+    send(&mut socket, b'd', b"1\n").await;
+    send(&mut socket, b'c', b"").await;
+    send(&mut socket, b'Q', b"SELECT 1\0").await;
+    until_ready_without_error(&mut socket).await;
+    send(&mut socket, b'P', b"\0COPY waited FROM STDIN\0\0\0").await;
+    send(&mut socket, b'B', b"\0\0\0\0\0\0\0\0").await;
+    send(&mut socket, b'E', b"\0\0\0\0\0").await;
+    send(&mut socket, b'H', b"").await;
+    assert_eq!(next_error(&mut socket).await, "57014");
+    send(&mut socket, b'd', b"1\n").await;
+    send(&mut socket, b'c', b"").await;
+    send(&mut socket, b'S', b"").await;
+    until_ready_without_error(&mut socket).await;
+    let client = door.connect().await;
+    let rows = client.query_one("SELECT count(*) FROM waited", &[]).await.unwrap();
+    assert_eq!(rows.get::<_, i64>(0), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
