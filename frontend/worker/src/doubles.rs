@@ -7,6 +7,7 @@
 //! ```text
 //!   decimal = 0.3, decimal * 1.1, bigint = 1e18     of decimals
 //!   double < 0.1234567890123456789                  of doubles, the second the nearest to the number
+//!   real + integer                                  of doubles
 //! ```
 //!
 //! [`ExactNumbers`] says so before types are coerced, and [`NearestDoubles`] afterwards puts `decimal_to_double(..)` in the
@@ -37,6 +38,9 @@ use crate::functions::REGISTRY;
 const EXACT_POWER_MAX: i8 = 22;
 /// Whole numbers that doubles hold exactly end here.
 const EXACT_WHOLE_END: i128 = 1 << 53;
+
+/// The greatest number up to which a REAL holds all whole numbers exactly.
+const EXACT_REAL_WHOLE_MAX: u64 = 1 << 24;
 
 /// The functions that stand for casts of decimals.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
@@ -169,6 +173,32 @@ fn is_float(of: &Expr, schema: &DFSchema) -> bool {
     of.get_type(schema).is_ok_and(|of| of.is_floating())
 }
 
+/// Whether it is of type REAL. The left operand of a chain is looked at only where the right one is: a long chain of other
+/// numbers costs nothing.
+fn is_real(mut of: &Expr, schema: &DFSchema) -> bool {
+    let is_leaf_real =
+        |of: &Expr| of.get_type(schema).is_ok_and(|of| matches!(of, DataType::Float32));
+    while let Expr::BinaryExpr(binary) = of {
+        if !binary.op.is_numerical_operators() || !is_leaf_real(&binary.right) {
+            return false;
+        }
+        of = &binary.left;
+    }
+    is_leaf_real(of)
+}
+
+/// Whether it is a whole number that makes a double of a REAL beside it, as PostgreSQL has it; `compared` with one, a
+/// literal that a REAL holds exactly is the same, and lets files be left out by their least and greatest values.
+fn is_whole(of: &Expr, compared: bool, schema: &DFSchema) -> bool {
+    if let Expr::Literal(ScalarValue::Int64(Some(number)), _) = of
+        && compared
+        && number.unsigned_abs() <= EXACT_REAL_WHOLE_MAX
+    {
+        return false;
+    }
+    of.get_type(schema).is_ok_and(|of| of.is_integer())
+}
+
 /// The decimal that a literal was written as; `None` if it is no double, or has too many digits.
 fn decimal(of: &Expr) -> Option<Expr> {
     let number = match of {
@@ -238,6 +268,10 @@ impl ExprPlanner for ExactNumbers {
             raw.left = as_double(raw.left);
         } else if is_decimal(&raw.right, schema) && is_float(&raw.left, schema) {
             raw.right = as_double(raw.right);
+        } else if is_whole(&raw.right, compares, schema) && is_real(&raw.left, schema) {
+            raw.right = as_double(raw.right);
+        } else if is_real(&raw.right, schema) && is_whole(&raw.left, compares, schema) {
+            raw.left = as_double(raw.left);
         }
         Ok(PlannerResult::Original(raw))
     }
