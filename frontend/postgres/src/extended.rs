@@ -295,7 +295,7 @@ impl ExtendedQueryHandler for Connection {
             && statement.statement.schema.is_none()
         {
             // A description of no columns would be that of a query.
-            let types = parameters::types(&statement.statement).iter().map(Type::oid).collect();
+            let types = parameters::described(&statement).iter().map(Type::oid).collect();
             let parameters = ParameterDescription::new(types);
             client.feed(PgWireBackendMessage::ParameterDescription(parameters)).await?;
             client.feed(PgWireBackendMessage::NoData(NoData::new())).await?;

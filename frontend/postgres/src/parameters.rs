@@ -14,6 +14,7 @@ use partita_frontend::{Prepared, SqlError, Zone};
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
 use pgwire::api::results::FieldFormat;
+use pgwire::api::stmt::StoredStatement;
 use pgwire::error::PgWireResult;
 use std::sync::Arc;
 
@@ -69,6 +70,19 @@ pub(crate) fn types(prepared: &Prepared) -> Vec<Type> {
     prepared.parameter_types.iter().map(types::of_arrow).collect()
 }
 
+/// What a client is told of a statement's parameters: the types that it declared itself, which it may compare with what
+/// it is told, and the server's choice for the others.
+pub(crate) fn described(statement: &StoredStatement<Arc<Prepared>>) -> Vec<Type> {
+    let declared = |at: usize| statement.parameter_types.get(at).cloned().flatten();
+    let chosen = types(&statement.statement).into_iter().enumerate();
+    chosen.map(|(at, own)| declared(at).filter(is_known).unwrap_or(own)).collect()
+}
+
+/// Whether a declared type says anything: 0 leaves the choice to the server.
+fn is_known(declared: &Type) -> bool {
+    declared.oid() != 0 && *declared != Type::UNKNOWN
+}
+
 /// A portal's parameters.
 pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult<Vec<ScalarValue>> {
     let statement = &portal.statement;
@@ -98,8 +112,7 @@ pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult
                 FieldFormat::Binary => {
                     let declared = statement.parameter_types.get(at).and_then(Option::as_ref);
                     let own = types::of_arrow(target);
-                    // 0 says that the client leaves the choice to the server.
-                    let wire = declared.filter(|of| of.oid() != 0 && **of != Type::UNKNOWN);
+                    let wire = declared.filter(|declared| is_known(declared));
                     binary::value(bytes, wire.unwrap_or(&own), target, zone)
                 }
             }
