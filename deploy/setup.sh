@@ -38,6 +38,11 @@ if [ ! -d /usr/share/nodejs/pg ] && command -v apt-get >/dev/null 2>&1; then
   "${sudo[@]}" apt-get install -y -qq --no-install-recommends node-pg ||
     echo "node-pg is not installable here; the tests of node-postgres are skipped" >&2
 fi
+# JDBC is tried where there is a Java to run it.
+if command -v java >/dev/null 2>&1 && [ ! -f /usr/share/java/postgresql.jar ] && command -v apt-get >/dev/null 2>&1; then
+  "${sudo[@]}" apt-get install -y -qq --no-install-recommends libpostgresql-jdbc-java ||
+    echo "libpostgresql-jdbc-java is not installable here; the tests of JDBC are skipped" >&2
+fi
 if ! command -v cargo >/dev/null 2>&1; then
   echo "please install Rust 1.95 or later with rustup" >&2
   exit 1

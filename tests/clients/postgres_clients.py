@@ -516,6 +516,13 @@ def node_postgres_sends_arrays():
          needs={"node": shutil.which("node"), "node-pg": os.path.isdir(f"{folder}/pg")})
 
 
+@test
+def jdbc_prepares_batches_and_reads_the_catalog():
+    jar = "/usr/share/java/postgresql.jar"
+    runs(["java", "-cp", jar, f"{HERE}/Jdbc.java"],
+         needs={"java": shutil.which("java"), "libpostgresql-jdbc-java": os.path.exists(jar)})
+
+
 # SQLAlchemy and pandas
 
 
