@@ -52,6 +52,7 @@ fn column(id: u32, name: &str, semantic: Semantic) -> Column {
         semantic,
         default: None,
         generated: None,
+        missing: None,
         comment: None,
     }
 }

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use partita_lanes::{LaneOptions, Lanes};
 use partita_proto::Error;
+use partita_proto::array::array_of;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Database, Table};
 use partita_proto::id::{ColumnId, DatabaseId, Epoch, NodeId, PartitionId, ReplicaId, TableId};
 use partita_proto::key::KeyCodec;
@@ -420,13 +421,14 @@ impl Fake {
         let mut batches = Vec::new();
         for row in partition.rows.values().flatten() {
             stats.rows_scanned.fetch_add(1, Ordering::Relaxed);
-            let whole = project(row, &partition.table.schema.storage())?;
+            let schema = &partition.table.schema;
+            let whole = project(row, schema, &schema.storage())?;
             let kept = match request.domains.mask(&whole)? {
                 Some(mask) => filter_record_batch(&whole, &mask).map_err(internal)?,
                 None => whole,
             };
             if kept.num_rows() > 0 {
-                batches.push(project(&kept, &request.columns)?);
+                batches.push(project(&kept, schema, &request.columns)?);
             }
         }
         batches.truncate(request.limit.unwrap_or(usize::MAX));
@@ -492,7 +494,7 @@ fn merge(
     newer: &RecordBatch,
 ) -> Result<RecordBatch, Error> {
     let storage = schema.storage();
-    let (older, newer) = (project(older, &storage)?, project(newer, &storage)?);
+    let (older, newer) = (project(older, schema, &storage)?, project(newer, schema, &storage)?);
     let columns = older.columns().iter().zip(newer.columns());
     let columns = columns
         .map(|(older, newer)| Arc::clone(if newer.is_null(0) { older } else { newer }))
@@ -500,15 +502,24 @@ fn merge(
     RecordBatch::try_new(storage, columns).map_err(internal)
 }
 
-fn project(rows: &RecordBatch, columns: &SchemaRef) -> Result<RecordBatch, Error> {
-    let arrays: Vec<ArrayRef> = columns
-        .fields()
-        .iter()
-        .map(|field| match rows.column_by_name(field.name()) {
-            Some(array) => Arc::clone(array),
+/// Some columns of rows; those that the rows do not have are as they were added.
+fn project(
+    rows: &RecordBatch,
+    schema: &TableSchema,
+    columns: &SchemaRef,
+) -> Result<RecordBatch, Error> {
+    let mut arrays: Vec<ArrayRef> = Vec::new();
+    for field in columns.fields() {
+        if let Some(array) = rows.column_by_name(field.name()) {
+            arrays.push(Arc::clone(array));
+            continue;
+        }
+        let added = schema.columns.iter().find(|column| column.storage_name == *field.name());
+        arrays.push(match added.and_then(|column| Some((column, column.missing.clone()?))) {
+            Some((column, value)) => array_of(column.column_type, &vec![value; rows.num_rows()])?,
             None => new_null_array(field.data_type(), rows.num_rows()),
-        })
-        .collect();
+        });
+    }
     let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(columns), arrays, &options).map_err(internal)
 }

@@ -5,7 +5,8 @@
 //! more rows than the filters do.
 //!
 //! A table whose rows were placed otherwise once is scanned together with its former table, whose rows are its rows:
-//! a union of two scans, each with its own placement. Columns that came since are NULL in the former one. A table whose
+//! a union of two scans, each with its own placement. Columns that came since have in the former one the value that they
+//! were added with. A table whose
 //! rows are about to be placed otherwise is scanned together with the one that takes over.
 //!
 //! [`Inexact`]: TableProviderFilterPushDown::Inexact
@@ -27,9 +28,11 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
+use partita_proto::array::array_of;
 use partita_proto::catalog::{Catalog, Table};
 use partita_proto::domain::Domains;
 use partita_proto::schema::{Column, Semantic};
+use partita_proto::value::Value;
 
 use crate::error::SqlError;
 use crate::ingest::plan::TablePlan;
@@ -163,6 +166,12 @@ impl PartitionedTable {
     }
 }
 
+/// A column's value in rows from before it was added.
+fn missing(column: &Column) -> Result<ScalarValue, SqlError> {
+    let value = column.missing.clone().unwrap_or(Value::Null);
+    Ok(ScalarValue::try_from_array(&array_of(column.column_type, &[value])?, 0)?)
+}
+
 /// How many outputs a scan of about so many rows is given.
 fn outputs(rows: Option<usize>, parallelism: usize) -> usize {
     rows.map_or(parallelism, |rows| parallelism.min(rows.div_ceil(ROWS_PER_OUTPUT)).max(1))
@@ -275,7 +284,11 @@ impl PartitionedTable {
                     own.push(position);
                     Arc::new(PhysicalColumn::new(field.name(), own.len() - 1))
                 }
-                None => Arc::new(PhysicalLiteral::new(ScalarValue::try_from(field.data_type())?)),
+                None => {
+                    let value = asked.table.schema.column(field.name()).map(missing).transpose()?;
+                    let null = || ScalarValue::try_from(field.data_type());
+                    Arc::new(PhysicalLiteral::new(value.map_or_else(null, Ok)?))
+                }
             };
             columns.push((expr, field.name().clone()));
         }

@@ -1,8 +1,8 @@
 //! What a table's schema becomes by a change. Pure; the same verdict on every replica.
 //!
 //! Invariants:
-//! - rows that are stored stay readable: types never change, a new column takes NULL or has a
-//!   default, and a new tag comes into the key where older rows have NULL;
+//! - rows that are stored stay readable: types never change, a new column takes NULL or has a value
+//!   in older rows, and a new tag comes into the key where older rows have NULL;
 //! - a storage name that any column of the table ever had is never given to another column;
 //! - what decides where a row lies (key, placement) is never dropped.
 
@@ -125,10 +125,19 @@ fn add_column(
         Semantic::Tag if !wanted.nullable => {
             return invalid("must be nullable, because it is NULL in the key of rows that exist");
         }
-        Semantic::Field if !wanted.nullable && wanted.default.is_none() => {
+        Semantic::Tag if wanted.missing.is_some() => {
+            return invalid("cannot have a value in the key of rows that exist");
+        }
+        Semantic::Field if !wanted.nullable && wanted.missing.is_none() => {
             return invalid("must be nullable or have a default, because the table exists");
         }
         Semantic::Tag | Semantic::Field => {}
+    }
+    if let Some(value) = &wanted.missing {
+        let typed = value.clone().coerce(wanted.column_type)?;
+        if typed.is_null() {
+            return invalid("cannot have NULL as the value of rows that exist");
+        }
     }
     let id = schema.next_column;
     schema.next_column =

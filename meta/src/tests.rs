@@ -64,6 +64,7 @@ fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
         semantic,
         default: None,
         generated: None,
+        missing: None,
         comment: None,
     }
 }

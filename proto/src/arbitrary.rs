@@ -114,6 +114,7 @@ pub(crate) fn table(types: &[ColumnType]) -> TableSchema {
             semantic: Semantic::Tag,
             default: None,
             generated: None,
+            missing: None,
             comment: None,
         })
         .collect();

@@ -97,6 +97,7 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         semantic,
         default: None,
         generated: None,
+        missing: None,
         comment: None,
     };
     let mut columns: Vec<Column> = (0..)

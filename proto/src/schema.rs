@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 pub use crate::partitioning::{HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning};
+use crate::value::Value;
 
 /// The longest name of a database, table or column, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -233,6 +234,11 @@ pub struct Column {
     pub default: Option<String>,
     /// SQL text of the expression that always computes it; such a column takes no value from outside.
     pub generated: Option<String>,
+    /// Value in rows written before the column was added; NULL without it. Fixed when the column is
+    /// added: a later change of [`Column::default`] concerns later rows only. Fields only, because
+    /// older rows have NULL in their keys.
+    #[serde(default)]
+    pub missing: Option<Value>,
     /// What its owner says of it.
     pub comment: Option<String>,
 }

@@ -238,6 +238,7 @@ impl Partition {
             footers: Arc::clone(&self.footers),
             blocks: Arc::clone(&self.options.blocks),
             counters: Counters::default(),
+            layout: Arc::clone(layout),
             series: None,
         };
         let inputs = files.into_iter().map(|file| {

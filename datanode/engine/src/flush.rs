@@ -209,9 +209,9 @@ impl Part {
             ),
             Self::Rows(sorted) => {
                 let first = sorted.keys.first().map(bytes::Bytes::copy_from_slice);
-                let schema = Arc::clone(schema);
+                let (layout, schema) = (Arc::clone(layout), Arc::clone(schema));
                 let adapted = async move {
-                    let batch = crate::layout::adapt(&sorted.batch, &schema)?;
+                    let batch = layout.adapt(&sorted.batch, &schema)?;
                     Ok(Sorted { batch, keys: sorted.keys })
                 };
                 let batches = futures::stream::once(adapted).boxed();

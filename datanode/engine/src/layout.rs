@@ -1,13 +1,15 @@
 //! What a table's schema means to its storage: names of internal columns, the key codec, the policy
 //! by which versions of a key merge, the time index. Made once for every schema version.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, UInt8Array, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::array::{ArrayRef, UInt8Array, UInt32Array, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use partita_proto::array::array_of;
 use partita_proto::domain::{Domain, Domains};
 use partita_proto::key::{KeyCodec, PLACEMENT_COLUMN};
 use partita_proto::range::KeyRange;
@@ -45,6 +47,8 @@ pub(crate) struct Layout {
     pub(crate) time: Option<TimeColumn>,
     /// All stored columns but the internal ones at the end: the placement, if any, then the table's.
     pub(crate) columns: SchemaRef,
+    /// By storage name: the value, one row each, of columns in rows from before they were added. Of others it is NULL.
+    missing: BTreeMap<String, ArrayRef>,
 }
 
 impl Layout {
@@ -70,7 +74,14 @@ impl Layout {
         let fields = schema.columns.iter().map(partita_proto::schema::Column::storage_field);
         let columns =
             Arc::new(Schema::new(placement.into_iter().chain(fields).collect::<Vec<_>>()));
-        Ok(Self { codec, range, policy, time, columns, config })
+        let mut missing = BTreeMap::new();
+        for column in &schema.columns {
+            if let Some(value) = &column.missing {
+                let value = array_of(column.column_type, std::slice::from_ref(value))?;
+                missing.insert(column.storage_name.clone(), value);
+            }
+        }
+        Ok(Self { codec, range, policy, time, columns, missing, config })
     }
 
     /// Whether a stored column belongs to the key: the placement does.
@@ -126,36 +137,44 @@ impl Layout {
     pub(crate) fn key_domains(&self, domains: &Domains) -> Domains {
         domains.only(|name| self.is_key(name))
     }
-}
 
-fn oldest(now_ms: i64, ttl: Duration, unit: Unit) -> i64 {
-    let ttl_ms = i128::try_from(ttl.as_millis()).unwrap_or(i128::MAX);
-    let oldest_ms = i128::from(now_ms).saturating_sub(ttl_ms);
-    let ticks = oldest_ms.saturating_mul(i128::from(unit.per_second())).div_euclid(1000);
-    i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN } else { i64::MAX })
-}
-
-/// The batch with exactly the fields of `schema`, found by name. A column that it does not have is
-/// NULL; a missing operation is a put.
-pub(crate) fn adapt(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    if batch.schema_ref() == schema {
-        return Ok(batch.clone());
+    /// The value, in one row, of a column in rows from before it was added; `None`: NULL.
+    pub(crate) fn missing(&self, name: &str) -> Option<&ArrayRef> {
+        self.missing.get(name)
     }
-    let rows = batch.num_rows();
-    let columns = schema.fields().iter().map(|field| adapt_column(batch, field));
-    let columns = columns.collect::<Result<Vec<_>>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
-}
 
-fn adapt_column(batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
-    let rows = batch.num_rows();
-    let Some(column) = batch.column_by_name(field.name()) else {
+    /// The batch with exactly the fields of `schema`, found by name. A column that it does not have has the value that
+    /// it was added with, or is NULL; a missing operation is a put.
+    pub(crate) fn adapt(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+        if batch.schema_ref() == schema {
+            return Ok(batch.clone());
+        }
+        let rows = batch.num_rows();
+        let columns = schema.fields().iter().map(|field| self.adapt_column(batch, field));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    }
+
+    fn adapt_column(&self, batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
+        let rows = batch.num_rows();
+        if let Some(column) = batch.column_by_name(field.name()) {
+            return cast_column(column, field);
+        }
         if field.name() == OP_COLUMN {
             return Ok(Arc::new(UInt8Array::from_value(PUT, rows)));
         }
-        return Ok(new_null_array(field.data_type(), rows));
-    };
+        match self.missing(field.name()) {
+            Some(value) => {
+                let first = UInt32Array::from_value(0, rows);
+                cast_column(&take(value, &first, None)?, field)
+            }
+            None => Ok(new_null_array(field.data_type(), rows)),
+        }
+    }
+}
+
+fn cast_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     if column.data_type() == field.data_type() {
         return Ok(Arc::clone(column));
     }
@@ -168,4 +187,11 @@ fn adapt_column(batch: &RecordBatch, field: &Field) -> Result<ArrayRef> {
             field.data_type()
         ))
     })
+}
+
+fn oldest(now_ms: i64, ttl: Duration, unit: Unit) -> i64 {
+    let ttl_ms = i128::try_from(ttl.as_millis()).unwrap_or(i128::MAX);
+    let oldest_ms = i128::from(now_ms).saturating_sub(ttl_ms);
+    let ticks = oldest_ms.saturating_mul(i128::from(unit.per_second())).div_euclid(1000);
+    i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN } else { i64::MAX })
 }

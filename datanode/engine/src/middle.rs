@@ -65,7 +65,7 @@ impl Partition {
         &self,
         samples: &mut Samples,
         file: &FileEntry,
-        layout: &Layout,
+        layout: &Arc<Layout>,
         step: usize,
     ) -> Result<()> {
         let reader = FileReader {
@@ -73,6 +73,7 @@ impl Partition {
             footers: Arc::clone(&self.footers),
             blocks: Arc::clone(&self.options.blocks),
             counters: Counters::default(),
+            layout: Arc::clone(layout),
             series: None,
         };
         let fields = layout.key_names().filter_map(|name| layout.field(name));

@@ -31,7 +31,6 @@ use partita_proto::service::RowStream;
 use crate::error::Result;
 use crate::file::{FileEntry, overlaps};
 use crate::fold::DELETE;
-use crate::layout::adapt;
 use crate::merge::{Input, Merge, settle};
 use crate::plan::{Sources, sources};
 use crate::run::{Run, ops, own_bytes};
@@ -175,7 +174,7 @@ impl Search {
         first: Bytes,
     ) -> Result<Input> {
         let mut sorted = taken(&run.sorted, rows)?;
-        sorted.batch = adapt(&sorted.batch, schema)?;
+        sorted.batch = self.reading.version.layout.adapt(&sorted.batch, schema)?;
         let counters = &self.reading.reader.counters;
         counters.rows(rows.len());
         counters.bytes(own_bytes(&sorted.batch) as u64);
@@ -197,7 +196,7 @@ impl Search {
             }
             let batch = settle(batch)?;
             let mask = domains.mask(&batch)?;
-            let batch = adapt(&batch, columns)?;
+            let batch = version.layout.adapt(&batch, columns)?;
             rows.push(match mask {
                 Some(mask) => filter_record_batch(&batch, &mask)?,
                 None => batch,

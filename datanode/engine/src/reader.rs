@@ -23,7 +23,7 @@ use crate::blocks::{BlockCache, BlockReader};
 use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
 use crate::footer::{Counters, Footer, Footers};
-use crate::layout::adapt;
+use crate::layout::Layout;
 use crate::options::BATCH_ROWS;
 use crate::wanted::{BySeries, Wanted};
 
@@ -34,6 +34,8 @@ pub(crate) struct FileReader {
     pub(crate) footers: Arc<Footers>,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) counters: Counters,
+    /// Says what files do not have.
+    pub(crate) layout: Arc<Layout>,
     /// Tells rows by their series, for who reads few of them.
     pub(crate) series: Option<BySeries>,
 }
@@ -41,7 +43,7 @@ pub(crate) struct FileReader {
 /// What to read of a file.
 #[derive(Clone)]
 pub(crate) struct Read {
-    /// The batches' schema; a column that the file does not have is NULL.
+    /// The batches' schema; [`Layout::adapt`] gives columns that the file does not have.
     pub(crate) schema: SchemaRef,
     /// Rows outside these are not returned. They decide what is left out unread, and of the rest they
     /// are evaluated before other columns are decoded.
@@ -80,7 +82,7 @@ impl FileReader {
         });
         let mut columns = Vec::new();
         for (name, domain) in read.domains.iter() {
-            columns.push(ColumnStatistics::new(&footer, name, domain)?);
+            columns.push(ColumnStatistics::new(&footer, &self.layout, name, domain)?);
         }
         let in_range = |group: &usize| file.group_overlaps(*group, &read.ranges);
         let may_match = |group: &usize| columns.iter().all(|c| c.groups[*group].may_match);
@@ -162,12 +164,12 @@ impl FileReader {
             builder = builder.with_row_filter(RowFilter::new(rows.filters));
         }
         let stream = builder.build().map_err(|error| EngineError::reading(&path, &error))?;
-        let counters = self.counters.clone();
+        let (counters, layout) = (self.counters.clone(), Arc::clone(&self.layout));
         let stream = stream.map_err(move |error| EngineError::reading(&path, &error));
         Ok(stream
             .and_then(move |batch| {
                 counters.rows(batch.num_rows());
-                futures::future::ready(adapt(&batch, &schema))
+                futures::future::ready(layout.adapt(&batch, &schema))
             })
             .boxed())
     }
@@ -203,7 +205,7 @@ fn filters(
             continue;
         }
         if footer.metadata.schema().index_of(name).is_err() {
-            // NULL in every row: nothing to decode. (If NULL is not wanted, no group was left.)
+            // One value in every row: nothing to decode. (If it is not wanted, no group was left.)
             continue;
         }
         let domain = domain.clone();
@@ -236,12 +238,16 @@ struct Verdict {
 }
 
 impl<'a> ColumnStatistics<'a> {
-    fn new(footer: &'a Footer, name: &str, domain: &'a Domain) -> Result<Self> {
+    fn new(footer: &'a Footer, layout: &Layout, name: &str, domain: &'a Domain) -> Result<Self> {
         let metadata = footer.metadata.metadata();
         let failed = |error| EngineError::reading(&name, &error);
         let schema = footer.metadata.schema();
         if schema.index_of(name).is_err() {
-            let verdict = Verdict { may_match: domain.allows_null(), proven: domain.allows_null() };
+            let held = match layout.missing(name) {
+                Some(value) => domain.mask(value.as_ref())?.value(0),
+                None => domain.allows_null(),
+            };
+            let verdict = Verdict { may_match: held, proven: held };
             let groups = vec![verdict; metadata.num_row_groups()];
             return Ok(Self { name: name.to_owned(), domain, groups, converter: None });
         }

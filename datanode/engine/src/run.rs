@@ -20,7 +20,7 @@ use partita_proto::service::WriteKind;
 
 use crate::error::{EngineError, Result};
 use crate::fold::{DELETE, PUT};
-use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN, TimeColumn, adapt};
+use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN, TimeColumn};
 use crate::merge::{Gather, Sorted, field_columns, merged, view_buffers};
 
 /// Rows that keep more memory alive than this many times their own size are copied out of it.
@@ -94,7 +94,7 @@ impl Run {
         let schema = Arc::new(Schema::new(names.into_values().collect::<Vec<_>>()));
         let source = |run: &Arc<Self>| {
             let Sorted { batch, keys } = &run.sorted;
-            Ok(Sorted { batch: adapt(batch, &schema)?, keys: keys.clone() })
+            Ok(Sorted { batch: layout.adapt(batch, &schema)?, keys: keys.clone() })
         };
         let sources = runs.iter().map(source).collect::<Result<Vec<_>>>()?;
         Self::new(layout, merged(layout, &schema, sources)?)
@@ -223,7 +223,7 @@ fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Resul
             time.name
         )));
     }
-    adapt(rows, &Arc::new(Schema::new(fields)))
+    layout.adapt(rows, &Arc::new(Schema::new(fields)))
 }
 
 /// Folds equal keys if the table does; rows are in the order of their keys.

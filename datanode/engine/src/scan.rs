@@ -28,7 +28,7 @@ use partita_proto::service::{RowStream, ScanStats};
 use crate::error::Result;
 use crate::file::parts_within;
 use crate::footer::Counters;
-use crate::layout::{Layout, OP_COLUMN, adapt};
+use crate::layout::{Layout, OP_COLUMN};
 use crate::merge::{Merge, settle};
 use crate::newest;
 use crate::partition::Partition;
@@ -102,6 +102,7 @@ impl Partition {
                 footers: Arc::clone(&self.footers),
                 blocks: Arc::clone(&self.options.blocks),
                 counters,
+                layout: Arc::clone(layout),
                 series: Some(BySeries {
                     cache: Arc::clone(&self.series),
                     layout: Arc::clone(layout),
@@ -329,7 +330,7 @@ impl Task {
             true => None,
             false => self.field_domains.mask(batch)?,
         };
-        let mut rows = adapt(batch, &self.reading.columns)?;
+        let mut rows = self.layout.adapt(batch, &self.reading.columns)?;
         if let Some(mask) = mask
             && mask.true_count() < mask.len()
         {

@@ -14,7 +14,7 @@ use partita_proto::range::KeyRange;
 use crate::error::{EngineError, Result};
 use crate::file::FileEntry;
 use crate::footer::Counters;
-use crate::layout::{Layout, adapt};
+use crate::layout::Layout;
 use crate::merge::{Input, Sorted, SortedStream};
 use crate::options::BATCH_ROWS;
 use crate::reader::{FileReader, Read};
@@ -122,7 +122,7 @@ impl Piece {
                 let keys = sorted.keys.take(&UInt32Array::from_iter_values(rows))?;
                 sorted = Sorted { batch: filter_record_batch(&sorted.batch, &mask)?, keys };
             }
-            sorted.batch = adapt(&sorted.batch, &schema)?;
+            sorted.batch = layout.adapt(&sorted.batch, &schema)?;
             if let Some(counters) = &counters {
                 counters.rows(sorted.batch.num_rows());
                 counters.bytes(own_bytes(&sorted.batch) as u64);

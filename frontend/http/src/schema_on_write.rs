@@ -109,6 +109,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         semantic,
         default: None,
         generated: None,
+        missing: None,
         comment: None,
     }
 }

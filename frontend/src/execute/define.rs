@@ -1,6 +1,8 @@
 //! DDL: what statements say of databases and tables, as changes for meta.
 
+use partita_proto::schema::Semantic;
 use partita_proto::service::{Ddl, TableChange};
+use partita_proto::value::Value;
 
 use crate::error::SqlError;
 use crate::ingest::expression::{DefaultValue, Generated};
@@ -61,17 +63,22 @@ impl Session {
             }
             found => found?,
         };
-        let (changes, notices) = alter.to_changes(&table)?;
+        let (mut changes, notices) = alter.to_changes(&table)?;
         let state = self.frontend().state();
-        for change in &changes {
+        for change in &mut changes {
             match change {
                 TableChange::AddColumns { columns, .. } => {
                     let mut schema = table.schema.as_ref().clone();
                     let first = schema.columns.len();
                     schema.columns.extend(columns.iter().cloned());
-                    for position in first..schema.columns.len() {
-                        DefaultValue::new(state, &schema.columns[position])?;
+                    for (position, column) in (first..).zip(columns) {
+                        let default = DefaultValue::new(state, column)?;
                         Generated::new(state, &schema, position)?;
+                        if column.semantic == Semantic::Field && !default.is_null() {
+                            // Existing rows have what the default is now, whatever it is later.
+                            let now = default.array(state, column, 1)?;
+                            column.missing = Some(Value::from_array(&now, 0)?);
+                        }
                     }
                 }
                 TableChange::SetDefault { column, default: Some(default) } => {

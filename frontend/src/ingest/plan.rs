@@ -2,7 +2,8 @@
 //!
 //! Invariants of completed rows:
 //! - columns go by storage name and have the table's types;
-//! - all key columns are there, and every other column that is not NULL throughout;
+//! - all key columns are there, every other column that is not NULL throughout, and those that rows
+//!   from before the column was added have a value in;
 //! - generated columns are computed, never taken from outside;
 //! - no NULL in a column that takes none.
 
@@ -106,7 +107,9 @@ impl TablePlan {
                 calendar::check(values, &column.name)?;
             }
             let default = &self.defaults[position];
-            if columns[position].is_none() && column.generated.is_none() && !default.is_null() {
+            // Without NULL in its place, a column that was added would have the value of rows from before.
+            let needed = !default.is_null() || column.missing.is_some();
+            if columns[position].is_none() && column.generated.is_none() && needed {
                 columns[position] = Some(default.array(&self.state, column, rows.num_rows())?);
             }
         }

@@ -171,16 +171,29 @@ impl Tokens<'_> {
                     .with_detail("rows that exist would have no value in it"),
             );
         }
-        if column.nullable == Some(false) {
+        if column.nullable == Some(false) && clause.primary_key {
             return error(
-                SqlError::unsupported(format!("adding a NOT NULL column (\"{}\")", column.name))
-                    .with_detail("rows that exist have no value in it")
-                    .with_hint("add it without NOT NULL"),
+                SqlError::unsupported(format!(
+                    "adding a NOT NULL key column (\"{}\")",
+                    column.name
+                ))
+                .with_detail("the keys of existing rows have NULL in it")
+                .with_hint("add it without NOT NULL"),
             );
         }
-        if column.default.is_some() {
+        if column.nullable == Some(false) && column.default.is_none() {
+            return error(
+                SqlError::unsupported(format!(
+                    "adding a NOT NULL column (\"{}\") without a default",
+                    column.name
+                ))
+                .with_detail("existing rows would have no value in it")
+                .with_hint("add it with a DEFAULT or without NOT NULL"),
+            );
+        }
+        if column.default.is_some() && clause.primary_key {
             notices.push(Notice::notice(format!(
-                "the default of column \"{}\" holds for new rows; in rows that exist it is NULL",
+                "the default of key column \"{}\" applies to new rows; in existing rows it is NULL",
                 column.name
             )));
         }
@@ -345,6 +358,7 @@ fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
         semantic: if tag { Semantic::Tag } else { Semantic::Field },
         default: definition.default.clone(),
         generated: definition.generated.clone(),
+        missing: None,
         comment: definition.comment.clone(),
     }
 }

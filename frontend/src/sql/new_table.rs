@@ -89,6 +89,7 @@ impl CreateTable {
                 semantic,
                 default: column.default.clone(),
                 generated: column.generated.clone(),
+                missing: None,
                 comment: column.comment.clone(),
             })
         });

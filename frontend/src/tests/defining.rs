@@ -48,7 +48,7 @@ async fn tables_change_and_keep_their_rows() {
     db.tag("INSERT INTO t VALUES (1, 10)").await;
     db.tag("ALTER TABLE t ADD COLUMN b STRING DEFAULT 'x', ADD COLUMN c INT").await;
     db.tag("INSERT INTO t (k) VALUES (2)").await;
-    assert_eq!(db.lines("SELECT * FROM t ORDER BY k").await, ["1|10|NULL|NULL", "2|NULL|x|NULL"]);
+    assert_eq!(db.lines("SELECT * FROM t ORDER BY k").await, ["1|10|x|NULL", "2|NULL|x|NULL"]);
     db.tag("ALTER TABLE t RENAME COLUMN a TO first").await;
     assert_eq!(db.lines("SELECT first FROM t WHERE k = 1").await, ["10"]);
     db.tag("ALTER TABLE t DROP COLUMN c").await;
@@ -63,4 +63,5 @@ async fn tables_change_and_keep_their_rows() {
     assert_eq!(db.one("SELECT count(*) FROM u").await, "0");
     assert_eq!(db.tag("ADMIN flush_table('u')").await, "ADMIN");
     assert_eq!(db.error("ALTER TABLE u ADD COLUMN z INT DEFAULT 'x'").await.sqlstate, "42804");
+    assert_eq!(db.error("ALTER TABLE u ADD COLUMN z INT NOT NULL").await.sqlstate, "0A000");
 }

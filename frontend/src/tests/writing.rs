@@ -358,6 +358,10 @@ async fn a_schema_that_changed_under_a_write_is_followed() {
     .unwrap();
     db.frontend.ingest(&old, rows).await.unwrap();
     assert_eq!(db.lines("SELECT * FROM t").await, ["1|2|NULL|9"]);
+    // Without a default any more it is NULL in new rows, not what rows from before have.
+    db.tag("ALTER TABLE t ALTER COLUMN c DROP DEFAULT").await;
+    db.tag("INSERT INTO t (k) VALUES (3)").await;
+    assert_eq!(db.lines("SELECT c FROM t WHERE k = 3").await, ["NULL"]);
     // The node knows of a newer schema before the frontend does.
     db.fake.write_errors.lock().push_back(Error::StaleSchema { table: old.id });
     db.tag("INSERT INTO t VALUES (2, 3, 4, 5)").await;

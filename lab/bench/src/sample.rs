@@ -112,6 +112,7 @@ pub fn schema() -> TableSchema {
             semantic,
             default: None,
             generated: None,
+            missing: None,
             comment: None,
         })
         .collect();

@@ -331,7 +331,18 @@ fn columns_that_older_rows_cannot_have_are_refused() {
     let generated = Column { generated: Some("value * 2".to_owned()), ..field("x") };
     assert!(matches!(adding(generated), Err(Error::Unsupported(_))));
     assert_eq!(adding(field("value")), Err(already("column", "value")));
-    assert!(adding(Column { default: Some("1".to_owned()), ..required }).is_ok());
+    let default = Some("1".to_owned());
+    let missing = Some(Value::Float(1.0));
+    assert!(
+        invalid(adding(Column { default: default.clone(), ..required.clone() }))
+            .contains("have a default")
+    );
+    let wrong = Some(Value::Bool(true));
+    assert!(adding(Column { missing: wrong, ..required.clone() }).is_err());
+    assert!(adding(Column { missing: Some(Value::Null), ..required.clone() }).is_err());
+    let text = Some(Value::String("x".to_owned()));
+    assert!(invalid(adding(Column { missing: text, ..tag("x") })).contains("in the key"));
+    assert!(adding(Column { default, missing, ..required }).is_ok());
 }
 
 #[test]

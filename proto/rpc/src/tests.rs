@@ -294,6 +294,7 @@ fn schema() -> TableSchema {
         semantic,
         default: None,
         generated: None,
+        missing: None,
         comment: None,
     };
     TableSchema {

@@ -149,6 +149,7 @@ impl Wire for Column {
             default: self.default.clone(),
             generated: self.generated.clone(),
             comment: self.comment.clone(),
+            missing: self.missing.as_ref().map(Wire::to_wire),
         }
     }
 
@@ -169,6 +170,7 @@ impl Wire for Column {
             default: message.default,
             generated: message.generated,
             comment: message.comment,
+            missing: message.missing.map(Wire::from_wire).transpose()?,
         })
     }
 }

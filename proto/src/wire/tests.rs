@@ -45,11 +45,13 @@ fn column() -> impl Strategy<Value = Column> {
     let semantic =
         prop_oneof![Just(Semantic::Tag), Just(Semantic::Field), Just(Semantic::TimeIndex)];
     let texts = (name(), name(), option::of(name()), option::of(name()), option::of(name()));
-    (any::<u32>(), texts, arbitrary::column_type(), any::<bool>(), semantic).prop_map(
+    let types = arbitrary::column_type()
+        .prop_flat_map(|column_type| (Just(column_type), option::of(samples::value(column_type))));
+    (any::<u32>(), texts, types, any::<bool>(), semantic).prop_map(
         |(
             id,
             (name, storage_name, default, generated, comment),
-            column_type,
+            (column_type, missing),
             nullable,
             semantic,
         )| {
@@ -62,6 +64,7 @@ fn column() -> impl Strategy<Value = Column> {
                 semantic,
                 default,
                 generated,
+                missing,
                 comment,
             }
         },

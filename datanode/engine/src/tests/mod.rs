@@ -1,5 +1,6 @@
 //! Tests of a whole partition, over a store in a temporary directory.
 
+mod added;
 mod behaviour;
 mod failure;
 mod model;
@@ -57,6 +58,7 @@ pub(super) fn column(id: u32, name: &str, column_type: ColumnType, semantic: Sem
         semantic,
         default: None,
         generated: None,
+        missing: None,
         comment: None,
     }
 }

@@ -191,6 +191,7 @@ fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, St
             semantic: Semantic::Field,
             default: None,
             generated: None,
+            missing: None,
             comment: None,
         });
         next += 1;

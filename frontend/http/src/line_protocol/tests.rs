@@ -409,6 +409,7 @@ mod with_a_table {
             semantic,
             default: None,
             generated: None,
+            missing: None,
             comment: None,
         }
     }

@@ -303,8 +303,10 @@ fn alter_table_takes_several_changes() {
          SET ('ttl' = '1d', 'comment' = 'x'), UNSET 'time_window', RENAME TO u",
     );
     assert_eq!(alter.changes.len(), 10);
-    assert_eq!(alter.notices.len(), 1);
+    assert_eq!(alter.notices.len(), 0);
     refused("ALTER TABLE t ADD COLUMN a INT NOT NULL", "0A000", "NOT NULL");
+    let key = "ALTER TABLE t ADD COLUMN a INT NOT NULL DEFAULT 1 PRIMARY KEY";
+    refused(key, "0A000", "NOT NULL key column");
     refused("ALTER TABLE t ADD COLUMN a INT TIME INDEX", "0A000", "TIME INDEX");
     refused("ALTER TABLE t ADD CONSTRAINT x UNIQUE (a)", "0A000", "ADD CONSTRAINT");
     refused("ALTER TABLE t ALTER COLUMN a TYPE INT", "0A000", "TYPE");
@@ -355,6 +357,9 @@ fn changes_of_a_table_are_checked_against_it() {
     assert_eq!(columns.len(), 2);
     let parsed = alter("ALTER TABLE t ADD COLUMN tag STRING PRIMARY KEY");
     assert!(matches!(parsed.changes[0], AlterChange::AddColumn { tag: true, .. }));
+    // Keys of rows that exist have NULL in it, whatever the default.
+    let parsed = alter("ALTER TABLE t ADD COLUMN tag STRING DEFAULT 'x' PRIMARY KEY");
+    assert_eq!(parsed.notices.len(), 1);
 }
 
 #[test]

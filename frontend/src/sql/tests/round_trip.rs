@@ -103,6 +103,7 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
                 semantic: Semantic::Field,
                 default: default.map(|value| value.display(column_type)),
                 generated: None,
+                missing: None,
                 comment,
             });
         }
