@@ -4,12 +4,14 @@
 //! read as what the client declared (or was told) and then cast to what the statement takes.
 
 mod binary;
+mod numeric;
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use arrow::error::ArrowError;
 use datafusion::scalar::ScalarValue;
 use partita_frontend::moments::{Moment, parse_date, ticks};
 use partita_frontend::sql::bytes::parse_bytea;
+use partita_frontend::sql::statement::Statement;
 use partita_frontend::{Prepared, SqlError, Zone};
 use pgwire::api::Type;
 use pgwire::api::portal::Portal;
@@ -46,12 +48,15 @@ fn to_arrow(declared: &Type) -> Option<DataType> {
         Type::FLOAT8 => DataType::Float64,
         Type::VARCHAR | Type::TEXT | Type::BPCHAR | Type::NAME | Type::CHAR => DataType::Utf8View,
         Type::BYTEA => DataType::BinaryView,
+        // Of the digits that a value turns out to have.
+        Type::NUMERIC => DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE),
         Type::DATE => DataType::Date32,
         Type::TIME => DataType::Time64(TimeUnit::Microsecond),
         Type::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         Type::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         _ => {
-            let item = to_arrow(element(declared)?)?;
+            // An array has one scale, which its use tells.
+            let item = to_arrow(element(declared).filter(|item| **item != Type::NUMERIC)?)?;
             DataType::List(Arc::new(Field::new_list_field(item, true)))
         }
     })
@@ -107,10 +112,16 @@ pub(crate) fn values(portal: &Portal<Arc<Prepared>>, zone: Zone) -> PgWireResult
             let Some(bytes) = portal.parameters.get(at).and_then(Option::as_ref) else {
                 return ScalarValue::try_from(target).map_err(SqlError::from);
             };
+            let declared = statement.parameter_types.get(at).and_then(Option::as_ref);
+            // A column that is inserted into has digits of its own.
+            let is_exact = declared == Some(&Type::NUMERIC)
+                && matches!(target, DataType::Decimal128(..))
+                && !matches!(prepared.statement, Statement::Insert(_));
             match portal.parameter_format.format_for(at) {
+                FieldFormat::Text if is_exact => numeric::exact(utf8(bytes)?),
                 FieldFormat::Text => text(bytes, target, zone),
+                FieldFormat::Binary if is_exact => numeric::exact(&binary::digits(bytes)?),
                 FieldFormat::Binary => {
-                    let declared = statement.parameter_types.get(at).and_then(Option::as_ref);
                     let own = types::of_arrow(target);
                     let wire = declared.filter(|declared| is_known(declared));
                     binary::value(bytes, wire.unwrap_or(&own), target, zone)
@@ -159,9 +170,12 @@ fn invalid(target: &DataType, text: &str) -> SqlError {
 
 /// A parameter in the text format.
 fn text(bytes: &[u8], target: &DataType, zone: Zone) -> Result<ScalarValue, SqlError> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))?;
-    from_text(text, target, zone)
+    from_text(utf8(bytes)?, target, zone)
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
+    std::str::from_utf8(bytes)
+        .map_err(|_| SqlError::new("22021", "invalid byte sequence for encoding \"UTF8\""))
 }
 
 /// A whole number: too many digits are another error than none.

@@ -83,6 +83,9 @@ impl Session {
     ) -> Result<Vec<DataType>, SqlError> {
         let table = self.table(&insert.table)?;
         let target = insert.target(&table.schema)?;
+        // A decimal takes the digits of its column.
+        let of_columns = |of: &Option<DataType>| of.clone().filter(|of| !of.is_decimal());
+        let declared: &[Option<DataType>] = &declared.iter().map(of_columns).collect::<Vec<_>>();
         if let Some(types) = insert.parameter_types(&target)? {
             let inferred = types.into_iter().enumerate().collect();
             return joined(inferred, declared);

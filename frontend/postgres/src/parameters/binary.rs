@@ -7,6 +7,7 @@ use partita_frontend::civil::{EPOCH_DAYS, EPOCH_MICROS};
 use partita_frontend::{SqlError, Zone, as_instants};
 use pgwire::api::Type;
 
+use super::numeric::not_finite;
 use super::{NUMERIC_PRECISION, NUMERIC_SCALE, element, list_of, out_of_range};
 
 /// Bytes that are no value of this type.
@@ -95,7 +96,7 @@ fn natural(
             let (days, months) = (all.get_i32(), all.get_i32());
             ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos)))
         }
-        Type::NUMERIC => numeric(bytes, wire, target)?,
+        Type::NUMERIC => numeric(bytes, target)?,
         _ => match element(wire) {
             Some(of) => array(bytes, wire, of, (target, zone))?,
             None => {
@@ -126,9 +127,9 @@ fn micros(bytes: &[u8], wire: &Type) -> Result<i64, SqlError> {
     micros.checked_add(EPOCH_MICROS).ok_or_else(infinite)
 }
 
-/// A numeric, through its digits.
-fn numeric(mut bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarValue, SqlError> {
-    let malformed = || Malformed(wire.name().to_owned());
+/// The digits of a numeric.
+pub(super) fn digits(mut bytes: &[u8]) -> Result<String, SqlError> {
+    let malformed = || Malformed(Type::NUMERIC.name().to_owned());
     if bytes.len() < 8 {
         return Err(malformed().into());
     }
@@ -137,7 +138,7 @@ fn numeric(mut bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarVal
     let sign = bytes.get_u16();
     let scale = bytes.get_i16();
     if !matches!(sign, 0 | NUMERIC_NEGATIVE) {
-        return Err(SqlError::new("22003", "NaN and infinity are no numerics here"));
+        return Err(not_finite());
     }
     let expected = usize::try_from(count).map_err(|_| malformed())? * 2;
     if bytes.len() != expected || weight.abs() > NUMERIC_GROUPS_MAX || scale < 0 {
@@ -165,6 +166,12 @@ fn numeric(mut bytes: &[u8], wire: &Type, target: &DataType) -> Result<ScalarVal
     for at in weight + 1..count {
         text.push_str(&format!("{:04}", group(at)));
     }
+    Ok(text)
+}
+
+/// A numeric, through its digits.
+fn numeric(bytes: &[u8], target: &DataType) -> Result<ScalarValue, SqlError> {
+    let text = digits(bytes)?;
     let to = match target {
         DataType::Decimal128(..) | DataType::Decimal256(..) => target.clone(),
         DataType::Float64 | DataType::Float32 => DataType::Float64,
