@@ -38,9 +38,14 @@ const COLUMNS: &[(&str, Kind)] = &[
     ("column_default", Kind::Text),
     ("is_nullable", Kind::Text),
     ("data_type", Kind::Text),
+    ("character_maximum_length", Kind::Number),
     ("numeric_precision", Kind::Number),
     ("numeric_scale", Kind::Number),
     ("datetime_precision", Kind::Number),
+    ("udt_catalog", Kind::Text),
+    ("udt_schema", Kind::Text),
+    ("udt_name", Kind::Text),
+    ("column_type", Kind::Text),
     ("arrow_type", Kind::Text),
     ("semantic_type", Kind::Text),
     ("is_generated", Kind::Text),
@@ -166,16 +171,23 @@ fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
                 ColumnType::Timestamp(unit, _) => Some(i64::from(unit.digits())),
                 _ => None,
             };
+            let (data_type, udt_name) = postgres_type(column.column_type);
             let mut row = names(table);
             row.extend([
                 column.name.as_str().into(),
                 position.into(),
                 column.default.clone().into(),
                 yes_or_no(column.nullable).into(),
-                column.column_type.sql().into(),
+                data_type.into(),
+                // Texts have no bound.
+                None::<i64>.into(),
                 precision.into(),
                 scale.into(),
                 digits.into(),
+                CATALOG.into(),
+                "pg_catalog".into(),
+                udt_name.into(),
+                column.column_type.sql().into(),
                 column.column_type.arrow().to_string().into(),
                 semantic(column).into(),
                 (if column.generated.is_some() { "ALWAYS" } else { "NEVER" }).into(),
@@ -189,6 +201,25 @@ fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
         }
     }
     rows
+}
+
+/// What clients of PostgreSQL take a type for: its name in the standard and in `pg_type`. They choose by it which columns
+/// they take for times and for values. Unsigned integers are the next larger type.
+fn postgres_type(column_type: ColumnType) -> (&'static str, &'static str) {
+    match column_type {
+        ColumnType::Bool => ("boolean", "bool"),
+        ColumnType::Int8 | ColumnType::UInt8 | ColumnType::Int16 => ("smallint", "int2"),
+        ColumnType::Int32 | ColumnType::UInt16 => ("integer", "int4"),
+        ColumnType::Int64 | ColumnType::UInt32 => ("bigint", "int8"),
+        ColumnType::UInt64 | ColumnType::Decimal(..) => ("numeric", "numeric"),
+        ColumnType::Float32 => ("real", "float4"),
+        ColumnType::Float64 => ("double precision", "float8"),
+        ColumnType::String => ("text", "text"),
+        ColumnType::Binary => ("bytea", "bytea"),
+        ColumnType::Date => ("date", "date"),
+        ColumnType::Timestamp(_, false) => ("timestamp without time zone", "timestamp"),
+        ColumnType::Timestamp(_, true) => ("timestamp with time zone", "timestamptz"),
+    }
 }
 
 fn yes_or_no(yes: bool) -> &'static str {

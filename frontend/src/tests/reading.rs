@@ -223,12 +223,16 @@ async fn system_tables_and_information_schema_tell_what_there_is() {
     assert_eq!(rows, ["true|1|true|NULL|(100)|100", "true|2|true|(100)|(200)|100"]);
     assert_eq!(db.one("SELECT sum(row_writes) FROM sys.partitions").await, "1600");
     let columns = db.lines(
-        "SELECT column_name, data_type, is_nullable, semantic_type FROM information_schema.columns \
+        "SELECT column_name, data_type, udt_name, column_type, is_nullable, semantic_type FROM information_schema.columns \
          WHERE table_name = 'by_user' ORDER BY ordinal_position",
     ).await;
     assert_eq!(
         columns,
-        ["ts|TIMESTAMP(3)|NO|TIMESTAMP", "userid|BIGINT|YES|TAG", "v|DOUBLE|YES|FIELD"]
+        [
+            "ts|timestamp without time zone|timestamp|TIMESTAMP(3)|NO|TIMESTAMP",
+            "userid|bigint|int8|BIGINT|YES|TAG",
+            "v|double precision|float8|DOUBLE|YES|FIELD"
+        ]
     );
     let keys = db
         .lines(
