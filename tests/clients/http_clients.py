@@ -528,6 +528,13 @@ def adbc_prepares_and_binds():
         assert cursor.fetchone() == (49,)
         schema = cursor.adbc_prepare(f"SELECT s FROM {table} WHERE id = $1")
         assert len(schema) == 1, schema
+        # Values that are NULL, for some rows and for all.
+        cursor.executemany(f"INSERT INTO {table} VALUES ($1, $2)", [(200, None), (201, "x"), (202, None)])
+        cursor.execute(f"INSERT INTO {table} VALUES ($1, $2)", (203, None))
+        cursor.execute(f"SELECT id FROM {table} WHERE id >= $1 AND s IS NULL ORDER BY id", (200,))
+        assert cursor.fetchall() == [(200,), (202,), (203,)]
+        cursor.execute(f"SELECT count(*) FROM {table} WHERE s = $1", (None,))
+        assert cursor.fetchone() == (0,)
 
 
 @test

@@ -368,6 +368,32 @@ def parameters_have_the_types_that_are_declared():
 
 
 @test
+def decimals_keep_their_digits():
+    of = decimal.Decimal
+    with connect() as c:
+        table = make(c, "id INT PRIMARY KEY, n DECIMAL(20, 5), f DOUBLE PRECISION")
+        c.execute(f"INSERT INTO {table} VALUES (%s, %s, %s)", (1, of("12.34"), of("1.5")))
+        for mark in ("%s", "%b", "%t"):
+            ask = lambda sql, *values: c.execute(sql.replace("%s", mark), values).fetchall()
+            for value in (of("12.34"), of("-0.5"), of("123456789012345678901234567890.123"), of("0.00000000000000000001")):
+                assert ask("SELECT %s", value) == [(value,)], (mark, value)
+            assert ask("SELECT %s + 1", of("12.34")) == [(of("13.34"),)]
+            assert ask("SELECT round(%s, 1)", of("12.35")) == [(of("12.4"),)]
+            assert ask(f"SELECT id FROM {table} WHERE n = %s AND f = %s", of("12.34"), of("1.5")) == [(1,)]
+            # Of more digits than the column, and beside whole numbers.
+            assert ask(f"SELECT id FROM {table} WHERE n = %s", of("12.340001")) == []
+            assert ask(f"SELECT id FROM {table} WHERE n < %s AND id < %s", of("12.340001"), of("1.5")) == [(1,)]
+            assert ask(f"SELECT id FROM {table} WHERE n = ANY(%s)", [of("12.34"), of(3)]) == [(1,)]
+        c.autocommit = False
+        with c.cursor("named") as cursor:
+            cursor.execute(f"SELECT id, %s, %s::text FROM {table} WHERE id = ANY(%s)", (of("1.5"), "q", [1, 2]))
+            assert cursor.fetchall() == [(1, of("1.5"), "q")]
+        c.rollback()
+        c.autocommit = True
+        c.execute(f"DROP TABLE {table}")
+
+
+@test
 def read_only_transactions_write_nothing():
     with connect() as c:
         table = make(c, "id INT PRIMARY KEY")
@@ -461,6 +487,38 @@ def asyncpg_speaks_binary():
             assert len(await cursor.fetch(10)) == 10
         await c.execute(f"DROP TABLE {table}")
         await c.close()
+
+    asyncio.run(run())
+
+
+@test
+def asyncpg_pools_and_typed_parameters():
+    import asyncpg
+
+    options = dict(host=PARTS["host"], port=int(PARTS["port"]), user=PARTS["user"], database=PARTS["dbname"])
+    table = name("t")
+
+    async def one(pool, i):
+        # A connection is reset when it goes back, and looks up types that it has not seen.
+        async with pool.acquire() as c:
+            await c.execute(f"INSERT INTO {table} VALUES ($1, $2, $3)", i, decimal.Decimal("1.5"), "x")
+            assert await c.fetchval(f"SELECT count(*) FROM {table} WHERE id = ANY($1::int[])", [i, -1]) == 1
+            assert await c.fetchval(f"SELECT n FROM {table} WHERE id = $1", i) == decimal.Decimal("1.5")
+            async with c.transaction():
+                rows = [row["id"] async for row in c.cursor(f"SELECT id FROM {table} WHERE id = $1", i, prefetch=2)]
+            assert rows == [i]
+
+    async def run():
+        async with asyncpg.create_pool(**options, min_size=1, max_size=3) as pool:
+            await pool.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n DECIMAL(10, 2), s TEXT)")
+            await asyncio.gather(*[one(pool, i) for i in range(8)])
+            assert await pool.fetchval(f"SELECT array_agg(id ORDER BY id) FROM {table}") == list(range(8))
+            for kind, value in [("text[]", ["a", None]), ("int8[]", [1, 2**40]), ("float8[]", [1.5]), ("bool[]", [True]),
+                                ("date", dt.date(2024, 2, 29)), ("bytea", b"\x00\xff"), ("numeric", decimal.Decimal("1.50")),
+                                ("timestamptz", dt.datetime(2024, 1, 1, tzinfo=UTC))]:
+                got = await pool.fetchval(f"SELECT $1::{kind}", value)
+                assert got == value, (kind, got)
+            await pool.execute(f"DROP TABLE {table}")
 
     asyncio.run(run())
 
