@@ -4,10 +4,10 @@
 //! partitions that can hold such rows. Filters stay in the plan above ([`Inexact`]): domains may hold
 //! more rows than the filters do.
 //!
-//! A table whose rows were placed otherwise once is scanned together with its former table, whose rows are its rows:
-//! a union of two scans, each with its own placement. Columns that came since have in the former one the value that they
-//! were added with. A table whose
-//! rows are about to be placed otherwise is scanned together with the one that takes over.
+//! A table whose rows were placed otherwise once is scanned together with its former table, whose rows are its rows: a
+//! union of two scans, each with its own placement. Columns that came since have in the former one the value that they
+//! were added with. A table whose rows are about to be placed otherwise is scanned together with the one that takes
+//! over.
 //!
 //! [`Inexact`]: TableProviderFilterPushDown::Inexact
 
