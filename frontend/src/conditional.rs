@@ -58,6 +58,10 @@ const SAFE: &[&str] = &[
     "rtrim",
     "starts_with",
     "strpos",
+    "text_of",
+    "text_out",
+    "texts_of",
+    "texts_out",
     "upper",
     "xxh3",
 ];

@@ -26,7 +26,7 @@ use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
     BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, DateArithmetic, ExactNumbers,
     ExactParts, GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows, NearestDoubles,
-    ReadIntervals, RoundedCasts, ScaledIntervals,
+    OutputTexts, ReadIntervals, RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -330,8 +330,12 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     rules.push(Arc::new(GroupRuns));
     // Last, when types are known.
     let mut analysis = Analyzer::new().rules;
-    let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> =
-        vec![Arc::new(ByteaTexts), Arc::new(ExactNumbers), Arc::new(IntervalTexts)];
+    let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> = vec![
+        Arc::new(ByteaTexts),
+        Arc::new(OutputTexts),
+        Arc::new(ExactNumbers),
+        Arc::new(IntervalTexts),
+    ];
     analysis.insert(0, Arc::new(UnnestedSubqueries::default()));
     analysis.insert(1, Arc::new(IntervalWindows));
     analysis.insert(2, Arc::new(ApplyFunctionRewrites::new(before_types)));

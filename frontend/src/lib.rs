@@ -67,6 +67,7 @@ pub use partita_worker::civil;
 pub use partita_worker::error;
 pub use partita_worker::error::SqlError;
 pub use partita_worker::moments;
+pub use partita_worker::value_text;
 pub use partita_worker::zoned::as_instants;
 pub use query_log::{QueryLog, QueryLogEntry};
 pub use session::{Prepared, Session, SessionOptions};

@@ -18,8 +18,8 @@
 //! | `date_trunc(step, t)` | `date_trunc(step, t, zone)` |
 //! | `t + interval`, with months or days | `instant_plus(t, interval, zone)` |
 //!
-//! In every session, texts are read to the unit that holds them (`TIMESTAMP '2300-01-01'` has no nanoseconds), and a time
-//! is cast to text as PostgreSQL writes it.
+//! In every session, texts are read to the unit that holds them (`TIMESTAMP '2300-01-01'` has no nanoseconds), and
+//! values are cast to text as PostgreSQL writes them (`text_of`).
 //!
 //! Invariants:
 //! - an expression keeps its type;
@@ -39,7 +39,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{DataType as SqlType, TimezoneInfo};
 use partita_worker::moments::{Moment, parse_date, ticks};
-use partita_worker::{NOW_ZONE, Zone, zoned};
+use partita_worker::{NOW_ZONE, Zone, call_with_zone, text_of, zoned};
 
 /// The types of times, which do not depend on the session: TIMESTAMPTZ says UTC. Without a precision they have
 /// microseconds, as in PostgreSQL.
@@ -168,10 +168,7 @@ impl Rewriting<'_> {
         let Some(from) = self.type_of(of) else { return Ok(None) };
         let of = || of.clone();
         Ok(match (&from, to) {
-            (DataType::Timestamp(..), to) if to.is_string() => {
-                let text = call(zoned::text_of_time(), vec![of(), self.zone()]);
-                Some(if *to == DataType::Utf8 { text } else { cast(text, to) })
-            }
+            _ if let Some(text) = text_of(&of(), &from, to, self.zone) => Some(text),
             _ if self.zone.is_utc() => None,
             (DataType::Timestamp(_, None), DataType::Timestamp(_, Some(zone))) => {
                 (zone.as_ref() != NOW_ZONE).then(|| cast(self.moved(of()), to))
@@ -199,6 +196,9 @@ impl Rewriting<'_> {
         let with = |args: Vec<Expr>| {
             Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&of.func), args))
         };
+        if let Some(zoned) = call_with_zone(of, self.zone) {
+            return Ok(Some(zoned));
+        }
         Ok(match (of.func.name(), of.args.as_slice()) {
             ("date_part" | "extract", [part, time]) if self.is_instant(time) => {
                 // The seconds since 1970 are the same everywhere.

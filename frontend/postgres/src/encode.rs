@@ -5,17 +5,17 @@
 //! part. A batch is encoded when the one before has been sent.
 
 mod binary;
-mod text;
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 use futures::{StreamExt, stream};
 use partita_frontend::sql::shown_names::shown_name;
+use partita_frontend::value_text::{self, ValueWriter, plain};
 use partita_frontend::{RowStream, SqlError, Zone};
 use pgwire::api::portal::Format;
 use pgwire::api::results::{FieldFormat, FieldInfo, QueryResponse};
@@ -30,9 +30,6 @@ pub(crate) use self::binary::numeric;
 
 /// Bytes that a batch's buffer grows by.
 const BUFFER_BYTES: usize = 64 * 1024;
-
-/// Writes the value of one row, which is not NULL.
-type Writer = Box<dyn Fn(usize, &mut BytesMut) -> Result<(), SqlError> + Send>;
 
 /// The columns of a result as PostgreSQL types.
 pub(crate) fn fields(schema: &Schema, format: &Format) -> PgWireResult<Vec<FieldInfo>> {
@@ -82,7 +79,7 @@ pub(crate) fn response(
 /// One column of a batch, ready to be written.
 struct Column {
     nulls: Option<NullBuffer>,
-    write: Writer,
+    write: ValueWriter,
 }
 
 impl Column {
@@ -90,7 +87,7 @@ impl Column {
         let array = plain(array)?;
         let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         let write = match format {
-            FieldFormat::Text => text::writer(&array, zone)?,
+            FieldFormat::Text => value_text::writer(&array, zone)?,
             FieldFormat::Binary => binary::writer(&array, zone)?,
         };
         Ok(Self { nulls, write })
@@ -114,22 +111,6 @@ impl Column {
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         Ok(())
     }
-}
-
-/// The array without dictionaries, runs and views of lists.
-fn plain(array: &ArrayRef) -> Result<ArrayRef, SqlError> {
-    let to = match array.data_type() {
-        DataType::Dictionary(_, values) => values.as_ref().clone(),
-        DataType::RunEndEncoded(_, values) => values.data_type().clone(),
-        DataType::LargeList(item)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => DataType::List(Arc::clone(item)),
-        _ => return Ok(Arc::clone(array)),
-    };
-    let array = arrow::compute::cast(array, &to)?;
-    // A dictionary's values may be a list of dictionaries.
-    plain(&array)
 }
 
 /// The rows of a batch, one message after the other.
@@ -184,68 +165,11 @@ impl Iterator for BatchRows {
     }
 }
 
-const MICROS_PER_DAY: i128 = 86_400_000_000;
-
-/// Months, days and microseconds of an interval.
-fn interval_parts(
-    array: &ArrayRef,
-) -> Result<Box<dyn Fn(usize) -> (i32, i32, i64) + Send>, SqlError> {
-    use arrow::array::{Array as _, AsArray};
-    use arrow::datatypes::{
-        IntervalDayTimeType, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType,
-    };
-    Ok(match array.data_type() {
-        DataType::Interval(IntervalUnit::YearMonth) => {
-            let array = array.as_primitive::<IntervalYearMonthType>().clone();
-            Box::new(move |row| (array.value(row), 0, 0))
-        }
-        DataType::Interval(IntervalUnit::DayTime) => {
-            let array = array.as_primitive::<IntervalDayTimeType>().clone();
-            Box::new(move |row| {
-                let value = array.value(row);
-                (0, value.days, i64::from(value.milliseconds) * 1_000)
-            })
-        }
-        DataType::Interval(IntervalUnit::MonthDayNano) => {
-            let array = array.as_primitive::<IntervalMonthDayNanoType>().clone();
-            Box::new(move |row| {
-                let value = array.value(row);
-                (value.months, value.days, value.nanoseconds / 1_000)
-            })
-        }
-        DataType::Duration(unit) => {
-            let per_second = partita_frontend::civil::per_second(*unit);
-            let array = arrow::compute::cast(array, &DataType::Int64)?;
-            let array = array.as_primitive::<arrow::datatypes::Int64Type>().clone();
-            Box::new(move |row| {
-                let micros = i128::from(array.value(row)) * 1_000_000 / i128::from(per_second);
-                // PostgreSQL's difference of two times is in days, too.
-                let days = i32::try_from(micros / MICROS_PER_DAY).unwrap_or(i32::MAX);
-                let rest = micros - i128::from(days) * MICROS_PER_DAY;
-                (0, days, i64::try_from(rest).unwrap_or(if rest < 0 { i64::MIN } else { i64::MAX }))
-            })
-        }
-        other => return Err(SqlError::internal(format!("{other} is no interval"))),
-    })
-}
-
-/// Writes values as Arrow shows them; for types that PostgreSQL does not have.
-fn shown(array: &ArrayRef) -> Result<Writer, SqlError> {
-    let array = Arc::clone(array);
-    // Checked here, so that a type that cannot be shown is an error of the batch.
-    arrow::util::display::ArrayFormatter::try_new(array.as_ref(), &Default::default())?;
-    Ok(Box::new(move |row, out| {
-        let text = arrow::util::display::array_value_to_string(array.as_ref(), row)?;
-        out.extend_from_slice(text.as_bytes());
-        Ok(())
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow::array::*;
-    use arrow::datatypes::{Int32Type, i256};
+    use arrow::datatypes::{DataType, Int32Type, i256};
 
     /// The value of row 0 in a format, without its length.
     fn encoded(array: impl Array + 'static, format: FieldFormat) -> Vec<u8> {

@@ -86,32 +86,32 @@ fn parse_exponent(bytes: &[u8]) -> Result<i64, DecimalError> {
     Ok(if negative { -exponent } else { exponent })
 }
 
-/// A decimal number as it is written, with all digits of its scale.
-pub(super) fn write_decimal(unscaled: i128, scale: i8, out: &mut String) {
-    let places = usize::from(scale.unsigned_abs());
-    if unscaled < 0 {
-        out.push('-');
-    }
-    let digits = unscaled.unsigned_abs().to_string();
-    if scale <= 0 {
-        out.push_str(&digits);
-        if unscaled != 0 {
-            out.extend(std::iter::repeat_n('0', places));
-        }
-        return;
-    }
-    let digits = format!("{digits:0>width$}", width = places + 1);
-    let (whole, fraction) = digits.split_at(digits.len() - places);
-    out.push_str(whole);
-    out.push('.');
-    out.push_str(fraction);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A decimal number as it is written, with all digits of its scale.
+    fn write_decimal(unscaled: i128, scale: i8, out: &mut String) {
+        let places = usize::from(scale.unsigned_abs());
+        if unscaled < 0 {
+            out.push('-');
+        }
+        let digits = unscaled.unsigned_abs().to_string();
+        if scale <= 0 {
+            out.push_str(&digits);
+            if unscaled != 0 {
+                out.extend(std::iter::repeat_n('0', places));
+            }
+            return;
+        }
+        let digits = format!("{digits:0>width$}", width = places + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - places);
+        out.push_str(whole);
+        out.push('.');
+        out.push_str(fraction);
+    }
 
     fn parse(text: &str) -> Result<i128, DecimalError> {
         parse_decimal(text, ColumnType::Decimal(10, 2))

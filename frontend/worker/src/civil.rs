@@ -146,25 +146,31 @@ pub fn timestamp(out: &mut BytesMut, ticks: i64, unit: TimeUnit, zone: Option<Zo
     }
 }
 
-/// An interval in PostgreSQL's own style: `1 year 2 mons 3 days 04:05:06.789`.
+/// An interval in PostgreSQL's own style: `1 year 2 mons -3 days +04:05:06.789`. What is positive behind a negative unit
+/// has a sign.
 pub fn interval(out: &mut BytesMut, months: i32, days: i32, micros: i64) {
     let start = out.len();
-    let mut part = |number: i32, one: &str, many: &str| {
+    let mut is_before = false;
+    let mut part = |number: i32, unit: &str| {
         if number != 0 {
             let space = if out.len() > start { " " } else { "" };
-            let name = if number == 1 { one } else { many };
-            put(out, format_args!("{space}{number} {name}"));
+            let sign = if is_before && number > 0 { "+" } else { "" };
+            let plural = if number == 1 { "" } else { "s" };
+            put(out, format_args!("{space}{sign}{number} {unit}{plural}"));
+            is_before = number < 0;
         }
     };
-    part(months / 12, "year", "years");
-    part(months % 12, "mon", "mons");
-    part(days, "day", "days");
+    part(months / 12, "year");
+    part(months % 12, "mon");
+    part(days, "day");
     if micros != 0 || out.len() == start {
         if out.len() > start {
             out.extend_from_slice(b" ");
         }
         if micros < 0 {
             out.extend_from_slice(b"-");
+        } else if is_before {
+            out.extend_from_slice(b"+");
         }
         let micros = micros.unsigned_abs();
         let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);

@@ -20,7 +20,7 @@
 //! - `max` and `min`: DataFusion's, with NaN as the greatest, and of intervals (`extremes.rs`);
 //! - what stands for `greatest` and `least` of intervals (`extremes.rs`);
 //! - what stands for casts of decimals to doubles (`doubles.rs`);
-//! - what stands for casts between texts and bytes (`bytea.rs`);
+//! - what stands for casts between texts and bytes (`bytea.rs`), and of other values to texts (`value_texts.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
 //! - what stands for the value of a subquery that became a join (`only_row.rs`);
 //! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
@@ -48,7 +48,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     aggregates, apart, bounded, bytea, casts, checked, clock, concatenation, division, doubles,
     extremes, interval_order, interval_text, intervals, json, only_row, parts, steps, to_char,
-    wide, zoned,
+    value_texts, wide, zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -80,7 +80,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.chain(intervals::functions()).chain(clock::functions());
     let own = own.chain(extremes::functions()).chain(parts::functions());
     let own = own.chain(bytea::functions()).chain(doubles::functions());
-    own.chain(zoned::functions()).collect()
+    own.chain(zoned::functions()).chain(value_texts::functions()).collect()
 }
 
 /// Functions of DataFusion's under the names that they have in PostgreSQL.

@@ -58,6 +58,8 @@ mod spans;
 mod steps;
 mod ticks;
 mod to_char;
+pub mod value_text;
+mod value_texts;
 mod whole;
 mod wide;
 mod zone;
@@ -84,6 +86,7 @@ pub use parts::ExactParts;
 pub use service::{MEMORY_BYTES, Worker};
 pub use spans::IntervalTexts;
 pub use steps::in_utc;
+pub use value_texts::{OutputTexts, call_with_zone, text_of};
 pub use wide::bounded as with_bounded_constants;
 pub use zone::Zone;
 

@@ -3,7 +3,6 @@
 //! ```text
 //!   timezone(zone, t)                     AT TIME ZONE: an instant's local time, a local time's instant
 //!   instant_of_text(text, zone)           a text as a TIMESTAMPTZ
-//!   text_of_time(t, zone)                 a time as PostgreSQL writes it
 //!   instant_plus(t, interval, zone)       months and days of the local calendar, then the rest
 //!   instant_minus(t, interval, zone)
 //! ```
@@ -14,20 +13,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray, StringBuilder};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use arrow::error::ArrowError;
-use bytes::BytesMut;
 use datafusion::common::{ScalarValue, cast::as_string_array, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::civil::{self, date_of, day_of, per_second};
+use crate::civil::{date_of, day_of, per_second};
 use crate::error::SqlError;
 use crate::moments::{Moment, ticks};
 use crate::zone::Zone;
@@ -41,7 +39,7 @@ const UTC: &str = "UTC";
 
 /// The functions.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    let all = [Kind::Timezone, Kind::OfText, Kind::ToText, Kind::Plus, Kind::Minus];
+    let all = [Kind::Timezone, Kind::OfText, Kind::Plus, Kind::Minus];
     all.into_iter().map(|kind| ScalarUDF::from(Zoned::new(kind)))
 }
 
@@ -53,11 +51,6 @@ pub fn timezone() -> ScalarUDF {
 /// `instant_of_text(text, zone)`.
 pub fn instant_of_text() -> ScalarUDF {
     Zoned::new(Kind::OfText).into()
-}
-
-/// `text_of_time(t, zone)`.
-pub fn text_of_time() -> ScalarUDF {
-    Zoned::new(Kind::ToText).into()
 }
 
 /// `instant_plus(t, interval, zone)`.
@@ -74,7 +67,6 @@ pub fn instant_minus() -> ScalarUDF {
 enum Kind {
     Timezone,
     OfText,
-    ToText,
     Plus,
     Minus,
 }
@@ -89,7 +81,7 @@ impl Zoned {
     fn new(kind: Kind) -> Self {
         let signature = match kind {
             Kind::Timezone => Signature::user_defined(Volatility::Immutable),
-            Kind::OfText | Kind::ToText => Signature::any(2, Volatility::Immutable),
+            Kind::OfText => Signature::any(2, Volatility::Immutable),
             Kind::Plus | Kind::Minus => Signature::any(3, Volatility::Immutable),
         };
         Self { kind, signature }
@@ -176,25 +168,6 @@ fn of_text(texts: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
     Ok(cast(&read, &instants(OF_TEXT))?)
 }
 
-/// Times as PostgreSQL writes them, instants with the offset of a zone.
-fn to_text(times: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
-    let zone = matches!(times.data_type(), DataType::Timestamp(_, Some(_))).then_some(zone);
-    let (ticks, unit) = ticks_of(times)?;
-    let mut made = StringBuilder::with_capacity(ticks.len(), ticks.len() * 26);
-    let mut text = BytesMut::new();
-    for ticks in &ticks {
-        text.clear();
-        match ticks {
-            Some(ticks) => {
-                civil::timestamp(&mut text, ticks, unit, zone);
-                made.append_value(String::from_utf8_lossy(&text));
-            }
-            None => made.append_null(),
-        }
-    }
-    Ok(Arc::new(made.finish()))
-}
-
 /// An instant later or earlier by an interval: months first, of which the last day stands for those that a month does not
 /// have, then days, both of the local calendar; then the rest.
 fn shifted(
@@ -243,7 +216,6 @@ impl ScalarUDFImpl for Zoned {
         match self.kind {
             Kind::Timezone => "timezone",
             Kind::OfText => "instant_of_text",
-            Kind::ToText => "text_of_time",
             Kind::Plus => "instant_plus",
             Kind::Minus => "instant_minus",
         }
@@ -278,7 +250,6 @@ impl ScalarUDFImpl for Zoned {
             }
             (Kind::Timezone, [_, DataType::Timestamp(unit, None)]) => Ok(instants(*unit)),
             (Kind::OfText, _) => Ok(instants(OF_TEXT)),
-            (Kind::ToText, _) => Ok(DataType::Utf8),
             (
                 Kind::Plus | Kind::Minus,
                 [of @ DataType::Timestamp(..), DataType::Interval(IntervalUnit::MonthDayNano), _],
@@ -308,7 +279,6 @@ impl ScalarUDFImpl for Zoned {
                 timezones(as_string_array(&zones)?, times)?
             }
             (Kind::OfText, [texts, _]) => of_text(texts, zone(1)?)?,
-            (Kind::ToText, [times, _]) => to_text(times, zone(1)?)?,
             (Kind::Plus, [times, by, _]) => all_shifted(times, by, zone(2)?, 1)?,
             (Kind::Minus, [times, by, _]) => all_shifted(times, by, zone(2)?, -1)?,
             _ => return exec_err!("{}: a wrong number of arguments", self.name()),

@@ -8,11 +8,11 @@ use arrow::datatypes::{
 };
 use bytes::{BufMut, BytesMut};
 use partita_frontend::civil::{EPOCH_DAYS, EPOCH_MICROS, per_second};
+use partita_frontend::value_text::{ValueWriter, bytes_of, interval_parts, shown, strings, ticks};
 use partita_frontend::{SqlError, Zone};
 use pgwire::api::results::FieldFormat;
 
-use super::text::{strings, ticks};
-use super::{Column, Writer, interval_parts, shown};
+use super::Column;
 use crate::types;
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
@@ -31,7 +31,7 @@ macro_rules! number {
 }
 
 /// Writes the values of a column.
-pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<Writer, SqlError> {
+pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
     Ok(match array.data_type() {
         DataType::Boolean => {
             let array = array.as_boolean().clone();
@@ -128,7 +128,7 @@ fn timestamp(out: &mut BytesMut, ticks: i64, per_second: i64) -> Result<(), SqlE
     Ok(())
 }
 
-fn decimal<T: DecimalType>(array: &ArrayRef) -> Writer
+fn decimal<T: DecimalType>(array: &ArrayRef) -> ValueWriter
 where
     T::Native: Send,
 {
@@ -179,33 +179,8 @@ pub(crate) fn numeric(out: &mut BytesMut, text: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-type Bytes = Box<dyn Fn(usize, &mut dyn FnMut(&[u8])) + Send>;
-
-/// Shows the bytes of a row.
-pub(super) fn bytes_of(array: &ArrayRef) -> Result<Bytes, SqlError> {
-    Ok(match array.data_type() {
-        DataType::Binary => {
-            let array = array.as_binary::<i32>().clone();
-            Box::new(move |row, take| take(array.value(row)))
-        }
-        DataType::LargeBinary => {
-            let array = array.as_binary::<i64>().clone();
-            Box::new(move |row, take| take(array.value(row)))
-        }
-        DataType::BinaryView => {
-            let array = array.as_binary_view().clone();
-            Box::new(move |row, take| take(array.value(row)))
-        }
-        DataType::FixedSizeBinary(_) => {
-            let array = array.as_fixed_size_binary().clone();
-            Box::new(move |row, take| take(array.value(row)))
-        }
-        other => return Err(SqlError::internal(format!("{other} is no bytes"))),
-    })
-}
-
 /// Dimensions, whether there is a NULL, the type, then the items.
-fn list(array: &ArrayRef, zone: Zone) -> Result<Writer, SqlError> {
+fn list(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
     let lists = array.as_list::<i32>().clone();
     if matches!(lists.values().data_type(), DataType::List(_)) {
         return Err(SqlError::unsupported("a list of lists in the binary format")

@@ -1,21 +1,14 @@
 //! COPY's text and CSV formats, out. Values look as PostgreSQL prints them.
 
-use std::fmt::Write as _;
-
 use arrow::array::{Array, AsArray};
-use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, Schema, TimeUnit, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
+use arrow::datatypes::{Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::BytesMut;
-use partita_worker::{Zone, civil};
+use partita_worker::Zone;
+use partita_worker::value_text::TextColumn;
 
 use super::WriteRow;
 use crate::error::SqlError;
-use crate::sql::bytes::write_bytea;
-use crate::sql::decimal::write_decimal;
 use crate::sql::shown_names::shown_name;
 use crate::sql::statement::{CopyFormat, CopyHeader, CopyOptions};
 
@@ -65,21 +58,23 @@ impl TextEncoder {
         let columns = batch
             .columns()
             .iter()
-            .map(|array| Printer::new(array.as_ref(), self.zone))
+            .map(|array| TextColumn::new(array, self.zone))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut text = String::new();
+        let mut text = BytesMut::new();
         Ok(Box::new(move |row, line| {
             for (at, column) in columns.iter().enumerate() {
                 if at > 0 {
                     line.push(self.options.delimiter);
                 }
-                if column.array.is_null(row) {
+                if column.is_null(row) {
                     line.extend_from_slice(self.options.null.as_bytes());
                     continue;
                 }
                 text.clear();
-                column.print(row, &mut text)?;
-                self.value(&text, self.force_quote[at], line);
+                column.write(row, &mut text)?;
+                let text = std::str::from_utf8(&text)
+                    .map_err(|_| SqlError::internal("a value's text is not UTF-8"))?;
+                self.value(text, self.force_quote[at], line);
             }
             line.push(b'\n');
             Ok(())
@@ -129,115 +124,6 @@ impl TextEncoder {
     }
 }
 
-/// Prints the values of an array.
-struct Printer<'a> {
-    array: &'a dyn Array,
-    zone: Zone,
-    /// For types that have no form of their own in PostgreSQL.
-    other: Option<ArrayFormatter<'a>>,
-}
-
-impl<'a> Printer<'a> {
-    fn new(array: &'a dyn Array, zone: Zone) -> Result<Self, SqlError> {
-        let known = matches!(
-            array.data_type(),
-            DataType::Boolean
-                | DataType::Int8
-                | DataType::Int16
-                | DataType::Int32
-                | DataType::Int64
-                | DataType::UInt8
-                | DataType::UInt16
-                | DataType::UInt32
-                | DataType::UInt64
-                | DataType::Float32
-                | DataType::Float64
-                | DataType::Decimal128(..)
-                | DataType::Utf8
-                | DataType::LargeUtf8
-                | DataType::Utf8View
-                | DataType::Binary
-                | DataType::LargeBinary
-                | DataType::BinaryView
-                | DataType::Date32
-                | DataType::Timestamp(..)
-        );
-        static FORMAT: FormatOptions<'static> = FormatOptions::new();
-        let other = if known { None } else { Some(ArrayFormatter::try_new(array, &FORMAT)?) };
-        Ok(Self { array, zone, other })
-    }
-
-    /// Prints a value that is not NULL. Writing to a String cannot fail.
-    fn print(&self, row: usize, out: &mut String) -> Result<(), SqlError> {
-        let array = self.array;
-        let written = match array.data_type() {
-            DataType::Boolean => {
-                out.push(if array.as_boolean().value(row) { 't' } else { 'f' });
-                Ok(())
-            }
-            DataType::Int8 => write!(out, "{}", array.as_primitive::<Int8Type>().value(row)),
-            DataType::Int16 => write!(out, "{}", array.as_primitive::<Int16Type>().value(row)),
-            DataType::Int32 => write!(out, "{}", array.as_primitive::<Int32Type>().value(row)),
-            DataType::Int64 => write!(out, "{}", array.as_primitive::<Int64Type>().value(row)),
-            DataType::UInt8 => write!(out, "{}", array.as_primitive::<UInt8Type>().value(row)),
-            DataType::UInt16 => write!(out, "{}", array.as_primitive::<UInt16Type>().value(row)),
-            DataType::UInt32 => write!(out, "{}", array.as_primitive::<UInt32Type>().value(row)),
-            DataType::UInt64 => write!(out, "{}", array.as_primitive::<UInt64Type>().value(row)),
-            DataType::Float32 => {
-                let value = array.as_primitive::<Float32Type>().value(row);
-                print_float(value.into(), &format!("{value}"), &format!("{value:e}"), out);
-                Ok(())
-            }
-            DataType::Float64 => {
-                let value = array.as_primitive::<Float64Type>().value(row);
-                print_float(value, &format!("{value}"), &format!("{value:e}"), out);
-                Ok(())
-            }
-            DataType::Decimal128(_, scale) => {
-                write_decimal(array.as_primitive::<Decimal128Type>().value(row), *scale, out);
-                Ok(())
-            }
-            DataType::Utf8 => {
-                out.push_str(array.as_string::<i32>().value(row));
-                Ok(())
-            }
-            DataType::LargeUtf8 => {
-                out.push_str(array.as_string::<i64>().value(row));
-                Ok(())
-            }
-            DataType::Utf8View => {
-                out.push_str(array.as_string_view().value(row));
-                Ok(())
-            }
-            DataType::Binary => {
-                write_bytea(array.as_binary::<i32>().value(row), out);
-                Ok(())
-            }
-            DataType::LargeBinary => {
-                write_bytea(array.as_binary::<i64>().value(row), out);
-                Ok(())
-            }
-            DataType::BinaryView => {
-                write_bytea(array.as_binary_view().value(row), out);
-                Ok(())
-            }
-            DataType::Date32 => {
-                let day = array.as_primitive::<Date32Type>().value(row);
-                with_civil(out, |text| civil::date(text, day.into()))
-            }
-            DataType::Timestamp(unit, zone) => {
-                let (ticks, zone) = (ticks(array, *unit, row), zone.is_some().then_some(self.zone));
-                with_civil(out, |text| civil::timestamp(text, ticks, *unit, zone))
-            }
-            _ => match &self.other {
-                Some(formatter) => write!(out, "{}", formatter.value(row)),
-                None => Ok(()),
-            },
-        };
-        written.map_err(|_| SqlError::internal("a value could not be printed"))
-    }
-}
-
 /// The ticks of a timestamp array's value.
 pub(super) fn ticks(array: &dyn Array, unit: TimeUnit, row: usize) -> i64 {
     use arrow::datatypes::{
@@ -249,39 +135,5 @@ pub(super) fn ticks(array: &dyn Array, unit: TimeUnit, row: usize) -> i64 {
         TimeUnit::Millisecond => array.as_primitive::<TimestampMillisecondType>().value(row),
         TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().value(row),
         TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().value(row),
-    }
-}
-
-/// Appends what is written of a date or a time.
-fn with_civil(out: &mut String, write: impl FnOnce(&mut BytesMut)) -> std::fmt::Result {
-    let mut text = BytesMut::new();
-    write(&mut text);
-    out.write_str(&String::from_utf8_lossy(&text))
-}
-
-/// A float in the fewest digits that tell it from its neighbours: plain, or with an exponent where
-/// PostgreSQL takes one.
-fn print_float(value: f64, plain: &str, scientific: &str, out: &mut String) {
-    if value.is_nan() {
-        out.push_str("NaN");
-        return;
-    }
-    if value.is_infinite() {
-        out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
-        return;
-    }
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
-    let power: i32 = exponent.parse().unwrap_or(0);
-    if (-4..15).contains(&power) {
-        out.push_str(plain);
-    } else {
-        out.push_str(mantissa);
-        out.push('e');
-        out.push(if power < 0 { '-' } else { '+' });
-        let digits = power.unsigned_abs().to_string();
-        if digits.len() < 2 {
-            out.push('0');
-        }
-        out.push_str(&digits);
     }
 }
