@@ -19,11 +19,13 @@
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, Cast, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, merge_schema};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Like, LogicalPlan, Operator, lit};
+use datafusion::optimizer::AnalyzerRule;
 
 /// Functions that have a value for every argument of their types.
 const SAFE: &[&str] = &[
@@ -86,6 +88,65 @@ pub(crate) fn guarded(plan: LogicalPlan) -> Result<LogicalPlan> {
         })
     })
     .data()
+}
+
+/// Guards arguments of aggregates by their FILTER once types are known: the optimizer may compute an argument that two
+/// aggregates share before either.
+#[derive(Debug)]
+pub(crate) struct GuardedFilters;
+
+impl AnalyzerRule for GuardedFilters {
+    fn name(&self) -> &'static str {
+        "guarded_filters"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let guarded = plan.transform_up_with_subqueries(|node| {
+            if !matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Window(_)) {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let mut changed = false;
+                let expression = expression.transform_up(|part| {
+                    let (part, part_changed) = filtered_call(part, &schema)?;
+                    changed |= part_changed;
+                    Ok(Transformed::new_transformed(part, part_changed))
+                })?;
+                let expression = expression.data;
+                let expression = if changed { name.restore(expression) } else { expression };
+                Ok(Transformed::new_transformed(expression, changed))
+            })
+        })?;
+        Ok(guarded.data)
+    }
+}
+
+/// A call with its arguments guarded by its FILTER.
+fn filtered_call(call: Expr, schema: &DFSchema) -> Result<(Expr, bool)> {
+    let mut changed = false;
+    Ok(match call {
+        Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+            if let Some(filter) = &params.filter {
+                for argument in &mut params.args {
+                    changed |= filtered(argument, filter, schema)?;
+                }
+            }
+            (Expr::AggregateFunction(AggregateFunction { func, params }), changed)
+        }
+        Expr::WindowFunction(call) => {
+            let WindowFunction { fun, mut params } = *call;
+            if let Some(filter) = &params.filter {
+                for argument in &mut params.args {
+                    changed |= filtered(argument, filter, schema)?;
+                }
+            }
+            (Expr::WindowFunction(Box::new(WindowFunction { fun, params })), changed)
+        }
+        other => (other, false),
+    })
 }
 
 /// Whether a node has an expression in which one part may guard another.
@@ -231,7 +292,10 @@ fn when(condition: Expr, then: Expr, otherwise: Option<Expr>) -> Expr {
 
 /// Computes an argument only where a filter holds; whether it may fail elsewhere.
 fn filtered(argument: &mut Expr, filter: &Expr, schema: &DFSchema) -> Result<bool> {
-    let fails = may_fail(argument, schema)?;
+    // Some are guarded already.
+    let is_guarded = matches!(&*argument, Expr::Case(Case { expr: None, when_then_expr, .. })
+        if when_then_expr.first().is_some_and(|(when, _)| when.as_ref() == filter));
+    let fails = !is_guarded && may_fail(argument, schema)?;
     if fails {
         let null = ScalarValue::try_from(argument.get_type(schema)?)?;
         *argument = when(filter.clone(), argument.clone(), Some(lit(null)));

@@ -24,9 +24,9 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
-    BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, DateArithmetic, ExactNumbers,
-    ExactParts, GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows, NearestDoubles,
-    OutputTexts, ReadIntervals, RoundedCasts, ScaledIntervals,
+    BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, DateArithmetic, EqualZeros,
+    ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows,
+    NearestDoubles, OutputTexts, ReadIntervals, RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -34,6 +34,7 @@ use tokio::sync::watch;
 use crate::at_data::{AtDataOptions, RunAtData};
 use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::comparisons::ExactComparisons;
+use crate::conditional::GuardedFilters;
 use crate::error::SqlError;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
@@ -332,6 +333,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
     let mut analysis = Analyzer::new().rules;
     let before_types: Vec<Arc<dyn FunctionRewrite + Send + Sync>> = vec![
         Arc::new(ByteaTexts),
+        Arc::new(EqualZeros),
         Arc::new(OutputTexts),
         Arc::new(ExactNumbers),
         Arc::new(IntervalTexts),
@@ -352,6 +354,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(RoundedCasts),
         Arc::new(BoundedConcatenation),
     ])));
+    analysis.push(Arc::new(GuardedFilters));
     // Every rule checks for an interruption first.
     let analysis = analysis.into_iter().map(|rule| Arc::new(CheckedRule(rule)) as _).collect();
     let optimization = with_own_rules(Optimizer::new().rules);

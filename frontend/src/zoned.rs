@@ -16,6 +16,7 @@
 //! | a TIMESTAMPTZ cast to TIMESTAMP, DATE or TIME | the local time of that instant |
 //! | `extract`, `to_char` | the same of the local time |
 //! | `date_trunc(step, t)` | `date_trunc(step, t, zone)` |
+//! | `make_timestamptz(year, ..)` | the same with the zone |
 //! | `t + interval`, with months or days | `instant_plus(t, interval, zone)` |
 //!
 //! In every session, texts are read to the unit that holds them (`TIMESTAMP '2300-01-01'` has no nanoseconds), and
@@ -208,6 +209,12 @@ impl Rewriting<'_> {
             }
             ("date_trunc", [step, time]) if self.is_instant(time) => {
                 Some(with(vec![step.clone(), time.clone(), self.zone()]))
+            }
+            // What the session's clocks show.
+            ("make_timestamptz", parts @ [_, _, _, _, _, _]) => {
+                let mut args = parts.to_vec();
+                args.push(self.zone());
+                Some(with(args))
             }
             ("to_char", [time, format]) => match self.type_of(time) {
                 Some(DataType::Timestamp(unit, Some(_))) => {

@@ -12,7 +12,7 @@ use futures::StreamExt;
 use partita_proto::catalog::Table;
 use partita_proto::schema::{Column, ColumnType};
 use partita_proto::size::batch_bytes;
-use partita_worker::{Zone, bytes_of, zoned};
+use partita_worker::{Zone, bytes_of, cast_texts, zoned};
 
 use super::Executed;
 use super::delete::after;
@@ -23,6 +23,7 @@ use crate::output::Output;
 use crate::scan::Usage;
 use crate::session::{Prepared, Session};
 use crate::sql::StatementTime;
+use crate::sql::rewritten::exact_rows;
 use crate::sql::statement::{Insert, InsertSource, Query, Statement};
 
 /// Rows of a query that are joined into one write: enough to be worth a round trip.
@@ -85,6 +86,7 @@ fn assignable(
     let values = with_bytes(values, columns)?;
     let instants = |(values, column): (&ArrayRef, &&Column)| match column.column_type {
         ColumnType::Timestamp(_, true) if !zone.is_utc() => zoned::as_instants(values, zone),
+        ColumnType::String if !values.data_type().is_nested() => Ok(cast_texts(values, zone)?),
         _ => Ok(Arc::clone(values)),
     };
     values.iter().zip(columns).map(instants).collect()
@@ -206,9 +208,13 @@ impl Session {
         query: &Query,
         parameters: Option<&[ScalarValue]>,
     ) -> Result<Executed, SqlError> {
+        let mut statement = query.statement.clone();
+        if let datafusion::sql::parser::Statement::Statement(rows) = &mut statement {
+            exact_rows(rows);
+        }
         let source = match parameters {
-            Some(parameters) => Source::WithParameters(&query.statement, parameters),
-            None => Source::Statement(&query.statement),
+            Some(parameters) => Source::WithParameters(&statement, parameters),
+            None => Source::Statement(&statement),
         };
         let mut running = self.start(&source, Some(table)).await?;
         let given = running.schema.fields().len();

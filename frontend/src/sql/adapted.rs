@@ -7,6 +7,7 @@
 //!   '{a,b}'::TEXT[]               ARRAY['a', 'b']::TEXT[]
 //!   x = ANY ('{1,2}')             x = '1' OR x = '2', and so with other comparisons, ALL, and ARRAY[..]
 //!   SELECT generate_series(1, 3)  SELECT unnest(generate_series(1, 3))
+//!   HAVING true                   HAVING (true) AND count(*) >= 0
 //! ```
 //!
 //! This is done when a statement is planned: what clients are shown of it is what they wrote.
@@ -18,6 +19,7 @@ use datafusion::sql::sqlparser::ast::{
     Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
     Interval, ObjectName, Query, Select, SelectItem, Value, VisitMut, VisitorMut,
+    visit_expressions,
 };
 
 use super::shown_names::folded;
@@ -46,6 +48,11 @@ impl VisitorMut for Adapted {
     type Break = Box<SqlError>;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        if let Some(condition) = &mut select.having
+            && is_constant(condition)
+        {
+            one_group(condition);
+        }
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
                 let _nothing_breaks = expr.visit(&mut Series { depth: 0 });
@@ -62,6 +69,34 @@ impl VisitorMut for Adapted {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether an expression names no column and calls nothing.
+fn is_constant(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Value(_) | Expr::Nested(_) | Expr::BinaryOp { .. } | Expr::UnaryOp { .. } => {
+            ControlFlow::Continue(())
+        }
+        _ => ControlFlow::Break(()),
+    });
+    found.is_continue()
+}
+
+/// A condition that is over one group of all rows: the planner sees that by an aggregate only.
+fn one_group(condition: &mut Expr) {
+    let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
+    let mut count = call("count", Vec::new());
+    if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = &mut count {
+        list.args.push(all);
+    }
+    let zero = Expr::Value(Value::Number("0".to_owned(), false).into());
+    let counted =
+        Expr::BinaryOp { left: Box::new(count), op: BinaryOperator::GtEq, right: Box::new(zero) };
+    *condition = Expr::BinaryOp {
+        left: Box::new(Expr::Nested(Box::new(condition.clone()))),
+        op: BinaryOperator::And,
+        right: Box::new(counted),
+    };
 }
 
 /// Spreads the series of a select list over rows; those of subqueries have select lists of their own.

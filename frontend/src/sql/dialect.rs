@@ -1,17 +1,19 @@
 //! PostgreSQL's dialect with a bound on the parser's work.
 //!
-//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with three
+//! What the dialect answers is what sqlparser's own answers for PostgreSQL, which it counts as (`dialect()`), with these
 //! exceptions:
 //! - `f(expression => value)` is not read, because nothing here takes it and each argument would be read twice for it.
 //!   `f(name => value)` is;
 //! - `a IS [NOT] DISTINCT FROM b` ends where IS does: sqlparser would read all that follows as a part of `b`, also
 //!   behind AND and OR;
-//! - `a BETWEEN SYMMETRIC b AND c` is read, which is `a BETWEEN b AND c OR a BETWEEN c AND b`.
+//! - `a BETWEEN SYMMETRIC b AND c` is read, which is `a BETWEEN b AND c OR a BETWEEN c AND b`;
+//! - `trim(BOTH FROM a)` and `a IN ((SELECT ..), b)` are read.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, TrimWhereField, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::effort;
 
@@ -63,6 +65,9 @@ impl Dialect for Bounded {
     }
 
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        if let Some(place) = trim_without_what(parser) {
+            return Some(trimmed(parser, place));
+        }
         effort::prefix(parser)
     }
 
@@ -79,6 +84,9 @@ impl Dialect for Bounded {
                 expression,
                 negated,
             ));
+        }
+        if let Some(listed) = list_of_subqueries(parser, expression) {
+            return Some(listed);
         }
         let is_distinct = parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]);
         let is_not_distinct = !is_distinct
@@ -158,6 +166,77 @@ impl Dialect for Bounded {
         supports_comma_separated_trim
         supports_xml_expressions
         supports_comment_optimizer_hint
+    }
+}
+
+/// Whether `trim([BOTH | LEADING | TRAILING] FROM` comes, which is taken then, and where to trim.
+fn trim_without_what(parser: &mut Parser<'_>) -> Option<Option<TrimWhereField>> {
+    let keyword = |parser: &Parser<'_>, nth: usize| match parser.peek_nth_token_ref(nth).token {
+        Token::Word(ref word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    if keyword(parser, 0) != Keyword::TRIM || parser.peek_nth_token_ref(1).token != Token::LParen {
+        return None;
+    }
+    let place = match keyword(parser, 2) {
+        Keyword::BOTH => Some(TrimWhereField::Both),
+        Keyword::LEADING => Some(TrimWhereField::Leading),
+        Keyword::TRAILING => Some(TrimWhereField::Trailing),
+        _ => None,
+    };
+    let taken = if place.is_some() { 4 } else { 3 };
+    if keyword(parser, taken - 1) != Keyword::FROM {
+        return None;
+    }
+    for _ in 0..taken {
+        parser.advance_token();
+    }
+    Some(place)
+}
+
+/// What follows `trim(.. FROM`.
+fn trimmed(
+    parser: &mut Parser<'_>,
+    trim_where: Option<TrimWhereField>,
+) -> Result<Expr, ParserError> {
+    let expr = Box::new(parser.parse_expr()?);
+    parser.expect_token(&Token::RParen)?;
+    Ok(Expr::Trim { expr, trim_where, trim_what: None, trim_characters: None })
+}
+
+/// `[NOT] IN ((SELECT ..), ..)`: a list that begins with a subquery. A subquery in parentheses of its own is left alone.
+fn list_of_subqueries(
+    parser: &mut Parser<'_>,
+    expression: &Expr,
+) -> Option<Result<Expr, ParserError>> {
+    let is = |nth: usize, keyword: Keyword| matches!(&parser.peek_nth_token_ref(nth).token, Token::Word(word) if word.keyword == keyword);
+    let negated = is(0, Keyword::NOT);
+    let at = usize::from(negated);
+    let opens = |nth: usize| parser.peek_nth_token_ref(nth).token == Token::LParen;
+    let begins = is(at, Keyword::IN)
+        && opens(at + 1)
+        && opens(at + 2)
+        && (is(at + 3, Keyword::SELECT) || is(at + 3, Keyword::WITH));
+    if !begins {
+        return None;
+    }
+    let list = parser.maybe_parse(|parser| {
+        for _ in 0..at + 2 {
+            parser.advance_token();
+        }
+        let first = parser.parse_expr()?;
+        parser.expect_token(&Token::Comma)?;
+        let mut list = vec![first];
+        list.extend(parser.parse_comma_separated(Parser::parse_expr)?);
+        parser.expect_token(&Token::RParen)?;
+        Ok(list)
+    });
+    match list {
+        Ok(Some(list)) => {
+            Some(Ok(Expr::InList { expr: Box::new(expression.clone()), list, negated }))
+        }
+        Ok(None) => None,
+        Err(error) => Some(Err(error)),
     }
 }
 

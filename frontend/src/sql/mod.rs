@@ -37,7 +37,7 @@ pub mod parser;
 mod partitioning;
 mod refused;
 mod repartition;
-mod rewritten;
+pub(crate) mod rewritten;
 mod rule;
 mod session;
 mod shape;

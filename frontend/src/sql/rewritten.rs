@@ -8,6 +8,8 @@
 //! - A cast of a literal to a TIMESTAMP without precision says the one that the literal has.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
 //! - `date_bin` has an interval first, and its origin in nanoseconds.
+//! - `LIKE .. ESCAPE`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with names are written with
+//!   functions that take no such words.
 //! - The text of an interval may have any of the forms that PostgreSQL reads: the planner knows numbers with units.
 //!
 //! Invariant: what is rewritten has the type that it had, and is NULL where PostgreSQL's is.
@@ -17,8 +19,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName,
-    ObjectNamePart, TableFactor, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
-    visit_expressions_mut,
+    ObjectNamePart, SelectItem, SetExpr, Statement, TableFactor, TimezoneInfo, UnaryOperator,
+    Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions_mut,
 };
 use partita_worker::interval_text;
 
@@ -93,7 +95,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Cast { expr, data_type: DataType::Timestamp(None, _), .. } => {
             Ok(of_no_precision(expression, expr))
         }
-        Expr::TypedString(typed) => {
+        Expr::TypedString(typed) if matches!(typed.data_type, DataType::Timestamp(..)) => {
             let (DataType::Timestamp(None, zone), Value::SingleQuotedString(text)) =
                 (&typed.data_type, &typed.value.value)
             else {
@@ -112,14 +114,54 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Cast { expr, data_type: DataType::Interval { .. }, .. } => {
             Ok(read_interval(expr).map(|text| with_cast_of(expression, text)))
         }
+        Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
+            Ok(Some(call("starts_with", vec![*left.clone(), *right.clone()])))
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
+            Ok(Some(call("array_has_any", vec![*left.clone(), *right.clone()])))
+        }
         Expr::BinaryOp { left, op, right } => match (row(left), row(right)) {
             (Some(left), Some(right)) => compare(left, op, right),
             _ => Ok(exactly_compared(left, op, right)),
         },
+        Expr::Like { pattern, escape_char: Some(escape), .. }
+        | Expr::ILike { pattern, escape_char: Some(escape), .. } => {
+            escaped_by(expression, pattern, escape)
+        }
         Expr::Value(_) => Ok(long_number(expression)),
-        Expr::Function(function) => Ok(rounded(function).or_else(|| binned(function))),
+        Expr::Function(function) => Ok(rounded(function)
+            .or_else(|| binned(function))
+            .or_else(|| aged(function))
+            .or_else(|| made_interval(function))),
+        Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
+            Ok(Some(call("sqrt", vec![*expr.clone()])))
+        }
+        Expr::UnaryOp { op: UnaryOperator::PGCubeRoot, expr } => {
+            Ok(Some(call("cbrt", vec![*expr.clone()])))
+        }
+        Expr::UnaryOp { op: UnaryOperator::PGAbs, expr } => {
+            Ok(Some(call("abs", vec![*expr.clone()])))
+        }
+        Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } => {
+            let ones = Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr: Box::new(Expr::Value(Value::Number("1".to_owned(), false).into())),
+            };
+            Ok(Some(nested(binary(nested(*expr.clone()), BinaryOperator::PGBitwiseXor, ones))))
+        }
         Expr::Cast { expr, data_type, .. } if is_decimal(data_type) => {
-            Ok(number(expr).map(|text| with_cast_of(expression, quoted(text))))
+            Ok(decimal_cast(expression, expr, data_type))
+        }
+        Expr::TypedString(typed) if is_decimal(&typed.data_type) => {
+            let of = Expr::Value(typed.value.clone());
+            let cast = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(of.clone()),
+                data_type: typed.data_type.clone(),
+                array: false,
+                format: None,
+            };
+            Ok(decimal_cast(&cast, &of, &typed.data_type))
         }
         Expr::Cast { expr, data_type, .. } if is_integer(data_type) => {
             let exact = as_decimals(expr).filter(|(_, has_point)| *has_point);
@@ -172,6 +214,162 @@ fn read_interval(expression: &Expr) -> Option<Expr> {
         return None;
     }
     interval_text::parse(text).map(|interval| quoted(interval_text::written(interval)))
+}
+
+/// A cast of a number, or of a text that is one, to a decimal. Exponents are written out, and a cast that says no digits
+/// has those of the number.
+fn decimal_cast(cast: &Expr, of: &Expr, to: &DataType) -> Option<Expr> {
+    let text = match of {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => plain_digits(text.trim())?,
+            _ => number(of).or_else(|| number_with_exponent(of))?,
+        },
+        _ => number(of).or_else(|| number_with_exponent(of))?,
+    };
+    let mut written = with_cast_of(cast, quoted(text.clone()));
+    let says_none = matches!(
+        to,
+        DataType::Decimal(ExactNumberInfo::None)
+            | DataType::Numeric(ExactNumberInfo::None)
+            | DataType::Dec(ExactNumberInfo::None)
+    );
+    if says_none && let Expr::Cast { data_type, .. } = &mut written {
+        *data_type = DataType::Decimal(decimal_type(&text)?);
+    }
+    Some(written)
+}
+
+/// A number that is written with an exponent, without one.
+fn number_with_exponent(of: &Expr) -> Option<String> {
+    match of {
+        Expr::Nested(inner) => number_with_exponent(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+            number_with_exponent(expr).map(|text| match text.strip_prefix('-') {
+                Some(digits) => digits.to_owned(),
+                None => format!("-{text}"),
+            })
+        }
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) if text.contains(['e', 'E']) => plain_digits(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The digits of a number without an exponent; `None` when it is no number, or has more than decimals have.
+fn plain_digits(text: &str) -> Option<String> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{part}");
+    if all.is_empty() || !all.bytes().all(|c| c.is_ascii_digit()) || exponent.abs() > 100 {
+        return None;
+    }
+    let point = i64::try_from(whole.len()).ok()? + exponent;
+    let padded = usize::try_from(-point).unwrap_or(0);
+    let all = format!("{}{all}", "0".repeat(padded));
+    let point = usize::try_from(point).unwrap_or(0);
+    let missing = point.saturating_sub(all.len());
+    let all = format!("{all}{}", "0".repeat(missing));
+    let (whole, part) = all.split_at(point);
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let text =
+        if part.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{part}") };
+    decimal_type(&text).map(|_| text)
+}
+
+/// Writes the numbers with a point that rows of an INSERT have as decimals: PostgreSQL rounds them as such where they go
+/// into integers.
+pub(crate) fn exact_rows(statement: &mut Statement) {
+    let Statement::Query(query) = statement else { return };
+    let exact = |value: &mut Expr| {
+        let text = number(value).filter(|text| text.contains('.'));
+        let Some(text) = text.or_else(|| number_with_exponent(value)) else { return };
+        if let Some(data_type) = decimal_type(&text) {
+            *value = Expr::Cast {
+                kind: CastKind::Cast,
+                expr: Box::new(quoted(text)),
+                data_type: DataType::Decimal(data_type),
+                array: false,
+                format: None,
+            };
+        }
+    };
+    match query.body.as_mut() {
+        SetExpr::Values(values) => {
+            // A column of several types would be of doubles, or of too many digits.
+            let alike = |column: usize| {
+                let values = values.rows.iter().map(|row| row.content.get(column));
+                values.flatten().all(|of| {
+                    number(of).is_some()
+                        || number_with_exponent(of).is_some()
+                        || matches!(of, Expr::Value(value) if value.value == Value::Null)
+                })
+            };
+            let width = values.rows.first().map_or(0, |row| row.content.len());
+            let exact_columns: Vec<bool> = (0..width).map(alike).collect();
+            for row in &mut values.rows {
+                for (value, is_exact) in row.content.iter_mut().zip(&exact_columns) {
+                    if *is_exact {
+                        exact(value);
+                    }
+                }
+            }
+        }
+        SetExpr::Select(select) => {
+            for item in &mut select.projection {
+                if let SelectItem::UnnamedExpr(value)
+                | SelectItem::ExprWithAlias { expr: value, .. } = item
+                {
+                    exact(value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// LIKE with another escape character than the backslash, or with none.
+fn escaped_by(
+    like: &Expr,
+    pattern: &Expr,
+    escape: &ValueWithSpan,
+) -> Result<Option<Expr>, SqlError> {
+    let Value::SingleQuotedString(escape) = &escape.value else { return Ok(None) };
+    let invalid = || {
+        SqlError::new("22025", "invalid escape string")
+            .with_hint("Escape string must be empty or one character.")
+    };
+    let mut letters = escape.chars();
+    let escape = letters.next();
+    if letters.next().is_some() {
+        return Err(invalid());
+    }
+    let written = match pattern {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => quoted(partita_worker::like_pattern(text, escape)?),
+            _ => return Ok(None),
+        },
+        other => {
+            let escape = quoted(escape.map(String::from).unwrap_or_default());
+            call("like_pattern", vec![other.clone(), escape])
+        }
+    };
+    let mut like = like.clone();
+    if let Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } =
+        &mut like
+    {
+        **pattern = written;
+        *escape_char = None;
+    }
+    Ok(Some(like))
 }
 
 /// Whether a time has more digits than microseconds.
@@ -300,6 +498,53 @@ fn binned(function: &Function) -> Option<Expr> {
         None => {}
     }
     Some(Expr::Function(function))
+}
+
+/// Whether a function is called so, without a schema.
+fn is_named(function: &Function, name: &str) -> bool {
+    let [part] = function.name.0.as_slice() else { return false };
+    part.as_ident().is_some_and(|ident| {
+        if ident.quote_style.is_some() {
+            ident.value == name
+        } else {
+            ident.value.eq_ignore_ascii_case(name)
+        }
+    })
+}
+
+/// `age(t)`, which looks back from the midnight of today.
+fn aged(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.as_slice() {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(time))] if is_named(function, "age") => {
+            Some(call("age", vec![call("current_date", Vec::new()), time.clone()]))
+        }
+        _ => None,
+    }
+}
+
+/// A call of `make_interval` with all its arguments, each at its place.
+fn made_interval(function: &Function) -> Option<Expr> {
+    const NAMES: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+    let FunctionArguments::List(list) = &function.args else { return None };
+    if !is_named(function, "make_interval") || list.args.len() == NAMES.len() {
+        return None;
+    }
+    let mut parts: [Option<Expr>; 7] = Default::default();
+    for (position, argument) in list.args.iter().enumerate() {
+        let (position, value) = match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (position, value),
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
+                let known = NAMES.iter().position(|known| name.value.eq_ignore_ascii_case(known));
+                (known?, value)
+            }
+            _ => return None,
+        };
+        *parts.get_mut(position)? = Some(value.clone());
+    }
+    let zero = || Expr::Value(Value::Number("0".to_owned(), false).into());
+    let parts = parts.into_iter().map(|part| part.unwrap_or_else(zero));
+    Some(call("make_interval", parts.collect()))
 }
 
 fn is_text(expression: &Expr) -> bool {

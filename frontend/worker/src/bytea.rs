@@ -123,6 +123,11 @@ impl ScalarUDFImpl for Bytea {
     }
 }
 
+/// The hexadecimal form of bytes, as a function of them.
+pub(crate) fn text_of_bytes(of: Expr) -> Result<Expr> {
+    Direction::Out.call(of, &Direction::Out.made())
+}
+
 fn is_bytes(of: &DataType) -> bool {
     matches!(of, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }

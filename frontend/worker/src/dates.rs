@@ -6,12 +6,13 @@
 //! ```text
 //!   date + interval, interval + date, date - interval    a timestamp
 //!   date - date                                          a whole number of days
+//!   time of seconds + interval with fractions of them    a time of microseconds
 //! ```
 //!
 //! A date that is added to has microseconds, whose range holds all that nanoseconds cannot.
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, Operator};
@@ -37,13 +38,26 @@ impl ExprPlanner for DateArithmetic {
         // The right operand of a chain is short: the type of the left one is asked for only where it matters.
         let right = raw.right.get_type(schema);
         let left = match right {
-            Ok(DataType::Date32 | DataType::Interval(_)) => raw.left.get_type(schema),
+            Ok(DataType::Date32 | DataType::Interval(_) | DataType::Timestamp(..)) => {
+                raw.left.get_type(schema)
+            }
             _ => return Ok(PlannerResult::Original(raw)),
         };
         match (left, right) {
             (Ok(DataType::Date32), Ok(DataType::Interval(_))) => raw.left = cast(raw.left, TIME),
             (Ok(DataType::Interval(_)), Ok(DataType::Date32)) if !minus => {
                 raw.right = cast(raw.right, TIME);
+            }
+            // A coarse time and an interval that has finer parts: the sum has them too.
+            (Ok(DataType::Timestamp(unit, zone)), Ok(DataType::Interval(_)))
+                if is_finer(&raw.right, unit) =>
+            {
+                raw.left = cast(raw.left, DataType::Timestamp(TimeUnit::Microsecond, zone));
+            }
+            (Ok(DataType::Interval(_)), Ok(DataType::Timestamp(unit, zone)))
+                if !minus && is_finer(&raw.left, unit) =>
+            {
+                raw.right = cast(raw.right, DataType::Timestamp(TimeUnit::Microsecond, zone));
             }
             (Ok(DataType::Date32), Ok(DataType::Date32)) if minus => {
                 let days = |date| Box::new(cast(date, DataType::Int32));
@@ -53,6 +67,21 @@ impl ExprPlanner for DateArithmetic {
             _ => {}
         }
         Ok(PlannerResult::Original(raw))
+    }
+}
+
+/// Whether an interval may have parts that are finer than the unit of a time.
+fn is_finer(interval: &Expr, unit: TimeUnit) -> bool {
+    let nanos = match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond | TimeUnit::Nanosecond => return false,
+    };
+    match interval {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(interval)), _) => {
+            interval.nanoseconds % nanos != 0
+        }
+        _ => true,
     }
 }
 

@@ -33,7 +33,10 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::functions::REGISTRY;
+use crate::number_division;
 
+/// Functions whose arguments become one type.
+const MIXING: [&str; 5] = ["coalesce", "greatest", "least", "nullif", "nvl"];
 /// Powers of ten that doubles hold exactly.
 const EXACT_POWER_MAX: i8 = 22;
 /// Whole numbers that doubles hold exactly end here.
@@ -222,6 +225,11 @@ fn decimal(of: &Expr) -> Option<Expr> {
     Some(lit(ScalarValue::Decimal128(Some(value), precision, scale)))
 }
 
+/// Whether an expression is a whole number that is written down.
+fn is_whole_literal(of: &Expr) -> bool {
+    matches!(of, Expr::Literal(value, _) if value.data_type().is_integer())
+}
+
 /// Whether an expression is a double that is not written down.
 fn is_computed(of: &Expr, schema: &DFSchema) -> bool {
     is_float(of, schema) && decimal(of).is_none()
@@ -249,7 +257,36 @@ impl ExprPlanner for ExactNumbers {
             is_decimal(of, schema)
                 || compares && of.get_type(schema).is_ok_and(|of| of.is_integer())
         };
-        if raw.op != Divide {
+        // Of two numbers that are written down, one with a point, the result is exact.
+        let written = |of: &Expr| decimal(of).is_some() || is_whole_literal(of);
+        if (computes || raw.op == Divide)
+            && written(&raw.left)
+            && written(&raw.right)
+            && (decimal(&raw.left).is_some() || decimal(&raw.right).is_some())
+        {
+            raw.left = decimal(&raw.left).unwrap_or(raw.left);
+            raw.right = decimal(&raw.right).unwrap_or(raw.right);
+        }
+        if raw.op == Divide {
+            let divides = |of: &Expr| is_decimal(of, schema);
+            let exact = |of: &Expr| {
+                is_decimal(of, schema) || of.get_type(schema).is_ok_and(|of| of.is_integer())
+            };
+            if divides(&raw.left)
+                && !exact(&raw.right)
+                && let Some(right) = decimal(&raw.right)
+            {
+                raw.right = right;
+            } else if divides(&raw.right)
+                && !exact(&raw.left)
+                && let Some(left) = decimal(&raw.left)
+            {
+                raw.left = left;
+            }
+            if let Some(quotient) = number_division::quotient(&raw.left, &raw.right, schema)? {
+                return Ok(PlannerResult::Planned(quotient));
+            }
+        } else {
             if let Some(right) = decimal(&raw.right)
                 && exact(&raw.left)
             {
@@ -314,6 +351,19 @@ impl FunctionRewrite for ExactNumbers {
                 });
                 let list = InList::new(expr, members.collect(), negated);
                 Transformed::new_transformed(Expr::InList(list), changed)
+            }
+            // Beside a double a decimal is one too: DataFusion would make decimals of both, of 15 places.
+            Expr::ScalarFunction(call)
+                if MIXING.contains(&call.func.name())
+                    && call.args.iter().any(|arg| is_float(arg, schema))
+                    && call.args.iter().any(|arg| is_decimal(arg, schema)) =>
+            {
+                let ScalarFunction { func, args } = call;
+                let args = args
+                    .into_iter()
+                    .map(|arg| if is_decimal(&arg, schema) { as_double(arg) } else { arg });
+                let call = ScalarFunction::new_udf(func, args.collect());
+                Transformed::yes(Expr::ScalarFunction(call))
             }
             // A literal that types are coerced of is none any more, and the digits of the result would be others.
             Expr::ScalarFunction(mut call) if call.func.name() == "round" => {

@@ -22,6 +22,9 @@
 //! - what stands for casts of decimals to doubles (`doubles.rs`);
 //! - what stands for casts between texts and bytes (`bytea.rs`), and of other values to texts (`value_texts.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
+//! - `round`, `ln`, `length` and others that PostgreSQL's take more, or refuse more (`adjusted.rs`), what stands for `/`
+//!   of exact numbers (`number_division.rs`), and what DataFusion does not have: `quote_ident` and `format` (`quoting.rs`),
+//!   `age` and `make_interval` (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
 //! - what stands for the value of a subquery that became a join (`only_row.rs`);
 //! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
 //!   (`interval_text.rs`);
@@ -46,9 +49,9 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    aggregates, apart, bounded, bytea, casts, checked, clock, concatenation, division, doubles,
-    extremes, interval_order, interval_text, intervals, json, only_row, parts, steps, to_char,
-    value_texts, wide, zoned,
+    adjusted, aggregates, apart, bounded, bytea, casts, checked, clock, concatenation, division,
+    doubles, encodings, extremes, interval_order, interval_text, intervals, json, made_times,
+    number_division, numbers, only_row, parts, quoting, steps, to_char, value_texts, wide, zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -71,6 +74,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         json::function(),
         only_row::function(),
         to_char::function(),
+        number_division::function(),
         wide::function(),
         constant("version", &[], &version_text()),
     ];
@@ -80,12 +84,21 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.chain(intervals::functions()).chain(clock::functions());
     let own = own.chain(extremes::functions()).chain(parts::functions());
     let own = own.chain(bytea::functions()).chain(doubles::functions());
-    own.chain(zoned::functions()).chain(value_texts::functions()).collect()
+    let own = own.chain(zoned::functions()).chain(value_texts::functions());
+    let own = own.chain(adjusted::functions()).chain(encodings::functions());
+    let own = own.chain(made_times::functions()).chain(numbers::functions());
+    own.chain(quoting::functions()).collect()
 }
 
 /// Functions of DataFusion's under the names that they have in PostgreSQL.
 fn under_other_names() -> impl Iterator<Item = ScalarUDF> {
-    let named = [("signum", "sign")].into_iter();
+    // An array's functions of one element are of the first one there.
+    let named = [
+        ("signum", "sign"),
+        ("array_remove_all", "array_remove"),
+        ("array_replace_all", "array_replace"),
+    ]
+    .into_iter();
     named.filter_map(|(name, other)| Some(builtin(name)?.as_ref().clone().with_aliases([other])))
 }
 

@@ -21,6 +21,7 @@
 
 #![recursion_limit = "256"]
 
+mod adjusted;
 mod aggregates;
 pub mod apart;
 mod bounded;
@@ -35,6 +36,7 @@ mod dates;
 mod decimals;
 mod division;
 mod doubles;
+mod encodings;
 pub mod error;
 mod extremes;
 mod fragment;
@@ -47,9 +49,15 @@ pub mod interval_text;
 mod intervals;
 mod json;
 mod leaf;
+mod made_times;
 pub mod moments;
+mod number_division;
+mod number_text;
+mod numbers;
 mod only_row;
 mod parts;
+mod plain;
+mod quoting;
 mod run;
 mod runs;
 mod service;
@@ -62,6 +70,7 @@ pub mod value_text;
 mod value_texts;
 mod whole;
 mod wide;
+mod window_keys;
 mod zone;
 pub mod zoned;
 
@@ -74,6 +83,7 @@ pub use clock::NOW_ZONE;
 pub use concatenation::BoundedConcatenation;
 pub use dates::DateArithmetic;
 pub use doubles::{ExactNumbers, NearestDoubles, nearest_floats};
+pub use encodings::like_pattern;
 pub use error::SqlError;
 pub use fragment::{Fragment, encode};
 pub use group_runs::GroupRuns;
@@ -86,8 +96,9 @@ pub use parts::ExactParts;
 pub use service::{MEMORY_BYTES, Worker};
 pub use spans::IntervalTexts;
 pub use steps::in_utc;
-pub use value_texts::{OutputTexts, call_with_zone, text_of};
+pub use value_texts::{OutputTexts, call_with_zone, cast_texts, text_of};
 pub use wide::bounded as with_bounded_constants;
+pub use window_keys::EqualZeros;
 pub use zone::Zone;
 
 #[cfg(test)]

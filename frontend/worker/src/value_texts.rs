@@ -212,6 +212,17 @@ impl ScalarUDFImpl for Texts {
     }
 }
 
+/// Values as a cast to TEXT has them, instants in the zone; texts and NULLs as they are.
+///
+/// # Errors
+/// When the texts are too large, or Arrow cannot show the type.
+pub fn cast_texts(values: &ArrayRef, zone: Zone) -> Result<ArrayRef> {
+    if !has_own_text(values.data_type()) {
+        return Ok(Arc::clone(values));
+    }
+    Ok(Arc::new(texts(values, true, zone)?))
+}
+
 /// The texts of values.
 pub(crate) fn texts(
     values: &ArrayRef,

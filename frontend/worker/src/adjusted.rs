@@ -1,0 +1,417 @@
+//! DataFusion's functions, where PostgreSQL's take other arguments, round otherwise, or refuse what has no value.
+//!
+//! ```text
+//!   round(double)                                half to even
+//!   ln, log, exp, power, acos ..                 an error in the place of NaN and of infinities that no argument is
+//!   coalesce(timestamptz, 'text')                the text is a time
+//!   concat, concat_ws                            anything, as its text
+//!   length, octet_length, bit_length             of bytes too
+//!   substr, strpos                               of bytes too
+//!   array_length, cardinality                    integers; an empty array has no length
+//! ```
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Int32Array, UInt64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, UInt64Type};
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::bounded;
+use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::functions::builtin;
+use crate::plain::{doubles, wholes};
+
+/// The functions, and how each differs.
+const ADJUSTED: &[(&str, Change)] = &[
+    ("round", Change::HalfToEven),
+    ("ln", Change::Logarithm),
+    ("log", Change::Logarithm),
+    ("log10", Change::Logarithm),
+    ("exp", Change::Finite),
+    ("power", Change::Power),
+    ("acos", Change::Finite),
+    ("asin", Change::Finite),
+    ("acosh", Change::Finite),
+    ("atanh", Change::Finite),
+    ("coalesce", Change::Texts),
+    ("concat", Change::AnyText),
+    ("concat_ws", Change::AnyText),
+    ("character_length", Change::BytesLength(1)),
+    ("octet_length", Change::BytesLength(1)),
+    ("bit_length", Change::BytesLength(8)),
+    ("substr", Change::BytesPart),
+    ("strpos", Change::BytesPlace),
+    ("array_length", Change::Dimension),
+    ("cardinality", Change::Count),
+];
+
+/// How a function differs from DataFusion's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Change {
+    HalfToEven,
+    Logarithm,
+    Finite,
+    Power,
+    Texts,
+    AnyText,
+    BytesLength(i32),
+    BytesPart,
+    BytesPlace,
+    Dimension,
+    Count,
+}
+
+/// The functions, under DataFusion's names.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    ADJUSTED.iter().filter_map(|(name, change)| {
+        let bounded = bounded::functions().find(|function| function.name() == *name);
+        let inner = bounded.map(Arc::new).or_else(|| builtin(name).cloned())?;
+        let signature = match change {
+            Change::HalfToEven | Change::Finite | Change::Power | Change::Logarithm => {
+                inner.signature().clone()
+            }
+            _ => Signature::user_defined(Volatility::Immutable),
+        };
+        Some(ScalarUDF::from(Adjusted { inner, change: *change, signature }))
+    })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Adjusted {
+    inner: Arc<ScalarUDF>,
+    change: Change,
+    signature: Signature,
+}
+
+impl Adjusted {
+    fn inner(&self) -> &dyn ScalarUDFImpl {
+        self.inner.inner().as_ref()
+    }
+
+    /// Whether a call is of bytes, and no matter of DataFusion's.
+    fn of_bytes(&self, types: &[DataType]) -> bool {
+        let takes =
+            matches!(self.change, Change::BytesLength(_) | Change::BytesPart | Change::BytesPlace);
+        takes && types.first().is_some_and(|of| of.is_binary())
+    }
+
+    fn made_of_bytes(&self) -> DataType {
+        if self.change == Change::BytesPart { DataType::BinaryView } else { DataType::Int32 }
+    }
+
+    fn as_inner(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let fields = types.iter().map(|of| Arc::new(Field::new("argument", of.clone(), true)));
+        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.inner.as_ref())?;
+        Ok(fields.iter().map(|field| field.data_type().clone()).collect())
+    }
+}
+
+impl ScalarUDFImpl for Adjusted {
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner().aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner().schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if self.of_bytes(types) {
+            let rest = match self.change {
+                Change::BytesPlace => DataType::BinaryView,
+                _ => DataType::Int64,
+            };
+            let coerced = types.iter().enumerate();
+            let coerced =
+                coerced.map(|(at, _)| if at == 0 { DataType::BinaryView } else { rest.clone() });
+            return Ok(coerced.collect());
+        }
+        match self.change {
+            Change::AnyText => {
+                let types = types.iter().map(|of| {
+                    if of.is_string() || of.is_null() { of.clone() } else { DataType::Utf8 }
+                });
+                self.as_inner(&types.collect::<Vec<_>>())
+            }
+            Change::Texts => {
+                let others: Vec<&DataType> =
+                    types.iter().filter(|of| !of.is_string() && !of.is_null()).collect();
+                match others.as_slice() {
+                    [first, rest @ ..]
+                        if others.len() < types.len() && rest.iter().all(|of| of == first) =>
+                    {
+                        Ok(vec![(*first).clone(); types.len()])
+                    }
+                    _ => self.as_inner(types),
+                }
+            }
+            _ if self.inner.signature() == &self.signature => self.inner().coerce_types(types),
+            _ => self.as_inner(types),
+        }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        if self.of_bytes(types) {
+            return Ok(self.made_of_bytes());
+        }
+        match self.change {
+            Change::Dimension | Change::Count => Ok(DataType::Int32),
+            _ => self.inner().return_type(types),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<DataType> =
+            args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let own = if self.of_bytes(&types) {
+            Some(self.made_of_bytes())
+        } else {
+            matches!(self.change, Change::Dimension | Change::Count).then_some(DataType::Int32)
+        };
+        match own {
+            Some(of) => Ok(Arc::new(Field::new(self.name(), of, true))),
+            None => self.inner().return_field_from_args(args),
+        }
+    }
+
+    fn is_strict(&self) -> bool {
+        self.inner().is_strict()
+    }
+
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        match self.change {
+            Change::Texts | Change::AnyText => self.inner().simplify(args, info),
+            // What DataFusion makes of the others is its own function again.
+            _ => Ok(ExprSimplifyResult::Original(args)),
+        }
+    }
+
+    fn short_circuits(&self) -> bool {
+        self.inner().short_circuits()
+    }
+
+    fn conditional_arguments<'a>(
+        &self,
+        args: &'a [Expr],
+    ) -> Option<(Vec<&'a Expr>, Vec<&'a Expr>)> {
+        self.inner().conditional_arguments(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner().documentation()
+    }
+
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let types: Vec<DataType> = args.args.iter().map(ColumnarValue::data_type).collect();
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { args.number_rows };
+        let done = |made: ArrayRef| {
+            Ok(if constant {
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)
+            } else {
+                ColumnarValue::Array(made)
+            })
+        };
+        if self.of_bytes(&types) {
+            let arrays: Vec<ArrayRef> =
+                args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
+            return done(self.bytes(&arrays)?);
+        }
+        match self.change {
+            Change::HalfToEven => match (args.args.as_slice(), types.as_slice()) {
+                ([of], [DataType::Float64]) => {
+                    let of = of.to_array(rows)?;
+                    let of = of.as_primitive::<Float64Type>();
+                    done(Arc::new(of.unary::<_, Float64Type>(f64::round_ties_even)))
+                }
+                ([of], [DataType::Float32]) => {
+                    let of = of.to_array(rows)?;
+                    let of = of.as_primitive::<Float32Type>();
+                    done(Arc::new(of.unary::<_, Float32Type>(f32::round_ties_even)))
+                }
+                _ => self.inner().invoke_with_args(args),
+            },
+            Change::Logarithm | Change::Finite | Change::Power => {
+                let inputs: Vec<ArrayRef> =
+                    args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
+                let made = self.inner().invoke_with_args(args)?.to_array(rows)?;
+                self.check_values(&inputs, &made)?;
+                done(made)
+            }
+            Change::Dimension | Change::Count => {
+                let least = u64::from(self.change == Change::Dimension);
+                args.return_field = Arc::new(Field::new(self.name(), DataType::UInt64, true));
+                let made = self.inner().invoke_with_args(args)?.to_array(rows)?;
+                let made = cast(&made, &DataType::UInt64)?;
+                let lengths = made.as_primitive::<UInt64Type>().iter();
+                let lengths: UInt64Array =
+                    lengths.map(|length| length.filter(|length| *length >= least)).collect();
+                done(cast(&lengths, &DataType::Int32)?)
+            }
+            _ => self.inner().invoke_with_args(args),
+        }
+    }
+}
+
+impl Adjusted {
+    /// Refuses values that are not finite where all arguments are.
+    fn check_values(&self, inputs: &[ArrayRef], made: &ArrayRef) -> Result<()> {
+        if !made.data_type().is_floating() {
+            return Ok(());
+        }
+        let values = doubles(made)?;
+        if values.values().iter().all(|value| value.is_finite()) {
+            return Ok(());
+        }
+        let inputs: Vec<_> = inputs.iter().map(doubles).collect::<Result<_>>()?;
+        for (row, value) in values.iter().enumerate() {
+            let Some(value) = value.filter(|value| !value.is_finite()) else { continue };
+            let finite = |input: &arrow::array::Float64Array| {
+                input.is_valid(row) && input.value(row).is_finite()
+            };
+            if !inputs.iter().all(finite) {
+                continue;
+            }
+            let (sqlstate, message) = match self.change {
+                Change::Logarithm if value.is_nan() => {
+                    ("2201E", "cannot take logarithm of a negative number")
+                }
+                Change::Logarithm => ("2201E", "cannot take logarithm of zero"),
+                Change::Power if value.is_nan() => (
+                    "2201F",
+                    "a negative number raised to a non-integer power yields a complex result",
+                ),
+                Change::Power if inputs.first().is_some_and(|of| of.value(row) == 0.0) => {
+                    ("2201F", "zero raised to a negative power is undefined")
+                }
+                _ if value.is_nan() => (NUMERIC_OUT_OF_RANGE, "input is out of range"),
+                _ => (NUMERIC_OUT_OF_RANGE, "value out of range: overflow"),
+            };
+            return Err(SqlError::new(sqlstate, message).into());
+        }
+        Ok(())
+    }
+
+    /// A function of bytes.
+    fn bytes(&self, of: &[ArrayRef]) -> Result<ArrayRef> {
+        let bytes = cast(&of[0], &DataType::BinaryView)?;
+        let bytes = bytes.as_binary_view();
+        let narrow = |length: usize| i32::try_from(length).unwrap_or(i32::MAX);
+        Ok(match (self.change, of) {
+            (Change::BytesLength(times), [_]) => {
+                let lengths = bytes.iter().map(|bytes| Some(narrow(bytes?.len()) * times));
+                Arc::new(lengths.collect::<Int32Array>())
+            }
+            (Change::BytesPlace, [_, part]) => {
+                let part = cast(part, &DataType::BinaryView)?;
+                let places = bytes.iter().zip(part.as_binary_view()).map(|(bytes, part)| {
+                    let (bytes, part) = bytes.zip(part)?;
+                    if part.is_empty() {
+                        return Some(1);
+                    }
+                    let at = bytes.windows(part.len()).position(|window| window == part);
+                    Some(at.map_or(0, |at| narrow(at + 1)))
+                });
+                Arc::new(places.collect::<Int32Array>())
+            }
+            (Change::BytesPart, [_, start, rest @ ..]) => {
+                let starts = wholes(start)?;
+                let lengths = rest.first().map(wholes).transpose()?;
+                let part = |row: usize| {
+                    let is_null = |of: &arrow::array::Int64Array| of.is_null(row);
+                    if bytes.is_null(row)
+                        || starts.is_null(row)
+                        || lengths.as_ref().is_some_and(is_null)
+                    {
+                        return Ok(None);
+                    }
+                    let value = bytes.value(row);
+                    let length = i64::try_from(value.len()).unwrap_or(i64::MAX);
+                    let start = starts.value(row);
+                    let end = match &lengths {
+                        Some(lengths) if lengths.value(row) < 0 => {
+                            let message = "negative substring length not allowed";
+                            return Err(SqlError::new("22011", message));
+                        }
+                        Some(lengths) => start.saturating_add(lengths.value(row)),
+                        None => i64::MAX,
+                    };
+                    let at = |place: i64| {
+                        usize::try_from(place.saturating_sub(1).clamp(0, length)).unwrap_or(0)
+                    };
+                    Ok(Some(value.get(at(start)..at(end).max(at(start))).unwrap_or_default()))
+                };
+                let parts = (0..bytes.len()).map(part);
+                Arc::new(parts.collect::<Result<BinaryViewArray, SqlError>>()?)
+            }
+            _ => return exec_err!("{} does not take so many arguments", self.name()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    async fn answer(sql: &str) -> std::result::Result<String, String> {
+        let context = SessionContext::new();
+        for function in functions() {
+            context.register_udf(function);
+        }
+        let run = async {
+            let batches = context.sql(&format!("SELECT {sql}")).await?.collect().await?;
+            let text = arrow::util::display::array_value_to_string(batches[0].column(0), 0)?;
+            Ok::<_, datafusion::error::DataFusionError>(text)
+        };
+        run.await.map_err(|error| SqlError::from(error).sqlstate)
+    }
+
+    #[tokio::test]
+    async fn functions_answer_as_postgresqls_do() {
+        for (sql, expected) in [
+            ("round(CAST(2.5 AS DOUBLE))", "2.0"),
+            ("round(CAST(-3.5 AS REAL))", "-4.0"),
+            ("round(CAST(2.55 AS DOUBLE), 1)", "2.6"),
+            ("ln(1.0)", "0.0"),
+            ("length(X'00ff')", "2"),
+            ("bit_length(X'00ff')", "16"),
+            ("length('ab')", "2"),
+            ("substr(X'00112233', 2, 2)", "1122"),
+            ("strpos(X'0011', X'11')", "2"),
+            ("cardinality([1, 2])", "2"),
+            ("array_length([1, 2])", "2"),
+            ("coalesce(NULL, 1, 2)", "1"),
+            ("concat('a', NULL, 1)", "a1"),
+        ] {
+            assert_eq!(answer(sql).await, Ok(expected.to_owned()), "{sql}");
+        }
+        for (sql, sqlstate) in [
+            ("ln(0)", "2201E"),
+            ("ln(-1)", "2201E"),
+            ("exp(1000)", "22003"),
+            ("acos(2)", "22003"),
+            ("power(-1, 0.5)", "2201F"),
+            ("substr(X'00', 1, -1)", "22011"),
+        ] {
+            assert_eq!(answer(sql).await, Err(sqlstate.to_owned()), "{sql}");
+        }
+    }
+}

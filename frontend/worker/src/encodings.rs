@@ -1,0 +1,316 @@
+//! `encode`, `decode` and functions of single bytes, as PostgreSQL has them; and patterns of LIKE with other escapes.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BinaryViewArray, Int32Array};
+use arrow::datatypes::DataType;
+use datafusion::error::Result;
+use datafusion::logical_expr::ScalarUDF;
+
+use crate::bounded::{check_size, check_total};
+use crate::error::{INVALID_PARAMETER_VALUE, SqlError};
+use crate::plain::{Plain, Texts, all, is_text, is_whole, texts, wholes};
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Characters of a line of base64.
+const LINE: usize = 76;
+
+/// The functions.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    [&ENCODE, &DECODE, &GET_BYTE, &SET_BYTE, &LIKE_PATTERN].into_iter().map(Plain::function)
+}
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new(INVALID_PARAMETER_VALUE, message)
+}
+
+static ENCODE: Plain = Plain {
+    name: "encode",
+    takes: |of| match of {
+        [bytes, format] if (bytes.is_binary() || is_text(bytes)) && is_text(format) => {
+            Some(vec![DataType::BinaryView, DataType::Utf8])
+        }
+        _ => None,
+    },
+    gives: |_| DataType::Utf8,
+    run: |of| {
+        let (bytes, formats) = (of[0].as_binary_view(), texts(&of[1])?);
+        // Of its size each value is checked before it is made: there are four characters for a byte at most.
+        let mut total = 0_u64;
+        for value in bytes.iter().flatten() {
+            let size = (value.len() as u64).saturating_mul(2);
+            check_size("encode", size)?;
+            total = total.saturating_add(size);
+        }
+        check_total("encode", bytes.len(), total)?;
+        let mut made = Texts::new("encode", bytes.len());
+        for (value, format) in bytes.iter().zip(&formats) {
+            let text = value.zip(format).map(|(value, format)| encoded(value, format));
+            made.push(text.transpose()?)?;
+        }
+        Ok(made.finish())
+    },
+};
+
+fn unrecognized(format: &str) -> SqlError {
+    invalid(format!("unrecognized encoding: \"{format}\""))
+}
+
+fn encoded(bytes: &[u8], format: &str) -> Result<String, SqlError> {
+    let mut made = String::new();
+    match format.to_ascii_lowercase().as_str() {
+        "hex" => {
+            let mut text = String::new();
+            crate::bytes::write_bytea(bytes, &mut text);
+            made.push_str(text.trim_start_matches("\\x"));
+        }
+        "base64" => {
+            for (count, three) in bytes.chunks(3).enumerate() {
+                if count > 0 && (count * 4).is_multiple_of(LINE) {
+                    made.push('\n');
+                }
+                let at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+                let word = at(0) << 16 | at(1) << 8 | at(2);
+                for (place, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+                    if place > three.len() {
+                        made.push('=');
+                    } else {
+                        let index = usize::try_from(word >> shift & 63).unwrap_or(0);
+                        made.push(char::from(BASE64[index]));
+                    }
+                }
+            }
+        }
+        "escape" => {
+            for byte in bytes {
+                match byte {
+                    b'\\' => made.push_str("\\\\"),
+                    0 | 128.. => {
+                        made.push('\\');
+                        for shift in [6, 3, 0] {
+                            made.push(char::from(b'0' + (byte >> shift & 7)));
+                        }
+                    }
+                    plain => made.push(char::from(*plain)),
+                }
+            }
+        }
+        _ => return Err(unrecognized(format)),
+    }
+    Ok(made)
+}
+
+static DECODE: Plain = Plain {
+    name: "decode",
+    takes: |of| all(of, 2, is_text, &DataType::Utf8),
+    gives: |_| DataType::BinaryView,
+    run: |of| {
+        let (values, formats) = (texts(&of[0])?, texts(&of[1])?);
+        let decode = |(value, format): (Option<&str>, Option<&str>)| {
+            value.zip(format).map(|(value, format)| decoded(value, format)).transpose()
+        };
+        let made: Vec<Option<Vec<u8>>> =
+            values.iter().zip(&formats).map(decode).collect::<Result<_, SqlError>>()?;
+        Ok(Arc::new(made.into_iter().collect::<BinaryViewArray>()))
+    },
+};
+
+fn decoded(text: &str, format: &str) -> Result<Vec<u8>, SqlError> {
+    match format.to_ascii_lowercase().as_str() {
+        "hex" => {
+            let digits: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+            if let Some(other) = digits.chars().find(|c| !c.is_ascii_hexdigit()) {
+                return Err(invalid(format!("invalid hexadecimal digit: \"{other}\"")));
+            }
+            crate::bytes::parse_hex(&digits)
+                .ok_or_else(|| invalid("invalid hexadecimal data: odd number of digits"))
+        }
+        "base64" => from_base64(text),
+        "escape" => {
+            let bytes =
+                if text.starts_with("\\x") { None } else { crate::bytes::parse_bytea(text) };
+            bytes.ok_or_else(|| SqlError::new("22P02", "invalid input syntax for type bytea"))
+        }
+        _ => Err(unrecognized(format)),
+    }
+}
+
+fn from_base64(text: &str) -> Result<Vec<u8>, SqlError> {
+    let mut made = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut word, mut count, mut ends) = (0_u32, 0_usize, 0_usize);
+    for letter in text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\n' | '\r')) {
+        let value = if letter == '=' {
+            if ends == 0 && count < 2 {
+                return Err(invalid("unexpected \"=\" while decoding base64 sequence"));
+            }
+            ends += 1;
+            0
+        } else {
+            let index = BASE64.iter().position(|known| char::from(*known) == letter);
+            let index = index.filter(|_| ends == 0).and_then(|index| u32::try_from(index).ok());
+            index.ok_or_else(|| {
+                invalid(format!("invalid symbol \"{letter}\" found while decoding base64 sequence"))
+            })?
+        };
+        word = word << 6 | value;
+        count += 1;
+        if count == 4 {
+            let [_, first, second, third] = word.to_be_bytes();
+            made.extend_from_slice(&[first, second, third][..3 - ends.min(2)]);
+            (word, count) = (0, 0);
+        }
+    }
+    if count != 0 {
+        return Err(invalid("invalid base64 end sequence")
+            .with_hint("Input data is missing padding, is truncated, or is otherwise corrupted."));
+    }
+    Ok(made)
+}
+
+fn byte_and_place(of: &[DataType]) -> Option<Vec<DataType>> {
+    match of {
+        [bytes, places @ ..] if bytes.is_binary() && places.iter().all(is_whole) => {
+            let mut types = vec![DataType::Int64; of.len()];
+            types[0] = DataType::BinaryView;
+            Some(types)
+        }
+        _ => None,
+    }
+}
+
+fn place(at: i64, length: usize) -> Result<usize, SqlError> {
+    usize::try_from(at).ok().filter(|at| *at < length).ok_or_else(|| {
+        let last = i64::try_from(length).unwrap_or(i64::MAX) - 1;
+        SqlError::new("2202E", format!("index {at} out of valid range, 0..{last}"))
+    })
+}
+
+static GET_BYTE: Plain = Plain {
+    name: "get_byte",
+    takes: |of| byte_and_place(of).filter(|_| of.len() == 2),
+    gives: |_| DataType::Int32,
+    run: |of| {
+        let (bytes, places) = (of[0].as_binary_view(), wholes(&of[1])?);
+        let byte = |(bytes, at): (Option<&[u8]>, Option<i64>)| {
+            let Some((bytes, at)) = bytes.zip(at) else { return Ok(None) };
+            place(at, bytes.len()).map(|at| Some(i32::from(bytes[at])))
+        };
+        let made = bytes.iter().zip(&places).map(byte);
+        Ok(Arc::new(made.collect::<Result<Int32Array, SqlError>>()?))
+    },
+};
+
+static SET_BYTE: Plain = Plain {
+    name: "set_byte",
+    takes: |of| byte_and_place(of).filter(|_| of.len() == 3),
+    gives: |_| DataType::BinaryView,
+    run: |of| {
+        let (bytes, places, values) = (of[0].as_binary_view(), wholes(&of[1])?, wholes(&of[2])?);
+        let set = |row: usize| {
+            if of.iter().any(|of| of.is_null(row)) {
+                return Ok(None);
+            }
+            let mut made = bytes.value(row).to_vec();
+            let at = place(places.value(row), made.len())?;
+            made[at] = values.value(row).to_le_bytes()[0];
+            Ok(Some(made))
+        };
+        let made: Vec<Option<Vec<u8>>> =
+            (0..bytes.len()).map(set).collect::<Result<_, SqlError>>()?;
+        Ok(Arc::new(made.into_iter().collect::<BinaryViewArray>()))
+    },
+};
+
+/// `like_pattern(pattern, escape)`: what the frontend puts around a pattern with another escape character.
+static LIKE_PATTERN: Plain = Plain {
+    name: "like_pattern",
+    takes: |of| all(of, 2, is_text, &DataType::Utf8),
+    gives: |_| DataType::Utf8,
+    run: |of| {
+        let (patterns, escapes) = (texts(&of[0])?, texts(&of[1])?);
+        let mut made = Texts::new("like_pattern", patterns.len());
+        for (pattern, escape) in patterns.iter().zip(&escapes) {
+            let written = pattern.zip(escape);
+            let written =
+                written.map(|(pattern, escape)| like_pattern(pattern, escape.chars().next()));
+            made.push(written.transpose()?)?;
+        }
+        Ok(made.finish())
+    },
+};
+
+/// A pattern of LIKE that means the same with the backslash as its escape character; `None` escapes nothing.
+///
+/// # Errors
+/// When the pattern ends with the escape character.
+pub fn like_pattern(pattern: &str, escape: Option<char>) -> Result<String, SqlError> {
+    let mut made = String::with_capacity(pattern.len() + 8);
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        let literal = if Some(letter) == escape {
+            let at_end =
+                || SqlError::new("22025", "LIKE pattern must not end with escape character");
+            Some(letters.next().ok_or_else(at_end)?)
+        } else if letter == '\\' {
+            Some(letter)
+        } else {
+            None
+        };
+        match literal {
+            Some(literal) => {
+                if matches!(literal, '\\' | '%' | '_') {
+                    made.push('\\');
+                }
+                made.push(literal);
+            }
+            None => made.push(letter),
+        }
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_encoded_as_postgresql_encodes_them() {
+        for (bytes, format, expected) in [
+            (&b"a"[..], "base64", "YQ=="),
+            (b"ab", "BASE64", "YWI="),
+            (b"abc", "base64", "YWJj"),
+            (b"\x00\xff", "hex", "00ff"),
+            (b"a\\\x00\xff", "escape", "a\\\\\\000\\377"),
+        ] {
+            assert_eq!(encoded(bytes, format).as_deref(), Ok(expected));
+        }
+        let lines = encoded(&[b'x'; 60], "base64").unwrap();
+        assert_eq!(lines.lines().map(str::len).collect::<Vec<_>>(), [76, 4]);
+        assert_eq!(encoded(b"a", "rot13").unwrap_err().sqlstate, "22023");
+    }
+
+    #[test]
+    fn patterns_mean_the_same_with_a_backslash() {
+        for (pattern, escape, expected) in [
+            ("a!%b", Some('!'), "a\\%b"),
+            ("a!!b", Some('!'), "a!b"),
+            ("a\\b%", Some('!'), "a\\\\b%"),
+            ("a\\%", None, "a\\\\%"),
+        ] {
+            assert_eq!(like_pattern(pattern, escape).as_deref(), Ok(expected), "{pattern}");
+        }
+        assert_eq!(like_pattern("a!", Some('!')).unwrap_err().sqlstate, "22025");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            for format in ["hex", "base64", "escape"] {
+                let text = encoded(&bytes, format).unwrap();
+                prop_assert_eq!(decoded(&text, format), Ok(bytes.clone()), "{}", format);
+            }
+        }
+    }
+}
