@@ -210,6 +210,9 @@ impl Rewriting<'_> {
             ("date_trunc", [step, time]) if self.is_instant(time) => {
                 Some(with(vec![step.clone(), time.clone(), self.zone()]))
             }
+            ("instant_of_pattern", [text, format]) => {
+                Some(with(vec![text.clone(), format.clone(), self.zone()]))
+            }
             // What the session's clocks show.
             ("make_timestamptz", parts @ [_, _, _, _, _, _]) => {
                 let mut args = parts.to_vec();

@@ -26,10 +26,6 @@ KNOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("the remainder of a numeric literal goes through a float", ("({dec} % NULLIF({dec}, 0))",)),
     ("text of a number with an exponent is no decimal", ("CAST({Decimal} AS NUMERIC(10, 3))",)),
     ("-0 and 0 are two values in NULLIF", ("NULLIF({wild}, {float})",)),
-    (
-        "values are written otherwise when they are cast to text",
-        ("CAST({time} AS TEXT)", "CAST({zoned} AS TEXT)", "CAST({float} AS TEXT)", "CAST({dec} AS TEXT)", "CAST({wild} AS TEXT)", "CAST({interval} AS TEXT)", "CAST(ARRAY[{int}, {int}] AS TEXT)", "CAST(array_agg({int} ORDER BY {0}) AS TEXT)", "CAST({bytes} AS TEXT)", "CAST({text} AS VARCHAR(3))", "CAST({text} AS CHAR(3))"),
-    ),
     ("\\& in what regexp_replace puts in is no match", ("'[\\&]'", "'<\\1>'")),
     (
         "a text is bytes only in VALUES, and functions of texts do not take bytes",

@@ -7,6 +7,7 @@
 //!   '{a,b}'::TEXT[]               ARRAY['a', 'b']::TEXT[]
 //!   x = ANY ('{1,2}')             x = '1' OR x = '2', and so with other comparisons, ALL, and ARRAY[..]
 //!   SELECT generate_series(1, 3)  SELECT unnest(generate_series(1, 3))
+//!   SELECT regexp_matches(..)     SELECT unnest(regexp_all_matches(..)), and so with other functions of sets
 //!   HAVING true                   HAVING (true) AND count(*) >= 0
 //! ```
 //!
@@ -121,7 +122,14 @@ impl VisitorMut for Series {
         if let Some(spread) = spread_twice(expr) {
             *expr = spread;
         }
-        if self.depth > 0 || named(expr) != Some("generate_series") {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        if let Some(set) = set_of(expr) {
+            *expr = call("unnest", vec![set]);
+            return ControlFlow::Continue(());
+        }
+        if named(expr) != Some("generate_series") {
             return ControlFlow::Continue(());
         }
         if let Expr::Function(Function { args: FunctionArguments::List(list), .. }) = expr
@@ -140,6 +148,20 @@ impl VisitorMut for Series {
         *expr = call("unnest", vec![expr.clone()]);
         ControlFlow::Continue(())
     }
+}
+
+/// The array of what a function gives row by row.
+fn set_of(expr: &Expr) -> Option<Expr> {
+    let arrays = match named(expr)? {
+        "regexp_matches" => "regexp_all_matches",
+        "regexp_split_to_table" => "regexp_split_to_array",
+        "string_to_table" => "string_to_array",
+        _ => return None,
+    };
+    let Expr::Function(function) = expr else { return None };
+    let mut function = function.clone();
+    function.name = ObjectName::from(vec![Ident::new(arrays)]);
+    Some(Expr::Function(function))
 }
 
 /// What a call of `unnest` takes, if that is one too: a series that was spread already.
@@ -170,7 +192,9 @@ fn named(expr: &Expr) -> Option<&'static str> {
     let Expr::Function(function) = expr else { return None };
     let [name] = function.name.0.as_slice() else { return None };
     let name = folded(name.as_ident()?);
-    ["generate_series", "date"].into_iter().find(|known| *known == name)
+    const KNOWN: [&str; 5] =
+        ["generate_series", "date", "regexp_matches", "regexp_split_to_table", "string_to_table"];
+    KNOWN.into_iter().find(|known| *known == name)
 }
 
 fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
@@ -459,6 +483,7 @@ mod tests {
             ("a = ALL ('{}')", "(true)"),
             ("a = ANY (b)", "a = ANY(b)"),
             ("generate_series(1, 3) + 1", "unnest(generate_series(1, 3)) + 1"),
+            ("regexp_matches(a, b)", "unnest(regexp_all_matches(a, b))"),
             ("unnest(generate_series(1, 3))", "unnest(generate_series(1, 3))"),
             ("generate_series(a, b, '1 day')", "unnest(generate_series(a, b, INTERVAL '1 day'))"),
             (

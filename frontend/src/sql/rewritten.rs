@@ -132,7 +132,8 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Function(function) => Ok(rounded(function)
             .or_else(|| binned(function))
             .or_else(|| aged(function))
-            .or_else(|| made_interval(function))),
+            .or_else(|| made_interval(function))
+            .or_else(|| read_by_pattern(function))),
         Expr::UnaryOp { op: UnaryOperator::PGSquareRoot, expr } => {
             Ok(Some(call("sqrt", vec![*expr.clone()])))
         }
@@ -518,6 +519,29 @@ fn aged(function: &Function) -> Option<Expr> {
     match list.args.as_slice() {
         [FunctionArg::Unnamed(FunctionArgExpr::Expr(time))] if is_named(function, "age") => {
             Some(call("age", vec![call("current_date", Vec::new()), time.clone()]))
+        }
+        _ => None,
+    }
+}
+
+/// `to_date(text, format)` and `to_timestamp(text, format)`, but with formats of chrono's, which have a `%`.
+fn read_by_pattern(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let name = if is_named(function, "to_date") {
+        "date_of_text"
+    } else if is_named(function, "to_timestamp") {
+        "instant_of_pattern"
+    } else {
+        return None;
+    };
+    match list.args.as_slice() {
+        [
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(text)),
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(format)),
+        ] => {
+            let of_chrono = matches!(format, Expr::Value(value) if matches!(
+                &value.value, Value::SingleQuotedString(format) if format.contains('%')));
+            (!of_chrono).then(|| call(name, vec![text.clone(), format.clone()]))
         }
         _ => None,
     }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, AsArray, StringArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::length::length;
 use arrow::datatypes::{DataType, Int64Type};
@@ -20,6 +20,7 @@ use crate::concatenation;
 use crate::error::{INVALID_REGULAR_EXPRESSION, PROGRAM_LIMIT_EXCEEDED, SqlError};
 use crate::functions::builtin;
 use crate::inner::like_inner;
+use crate::regular;
 
 /// Bytes of one value.
 const VALUE_BYTES_MAX: u64 = 32 << 20;
@@ -130,6 +131,11 @@ impl ScalarUDFImpl for Bounded {
         {
             *counts = not_negative(counts)?;
         }
+        if self.growth == Growth::Matched
+            && let Some(replacement) = args.args.get_mut(2)
+        {
+            *replacement = as_replacement(replacement)?;
+        }
         self.inner().invoke_with_args(args)
     }
 
@@ -162,6 +168,19 @@ fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
         }
         other => other,
     })
+}
+
+/// What `regexp_replace` puts in, in the words of the regex crate.
+fn as_replacement(of: &ColumnarValue) -> Result<ColumnarValue> {
+    let to = of.data_type();
+    let constant = matches!(of, ColumnarValue::Scalar(_));
+    let texts = cast(&of.to_array(1)?, &DataType::Utf8)?;
+    let written = texts.as_string::<i32>().iter().map(|text| text.map(regular::replacement));
+    let written = cast(&written.collect::<StringArray>(), &to)?;
+    if constant {
+        return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&written, 0)?));
+    }
+    Ok(ColumnarValue::Array(written))
 }
 
 /// Refuses a call whose values would be too large.
@@ -511,6 +530,8 @@ mod tests {
             ("lpad('x', 3, 'yz')", "yzx"),
             ("replace('aXbX', 'X', '--')", "a--b--"),
             ("regexp_replace('aXbX', 'X', '-', 'g')", "a-b-"),
+            ("regexp_replace('abc', 'b', '<\\&$1>')", "a<b$1>c"),
+            ("regexp_replace('abc', '(b)(c)', '\\2\\1')", "acb"),
             ("concat('a', NULL, 1)", "a1"),
             ("concat_ws('-', 'a', 'b')", "a-b"),
             ("cardinality(range(5, 1, -2))", "2"),

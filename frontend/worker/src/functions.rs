@@ -49,9 +49,10 @@ use datafusion::logical_expr::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    adjusted, aggregates, apart, bounded, bytea, casts, checked, clock, concatenation, division,
-    doubles, encodings, extremes, interval_order, interval_text, intervals, json, made_times,
-    number_division, numbers, only_row, parts, quoting, steps, to_char, value_texts, wide, zoned,
+    adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
+    division, doubles, encodings, extremes, interval_order, interval_text, intervals, json,
+    made_times, number_division, numbers, only_row, parts, quoting, regular, steps, time_read,
+    to_char, value_texts, wide, zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -87,7 +88,8 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.chain(zoned::functions()).chain(value_texts::functions());
     let own = own.chain(adjusted::functions()).chain(encodings::functions());
     let own = own.chain(made_times::functions()).chain(numbers::functions());
-    own.chain(quoting::functions()).collect()
+    let own = own.chain(quoting::functions()).chain(regular::functions());
+    own.chain(time_read::functions()).chain(arrays::functions()).collect()
 }
 
 /// Functions of DataFusion's under the names that they have in PostgreSQL.

@@ -14,6 +14,7 @@ use std::str::FromStr;
 
 use arrow::array::timezone::Tz;
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeZone};
+use chrono_tz::OffsetName;
 
 const DAY: i64 = 86_400;
 const HOUR: i64 = 3_600;
@@ -117,6 +118,22 @@ impl Zone {
             }
             // No offset is a day long, so this is before the clocks went forward.
             MappedLocalTime::None => self.offset_at(local.saturating_sub(DAY)),
+        }
+    }
+
+    /// What the zone is called at an instant (`CET`, `CEST`), in seconds since 1970: an abbreviation, or its offset where the
+    /// tz database has none.
+    pub(crate) fn abbreviation_at(&self, instant: i64) -> String {
+        match self {
+            Self::Fixed(0) => "UTC".to_owned(),
+            Self::Fixed(_) => self.arrow(),
+            Self::Named(zone) => match chrono_tz::Tz::from_str(&zone.to_string()) {
+                Ok(zone) => {
+                    let offset = zone.offset_from_utc_datetime(&naive(instant));
+                    offset.abbreviation().map_or_else(|| offset.fix().to_string(), str::to_owned)
+                }
+                Err(_) => self.arrow(),
+            },
         }
     }
 

@@ -78,7 +78,6 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("to_regclass", Returns::Oid, to_regclass),
     ("to_regtype", Returns::Oid, to_regtype),
     ("pg_typeof", Returns::Text, typeof_value),
-    ("quote_ident", Returns::Text, quote_ident),
     ("parse_ident", Returns::Texts, parse_ident),
     // Nothing can be locked.
     ("pg_advisory_unlock_all", Returns::Text, null_text),
@@ -383,16 +382,6 @@ fn format_type(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
     text(Some(name))
 }
 
-/// An identifier as it is written in SQL: in quotes where it would be read as another without.
-fn quote_ident(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
-    let quoted = |name: String| {
-        let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        if is_plain { name } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-    };
-    text(string(values, 0).map(quoted))
-}
-
 /// The parts of a name with dots, as they are read.
 fn parse_ident(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
     let Some(name) = string(values, 0) else {
@@ -439,24 +428,14 @@ fn current_schemas(around: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
 mod tests {
     use datafusion::common::ScalarValue;
 
-    use super::{Around, Objects, parse_ident, quote_ident};
+    use super::{Around, Objects, parse_ident};
 
     #[test]
-    fn identifiers_are_quoted_and_read_as_postgres_does() {
+    fn identifiers_are_read_as_postgres_reads_them() {
         let objects = Objects::none();
         let around = Around { objects: &objects, database: "public" };
         let call =
             |of: super::Evaluate, name: &str| of(&around, &[ScalarValue::from(name)]).to_string();
-        for (name, quoted) in [
-            ("cpu", "cpu"),
-            ("_a1", "_a1"),
-            ("Cpu", "\"Cpu\""),
-            ("a b", "\"a b\""),
-            ("1a", "\"1a\""),
-            ("a\"b", "\"a\"\"b\""),
-        ] {
-            assert_eq!(call(quote_ident, name), quoted);
-        }
         for (name, parts) in [("Cpu", "[cpu]"), ("a.\"B.c\"", "[a, B.c]"), ("\"x\"\"y\"", "[x\"y]")]
         {
             assert_eq!(call(parse_ident, name), parts);
