@@ -39,13 +39,17 @@ pub(crate) struct Synced {
 }
 
 impl Synced {
+    /// Covers every place: where the log ends is not known.
+    pub(crate) const EVERYTHING: Self = Self { segment: u32::MAX, offset: u32::MAX };
+
     /// Whether what lies at that place of the log had been synced.
     pub(crate) fn covers(self, segment: u32, offset: usize) -> bool {
         segment < self.segment || (segment == self.segment && offset < self.offset as usize)
     }
 }
 
-/// Reads the mark; `None` if there is none, or none that is whole.
+/// Reads the mark; `None` if there is none. One slot is whole at any time, so a mark without a whole one is damaged, and
+/// everything may have been synced: a bad record then counts as damage, not as one that was never written whole.
 pub(crate) fn read(disk: &dyn Disk, names: &[String]) -> Result<Option<Synced>, RaftError> {
     if names.iter().all(|name| name != MARK_FILE) {
         return Ok(None);
@@ -59,7 +63,8 @@ pub(crate) fn read(disk: &dyn Disk, names: &[String]) -> Result<Option<Synced>, 
     };
     let data = load()
         .map_err(|error| RaftError::io(format!("read {}", disk.describe(MARK_FILE)), error))?;
-    Ok(data.chunks_exact(SLOT_BYTES).filter_map(decode).max().map(|(_, synced)| synced))
+    let newest = data.chunks_exact(SLOT_BYTES).filter_map(decode).max();
+    Ok(Some(newest.map_or(Synced::EVERYTHING, |(_, synced)| synced)))
 }
 
 fn encode(sequence: u64, synced: Synced) -> [u8; USED_BYTES] {
@@ -182,6 +187,17 @@ mod tests {
             disk.overwrite(MARK_FILE, bytes);
             let found = read_back(&disk);
             assert!(found == Some(place(9)) || found == Some(place(8)), "bit {bit}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_without_a_whole_slot_covers_everything() {
+        let disk = SimulatedDisk::default();
+        Marker::new(Arc::new(disk.clone())).begin(Synced { segment: 3, offset: 1 }).unwrap();
+        for bytes in [disk.content(MARK_FILE).iter().map(|byte| !byte).collect(), Vec::new()] {
+            disk.overwrite(MARK_FILE, bytes);
+            assert_eq!(read_back(&disk), Some(Synced::EVERYTHING));
+            assert!(Synced::EVERYTHING.covers(7, 1 << 30));
         }
     }
 

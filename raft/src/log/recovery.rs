@@ -317,7 +317,8 @@ impl Recovery<'_> {
     fn read_segments(&mut self, mut numbers: Vec<u32>) -> Result<Option<(u32, u32)>, RaftError> {
         let unbegun = self.take_unbegun(&mut numbers)?;
         let last = numbers.last().copied();
-        if let Some(Synced { segment, .. }) = self.synced
+        if let Some(synced @ Synced { segment, .. }) = self.synced
+            && synced != Synced::EVERYTHING
             && last.is_none_or(|last| last < segment)
         {
             return Err(RaftError::Corrupted(format!(

@@ -122,14 +122,22 @@ async fn damage_that_was_once_synced_is_not_taken_for_a_torn_tail() {
     let name = disk.segments().pop().unwrap();
     let ends = record_ends(&disk, &name);
     assert!(ends.len() > 4);
-    for marked in [true, false] {
-        // Without the mark, as an older build leaves it, a later record tells; of the last one nothing does.
-        let known = if marked { ends.len() - 1 } else { ends.len() - 2 };
-        for end in &ends[1..known] {
+    let spoil_mark = |disk: &SimulatedDisk| {
+        spoil(disk, "SYNCED", 16);
+        spoil(disk, "SYNCED", 512 + 16);
+    };
+    let lose_mark = |disk: &SimulatedDisk| disk.lose("SYNCED");
+    let keep_mark = |_: &SimulatedDisk| {};
+    // Without the mark, as an older build leaves it, a later record tells; of the last one nothing does.
+    for (mark, unknown) in
+        [(&keep_mark as &dyn Fn(&SimulatedDisk), 0), (&spoil_mark, 0), (&lose_mark, 1)]
+    {
+        let whole = disk.copy();
+        mark(&whole);
+        assert_eq!(named(&whole), None);
+        for end in &ends[1..ends.len() - 1 - unknown] {
             let damaged = disk.copy();
-            if !marked {
-                damaged.lose("SYNCED");
-            }
+            mark(&damaged);
             spoil(&damaged, &name, end + record::HEADER_BYTES - 8);
             let message = named(&damaged).unwrap();
             assert!(message.contains(&format!("{name} is damaged at offset {end}")), "{message}");
