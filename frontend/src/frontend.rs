@@ -24,8 +24,8 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
-    BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, DateArithmetic, EqualZeros,
-    ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows,
+    AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, DateArithmetic,
+    EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows,
     NearestDoubles, OutputTexts, ReadIntervals, RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
@@ -370,6 +370,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
             Arc::new(ByteaLiterals),
             Arc::new(ExactNumbers),
             Arc::new(IntervalTexts),
+            Arc::new(AdjustedCalls),
         ])
         .with_type_planner(Arc::new(TimeTypes))
         .with_default_features()

@@ -169,7 +169,7 @@ impl Iterator for BatchRows {
 mod tests {
     use super::*;
     use arrow::array::*;
-    use arrow::datatypes::{DataType, Int32Type, i256};
+    use arrow::datatypes::{Int32Type, i256};
 
     /// The value of row 0 in a format, without its length.
     fn encoded(array: impl Array + 'static, format: FieldFormat) -> Vec<u8> {

@@ -17,6 +17,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type, UInt64Type};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
@@ -26,7 +28,7 @@ use datafusion::logical_expr::{
 
 use crate::bounded;
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
-use crate::functions::builtin;
+use crate::functions::{REGISTRY, builtin};
 use crate::plain::{doubles, wholes};
 
 /// The functions, and how each differs.
@@ -82,6 +84,35 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
         };
         Some(ScalarUDF::from(Adjusted { inner, change: *change, signature }))
     })
+}
+
+/// Plans `SUBSTRING(..)`, `POSITION(..)` and `OVERLAY(..)`, which are no calls in SQL's grammar, as calls of the functions
+/// of these names that are registered; DataFusion would take its own.
+#[derive(Debug)]
+pub struct AdjustedCalls;
+
+impl ExprPlanner for AdjustedCalls {
+    fn plan_substring(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(call_of("substr", args))
+    }
+
+    fn plan_position(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(call_of("strpos", args))
+    }
+
+    fn plan_overlay(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        Ok(call_of("overlay", args))
+    }
+}
+
+fn call_of(name: &str, args: Vec<Expr>) -> PlannerResult<Vec<Expr>> {
+    match REGISTRY.scalar.get(name) {
+        Some(function) => PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction::new_udf(
+            Arc::clone(function),
+            args,
+        ))),
+        None => PlannerResult::Original(args),
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -367,12 +398,17 @@ impl Adjusted {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::SessionContext;
 
     use super::*;
 
     async fn answer(sql: &str) -> std::result::Result<String, String> {
-        let context = SessionContext::new();
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_expr_planners(vec![Arc::new(AdjustedCalls)])
+            .build();
+        let context = SessionContext::new_with_state(state);
         for function in functions() {
             context.register_udf(function);
         }

@@ -80,6 +80,7 @@ pub mod zoned;
 
 pub use partita_lanes as lanes;
 
+pub use adjusted::AdjustedCalls;
 pub use bytea::{ByteaLiterals, ByteaTexts, bytes_of};
 pub use casts::RoundedCasts;
 pub use checked::Checked;
