@@ -405,8 +405,8 @@ mod tests {
 
     async fn answer(sql: &str) -> std::result::Result<String, String> {
         let state = SessionStateBuilder::new()
-            .with_default_features()
             .with_expr_planners(vec![Arc::new(AdjustedCalls)])
+            .with_default_features()
             .build();
         let context = SessionContext::new_with_state(state);
         for function in functions() {

@@ -166,7 +166,7 @@ fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
             let counts = counts.unary::<_, Int64Type>(|count| count.max(0));
             ColumnarValue::Array(Arc::new(counts))
         }
-        other => other,
+        null @ ColumnarValue::Scalar(_) => null,
     })
 }
 

@@ -301,14 +301,15 @@ impl ExprPlanner for ExactNumbers {
             }
         }
         // The right operand of a chain is short: the type of the left one is asked for only where it matters.
-        if is_float(&raw.right, schema) && is_decimal(&raw.left, schema) {
+        let (left, right) = (&raw.left, &raw.right);
+        if is_float(right, schema) && is_decimal(left, schema)
+            || is_real(right, schema) && is_whole(left, compares, schema)
+        {
             raw.left = as_double(raw.left);
-        } else if is_decimal(&raw.right, schema) && is_float(&raw.left, schema) {
+        } else if is_decimal(right, schema) && is_float(left, schema)
+            || is_whole(right, compares, schema) && is_real(left, schema)
+        {
             raw.right = as_double(raw.right);
-        } else if is_whole(&raw.right, compares, schema) && is_real(&raw.left, schema) {
-            raw.right = as_double(raw.right);
-        } else if is_real(&raw.right, schema) && is_whole(&raw.left, compares, schema) {
-            raw.left = as_double(raw.left);
         }
         Ok(PlannerResult::Original(raw))
     }

@@ -59,16 +59,13 @@ fn quotient_type(left: &DataType, right: &DataType) -> Option<DataType> {
     let _ = right;
     let whole = left.saturating_sub(left_scale).saturating_add(right_scale);
     let room = DECIMAL128_MAX_PRECISION.saturating_sub(whole).min(SCALE);
-    let scale = room.max(left_scale).max(right_scale).max(6).min(DECIMAL128_MAX_PRECISION);
+    let scale = room.max(left_scale).max(right_scale).clamp(6, DECIMAL128_MAX_PRECISION);
     Some(DataType::Decimal128(DECIMAL128_MAX_PRECISION, i8::try_from(scale).ok()?))
 }
 
 /// A literal's exact value and its scale.
 fn constant(of: &Expr) -> Option<(i128, u8)> {
-    let value = match of {
-        Expr::Literal(value, _) => value,
-        _ => return None,
-    };
+    let Expr::Literal(value, _) = of else { return None };
     match value {
         ScalarValue::Decimal128(Some(value), _, scale) => {
             Some((*value, u8::try_from(*scale).ok()?))

@@ -199,6 +199,30 @@ fn wrong(message: &str) -> SqlError {
     SqlError::new(SYNTAX_ERROR, message)
 }
 
+/// What digits of a format stand behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    Nothing,
+    Point,
+    Shift,
+}
+
+const SHIFT_AND_POINT: &str = "cannot use \"V\" and decimal point together";
+
+/// A text up to its closing quotation mark, and what follows that.
+fn quoted(rest: &str) -> (String, &str) {
+    let mut text = String::new();
+    let mut letters = rest.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return (text, &rest[at + 1..]),
+            '\\' => text.extend(letters.next().map(|(_, letter)| letter)),
+            _ => text.push(letter),
+        }
+    }
+    (text, "")
+}
+
 impl Pattern {
     fn parse(format: &str) -> Result<Self, SqlError> {
         const WORDS: [&str; 17] = [
@@ -215,27 +239,13 @@ impl Pattern {
             scientific: false,
             roman: None,
         };
-        let (mut behind_point, mut behind_shift) = (false, false);
+        let mut behind = Behind::Nothing;
         let mut rest = format;
         while let Some(next) = rest.chars().next() {
             if next == '"' {
-                rest = &rest[1..];
-                let mut text = String::new();
-                let mut letters = rest.char_indices();
-                let mut end = rest.len();
-                while let Some((at, letter)) = letters.next() {
-                    if letter == '"' {
-                        end = at + 1;
-                        break;
-                    }
-                    if letter == '\\' {
-                        text.extend(letters.next().map(|(_, letter)| letter));
-                    } else {
-                        text.push(letter);
-                    }
-                }
+                let (text, behind) = quoted(&rest[1..]);
                 pattern.nodes.push(Node::Text(text));
-                rest = &rest[end..];
+                rest = behind;
                 continue;
             }
             let word = WORDS.iter().find(|word| {
@@ -259,85 +269,83 @@ impl Pattern {
             if pattern.scientific && !matches!(word.to_ascii_uppercase().as_str(), "FM") {
                 return Err(wrong("\"EEEE\" must be the last pattern used"));
             }
-            match word.to_ascii_uppercase().as_str() {
-                "9" | "0" => {
-                    if pattern.sign == Sign::Brackets {
-                        return Err(wrong("\"9\" must be ahead of \"PR\""));
-                    }
-                    if behind_shift {
-                        pattern.shift += 1;
-                    } else if behind_point {
-                        pattern.places += 1;
-                    } else {
-                        pattern.whole += 1;
-                    }
-                    pattern.nodes.push(if word == "9" { Node::Nine } else { Node::Zero });
-                    if pattern.whole + pattern.places + pattern.shift > DIGITS_MAX {
-                        return Err(wrong("a number format has too many digits"));
-                    }
-                }
-                "." | "D" => {
-                    if behind_point {
-                        return Err(wrong("multiple decimal points"));
-                    }
-                    if behind_shift {
-                        return Err(wrong("cannot use \"V\" and decimal point together"));
-                    }
-                    behind_point = true;
-                    pattern.nodes.push(Node::Point);
-                }
-                "," | "G" => pattern.nodes.push(Node::Group),
-                "V" => {
-                    if behind_point {
-                        return Err(wrong("cannot use \"V\" and decimal point together"));
-                    }
-                    behind_shift = true;
-                }
-                "S" => {
-                    if pattern.sign == Sign::Anchored {
-                        return Err(wrong("cannot use \"S\" twice"));
-                    }
-                    if pattern.sign != Sign::Leading {
-                        return Err(wrong(
-                            "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together",
-                        ));
-                    }
-                    pattern.sign = Sign::Anchored;
-                    pattern.nodes.push(Node::Sign);
-                }
-                sign @ ("MI" | "PL" | "SG") => {
-                    if pattern.sign == Sign::Anchored {
-                        return Err(wrong(&format!("cannot use \"S\" and \"{sign}\" together")));
-                    }
-                    // A plus of its own place stands beside the sign of the number.
-                    pattern.sign = Sign::Placed;
-                    pattern.nodes.push(match sign {
-                        "MI" => Node::Minus,
-                        "PL" => Node::Plus,
-                        _ => Node::Both,
-                    });
-                }
-                "PR" => {
-                    if pattern.sign != Sign::Leading {
-                        return Err(wrong(
-                            "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together",
-                        ));
-                    }
-                    pattern.sign = Sign::Brackets;
-                }
-                "FM" => pattern.fill = false,
-                "EEEE" => pattern.scientific = true,
-                "RN" => pattern.roman = Some(word.starts_with('R')),
-                "TH" => pattern.nodes.push(Node::Ordinal(word.starts_with('T'))),
-                "L" => pattern.nodes.push(Node::Currency),
-                // An empty zero and the ISO currency are nothing here, as in PostgreSQL.
-                "B" => {}
-                other => {
-                    return Err(SqlError::unsupported(&format!("the pattern \"{other}\"")));
-                }
-            }
+            pattern.take(word, &mut behind)?;
         }
         Ok(pattern)
+    }
+
+    /// Takes a word of the format for what it means behind those before it.
+    fn take(&mut self, word: &str, behind: &mut Behind) -> Result<(), SqlError> {
+        match word.to_ascii_uppercase().as_str() {
+            "9" | "0" => {
+                if self.sign == Sign::Brackets {
+                    return Err(wrong("\"9\" must be ahead of \"PR\""));
+                }
+                match behind {
+                    Behind::Nothing => self.whole += 1,
+                    Behind::Point => self.places += 1,
+                    Behind::Shift => self.shift += 1,
+                }
+                self.nodes.push(if word == "9" { Node::Nine } else { Node::Zero });
+                if self.whole + self.places + self.shift > DIGITS_MAX {
+                    return Err(wrong("a number format has too many digits"));
+                }
+            }
+            "." | "D" => {
+                match behind {
+                    Behind::Nothing => *behind = Behind::Point,
+                    Behind::Point => return Err(wrong("multiple decimal points")),
+                    Behind::Shift => return Err(wrong(SHIFT_AND_POINT)),
+                }
+                self.nodes.push(Node::Point);
+            }
+            "," | "G" => self.nodes.push(Node::Group),
+            "V" => {
+                if *behind == Behind::Point {
+                    return Err(wrong(SHIFT_AND_POINT));
+                }
+                *behind = Behind::Shift;
+            }
+            "S" => {
+                if self.sign == Sign::Anchored {
+                    return Err(wrong("cannot use \"S\" twice"));
+                }
+                if self.sign != Sign::Leading {
+                    return Err(wrong("cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together"));
+                }
+                self.sign = Sign::Anchored;
+                self.nodes.push(Node::Sign);
+            }
+            sign @ ("MI" | "PL" | "SG") => {
+                if self.sign == Sign::Anchored {
+                    return Err(wrong(&format!("cannot use \"S\" and \"{sign}\" together")));
+                }
+                // A plus of its own place stands beside the sign of the number.
+                self.sign = Sign::Placed;
+                self.nodes.push(match sign {
+                    "MI" => Node::Minus,
+                    "PL" => Node::Plus,
+                    _ => Node::Both,
+                });
+            }
+            "PR" => {
+                if self.sign != Sign::Leading {
+                    return Err(wrong("cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"));
+                }
+                self.sign = Sign::Brackets;
+            }
+            "FM" => self.fill = false,
+            "EEEE" => self.scientific = true,
+            "RN" => self.roman = Some(word.starts_with('R')),
+            "TH" => self.nodes.push(Node::Ordinal(word.starts_with('T'))),
+            "L" => self.nodes.push(Node::Currency),
+            // An empty zero and the ISO currency are nothing here, as in PostgreSQL.
+            "B" => {}
+            other => {
+                return Err(SqlError::unsupported(format!("the pattern \"{other}\"")));
+            }
+        }
+        Ok(())
     }
 
     /// A number as the format has it.
@@ -347,45 +355,11 @@ impl Pattern {
         }
         let (negative, whole, part) = match value {
             Value::Finite { negative, whole, part } => (*negative, whole.as_str(), part.as_str()),
-            Value::Scientific(text) => {
-                let blank = if text.starts_with('-') || !self.fill { "" } else { " " };
-                return format!("{blank}{text}");
-            }
-            Value::Other(text) => {
-                let width = self.whole + usize::from(self.places > 0) + self.places + 1;
-                let text = if *text == "NaN" { " NaN" } else { text };
-                return if self.fill { text.to_owned() } else { text.trim_start().to_owned() }
-                    .chars()
-                    .take(width.max(text.len()))
-                    .collect();
-            }
+            other => return self.write_as_text(other),
         };
         let whole_digits = self.whole + self.shift;
         let overflows = whole.len() > whole_digits;
-        // Digits from where a zero was asked for.
-        let mut at = 0;
-        let mut first_zero = whole_digits;
-        let mut digits_seen = 0;
-        let mut last_zero_place = 0;
-        let mut behind = false;
-        for node in &self.nodes {
-            match node {
-                Node::Point => behind = true,
-                Node::Nine | Node::Zero if !behind => {
-                    if *node == Node::Zero {
-                        first_zero = first_zero.min(digits_seen);
-                    }
-                    digits_seen += 1;
-                }
-                Node::Nine | Node::Zero => {
-                    at += 1;
-                    if *node == Node::Zero {
-                        last_zero_place = at;
-                    }
-                }
-                _ => {}
-            }
-        }
+        let (first_zero, last_zero_place) = self.zeros();
         let padded = format!("{whole:>whole_digits$}");
         let padded: Vec<char> = padded.chars().collect();
         let blank_until = padded.iter().position(|digit| *digit != ' ').unwrap_or(whole_digits);
@@ -401,46 +375,7 @@ impl Pattern {
         };
         let mut made = String::new();
         let mut sign_done = false;
-        let leading = match self.sign {
-            Sign::Leading => {
-                if negative {
-                    "-"
-                } else if self.fill {
-                    " "
-                } else {
-                    ""
-                }
-            }
-            Sign::Brackets => {
-                if negative {
-                    "<"
-                } else if self.fill {
-                    " "
-                } else {
-                    ""
-                }
-            }
-            Sign::Placed
-                if !self.nodes.iter().any(|node| matches!(node, Node::Minus | Node::Both)) =>
-            {
-                if negative {
-                    "-"
-                } else if self.fill {
-                    " "
-                } else {
-                    ""
-                }
-            }
-            // An anchored sign before digits stands beside the first of them.
-            Sign::Anchored if self.anchored_first() => {
-                if negative {
-                    "-"
-                } else {
-                    "+"
-                }
-            }
-            Sign::Anchored | Sign::Placed => "",
-        };
+        let leading = self.leading(negative);
         let mut position = 0;
         let mut place = 0;
         let mut behind = false;
@@ -493,30 +428,8 @@ impl Pattern {
                         made.push(' ');
                     }
                 }
-                Node::Sign => {
-                    if !self.anchored_first() || index > 0 && !self.digits_behind(index) {
-                        made.push(if negative { '-' } else { '+' });
-                    }
-                }
-                Node::Minus => {
-                    if negative {
-                        made.push('-');
-                    } else if self.fill {
-                        made.push(' ');
-                    }
-                }
-                Node::Plus => {
-                    if !negative {
-                        made.push('+');
-                    } else if self.fill {
-                        made.push(' ');
-                    }
-                }
-                Node::Both => made.push(if negative { '-' } else { '+' }),
-                Node::Currency => {
-                    if self.fill {
-                        made.push(' ');
-                    }
+                Node::Sign | Node::Minus | Node::Plus | Node::Both | Node::Currency => {
+                    made.extend(self.mark(index, node, negative));
                 }
                 Node::Ordinal(upper) => {
                     if !negative && self.places == 0 {
@@ -537,6 +450,113 @@ impl Pattern {
             }
         }
         made
+    }
+
+    /// What is no digits: a number in scientific notation, an infinity, NaN.
+    fn write_as_text(&self, value: &Value) -> String {
+        match value {
+            Value::Finite { .. } => String::new(),
+            Value::Scientific(text) => {
+                let blank = if text.starts_with('-') || !self.fill { "" } else { " " };
+                format!("{blank}{text}")
+            }
+            Value::Other(text) => {
+                let width = self.whole + usize::from(self.places > 0) + self.places + 1;
+                let text = if *text == "NaN" { " NaN" } else { text };
+                let text = if self.fill { text } else { text.trim_start() };
+                text.chars().take(width.max(text.len())).collect()
+            }
+        }
+    }
+
+    /// The position of the first digit before the point that is written as a zero where there is none, and of the last
+    /// one behind it.
+    fn zeros(&self) -> (usize, usize) {
+        // Digits from where a zero was asked for.
+        let mut at = 0;
+        let mut first_zero = self.whole + self.shift;
+        let mut digits_seen = 0;
+        let mut last_zero_place = 0;
+        let mut behind = false;
+        for node in &self.nodes {
+            match node {
+                Node::Point => behind = true,
+                Node::Nine | Node::Zero if !behind => {
+                    if *node == Node::Zero {
+                        first_zero = first_zero.min(digits_seen);
+                    }
+                    digits_seen += 1;
+                }
+                Node::Nine | Node::Zero => {
+                    at += 1;
+                    if *node == Node::Zero {
+                        last_zero_place = at;
+                    }
+                }
+                _ => {}
+            }
+        }
+        (first_zero, last_zero_place)
+    }
+
+    /// What stands at the place of a sign or of a currency; `None`: nothing, not even a blank.
+    fn mark(&self, index: usize, node: &Node, negative: bool) -> Option<char> {
+        let sign = if negative { '-' } else { '+' };
+        let blank = self.fill.then_some(' ');
+        match node {
+            Node::Sign => {
+                let elsewhere = self.anchored_first() && (index == 0 || self.digits_behind(index));
+                (!elsewhere).then_some(sign)
+            }
+            Node::Minus if !negative => blank,
+            Node::Plus if negative => blank,
+            Node::Minus | Node::Plus | Node::Both => Some(sign),
+            _ => blank,
+        }
+    }
+
+    /// What stands before the first digit.
+    fn leading(&self, negative: bool) -> &'static str {
+        match self.sign {
+            Sign::Leading => {
+                if negative {
+                    "-"
+                } else if self.fill {
+                    " "
+                } else {
+                    ""
+                }
+            }
+            Sign::Brackets => {
+                if negative {
+                    "<"
+                } else if self.fill {
+                    " "
+                } else {
+                    ""
+                }
+            }
+            Sign::Placed
+                if !self.nodes.iter().any(|node| matches!(node, Node::Minus | Node::Both)) =>
+            {
+                if negative {
+                    "-"
+                } else if self.fill {
+                    " "
+                } else {
+                    ""
+                }
+            }
+            // An anchored sign before digits stands beside the first of them.
+            Sign::Anchored if self.anchored_first() => {
+                if negative {
+                    "-"
+                } else {
+                    "+"
+                }
+            }
+            Sign::Anchored | Sign::Placed => "",
+        }
     }
 
     /// Whether `S` stands before the digits.

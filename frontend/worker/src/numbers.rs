@@ -430,7 +430,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "these are exact")]
     fn degrees_are_exact_where_they_can_be() {
         assert_eq!((sind(30.0), sind(-150.0), sind(180.0)), (0.5, -0.5, 0.0));
         assert_eq!((cosd(60.0), cosd(90.0), cosd(240.0)), (0.5, 0.0, -0.5));

@@ -146,14 +146,9 @@ impl Pattern {
     }
 }
 
-/// One field, as it is written in a pattern.
-fn write_field(
-    out: &mut String,
-    of: &Fields,
-    field: Field,
-    (letters, name, bare): (Letters, &str, bool),
-) -> Result<(), SqlError> {
-    let of_time_only = matches!(
+/// Whether a field is of a point in time, and not of an interval.
+fn is_of_dates(field: Field) -> bool {
+    matches!(
         field,
         Field::Era
             | Field::DayName
@@ -167,8 +162,29 @@ fn write_field(
             | Field::ZoneHour
             | Field::ZoneMinute
             | Field::Offset
-    );
-    if of.is_span && of_time_only {
+    )
+}
+
+/// How far a zone is from UTC, or a part of that.
+fn write_offset(out: &mut String, of: &Fields, field: Field) {
+    let east = of.zone.as_ref().map_or(0, |(east, _)| *east);
+    let (sign, size) = (if east < 0 { '-' } else { '+' }, east.abs());
+    let (hours, minutes) = (size / 3600, size / 60 % 60);
+    let _written: std::fmt::Result = match field {
+        Field::ZoneMinute => write!(out, "{minutes:02}"),
+        Field::Offset if minutes != 0 => write!(out, "{sign}{hours:02}:{minutes:02}"),
+        _ => write!(out, "{sign}{hours:02}"),
+    };
+}
+
+/// One field, as it is written in a pattern.
+fn write_field(
+    out: &mut String,
+    of: &Fields,
+    field: Field,
+    (letters, name, bare): (Letters, &str, bool),
+) -> Result<(), SqlError> {
+    if of.is_span && is_of_dates(field) {
         let message = "invalid format specification for an interval value";
         return Err(SqlError::new(INVALID_DATETIME, message)
             .with_hint("Intervals are not tied to specific calendar dates."));
@@ -256,16 +272,7 @@ fn write_field(
                 });
             }
         }
-        Field::ZoneHour | Field::ZoneMinute | Field::Offset => {
-            let east = of.zone.as_ref().map_or(0, |(east, _)| *east);
-            let (sign, size) = (if east < 0 { '-' } else { '+' }, east.abs());
-            let (hours, minutes) = (size / 3600, size / 60 % 60);
-            let _written: std::fmt::Result = match field {
-                Field::ZoneMinute => write!(out, "{minutes:02}"),
-                Field::Offset if minutes != 0 => write!(out, "{sign}{hours:02}:{minutes:02}"),
-                _ => write!(out, "{sign}{hours:02}"),
-            };
-        }
+        Field::ZoneHour | Field::ZoneMinute | Field::Offset => write_offset(out, of, field),
     }
     Ok(())
 }

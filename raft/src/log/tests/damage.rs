@@ -128,9 +128,10 @@ async fn damage_that_was_once_synced_is_not_taken_for_a_torn_tail() {
     };
     let lose_mark = |disk: &SimulatedDisk| disk.lose("SYNCED");
     let keep_mark = |_: &SimulatedDisk| {};
-    // Without the mark, as an older build leaves it, a later record tells; of the last one nothing does.
+    // Without a whole mark, as an older build leaves it, a later record tells; of the last one nothing does, when its
+    // header is bad.
     for (mark, unknown) in
-        [(&keep_mark as &dyn Fn(&SimulatedDisk), 0), (&spoil_mark, 0), (&lose_mark, 1)]
+        [(&keep_mark as &dyn Fn(&SimulatedDisk), 0), (&spoil_mark, 1), (&lose_mark, 1)]
     {
         let whole = disk.copy();
         mark(&whole);
