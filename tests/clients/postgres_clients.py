@@ -491,38 +491,6 @@ def asyncpg_speaks_binary():
     asyncio.run(run())
 
 
-@test
-def asyncpg_pools_and_typed_parameters():
-    import asyncpg
-
-    options = dict(host=PARTS["host"], port=int(PARTS["port"]), user=PARTS["user"], database=PARTS["dbname"])
-    table = name("t")
-
-    async def one(pool, i):
-        # A connection is reset when it goes back, and looks up types that it has not seen.
-        async with pool.acquire() as c:
-            await c.execute(f"INSERT INTO {table} VALUES ($1, $2, $3)", i, decimal.Decimal("1.5"), "x")
-            assert await c.fetchval(f"SELECT count(*) FROM {table} WHERE id = ANY($1::int[])", [i, -1]) == 1
-            assert await c.fetchval(f"SELECT n FROM {table} WHERE id = $1", i) == decimal.Decimal("1.5")
-            async with c.transaction():
-                rows = [row["id"] async for row in c.cursor(f"SELECT id FROM {table} WHERE id = $1", i, prefetch=2)]
-            assert rows == [i]
-
-    async def run():
-        async with asyncpg.create_pool(**options, min_size=1, max_size=3) as pool:
-            await pool.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n DECIMAL(10, 2), s TEXT)")
-            await asyncio.gather(*[one(pool, i) for i in range(8)])
-            assert await pool.fetchval(f"SELECT array_agg(id ORDER BY id) FROM {table}") == list(range(8))
-            for kind, value in [("text[]", ["a", None]), ("int8[]", [1, 2**40]), ("float8[]", [1.5]), ("bool[]", [True]),
-                                ("date", dt.date(2024, 2, 29)), ("bytea", b"\x00\xff"), ("numeric", decimal.Decimal("1.50")),
-                                ("timestamptz", dt.datetime(2024, 1, 1, tzinfo=UTC))]:
-                got = await pool.fetchval(f"SELECT $1::{kind}", value)
-                assert got == value, (kind, got)
-            await pool.execute(f"DROP TABLE {table}")
-
-    asyncio.run(run())
-
-
 # ADBC
 
 

@@ -38,6 +38,10 @@ const SCHEMA: &str = "pg_catalog";
 pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let context = frontend.context();
     setup_pg_catalog(context, CATALOG, EmptyContextProvider).map_err(|error| *error)?;
+    // It brought functions of its own, some of which only have the names of PostgreSQL's.
+    for function in partita_frontend::shared_functions() {
+        context.register_udf(function);
+    }
     let catalog = context
         .catalog(CATALOG)
         .ok_or_else(|| DataFusionError::Internal(format!("there is no catalog {CATALOG}")))?;
