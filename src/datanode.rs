@@ -188,6 +188,7 @@ async fn open(
     let host_options = HostOptions {
         log_budget_bytes: options.storage.log_bytes(),
         on_log_failure: faults::end_on_log_failure(),
+        on_panic: faults::end_on_panic(),
         accepted: options.storage.accepted(),
         ..HostOptions::new(dir.join("log"), node)
     };

@@ -148,6 +148,7 @@ async fn open(
         segment_bytes: SEGMENT_BYTES,
         identity,
         on_log_failure: faults::end_on_log_failure(),
+        on_panic: faults::end_on_panic(),
         ..HostOptions::new(options.data_dir.join("log"), node)
     };
     let host = match Host::open_linked(host_options, Grpc::new(addresses)).await {

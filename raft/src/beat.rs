@@ -1,8 +1,9 @@
-//! Keeps the clocks of a node's groups, and tells other nodes which of them sleep.
+//! Keeps the clocks of a node's groups, tells other nodes which of them sleep, and notices a group whose task has
+//! panicked.
 //!
 //! One message per beat and pair of nodes, however many groups they share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::raft_message::Body;
 use partita_proto::wire::pb::{RaftAsleep, RaftBeat};
 
+use crate::fault::OnFailure;
+use crate::group::Group;
 use crate::host::Host;
 use crate::peer::{Lane, Route};
 use crate::settings::HEARTBEAT_MS;
@@ -19,7 +22,8 @@ const INTERVAL: Duration = Duration::from_millis(HEARTBEAT_MS);
 const ROUTE: Route = Route { group: GroupId(0), from: ReplicaId(0), to: ReplicaId(0) };
 
 /// Looks after all groups, beat by beat, as long as there is a host.
-pub(crate) async fn keep_pace(host: Weak<Host>) {
+pub(crate) async fn keep_pace(host: Weak<Host>, on_panic: OnFailure) {
+    let mut panicked = BTreeSet::new();
     loop {
         tokio::time::sleep(INTERVAL).await;
         let Some(host) = host.upgrade() else { return };
@@ -29,6 +33,7 @@ pub(crate) async fn keep_pace(host: Weak<Host>) {
         let mut asleep: BTreeMap<NodeId, Vec<RaftAsleep>> = BTreeMap::new();
         let filling = host.log_is_filling();
         for group in host.running() {
+            note_panic(&host, &group, &mut panicked, &on_panic);
             if filling && let Err(error) = group.give_up_flushed().await {
                 tracing::debug!(group = %group.id(), %error, "its log is not given up");
             }
@@ -48,5 +53,20 @@ pub(crate) async fn keep_pace(host: Weak<Host>) {
                 }
             });
         }
+    }
+}
+
+/// Tells the process once when the task of a group has panicked.
+fn note_panic(
+    host: &Host,
+    group: &Group,
+    panicked: &mut BTreeSet<(GroupId, ReplicaId)>,
+    on_panic: &OnFailure,
+) {
+    let Some(error) = group.panic() else { return };
+    // When the process ends its tasks are cut short, which looks alike.
+    if !*host.stopped().borrow() && panicked.insert((group.id(), group.replica())) {
+        tracing::error!(group = %group.id(), %error, "the group stops");
+        on_panic.call(&error);
     }
 }

@@ -7,10 +7,12 @@
 //!   [`RaftError::InvalidInput`] has no effect, now or later;
 //! - after [`Group::shutdown`] the machine is not called any more.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{
     ChangeMembershipError, ClientWriteError, Fatal, ForwardToLeader, LinearizableReadError,
@@ -288,6 +290,7 @@ impl Group {
     #[must_use]
     pub fn status(&self) -> GroupStatus {
         let flushed = self.machine.durable_mark().map(|mark| mark.index());
+        let end = end_of(&self.raft);
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let leader = metrics.current_leader.and_then(|leader| {
@@ -298,8 +301,7 @@ impl Group {
             group: self.id,
             replica: self.replica,
             leader,
-            is_leader: metrics.running_state.is_ok()
-                && metrics.state == openraft::ServerState::Leader,
+            is_leader: end.is_none() && metrics.state == openraft::ServerState::Leader,
             term: metrics.current_term,
             last_index: metrics.last_log_index,
             committed: metrics.local_committed.as_ref().map(|id| id.index),
@@ -310,8 +312,14 @@ impl Group {
                 .map(|id| (id.leader_id.term, ReplicaId(id.leader_id.node_id))),
             flushed,
             purged: metrics.purged.as_ref().map(|id| id.index),
-            stopped: metrics.running_state.as_ref().err().map(ToString::to_string),
+            stopped: end.map(|end| end.to_string()),
         }
+    }
+
+    /// That the group's task has panicked, if it has.
+    pub(crate) fn panic(&self) -> Option<RaftError> {
+        let end = end_of(&self.raft).filter(|end| matches!(end, End::Panicked))?;
+        Some(self.stopped(&end.to_string()))
     }
 
     /// Stops the group on this node. When it returns the machine is not called any more.
@@ -411,6 +419,38 @@ impl Group {
 
     fn stopped(&self, reason: &str) -> RaftError {
         RaftError::Stopped { group: self.id, reason: reason.to_owned() }
+    }
+}
+
+/// How a group's task has ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It was stopped, or what it stores into has failed.
+    Stopped(Fatal<Types>),
+    /// It panicked: its state in memory is not to be trusted.
+    Panicked,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped(fatal) => fatal.fmt(f),
+            Self::Panicked => f.write_str("its task has panicked"),
+        }
+    }
+}
+
+/// How a group's task has ended, if it has. Costs no message.
+///
+/// A task that panics has no time to write into its metrics that it ends; it only lets go of them.
+pub(crate) fn end_of(raft: &RaftHandle) -> Option<End> {
+    let mut metrics = raft.metrics();
+    if let Err(fatal) = &metrics.borrow_and_update().running_state {
+        return Some(End::Stopped(fatal.clone()));
+    }
+    match metrics.changed().now_or_never() {
+        Some(Err(_)) => Some(End::Panicked),
+        Some(Ok(())) | None => None,
     }
 }
 

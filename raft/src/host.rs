@@ -30,7 +30,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::beat;
 use crate::error::RaftError;
-use crate::fault::OnLogFailure;
+use crate::fault::OnFailure;
 use crate::greeting::{Acquaintances, Manners};
 use crate::group::{Group, IN_FLIGHT_UNIT, RaftHandle, is_alone};
 use crate::log::disk::{Disk, StdDisk};
@@ -74,7 +74,9 @@ pub struct HostOptions {
     /// Bytes per second of files that are sent to other replicas, all of them together.
     pub snapshot_bytes_per_second: u64,
     /// What happens when the log fails.
-    pub on_log_failure: OnLogFailure,
+    pub on_log_failure: OnFailure,
+    /// What happens when the task of a group panics.
+    pub on_panic: OnFailure,
     /// Groups whose damaged log is to be used as far as it goes: what cannot be read of it is given up.
     pub accepted: BTreeSet<GroupId>,
 }
@@ -92,7 +94,8 @@ impl HostOptions {
             cache_bytes: 64 << 20,
             segment_bytes: 64 << 20,
             snapshot_bytes_per_second: 64 << 20,
-            on_log_failure: OnLogFailure::default(),
+            on_log_failure: OnFailure::default(),
+            on_panic: OnFailure::default(),
             accepted: BTreeSet::new(),
         }
     }
@@ -213,7 +216,7 @@ impl Host {
             outgoing: Arc::new(Outgoing::new(options.snapshot_bytes_per_second)),
             stopped: watch::Sender::new(false),
         });
-        tokio::spawn(beat::keep_pace(Arc::downgrade(&host)));
+        tokio::spawn(beat::keep_pace(Arc::downgrade(&host), options.on_panic.clone()));
         Ok(host)
     }
 

@@ -48,7 +48,7 @@ mod types;
 mod wire;
 
 pub use error::RaftError;
-pub use fault::OnLogFailure;
+pub use fault::OnFailure;
 pub use greeting::{Acquaintances, Greeting, Refusal};
 pub use group::{Applied, Group, GroupStatus};
 pub use host::{Host, HostOptions, Start};

@@ -33,7 +33,7 @@ use partita_proto::id::{GroupId, NodeId, ReplicaId};
 use partita_proto::wire::pb::RaftAsleep;
 use tokio::time::Instant;
 
-use crate::group::RaftHandle;
+use crate::group::{RaftHandle, end_of};
 use crate::settings::{ELECTION_MAX_MS, ELECTION_MIN_MS, HEARTBEAT_MS};
 
 /// How long nothing must happen before a leader sleeps. Long against a heartbeat: waking costs a round of messages.
@@ -266,6 +266,7 @@ impl Pace {
     }
 
     fn view(&self) -> View {
+        let runs = end_of(&self.raft).is_none();
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let last = metrics.last_log_index;
@@ -288,14 +289,14 @@ impl Pace {
         });
         View {
             alone,
-            leads: metrics.running_state.is_ok() && metrics.state == ServerState::Leader,
+            leads: runs && metrics.state == ServerState::Leader,
             place: Place {
                 term: metrics.current_term,
                 leader: metrics.current_leader,
                 last,
                 membership: metrics.membership_config.log_id().as_ref().map(|id| id.index),
             },
-            settled: metrics.running_state.is_ok()
+            settled: runs
                 && index_is_last(metrics.local_committed.as_ref().map(|id| id.index))
                 && index_is_last(metrics.last_applied.as_ref().map(|id| id.index)),
             together,

@@ -5,13 +5,14 @@
 //! - a snapshot is the durable mark and nothing else: it costs nothing to build, and allows the log up to it to be
 //!   purged. Files are pinned only when they are sent (`snapshot/`);
 //! - the state of another replica takes the place of the own one as a whole, and durably, before the log goes on;
-//! - a failed apply stops the group.
+//! - an apply that fails or panics stops the group.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, SnapshotMeta};
 use partita_proto::id::GroupId;
@@ -95,8 +96,11 @@ impl StateMachine {
             self.applied = Some(entry.log_id);
         }
         let commands = responders.iter().filter(|(command, _)| *command).count();
-        let replies =
-            self.machine.apply(committed).await.map_err(|error| stopped(error.to_string()))?;
+        // A panic would end the task that applies and leave the group waiting for it; as an error it stops the group.
+        let applied = AssertUnwindSafe(self.machine.apply(committed)).catch_unwind().await;
+        let replies = applied
+            .map_err(|_panic| stopped("the machine panicked".to_owned()))?
+            .map_err(|error| stopped(error.to_string()))?;
         if replies.len() != commands {
             return Err(stopped(format!(
                 "the machine gave {} replies to {commands} commands",

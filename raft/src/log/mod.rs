@@ -52,7 +52,7 @@ use self::stats::Counters;
 pub use self::stats::LogStats;
 use self::writer::{Done, Operation, Request, Writer};
 use crate::error::RaftError;
-use crate::fault::OnLogFailure;
+use crate::fault::OnFailure;
 use crate::planted::{self, Plant};
 
 /// Operations that may wait for the writer. Each group has few under way, so this is reached by thousands of groups.
@@ -88,7 +88,7 @@ struct Shared {
     spares: Spares,
     marker: Marker,
     pressure: watch::Sender<Vec<GroupId>>,
-    on_failure: OnLogFailure,
+    on_failure: OnFailure,
 }
 
 struct State {
@@ -120,14 +120,14 @@ impl Log {
     /// As [`Log::open_watched`], and nobody is told when it fails.
     #[cfg(test)]
     pub(crate) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Arc<Self>, RaftError> {
-        Self::open_watched(disk, options, OnLogFailure::default(), &BTreeSet::new())
+        Self::open_watched(disk, options, OnFailure::default(), &BTreeSet::new())
     }
 
     /// Reads the log back and starts its threads. Blocks for as long as reading takes.
     pub(crate) fn open_watched(
         disk: Arc<dyn Disk>,
         options: LogOptions,
-        on_failure: OnLogFailure,
+        on_failure: OnFailure,
         accepted: &BTreeSet<GroupId>,
     ) -> Result<Arc<Self>, RaftError> {
         if options.segment_bytes < SEGMENT_BYTES_MIN || !options.segment_bytes.is_multiple_of(4096)

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use super::cluster::PATIENCE;
 use super::recorder::Recorder;
 use crate::log::simulated::SimulatedDisk;
+use crate::settings::HEARTBEAT_MS;
 use crate::transport::Nowhere;
-use crate::{Group, GroupId, Host, HostOptions, NodeId, OnLogFailure, RaftError, ReplicaId, Start};
+use crate::{Group, GroupId, Host, HostOptions, NodeId, OnFailure, RaftError, ReplicaId, Start};
 
 pub(super) const NODE: NodeId = NodeId(1);
 pub(super) const GROUP: GroupId = GroupId(7);
@@ -170,11 +171,63 @@ async fn a_failing_machine_stops_its_group_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_panics_stops_its_group_and_no_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sender, told) = std::sync::mpsc::channel();
+    let on_panic = OnFailure::new(move |error| sender.send(error.to_string()).unwrap());
+    let host = Host::open(HostOptions { on_panic, ..options(dir.path()) }).await.unwrap();
+    let machine = Recorder::new();
+    let group = create(&host, &machine).await;
+    machine.panicking.store(true, Ordering::Relaxed);
+    let error = group.propose(Bytes::from_static(b"x")).await.unwrap_err();
+    assert!(error.to_string().contains("the machine panicked"), "{error}");
+    assert!(!error.is_retryable());
+    assert!(group.status().stopped.unwrap().contains("the machine panicked"));
+    host.shutdown().await.unwrap();
+    assert!(told.try_recv().is_err(), "its files may be at fault: nobody else is to suffer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_panics_is_told_once_and_leads_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sender, told) = std::sync::mpsc::channel();
+    let on_panic = OnFailure::new(move |error| sender.send(error.to_string()).unwrap());
+    let host = Host::open(HostOptions { on_panic, ..options(dir.path()) }).await.unwrap();
+    let group = create(&host, &Recorder::new()).await;
+    let (other_id, other_replica) = (GroupId(8), ReplicaId(80));
+    let other = host
+        .start_group(other_id, other_replica, Recorder::new(), alone(other_replica))
+        .await
+        .unwrap();
+    assert_eq!(group.status().stopped, None);
+    assert!(group.status().is_leader);
+    group.raft().with_raft_state(|_| -> () { panic!("planted") }).await.unwrap_err();
+    let deadline = Instant::now() + PATIENCE;
+    let first = loop {
+        if let Ok(told) = told.try_recv() {
+            break told;
+        }
+        assert!(Instant::now() < deadline, "nobody was told");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!(first.contains("panicked"), "{first}");
+    let status = group.status();
+    assert!(status.stopped.unwrap().contains("panicked"));
+    assert!(!status.is_leader, "its last word was that it leads");
+    assert!(group.propose(Bytes::from_static(b"x")).await.is_err());
+    // Several looks later it was told no second time, and the others go on.
+    tokio::time::sleep(Duration::from_millis(4 * HEARTBEAT_MS)).await;
+    assert!(told.try_recv().is_err(), "told twice");
+    other.propose(Bytes::from_static(b"y")).await.unwrap();
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_sync_ends_everything_and_is_never_tried_again() {
     let disk = SimulatedDisk::default();
     let (sender, failures) = std::sync::mpsc::channel();
     let options = HostOptions {
-        on_log_failure: OnLogFailure::new(move |error| sender.send(error.to_string()).unwrap()),
+        on_log_failure: OnFailure::new(move |error| sender.send(error.to_string()).unwrap()),
         ..options(Path::new("/simulated"))
     };
     let host = Host::open_simulated(&disk, &options, Arc::new(Nowhere)).await.unwrap();

@@ -34,6 +34,7 @@ pub(crate) struct Recorder {
     files: Mutex<Content>,
     staged: Mutex<Staged>,
     pub(crate) failing: AtomicBool,
+    pub(crate) panicking: AtomicBool,
     pub(crate) calls: AtomicU64,
     /// Snapshots that took the place of what was here.
     pub(crate) installed: AtomicU64,
@@ -54,6 +55,7 @@ impl Recorder {
             files: Mutex::new(content.clone()),
             staged: Mutex::default(),
             failing: AtomicBool::new(false),
+            panicking: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             installed: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -127,6 +129,7 @@ impl Machine for Recorder {
         if self.failing.load(Ordering::Relaxed) {
             return Err(MachineError("the file system is on fire".to_owned()));
         }
+        assert!(!self.panicking.load(Ordering::Relaxed), "planted");
         let mut replies = Vec::new();
         {
             let mut memory = self.memory.lock();

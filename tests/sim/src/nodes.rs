@@ -19,7 +19,7 @@ use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 use partita_proto::label::Labels;
 use partita_proto::member::{Heartbeat, Registration};
 use partita_proto::service::{ClusterService, DataNodes, DataService, ReplicaStatus};
-use partita_raft::{Host, HostOptions, OnLogFailure, RaftError, SimulatedDisk};
+use partita_raft::{Host, HostOptions, OnFailure, RaftError, SimulatedDisk};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -273,7 +273,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
     let failed = CancellationToken::new();
     let on_log_failure = {
         let failed = failed.clone();
-        OnLogFailure::new(move |_| failed.cancel())
+        OnFailure::new(move |_| failed.cancel())
     };
     let options = HostOptions { on_log_failure, ..host_options(id, cluster.sizes) };
     let host = Host::open_simulated(&disk, &options, cluster.net.raft.transport(id)).await;

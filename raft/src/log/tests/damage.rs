@@ -280,7 +280,7 @@ async fn a_bad_payload_concerns_its_group_only_and_can_be_accepted() {
     let log = Log::open_watched(
         Arc::new(disk.clone()),
         options,
-        crate::fault::OnLogFailure::default(),
+        crate::fault::OnFailure::default(),
         &accepted,
     )
     .unwrap();
