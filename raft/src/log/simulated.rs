@@ -37,6 +37,8 @@ struct State {
     broken: bool,
     /// Nothing new can be opened.
     out_of_files: bool,
+    /// How often something was not opened or made for that reason.
+    refused: u64,
     /// Nothing can be written into files that are there, as where they take space only then.
     unwritable: bool,
     syncs: u64,
@@ -55,9 +57,13 @@ impl State {
         if self.off { Err(io::Error::other("the power is off")) } else { Ok(()) }
     }
 
-    fn check_files(&self) -> io::Result<()> {
-        // EMFILE.
-        if self.out_of_files { Err(io::Error::from_raw_os_error(24)) } else { Ok(()) }
+    fn check_files(&mut self) -> io::Result<()> {
+        if self.out_of_files {
+            self.refused += 1;
+            // EMFILE.
+            return Err(io::Error::from_raw_os_error(24));
+        }
+        Ok(())
     }
 
     fn used(&self) -> u64 {
@@ -88,6 +94,12 @@ impl SimulatedDisk {
     /// Whether no file can be opened or made.
     pub fn set_out_of_files(&self, out_of_files: bool) {
         self.0.lock().out_of_files = out_of_files;
+    }
+
+    /// How often a file was not opened or made because of [`SimulatedDisk::set_out_of_files`].
+    #[must_use]
+    pub fn files_refused(&self) -> u64 {
+        self.0.lock().refused
     }
 
     /// Whether writes find no space, also those into files that are there.

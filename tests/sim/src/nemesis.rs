@@ -421,6 +421,9 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
             node.files.set_full(true);
         }),
     }
+    if fault == Fault::OutOfFiles {
+        until_refused(cluster, node).await;
+    }
     tokio::time::sleep(random.millis(500, 8000)).await;
     with(&|node: &DataNode| {
         node.disk.set_pause(Duration::ZERO);
@@ -430,6 +433,16 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
         node.disk.set_out_of_files(false);
         node.files.set_out_of_files(false);
     });
+}
+
+/// Waits until the log of a node has asked for a file in vain, for a while: before that it has one that stands ready, and
+/// lacks nothing.
+async fn until_refused(cluster: &Arc<Cluster>, node: NodeId) {
+    let refused = || cluster.data.lock().get(&node).map_or(0, |node| node.disk.files_refused());
+    let (before, until) = (refused(), tokio::time::Instant::now() + Duration::from_secs(20));
+    while refused() == before && tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// A disk is gone, and another node takes its place.
