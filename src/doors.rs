@@ -139,7 +139,8 @@ impl Doors {
             ..PostgresOptions::default()
         };
         let stop = CancellationToken::new();
-        tokio::spawn(memory::keep_below(self.memory_limit, Arc::clone(frontend), stop.clone()));
+        memory::keep_below(self.memory_limit, frontend, stop.clone())
+            .context("cannot start the thread that watches memory")?;
         let (http_stop, postgres_stop) = (stop.clone(), stop.clone());
         let (http, postgres) = (Arc::clone(frontend), Arc::clone(frontend));
         let serving = tokio::spawn(async move {

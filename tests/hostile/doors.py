@@ -20,7 +20,7 @@ READ_BYTES = 1 << 18
 
 
 class Outcome(NamedTuple):
-    """Of the slowest of the statements: seconds, how it ended, SQLSTATE or status, message.
+    """Of the slowest of the statements: seconds (of its longest request), how it ended, SQLSTATE or status, message.
 
     `end`: answered, refused (with an error), lost (the connection), unended (the patience was over first).
     """
@@ -187,6 +187,20 @@ def arrow_errors(function):
         raise explained(error) from error
 
 
+class Requests:
+    """The requests of one statement. Each is planned or run by itself, and each has the time-out."""
+
+    def __init__(self):
+        self.longest_s = 0.0
+
+    def run(self, function):
+        began = time.monotonic()
+        try:
+            return function()
+        finally:
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+
 def drain(client, ticket, options):
     for _ in client.do_get(ticket, options):
         pass
@@ -199,6 +213,23 @@ def arrow(server, statements, patience, ask):
         return run_each(statements, lambda statement: arrow_errors(lambda: ask(client, statement, options)))
     finally:
         client.close()
+
+
+def arrow_in_requests(server, statements, patience, ask):
+    """As arrow, of a statement that takes several requests."""
+    client = flight.FlightClient(f"grpc://127.0.0.1:{server.http}")
+    options = flight.FlightCallOptions(timeout=patience)
+    outcomes = []
+    try:
+        for statement in statements:
+            requests = Requests()
+            outcome = timed(lambda: arrow_errors(lambda: ask(client, statement, options, requests.run)))
+            outcomes.append(outcome._replace(seconds=requests.longest_s))
+            if outcome.end in ("lost", "unended"):
+                break
+    finally:
+        client.close()
+    return worst(outcomes)
 
 
 def ticket(server, statements, patience):
@@ -214,28 +245,29 @@ def ticket(server, statements, patience):
 def adbc(server, statements, patience):
     """Flight SQL as ADBC and JDBC speak it: the statement in a command, then the tickets of its endpoints."""
 
-    def ask(client, statement, options):
-        info = client.get_flight_info(flight.FlightDescriptor.for_command(statement_query(statement)), options)
-        for endpoint in info.endpoints:
-            drain(client, endpoint.ticket, options)
+    def ask(client, statement, options, request):
+        descriptor = flight.FlightDescriptor.for_command(statement_query(statement))
+        for endpoint in request(lambda: client.get_flight_info(descriptor, options)).endpoints:
+            request(lambda: drain(client, endpoint.ticket, options))
 
-    return arrow(server, statements, patience, ask)
+    return arrow_in_requests(server, statements, patience, ask)
 
 
 def prepared(server, statements, patience):
     """Flight SQL with a prepared statement."""
 
-    def ask(client, statement, options):
-        request = flight_sql("ActionCreatePreparedStatementRequest", field(1, pgwire.as_bytes(statement)))
-        (result,) = client.do_action(flight.Action("CreatePreparedStatement", request), options)
+    def ask(client, statement, options, request):
+        create = flight_sql("ActionCreatePreparedStatementRequest", field(1, pgwire.as_bytes(statement)))
+        action = flight.Action("CreatePreparedStatement", create)
+        (result,) = request(lambda: list(client.do_action(action, options)))
         handle = fields(fields(result.body.to_pybytes())[2])[1]
-        command = flight_sql("CommandPreparedStatementQuery", field(1, handle))
-        for endpoint in client.get_flight_info(flight.FlightDescriptor.for_command(command), options).endpoints:
-            drain(client, endpoint.ticket, options)
-        close = flight_sql("ActionClosePreparedStatementRequest", field(1, handle))
-        list(client.do_action(flight.Action("ClosePreparedStatement", close), options))
+        descriptor = flight.FlightDescriptor.for_command(flight_sql("CommandPreparedStatementQuery", field(1, handle)))
+        for endpoint in request(lambda: client.get_flight_info(descriptor, options)).endpoints:
+            request(lambda: drain(client, endpoint.ticket, options))
+        close = flight.Action("ClosePreparedStatement", flight_sql("ActionClosePreparedStatementRequest", field(1, handle)))
+        request(lambda: list(client.do_action(close, options)))
 
-    return arrow(server, statements, patience, ask)
+    return arrow_in_requests(server, statements, patience, ask)
 
 
 DOORS = {

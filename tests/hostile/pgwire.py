@@ -162,8 +162,11 @@ class Connection:
         del self.buffer[:position]
         return found
 
-    def until_ready(self):
-        """Reads until the server is ready again; returns the rows. Raises the first error that was told."""
+    def until_ready(self, extended=False):
+        """Reads until the server is ready again; returns the rows. Raises the first error that was told.
+
+        extended: the statement runs by the extended protocol, and its Sync was sent already.
+        """
         refused, rows = None, []
         while True:
             for kind, body in self.messages():
@@ -172,8 +175,9 @@ class Connection:
                 elif kind == b"D" and len(rows) < 100:
                     rows.append(body)
                 elif kind == b"G":
-                    # COPY FROM STDIN has to be ended by the client.
-                    self.socket.sendall(message(b"f", b"nothing comes\0"))
+                    # COPY FROM STDIN has to be ended by the client. The server takes no notice of a Sync meanwhile, so
+                    # that after an error it waits for another.
+                    self.socket.sendall(message(b"f", b"nothing comes\0") + (sync() if extended else b""))
                 elif kind == b"Z":
                     if refused:
                         raise refused
@@ -188,7 +192,7 @@ class Connection:
     def run_extended(self, text, values=()):
         """Runs a statement by the extended protocol."""
         self.send(parse(text) + bind(values) + describe_portal() + execute() + sync())
-        return self.until_ready()
+        return self.until_ready(extended=True)
 
 
 def first_value(rows):

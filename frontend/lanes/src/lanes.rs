@@ -213,16 +213,20 @@ impl Lanes {
         self.refusing.load(Ordering::Acquire)
     }
 
-    /// Interrupts the youngest statement that has run for `age` and is not interrupted yet; false when there is none.
-    /// Those that came before it had the memory when it was not short, and those that are younger are light.
-    pub fn interrupt_youngest(&self, age: Duration, reason: Reason) -> bool {
+    /// Interrupts one statement that is not interrupted yet, as [`choose_victim`] says; false when there is none.
+    pub fn interrupt_one(&self, light_time: Duration, min_age: Duration, reason: Reason) -> bool {
         let running = self.running.lock();
-        let open = running.iter().filter(|lane| lane.flag.reason().is_none() && lane.age() >= age);
-        let youngest = open.min_by_key(|lane| lane.age());
-        if let Some(lane) = youngest {
+        let open: Vec<_> = running
+            .iter()
+            .filter(|lane| lane.flag.reason().is_none())
+            .map(|lane| (lane, lane.age()))
+            .collect();
+        let ages: Vec<Duration> = open.iter().map(|(_, age)| *age).collect();
+        let victim = choose_victim(&ages, light_time, min_age).map(|position| open[position].0);
+        if let Some(lane) = victim {
             lane.flag.raise(reason);
         }
-        youngest.is_some()
+        victim.is_some()
     }
 
     /// Numbers of the moment.
@@ -284,5 +288,34 @@ async fn look_after(lanes: Weak<Lanes>, work: Arc<Notify>) {
             // A light statement is over before the next look.
             tokio::time::sleep(TICK).await;
         }
+    }
+}
+
+/// Position of the statement to interrupt when memory is short, by the ages of those that run.
+///
+/// The youngest of those that have run for `light_time`: older ones got their memory before it was short. When there is
+/// none, the oldest of those that have run for `min_age`: younger ones have had no time to take much.
+fn choose_victim(ages: &[Duration], light_time: Duration, min_age: Duration) -> Option<usize> {
+    let positions = || ages.iter().enumerate();
+    let heavy = positions().filter(|(_, age)| **age >= light_time).min_by_key(|(_, age)| **age);
+    let light = || positions().filter(|(_, age)| **age >= min_age).max_by_key(|(_, age)| **age);
+    heavy.or_else(light).map(|(position, _)| position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_youngest_heavy_statement_goes_before_the_oldest_light_one() {
+        let choose = |ages: &[u64], min_age: u64| {
+            let ages: Vec<_> = ages.iter().map(|ms| Duration::from_millis(*ms)).collect();
+            choose_victim(&ages, Duration::from_millis(100), Duration::from_millis(min_age))
+        };
+        assert_eq!(choose(&[5000, 50, 300, 1], 10), Some(2));
+        assert_eq!(choose(&[50, 20, 1], 10), Some(0));
+        assert_eq!(choose(&[50, 20, 1], 100), None, "all are light");
+        assert_eq!(choose(&[9, 1], 10), None);
+        assert_eq!(choose(&[], 0), None);
     }
 }

@@ -162,7 +162,7 @@ async fn under_pressure_the_youngest_statement_goes_first() {
     let old = lanes.enter().await.unwrap();
     std::thread::sleep(Duration::from_millis(5));
     let young = lanes.enter().await.unwrap();
-    let interrupt = |age| lanes.interrupt_youngest(age, Reason::OutOfMemory);
+    let interrupt = |age| lanes.interrupt_one(age, age, Reason::OutOfMemory);
     assert!(!interrupt(Duration::from_secs(60)), "none is old enough");
     assert!(interrupt(Duration::ZERO));
     assert_eq!((old.interrupted(), young.interrupted()), (None, Some(Reason::OutOfMemory)));
