@@ -16,6 +16,8 @@ from shrink import parts_of, shrink
 WATCH_S = 0.05
 # How many cases before the newest may be at fault when something is seen.
 RECENT = 12
+# What a light statement may take that is one of many in one text.
+TOGETHER_S = 0.01
 SHRINK_TRIES = 60
 SHRINK_S = 90
 # Bytes of a case that are printed.
@@ -72,7 +74,9 @@ class Fuzzer:
             return f"connection lost: {outcome.text}"
         if outcome.end == "unended":
             return f"no end after {outcome.seconds:.1f} s"
-        if outcome.seconds > self.limits.timeout + self.limits.late:
+        # Each of several statements in one text has the time-out, as in PostgreSQL.
+        together = case.data.count(b";") * TOGETHER_S
+        if outcome.seconds > self.limits.timeout + self.limits.late + together:
             return f"ended after {outcome.seconds:.1f} s"
         return ""
 
