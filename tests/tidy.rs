@@ -1,8 +1,11 @@
-//! The style that a compiler does not check: layers, file heads, paths in ARCHITECTURE.md.
+//! The style that a compiler does not check: layers, file heads, paths in ARCHITECTURE.md, plain names and docs.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
 
 use std::path::{Path, PathBuf};
+
+#[path = "tidy/words.rs"]
+mod words;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -172,4 +175,34 @@ fn nothing_unfinished_is_left_in_the_source() {
             assert!(!text.contains(word), "{} in {}", word, path.display());
         }
     }
+}
+
+/// Locals that no noun names, per thousand, at most. Lower it when there are fewer.
+const UNNAMED_PER_MILLE_MAX: usize = 1000;
+/// Docs that begin with a pronoun or a question word, per thousand, at most. Lower it when there are fewer.
+const RIDDLES_PER_MILLE_MAX: usize = 1000;
+/// Short docs that only repeat the name of their item, at most. Lower it when there are fewer.
+const REPEATED_MAX: usize = 100_000;
+
+#[test]
+fn names_and_docs_become_plainer_and_never_less() {
+    let mut figures = words::Figures::default();
+    let is_of_tests = |path: &Path| {
+        path.strip_prefix(root()).unwrap().iter().any(|part| {
+            ["tests", "tests.rs", "benches", "examples"].iter().any(|name| part == *name)
+        })
+    };
+    for path in all_files().into_iter().filter(|path| !is_of_tests(path)) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        figures.add(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    let (unnamed, riddles) = (figures.unnamed_per_mille(), figures.riddles_per_mille());
+    let repeated = figures.repeated.len();
+    println!(
+        "{} locals, {unnamed} of 1000 without a noun; {} docs, {riddles} of 1000 riddles, {repeated} repetitions",
+        figures.locals, figures.docs
+    );
+    assert!(unnamed <= UNNAMED_PER_MILLE_MAX, "{unnamed} of 1000 locals: {:?}", figures.unnamed);
+    assert!(riddles <= RIDDLES_PER_MILLE_MAX, "{riddles} of 1000 docs");
+    assert!(repeated <= REPEATED_MAX, "{repeated} docs repeat a name: {:#?}", figures.repeated);
 }
