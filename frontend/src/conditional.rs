@@ -315,9 +315,7 @@ fn may_fail(expression: &Expr, schema: &DFSchema) -> Result<bool> {
                 Operator::Plus | Operator::Minus | Operator::Multiply => {
                     !left.get_type(schema)?.is_floating()
                 }
-                Operator::Divide | Operator::Modulo => {
-                    !left.get_type(schema)?.is_floating() && !divides(right)
-                }
+                Operator::Divide | Operator::Modulo => !divides(right),
                 Operator::RegexMatch
                 | Operator::RegexIMatch
                 | Operator::RegexNotMatch
@@ -334,7 +332,8 @@ fn may_fail(expression: &Expr, schema: &DFSchema) -> Result<bool> {
     })
 }
 
-/// Whether a divisor is a number that divides every other: neither 0, nor -1, which the least integer is too large for.
+/// Whether a divisor is a number that divides every other: neither 0, nor -1, which the least integer is too large for,
+/// but floats are not.
 fn divides(by: &Expr) -> bool {
     let Expr::Literal(value, _) = by else { return false };
     match value {
@@ -346,6 +345,8 @@ fn divides(by: &Expr) -> bool {
         ScalarValue::UInt16(Some(value)) => *value != 0,
         ScalarValue::UInt32(Some(value)) => *value != 0,
         ScalarValue::UInt64(Some(value)) => *value != 0,
+        ScalarValue::Float32(Some(value)) => *value != 0.0,
+        ScalarValue::Float64(Some(value)) => *value != 0.0,
         _ => false,
     }
 }

@@ -24,9 +24,9 @@ use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
 use partita_proto::id::{NodeId, TableId};
 use partita_proto::service::{AdminOrder, DataNodes, Ddl, MetaService};
 use partita_worker::{
-    AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, DateArithmetic,
-    EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts, IntervalWindows,
-    NearestDoubles, OutputTexts, ReadIntervals, RoundedCasts, ScaledIntervals,
+    AdjustedCalls, BoundedConcatenation, ByteaLiterals, ByteaTexts, Checked, CheckedDivision,
+    DateArithmetic, EqualZeros, ExactNumbers, ExactParts, GroupRuns, IntervalOrder, IntervalTexts,
+    IntervalWindows, NearestDoubles, OutputTexts, ReadIntervals, RoundedCasts, ScaledIntervals,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -350,6 +350,7 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         Arc::new(KnownMembers),
         Arc::new(NearestDoubles),
         Arc::new(Checked),
+        Arc::new(CheckedDivision),
         Arc::new(ReadIntervals),
         Arc::new(RoundedCasts),
         Arc::new(BoundedConcatenation),

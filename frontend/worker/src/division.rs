@@ -18,6 +18,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::datum::apply;
 
+use crate::float_division::remainder;
+
 /// The type of quotients of decimals.
 const WHOLE: DataType = DataType::Decimal128(38, 0);
 
@@ -82,7 +84,7 @@ impl ScalarUDFImpl for Division {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match (self.part, args.args.as_slice()) {
-            (Part::Remainder, [left, right]) => apply(left, right, numeric::rem),
+            (Part::Remainder, [left, right]) => apply(left, right, remainder),
             (Part::Quotient, [left, right]) => apply(left, right, quotient),
             _ => exec_err!("{}() takes two numbers", self.name()),
         }
@@ -94,7 +96,7 @@ fn quotient(left: &dyn Datum, right: &dyn Datum) -> Result<ArrayRef, ArrowError>
     if left.get().0.data_type().is_integer() {
         return numeric::div(left, right);
     }
-    let rest = numeric::rem(left, right)?;
+    let rest = remainder(left, right)?;
     let whole = numeric::neg(&numeric::sub(&rest, left)?)?;
     let quotient = numeric::div(&whole, right)?;
     Ok(match quotient.data_type() {
@@ -144,7 +146,8 @@ mod tests {
         ] {
             assert_eq!(answer(&format!("SELECT {sql}")).await, Ok(expected.to_owned()), "{sql}");
         }
-        for sql in ["mod(1, 0)", "div(1, 0)"] {
+        let floats = ["mod(1.5, 0)", "div(CAST(1 AS DOUBLE), 0)", "mod(CAST(1 AS REAL), -0.0)"];
+        for sql in ["mod(1, 0)", "div(1, 0)"].into_iter().chain(floats) {
             let answer = answer(&format!("SELECT {sql}")).await;
             assert_eq!(answer, Err("22012".to_owned()), "{sql}");
         }
