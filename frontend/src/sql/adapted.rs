@@ -9,7 +9,11 @@
 //!   SELECT generate_series(1, 3)  SELECT unnest(generate_series(1, 3))
 //!   SELECT regexp_matches(..)     SELECT unnest(regexp_all_matches(..)), and so with other functions of sets
 //!   HAVING true                   HAVING (true) AND count(*) >= 0
+//!   SELECT 1.50                   SELECT CAST('1.50' AS DECIMAL(3, 2)), and so in derived tables
+//!   pg_typeof(1.50)               pg_typeof(CAST('1.50' AS DECIMAL(3, 2)))
 //! ```
+//!
+//! Numbers elsewhere are made exact where the types beside them are known (`partita_worker::ExactNumbers`).
 //!
 //! This is done when a statement is planned: what clients are shown of it is what they wrote.
 
@@ -19,10 +23,11 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    Interval, ObjectName, Query, Select, SelectItem, Value, VisitMut, VisitorMut,
-    visit_expressions,
+    Interval, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value,
+    VisitMut, VisitorMut, visit_expressions,
 };
 
+use super::rewritten::make_exact;
 use super::shown_names::folded;
 use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
 
@@ -48,6 +53,27 @@ struct Adapted;
 impl VisitorMut for Adapted {
     type Break = Box<SqlError>;
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<Self::Break> {
+        if let Statement::Query(query) = statement {
+            exact_numbers(query);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            exact_numbers(&mut table.query);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Self::Break> {
+        if let TableFactor::Derived { subquery, .. } = table {
+            exact_numbers(subquery);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         if let Some(condition) = &mut select.having
             && is_constant(condition)
@@ -69,6 +95,17 @@ impl VisitorMut for Adapted {
             Err(error) => return ControlFlow::Break(Box::new(error)),
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// Makes the numbers exact that are columns of a query by themselves. In one of several queries that are united, and in a
+/// subquery that is compared with something, they meet other types.
+fn exact_numbers(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+            make_exact(expr);
+        }
     }
 }
 
@@ -192,8 +229,14 @@ fn named(expr: &Expr) -> Option<&'static str> {
     let Expr::Function(function) = expr else { return None };
     let [name] = function.name.0.as_slice() else { return None };
     let name = folded(name.as_ident()?);
-    const KNOWN: [&str; 5] =
-        ["generate_series", "date", "regexp_matches", "regexp_split_to_table", "string_to_table"];
+    const KNOWN: [&str; 6] = [
+        "generate_series",
+        "date",
+        "pg_typeof",
+        "regexp_matches",
+        "regexp_split_to_table",
+        "string_to_table",
+    ];
     KNOWN.into_iter().find(|known| *known == name)
 }
 
@@ -213,6 +256,15 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
                 }
                 _ => None,
             }
+        }
+        Expr::Function(function) if named(expr) == Some("pg_typeof") => {
+            let mut exact = function.clone();
+            if let FunctionArguments::List(list) = &mut exact.args
+                && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] = list.args.as_mut_slice()
+            {
+                make_exact(of);
+            }
+            Some(Expr::Function(exact))
         }
         Expr::AnyOp { left, compare_op, right, .. } => {
             each(left, compare_op, right, &BinaryOperator::Or)?
@@ -482,6 +534,12 @@ mod tests {
             ("a < ANY ('{}')", "(false)"),
             ("a = ALL ('{}')", "(true)"),
             ("a = ANY (b)", "a = ANY(b)"),
+            ("1.50", "CAST('1.50' AS DECIMAL(3,2))"),
+            ("-1.50, 1e3, 1", "CAST('-1.50' AS DECIMAL(3,2)), CAST('1000' AS DECIMAL(4,0)), 1"),
+            ("a FROM (SELECT 1.5 AS a)", "a FROM (SELECT CAST('1.5' AS DECIMAL(2,1)) AS a)"),
+            ("1.5 UNION SELECT a", "1.5 UNION SELECT a"),
+            ("a IN (SELECT 1.5), (SELECT 1.5)", "a IN (SELECT 1.5), (SELECT 1.5)"),
+            ("pg_typeof(1.50)", "pg_typeof(CAST('1.50' AS DECIMAL(3,2)))"),
             ("generate_series(1, 3) + 1", "unnest(generate_series(1, 3)) + 1"),
             ("regexp_matches(a, b)", "unnest(regexp_all_matches(a, b))"),
             ("unnest(generate_series(1, 3))", "unnest(generate_series(1, 3))"),

@@ -290,19 +290,6 @@ fn plain_digits(text: &str) -> Option<String> {
 /// into integers.
 pub(crate) fn exact_rows(statement: &mut Statement) {
     let Statement::Query(query) = statement else { return };
-    let exact = |value: &mut Expr| {
-        let text = number(value).filter(|text| text.contains('.'));
-        let Some(text) = text.or_else(|| number_with_exponent(value)) else { return };
-        if let Some(data_type) = decimal_type(&text) {
-            *value = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(quoted(text)),
-                data_type: DataType::Decimal(data_type),
-                array: false,
-                format: None,
-            };
-        }
-    };
     match query.body.as_mut() {
         SetExpr::Values(values) => {
             // A column of several types would be of doubles, or of too many digits.
@@ -319,7 +306,7 @@ pub(crate) fn exact_rows(statement: &mut Statement) {
             for row in &mut values.rows {
                 for (value, is_exact) in row.content.iter_mut().zip(&exact_columns) {
                     if *is_exact {
-                        exact(value);
+                        make_exact(value);
                     }
                 }
             }
@@ -329,11 +316,26 @@ pub(crate) fn exact_rows(statement: &mut Statement) {
                 if let SelectItem::UnnamedExpr(value)
                 | SelectItem::ExprWithAlias { expr: value, .. } = item
                 {
-                    exact(value);
+                    make_exact(value);
                 }
             }
         }
         _ => {}
+    }
+}
+
+/// Writes a number with a point or an exponent as the decimal that it is, with the digits that it has.
+pub(super) fn make_exact(value: &mut Expr) {
+    let text = number(value).filter(|text| text.contains('.'));
+    let Some(text) = text.or_else(|| number_with_exponent(value)) else { return };
+    if let Some(data_type) = decimal_type(&text) {
+        *value = Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(quoted(text)),
+            data_type: DataType::Decimal(data_type),
+            array: false,
+            format: None,
+        };
     }
 }
 
