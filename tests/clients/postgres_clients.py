@@ -491,6 +491,89 @@ def asyncpg_speaks_binary():
     asyncio.run(run())
 
 
+@test
+def asyncpg_pools_look_up_types_and_give_connections_back_clean():
+    import asyncpg
+
+    async def run():
+        pool = await asyncpg.create_pool(host=PARTS["host"], port=int(PARTS["port"]), user=PARTS["user"],
+                                         database=PARTS["dbname"], min_size=2, max_size=4)
+        async with pool.acquire() as c:
+            table = name("t")
+            await c.execute(f"CREATE TABLE {table} ({EVENTS})")
+
+        async def write(number):
+            async with pool.acquire() as c:
+                await c.execute("SET TIME ZONE 'Europe/Berlin'")
+                row = (f"h{number}", dt.datetime(2024, 1, 1 + number), number / 2, number)
+                await c.execute(f"INSERT INTO {table} VALUES ($1, $2, $3, $4)", *row)
+                return await c.fetchval(f"SELECT count(*) FROM {table} WHERE n = $1", number)
+
+        assert await asyncio.gather(*(write(number) for number in range(20))) == [1] * 20
+        async with pool.acquire() as c:
+            # What a connection was set to ends with its use.
+            assert await c.fetchval("SHOW TimeZone") == "UTC"
+            # Types that the driver does not know are looked up, of parameters as of results.
+            assert await c.fetchval("SELECT array_agg(n ORDER BY n) FROM " + table) == list(range(20))
+            rows = await c.fetch(f"SELECT n FROM {table} WHERE n = ANY($1::bigint[]) ORDER BY n", [3, 5, 99])
+            assert [row["n"] for row in rows] == [3, 5]
+            rows = await c.fetch(f"SELECT n FROM {table} WHERE host = ANY($1) ORDER BY n", ["h1", "h2"])
+            assert [row["n"] for row in rows] == [1, 2]
+        await pool.close()
+        c = await asyncpg.connect(host=PARTS["host"], port=int(PARTS["port"]), user=PARTS["user"],
+                                  database=PARTS["dbname"])
+        for type_name, values in [
+            ("int", [1, None, -2]), ("smallint", [3]), ("bigint", [2**60]), ("text", ["a", 'b "c"', None]),
+            ("double precision", [1.5, float("inf")]), ("real", [0.5]), ("boolean", [True, False]),
+            ("bytea", [b"\x00\xff"]), ("date", [dt.date(2024, 2, 29)]),
+            ("timestamp", [dt.datetime(2024, 2, 29, 1, 2, 3, 456789)]),
+            ("timestamptz", [dt.datetime(2024, 2, 29, tzinfo=UTC)]),
+            ("interval", [dt.timedelta(days=1, seconds=2)]),
+        ]:
+            assert await c.fetchval(f"SELECT $1::{type_name}[]", values) == values, type_name
+            assert await c.fetchval(f"SELECT $1::{type_name}", values[0]) == values[0], type_name
+        assert await c.fetchval("SELECT $1::numeric(10, 2)", decimal.Decimal("1.50")) == decimal.Decimal("1.50")
+        await c.execute(f"DROP TABLE {table}")
+        await c.close()
+
+    asyncio.run(run())
+
+
+@test
+def asyncpg_finds_types_and_tables_by_their_numbers():
+    import asyncpg
+
+    async def run():
+        c = await asyncpg.connect(host=PARTS["host"], port=int(PARTS["port"]), user=PARTS["user"],
+                                  database=PARTS["dbname"])
+        table = name("t")
+        await c.execute(f"CREATE TABLE {table} ({EVENTS})")
+        statement = await c.prepare("SELECT oid, typname FROM pg_type WHERE oid = ANY($1::oid[]) ORDER BY oid")
+        assert [parameter.name for parameter in statement.get_parameters()] == ["oid[]"], statement.get_parameters()
+        assert [column.type.name for column in statement.get_attributes()][0] == "oid"
+        assert [tuple(row) for row in await statement.fetch([25, 23])] == [(23, "int4"), (25, "text")]
+        assert await c.fetchval("SELECT typname FROM pg_type WHERE oid = $1::oid", 20) == "int8"
+        numbers = await c.fetchval("SELECT array_agg(oid ORDER BY oid) FROM pg_type WHERE typname IN ('int4', 'text')")
+        assert numbers == [23, 25], numbers
+        assert await c.fetchval("SELECT atttypid::regtype::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
+                                "WHERE c.relname = $1 AND a.attname = 'n'", table) == "bigint"
+        # The driver's own query of types.
+        records, _ = await c._introspect_types((1007, 1016, 23), None)
+        found = {record["oid"]: record for record in records}
+        assert set(found) == {1007, 1016, 23, 20}, found
+        assert found[1007]["elemtype"] == 23 and found[1007]["elemtype_name"] == "integer", found[1007]
+        assert found[23]["kind"] == b"b" and found[23]["name"] == "int4" and found[23]["attrtypoids"] is None
+        # A codec of one's own, found by the name of its type.
+        await c.set_type_codec("int8", schema="pg_catalog", format="text", encoder=str, decoder=lambda text: f"<{text}>")
+        assert await c.fetchval("SELECT 7::int8") == "<7>"
+        await c.reset_type_codec("int8", schema="pg_catalog")
+        assert await c.fetchval("SELECT 7::int8") == 7
+        await c.execute(f"DROP TABLE {table}")
+        await c.close()
+
+    asyncio.run(run())
+
+
 # ADBC
 
 

@@ -76,6 +76,11 @@ pub(crate) fn response(
     Ok(QueryResponse::new(fields, rows))
 }
 
+/// Where values are NULL, if any is.
+fn nulls(array: &ArrayRef) -> Option<NullBuffer> {
+    array.logical_nulls().filter(|nulls| nulls.null_count() > 0)
+}
+
 /// One column of a batch, ready to be written.
 struct Column {
     nulls: Option<NullBuffer>,
@@ -85,12 +90,21 @@ struct Column {
 impl Column {
     fn new(array: &ArrayRef, format: FieldFormat, zone: Zone) -> Result<Self, SqlError> {
         let array = plain(array)?;
-        let nulls = array.logical_nulls().filter(|nulls| nulls.null_count() > 0);
         let write = match format {
             FieldFormat::Text => value_text::writer(&array, zone)?,
             FieldFormat::Binary => binary::writer(&array, zone)?,
         };
-        Ok(Self { nulls, write })
+        Ok(Self { nulls: nulls(&array), write })
+    }
+
+    /// A column as it was described.
+    fn described(array: &ArrayRef, field: &FieldInfo, zone: Zone) -> Result<Self, SqlError> {
+        if field.format() == FieldFormat::Text {
+            return Self::new(array, FieldFormat::Text, zone);
+        }
+        let array = plain(array)?;
+        let write = binary::writer_of(&array, field.datatype(), zone)?;
+        Ok(Self { nulls: nulls(&array), write })
     }
 
     fn is_null(&self, row: usize) -> bool {
@@ -137,7 +151,7 @@ impl BatchRows {
             .columns()
             .iter()
             .zip(fields)
-            .map(|(array, field)| Column::new(array, field.format(), zone))
+            .map(|(array, field)| Column::described(array, field, zone))
             .collect::<Result<_, _>>()?;
         Ok(Self { columns, count, rows: batch.num_rows(), next: 0, buffer: BytesMut::new() })
     }

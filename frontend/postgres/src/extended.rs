@@ -32,6 +32,7 @@ use crate::connection::Connection;
 use crate::encode;
 use crate::error::{protocol, to_wire};
 use crate::joined;
+use crate::object_types;
 use crate::parameters;
 use crate::pg_catalog;
 use crate::query::{check_block, send};
@@ -203,7 +204,7 @@ impl ExtendedQueryHandler for Connection {
         Arc::new(Planner(self.handle()))
     }
 
-    async fn on_parse<C>(&self, client: &mut C, message: Parse) -> PgWireResult<()>
+    async fn on_parse<C>(&self, client: &mut C, mut message: Parse) -> PgWireResult<()>
     where
         C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
         C::PortalStore: PortalStore<Statement = Arc<Prepared>>,
@@ -214,6 +215,7 @@ impl ExtendedQueryHandler for Connection {
         if name != DEFAULT_NAME && self.statements.contains(name) {
             return Err(protocol("42P05", format!("prepared statement \"{name}\" already exists")));
         }
+        object_types::declare(&mut message);
         let parsed = StoredStatement::parse(client, &message, self.query_parser()).await?;
         // Some clients parse the same INSERT again for every row.
         if !parsed.as_ref().is_some_and(|parsed| self.is_joined(&parsed.statement)) {

@@ -24,6 +24,7 @@ mod frames;
 mod joined;
 mod messages;
 mod names;
+mod object_types;
 mod parameters;
 mod pg_catalog;
 mod query;

@@ -56,18 +56,10 @@ fn to_arrow(declared: &Type) -> Option<DataType> {
         Type::TIMESTAMPTZ => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         _ => {
             // An array has one scale, which its use tells.
-            let item = to_arrow(element(declared).filter(|item| **item != Type::NUMERIC)?)?;
+            let item = to_arrow(types::element(declared).filter(|item| **item != Type::NUMERIC)?)?;
             DataType::List(Arc::new(Field::new_list_field(item, true)))
         }
     })
-}
-
-/// The element type of an array type.
-fn element(array: &Type) -> Option<&Type> {
-    match array.kind() {
-        postgres_types::Kind::Array(element) => Some(element),
-        _ => None,
-    }
 }
 
 /// What the server takes parameters as.

@@ -3,6 +3,8 @@
 //! PostgreSQL has no unsigned integers: each becomes the smallest signed type that holds it, the
 //! largest a `numeric`. What PostgreSQL has no type for (structs, maps, unions) is told as text.
 
+use std::collections::HashMap;
+
 use arrow::datatypes::{DataType, Field};
 use pgwire::api::Type;
 
@@ -11,23 +13,65 @@ const OID_ALIAS: &str = "pg.oid_alias";
 /// Marks a column of `pg_catalog` of the one-byte type `"char"`.
 const CHAR: &str = "pg.char";
 
+/// A column that holds object numbers, or arrays of them.
+pub(crate) fn marked_as_oid(field: Field) -> Field {
+    field.with_metadata(HashMap::from([(OID_ALIAS.to_owned(), "oid".to_owned())]))
+}
+
+/// A column of the one-byte type `"char"`.
+pub(crate) fn marked_as_char(field: Field) -> Field {
+    field.with_metadata(HashMap::from([(CHAR.to_owned(), "char".to_owned())]))
+}
+
 /// The type of a result column.
+///
+/// A mark counts for the types that it is put on only: casts to others carry it along.
 pub(crate) fn of_field(field: &Field) -> Type {
-    if let Some(kind) = field.metadata().get(OID_ALIAS) {
-        match kind.as_str() {
-            "oid" => return Type::OID,
-            "regproc" => return Type::REGPROC,
-            "regclass" => return Type::REGCLASS,
-            "regtype" => return Type::REGTYPE,
-            "regnamespace" => return Type::REGNAMESPACE,
-            "regrole" => return Type::REGROLE,
-            _ => {}
-        }
+    let item = item(field.data_type());
+    let values = item.unwrap_or(field.data_type());
+    let marked = match field.metadata().get(OID_ALIAS).map(String::as_str) {
+        Some(kind) if *values == DataType::Int32 => alias(kind),
+        _ if field.metadata().contains_key(CHAR) && values.is_string() => Some(Type::CHAR),
+        _ => None,
+    };
+    match (marked, item) {
+        (Some(marked), Some(_)) => array_of(&marked),
+        (Some(marked), None) => marked,
+        (None, _) => of_arrow(field.data_type()),
     }
-    if field.metadata().contains_key(CHAR) {
-        return Type::CHAR;
+}
+
+/// The type of object numbers by the value of its mark.
+fn alias(kind: &str) -> Option<Type> {
+    Some(match kind {
+        "oid" => Type::OID,
+        "regproc" => Type::REGPROC,
+        "regclass" => Type::REGCLASS,
+        "regtype" => Type::REGTYPE,
+        "regnamespace" => Type::REGNAMESPACE,
+        "regrole" => Type::REGROLE,
+        _ => return None,
+    })
+}
+
+/// The type of an array's elements, if a type is that of arrays.
+fn item(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
     }
-    of_arrow(field.data_type())
+}
+
+/// The type of an array type's elements.
+pub(crate) fn element(array: &Type) -> Option<&Type> {
+    match array.kind() {
+        postgres_types::Kind::Array(element) => Some(element),
+        _ => None,
+    }
 }
 
 /// The type of values.
@@ -81,6 +125,11 @@ fn array_of(element: &Type) -> Type {
         Type::INTERVAL => Type::INTERVAL_ARRAY,
         Type::BYTEA => Type::BYTEA_ARRAY,
         Type::OID => Type::OID_ARRAY,
+        Type::REGPROC => Type::REGPROC_ARRAY,
+        Type::REGCLASS => Type::REGCLASS_ARRAY,
+        Type::REGTYPE => Type::REGTYPE_ARRAY,
+        Type::REGNAMESPACE => Type::REGNAMESPACE_ARRAY,
+        Type::REGROLE => Type::REGROLE_ARRAY,
         Type::CHAR => Type::CHAR_ARRAY,
         _ => Type::TEXT_ARRAY,
     }
@@ -123,5 +172,22 @@ pub(crate) fn modifier(data_type: &DataType) -> i32 {
             arrow::datatypes::TimeUnit::Microsecond | arrow::datatypes::TimeUnit::Nanosecond => 6,
         },
         _ => -1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_counts_for_numbers_and_arrays_of_them() {
+        let marked = |of: DataType| of_field(&marked_as_oid(Field::new("x", of, true)));
+        let list = |of| DataType::new_list(of, true);
+        assert_eq!(marked(DataType::Int32), Type::OID);
+        assert_eq!(marked(list(DataType::Int32)), Type::OID_ARRAY);
+        // As `oid::text` and `oid::bigint` have it.
+        assert_eq!(marked(DataType::Utf8View), Type::TEXT);
+        assert_eq!(marked(DataType::Int64), Type::INT8);
+        assert_eq!(of_field(&Field::new("x", list(DataType::Int32), true)), Type::INT4_ARRAY);
     }
 }

@@ -195,8 +195,16 @@ impl AggregateUDFImpl for Replaced {
         self.inner().return_type(types)
     }
 
+    /// Of gathered values their marks (`pg.oid_alias`) say what the array is of.
     fn return_field(&self, fields: &[FieldRef]) -> Result<FieldRef> {
-        self.inner().return_field(fields)
+        let returned = self.inner().return_field(fields)?;
+        match (self.kind, fields.first()) {
+            (Kind::Gathers, Some(values)) if !values.metadata().is_empty() => {
+                let returned = returned.as_ref().clone();
+                Ok(Arc::new(returned.with_metadata(values.metadata().clone())))
+            }
+            _ => Ok(returned),
+        }
     }
 
     fn is_nullable(&self) -> bool {

@@ -10,6 +10,7 @@ use bytes::{BufMut, BytesMut};
 use partita_frontend::civil::{EPOCH_DAYS, EPOCH_MICROS, per_second};
 use partita_frontend::value_text::{ValueWriter, bytes_of, interval_parts, shown, strings, ticks};
 use partita_frontend::{SqlError, Zone};
+use pgwire::api::Type;
 use pgwire::api::results::FieldFormat;
 
 use super::Column;
@@ -101,7 +102,7 @@ pub(super) fn writer(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlErr
                 Ok(())
             })
         }
-        DataType::List(_) => list(array, zone)?,
+        DataType::List(item) => list(array, types::of_field(item).oid(), zone)?,
         // Every value is NULL, so nothing is ever written.
         DataType::Null => Box::new(|_, _| Ok(())),
         _ => shown(array)?,
@@ -179,18 +180,26 @@ pub(crate) fn numeric(out: &mut BytesMut, text: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// Writes the values of a column that was described as this type; it says more of arrays than Arrow's type.
+pub(super) fn writer_of(
+    array: &ArrayRef,
+    described: &Type,
+    zone: Zone,
+) -> Result<ValueWriter, SqlError> {
+    match (types::element(described), array.data_type()) {
+        (Some(element), DataType::List(_)) => list(array, element.oid(), zone),
+        _ => writer(array, zone),
+    }
+}
+
 /// Dimensions, whether there is a NULL, the type, then the items.
-fn list(array: &ArrayRef, zone: Zone) -> Result<ValueWriter, SqlError> {
+fn list(array: &ArrayRef, element: u32, zone: Zone) -> Result<ValueWriter, SqlError> {
     let lists = array.as_list::<i32>().clone();
     if matches!(lists.values().data_type(), DataType::List(_)) {
         return Err(SqlError::unsupported("a list of lists in the binary format")
             .with_hint("ask for the result in the text format"));
     }
     let items = Column::new(lists.values(), FieldFormat::Binary, zone)?;
-    let DataType::List(field) = lists.data_type() else {
-        return Err(SqlError::internal("a list of another type"));
-    };
-    let element = types::of_field(field).oid();
     Ok(Box::new(move |row, out| {
         let offsets = lists.value_offsets();
         let (start, end) = (offsets[row], offsets[row + 1]);

@@ -8,7 +8,8 @@ use partita_frontend::{SqlError, Zone, as_instants};
 use pgwire::api::Type;
 
 use super::numeric::not_finite;
-use super::{NUMERIC_PRECISION, NUMERIC_SCALE, element, list_of, out_of_range};
+use super::{NUMERIC_PRECISION, NUMERIC_SCALE, list_of, out_of_range};
+use crate::types;
 
 /// Bytes that are no value of this type.
 pub(super) struct Malformed(pub(super) String);
@@ -97,7 +98,7 @@ fn natural(
             ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos)))
         }
         Type::NUMERIC => numeric(bytes, target)?,
-        _ => match element(wire) {
+        _ => match types::element(wire) {
             Some(of) => array(bytes, wire, of, (target, zone))?,
             None => {
                 return Err(SqlError::unsupported(format!(

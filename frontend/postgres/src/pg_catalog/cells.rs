@@ -1,6 +1,5 @@
 //! Tables of `pg_catalog` that are made when they are read: columns by kind, rows by cells.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +15,8 @@ use datafusion::datasource::MemTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+
+use crate::types;
 
 /// What a column is of.
 #[derive(Clone, Copy, Debug)]
@@ -37,20 +38,16 @@ pub(super) enum Kind {
 impl Kind {
     fn field(self, name: &str) -> Field {
         let list = |item| DataType::List(Arc::new(Field::new_list_field(item, true)));
-        let marked = |data_type, key: &str, value: &str| {
-            let metadata = HashMap::from([(key.to_owned(), value.to_owned())]);
-            Field::new(name, data_type, true).with_metadata(metadata)
-        };
         match self {
-            Self::Oid => marked(DataType::Int32, "pg.oid_alias", "oid"),
+            Self::Oid => types::marked_as_oid(Field::new(name, DataType::Int32, true)),
             Self::Int2 => Field::new(name, DataType::Int16, true),
             Self::Int4 => Field::new(name, DataType::Int32, true),
             Self::Float4 => Field::new(name, DataType::Float32, true),
             Self::Bool => Field::new(name, DataType::Boolean, true),
             Self::Text => Field::new(name, DataType::Utf8, true),
-            Self::Char => marked(DataType::Utf8, "pg.char", "char"),
+            Self::Char => types::marked_as_char(Field::new(name, DataType::Utf8, true)),
             Self::Int2s => Field::new(name, list(DataType::Int16), true),
-            Self::Oids => Field::new(name, list(DataType::Int32), true),
+            Self::Oids => types::marked_as_oid(Field::new(name, list(DataType::Int32), true)),
             Self::Texts => Field::new(name, list(DataType::Utf8), true),
         }
     }

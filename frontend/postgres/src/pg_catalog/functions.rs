@@ -7,12 +7,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility,
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    TypeSignature, Volatility,
 };
 use pgwire::api::Type;
 
@@ -29,6 +29,11 @@ struct Around<'a> {
 
 /// What a column is when nobody gives it: a function of ours, which stands for a subquery of clients'.
 pub(super) const COLUMN_DEFAULT: &str = "partita_column_default";
+
+/// NULLs of types that a literal has no words for, which stand for subqueries of clients' that never find anything.
+pub(super) const NO_OID: &str = "partita_no_oid";
+pub(super) const NO_OIDS: &str = "partita_no_oids";
+pub(super) const NO_TEXTS: &str = "partita_no_texts";
 
 type Evaluate = fn(&Around<'_>, &[ScalarValue]) -> ScalarValue;
 
@@ -60,6 +65,9 @@ const FUNCTIONS: &[(&str, Returns, Evaluate)] = &[
     ("pg_get_constraintdef", Returns::Text, constraintdef),
     ("pg_get_expr", Returns::Text, first),
     (COLUMN_DEFAULT, Returns::Text, column_default),
+    (NO_OID, Returns::Oid, null_oid),
+    (NO_OIDS, Returns::Oids, null_oids),
+    (NO_TEXTS, Returns::Texts, null_texts),
     ("pg_get_viewdef", Returns::Text, null_text),
     ("pg_get_ruledef", Returns::Text, null_text),
     ("pg_get_triggerdef", Returns::Text, null_text),
@@ -108,6 +116,7 @@ enum Returns {
     Bool,
     Int8,
     Oid,
+    Oids,
     Text,
     Texts,
 }
@@ -119,7 +128,16 @@ impl Returns {
             Self::Int8 => DataType::Int64,
             Self::Oid => DataType::Int32,
             Self::Text => DataType::Utf8,
-            Self::Texts => DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))),
+            Self::Oids => DataType::new_list(DataType::Int32, true),
+            Self::Texts => DataType::new_list(DataType::Utf8, true),
+        }
+    }
+
+    fn field(self, name: &str) -> Field {
+        let field = Field::new(name, self.data_type(), true);
+        match self {
+            Self::Oid | Self::Oids => types::marked_as_oid(field),
+            Self::Bool | Self::Int8 | Self::Text | Self::Texts => field,
         }
     }
 }
@@ -164,6 +182,10 @@ impl ScalarUDFImpl for Function {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(self.returns.data_type())
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::new(self.returns.field(self.name)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -238,6 +260,18 @@ fn zero(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
 
 fn null_text(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
     text(None)
+}
+
+fn null_oid(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    ScalarValue::Int32(None)
+}
+
+fn null_oids(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    ScalarValue::new_null_list(DataType::Int32, true, 1)
+}
+
+fn null_texts(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {
+    ScalarValue::new_null_list(DataType::Utf8, true, 1)
 }
 
 fn null_int8(_: &Around<'_>, _: &[ScalarValue]) -> ScalarValue {

@@ -8,9 +8,9 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
-    self, AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, SelectItem, SetExpr,
-    Statement as Tree, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, visit_expressions,
-    visit_expressions_mut,
+    self, AccessExpr, BinaryOperator, CaseWhen, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, SelectItem, SetExpr, Statement as Tree, TableFactor, TableWithJoins, Value,
+    VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -18,7 +18,7 @@ use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use partita_frontend::sql::statement::{Query, Statement};
 use partita_frontend::{Session, SqlError};
 
-use super::functions::COLUMN_DEFAULT;
+use super::functions::{COLUMN_DEFAULT, NO_OID, NO_OIDS, NO_TEXTS};
 
 static PARSER: LazyLock<PostgresCompatibilityParser> =
     LazyLock::new(PostgresCompatibilityParser::new);
@@ -60,6 +60,8 @@ const OURS: &[&str] = &[
     "typreceive",
     "pg_settings",
     "'search_path'",
+    "typtype",
+    "regtype",
 ];
 
 /// Columns that name functions, which are texts here.
@@ -265,6 +267,16 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             }
             None
         }
+        Expr::Case { operand: None, conditions, else_result, .. } => {
+            absent_part(conditions, else_result.as_deref())
+        }
+        // The name of a type, by its number.
+        Expr::Cast { expr, data_type, .. }
+            if is_text(data_type)
+                && matches!(expr.as_ref(), Expr::Cast { data_type, .. } if is_regtype(data_type)) =>
+        {
+            expression_of(&format!("format_type({expr}, NULL)"))
+        }
         // The names of the path, of which there is one.
         Expr::InSubquery { expr, subquery, negated: false }
             if subquery.to_string().contains("current_setting('search_path')") =>
@@ -319,6 +331,57 @@ fn replaced(expression: &mut Expr) -> Option<Expr> {
             let Expr::Value(value) = expr.as_ref() else { return None };
             let Value::Placeholder(_) = &value.value else { return None };
             expression_of(&format!("to_regclass(CAST({expr} AS TEXT))"))
+        }
+        _ => None,
+    }
+}
+
+fn is_text(of: &ast::DataType) -> bool {
+    matches!(of, ast::DataType::Text | ast::DataType::Varchar(None))
+}
+
+fn is_regtype(of: &ast::DataType) -> bool {
+    let name = of.to_string().to_ascii_lowercase();
+    name == "regtype" || name == "pg_catalog.regtype"
+}
+
+/// What stands for a CASE that is NULL for types of all kinds that there are.
+fn absent_part(conditions: &[CaseWhen], otherwise: Option<&Expr>) -> Option<Expr> {
+    let [CaseWhen { condition, result }] = conditions else { return None };
+    let is_null = |of: &Expr| matches!(of, Expr::Value(of) if of.value == Value::Null);
+    if !otherwise.is_none_or(is_null) {
+        return None;
+    }
+    expression_of(&format!("{}()", part_of_absent_type(condition, result)?))
+}
+
+/// The function of the NULL that stands for a part of a type of a kind that does not exist here: the base of a domain,
+/// the columns of a composite.
+fn part_of_absent_type(condition: &Expr, part: &Expr) -> Option<&'static str> {
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return None };
+    let column = match left.as_ref() {
+        Expr::Identifier(name) => name,
+        Expr::CompoundIdentifier(path) => path.last()?,
+        _ => return None,
+    };
+    let Expr::Value(kind) = right.as_ref() else { return None };
+    if !column.value.eq_ignore_ascii_case("typtype") {
+        return None;
+    }
+    match &kind.value {
+        Value::SingleQuotedString(kind) if kind == "d" => Some(NO_OID),
+        Value::SingleQuotedString(kind) if kind == "c" => {
+            let Expr::Subquery(query) = part else { return None };
+            let SetExpr::Select(select) = query.body.as_ref() else { return None };
+            match select.projection.first()?.to_string().to_ascii_lowercase() {
+                names if names.starts_with("array_agg(") && names.contains("attname") => {
+                    Some(NO_TEXTS)
+                }
+                types if types.starts_with("array_agg(") && types.contains("atttypid") => {
+                    Some(NO_OIDS)
+                }
+                _ => None,
+            }
         }
         _ => None,
     }
@@ -480,7 +543,17 @@ mod tests {
         let text = "SELECT CASE WHEN t.typtype = 'd' THEN (WITH RECURSIVE b(oid) AS (SELECT u.typbasetype \
                     FROM pg_type u WHERE u.oid = t.oid UNION ALL SELECT u.typbasetype FROM pg_type u, b \
                     WHERE b.oid = u.oid) SELECT oid FROM b LIMIT 1) END AS base FROM pg_type t";
-        assert!(translated(text).contains("THEN CAST(NULL AS "), "{}", translated(text));
+        assert!(
+            translated(text).starts_with("SELECT partita_no_oid() AS base"),
+            "{}",
+            translated(text)
+        );
+        let text = "SELECT CASE WHEN t.typtype = 'c' THEN (SELECT array_agg(ia.atttypid ORDER BY ia.attnum) \
+                    FROM pg_attribute ia INNER JOIN pg_class c ON ia.attrelid = c.oid WHERE c.reltype = t.oid) \
+                    ELSE NULL END AS types, basetype::regtype::text AS name FROM pg_type t";
+        let columns =
+            "SELECT partita_no_oids() AS types, format_type(basetype::regtype, NULL) AS name";
+        assert!(translated(text).starts_with(columns), "{}", translated(text));
         let text = "SELECT CASE WHEN true THEN (SELECT t.typname FROM pg_type t \
                     WHERE t.oid = a.atttypid) END AS x FROM pg_attribute a";
         assert!(translated(text).contains("SELECT max(t.typname)"), "{}", translated(text));

@@ -1,0 +1,96 @@
+//! Parameters that a statement casts to object numbers.
+//!
+//! To the planner an object number is an integer like any other, so a parameter `$1::oid[]` would be described as an
+//! array of integers. A client that looks up the types it does not know by such a query (asyncpg) would look up that
+//! type first, by the same query, without end. So the types of such parameters are read from the text, as if the client
+//! had declared them; what it did declare stays.
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use pgwire::api::Type;
+use pgwire::messages::extendedquery::Parse;
+
+/// Longest text that is looked at, in bytes.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Completes the types that a client declared for the parameters of a statement.
+pub(crate) fn declare(message: &mut Parse) {
+    for (position, of) in casts(&message.query) {
+        if message.type_oids.len() <= position {
+            // 0 leaves the choice to the server.
+            message.type_oids.resize(position + 1, 0);
+        }
+        if message.type_oids[position] == 0 {
+            message.type_oids[position] = of.oid();
+        }
+    }
+}
+
+/// Parameters that are cast to object numbers, by position.
+fn casts(text: &str) -> Vec<(usize, Type)> {
+    let mentions_numbers =
+        || text.as_bytes().windows(3).any(|bytes| bytes.eq_ignore_ascii_case(b"oid"));
+    if text.len() > TEXT_BYTES_MAX || !text.contains('$') || !mentions_numbers() {
+        return Vec::new();
+    }
+    let Ok(tokens) = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize() else {
+        return Vec::new();
+    };
+    let tokens: Vec<Token> =
+        tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+    let at = |position: usize| tokens.get(position).unwrap_or(&Token::EOF);
+    (0..tokens.len())
+        .filter_map(|position| {
+            let Token::Placeholder(name) = at(position) else { return None };
+            let parameter: u16 = name.strip_prefix('$')?.parse().ok()?;
+            let cast = match at(position + 1) {
+                Token::DoubleColon => true,
+                next => is_word(next, "as"),
+            };
+            if !cast {
+                return None;
+            }
+            let mut of = position + 2;
+            if is_word(at(of), "pg_catalog") && *at(of + 1) == Token::Period {
+                of += 2;
+            }
+            if !is_word(at(of), "oid") {
+                return None;
+            }
+            let array = *at(of + 1) == Token::LBracket && *at(of + 2) == Token::RBracket;
+            let of = if array { Type::OID_ARRAY } else { Type::OID };
+            Some((usize::from(parameter.checked_sub(1)?), of))
+        })
+        .collect()
+}
+
+fn is_word(token: &Token, word: &str) -> bool {
+    matches!(token, Token::Word(found) if found.value.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn casts_of_parameters_to_object_numbers_are_found() {
+        for (text, expected) in [
+            ("SELECT 1 FROM pg_type t WHERE t.oid = any($1::oid[])", vec![(0, Type::OID_ARRAY)]),
+            ("SELECT $2 :: OID, $1::int", vec![(1, Type::OID)]),
+            ("SELECT CAST($1 AS pg_catalog.oid [ ])", vec![(0, Type::OID_ARRAY)]),
+            ("SELECT '$1::oid', \"$1\"::oid, oid FROM t WHERE a = $1", vec![]),
+            ("SELECT $1::oidvector", vec![]),
+            ("SELECT 'oid $1", vec![]),
+        ] {
+            assert_eq!(casts(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_declared_stays() {
+        let query = "SELECT $1::oid, $2::oid[], $3::oid".to_owned();
+        let mut message = Parse::new(None, query, vec![20]);
+        declare(&mut message);
+        assert_eq!(message.type_oids, [20, Type::OID_ARRAY.oid(), Type::OID.oid()]);
+    }
+}
