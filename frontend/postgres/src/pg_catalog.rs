@@ -18,9 +18,13 @@ mod tables;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::sql::sqlparser::ast::DataType as SqlType;
 use datafusion_pg_catalog::pg_catalog::context::EmptyContextProvider;
 use datafusion_pg_catalog::pg_catalog::setup_pg_catalog;
 use partita_frontend::Frontend;
@@ -37,7 +41,13 @@ const SCHEMA: &str = "pg_catalog";
 /// Gives every session of a frontend `pg_catalog`.
 pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let context = frontend.context();
+    let own_types = SessionStateBuilder::new_from_existing(context.state()).type_planner().take();
     setup_pg_catalog(context, CATALOG, EmptyContextProvider).map_err(|error| *error)?;
+    // It put its planner of types in the place of ours.
+    let mut state = SessionStateBuilder::new_from_existing(context.state());
+    let planners = own_types.into_iter().chain(state.type_planner().take()).collect();
+    let state = state.with_type_planner(Arc::new(Types(planners))).build();
+    *context.state_ref().write() = state;
     // It brought functions of its own, some of which only have the names of PostgreSQL's.
     for function in partita_frontend::shared_functions() {
         context.register_udf(function);
@@ -57,6 +67,21 @@ pub(crate) async fn install(frontend: &Arc<Frontend>) -> Result<()> {
     let own = tables::all(&objects);
     catalog.register_schema(SCHEMA, Arc::new(PgCatalog { own, inherited }))?;
     Ok(())
+}
+
+/// Planners of types, of which the first that knows a type says what it is.
+#[derive(Debug)]
+struct Types(Vec<Arc<dyn TypePlanner>>);
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, of: &SqlType) -> Result<Option<FieldRef>> {
+        for planner in &self.0 {
+            if let Some(field) = planner.plan_type_field(of)? {
+                return Ok(Some(field));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// The tables of schemas whose tables never change.
