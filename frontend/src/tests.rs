@@ -1,5 +1,6 @@
 //! The frontend over services in memory.
 
+mod advised;
 mod at_data;
 mod comparisons;
 mod conditional;

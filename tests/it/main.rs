@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
 
 mod added;
+mod advised;
 mod catalogue;
 mod cluster;
 mod faults;

@@ -1,7 +1,5 @@
 //! What users see of load: the tables of `sys`, EXPLAIN HOTSPOT, and errors of overload.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use partita_proto::Error;
@@ -14,17 +12,17 @@ use partita_proto::range::Bound;
 use partita_proto::value::Value;
 
 use super::Db;
-use crate::{FrontendOptions, SessionOptions};
+use crate::FrontendOptions;
 
 /// 2025-10-09T08:53:20Z.
 const NOW: Instant = Instant(1_760_000_000_000);
 
-fn key(ts: i64, user: i64) -> Bound {
+pub(super) fn key(ts: i64, user: i64) -> Bound {
     Bound { placement: None, key: vec![Value::Timestamp(ts), Value::Int(user)] }
 }
 
 /// A table with the time first, whose last partition takes nearly all.
-async fn hot(options: FrontendOptions) -> Db {
+pub(super) async fn hot(options: FrontendOptions) -> Db {
     let db = Db::with(options);
     db.tag(
         "CREATE TABLE events (ts TIMESTAMP(3) TIME INDEX, userid BIGINT, v DOUBLE, PRIMARY KEY (ts, userid)) \
@@ -321,79 +319,4 @@ async fn an_error_of_overload_names_the_partition_its_verdict_and_what_helps() {
     other.fake.write_errors.lock().extend(full);
     let error = other.error("INSERT INTO t VALUES (1)").await;
     assert!(!error.hint.unwrap().contains("HOTSPOT"));
-}
-
-/// Writers that go on, one row a statement, until they are told to stop; the keys that were acknowledged.
-fn writers(db: &Db, count: i64, stop: &Arc<AtomicBool>) -> tokio::task::JoinSet<Vec<i64>> {
-    let mut tasks = tokio::task::JoinSet::new();
-    for writer in 0..count {
-        let session = db.frontend.session(SessionOptions::default());
-        let stop = Arc::clone(stop);
-        tasks.spawn(async move {
-            let mut acknowledged = Vec::new();
-            let mut key = writer;
-            while !stop.load(Ordering::Relaxed) {
-                let sql = format!("INSERT INTO events VALUES ({key}, {}, 0.5)", key % 7);
-                if session.execute(&sql).await.is_ok() {
-                    acknowledged.push(key);
-                }
-                key += count;
-                tokio::task::yield_now().await;
-            }
-            acknowledged
-        });
-    }
-    tasks
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_row_is_lost_while_what_is_advised_runs() {
-    // The classes that a cut does not cure; cuts are online, and are tried on real clusters.
-    let classes = ["MOVING_RIGHT", "MOVING_LEFT", "UNSPLITTABLE", "HOT_KEY"];
-    let modes =
-        ["'merge_mode' = 'last_row'", "'merge_mode' = 'last_non_null'", "'append_mode' = 'true'"];
-    let mut cases = 0;
-    for (class, mode) in classes.iter().flat_map(|class| modes.map(|mode| (*class, mode))) {
-        let append = mode.contains("append");
-        let db = hot(FrontendOptions::default()).await;
-        db.tag(&format!("ALTER TABLE events SET ({mode})")).await;
-        if let Some(verdict) = &mut db.fake.load.lock().partitions[1].verdict {
-            verdict.class = class.to_owned();
-        }
-        let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
-        if !advice.contains("ALTER TABLE") {
-            // A sentence without statements: nothing can be run.
-            assert!(!advice.contains("CREATE") && !advice.contains("INSERT"), "{class}: {advice}");
-            continue;
-        }
-        cases += 1;
-        assert_eq!(advice.starts_with("ALTER TABLE events PARTITION BY HASH"), append, "{advice}");
-        assert!(!advice.contains("\nDROP"), "{advice}");
-        let stop = Arc::new(AtomicBool::new(false));
-        let tasks = writers(&db, 8, &stop);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        // The comparison may refuse to go on; then no row is anywhere else than before.
-        let ran = db.try_run(&advice).await;
-        if let Err(error) = &ran {
-            assert_eq!(error.sqlstate, "22012", "{error:?}");
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        stop.store(true, Ordering::Relaxed);
-        let mut acknowledged: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
-        acknowledged.sort_unstable();
-        assert!(acknowledged.len() > 8, "{}", acknowledged.len());
-        let rows = match (append, ran.is_ok()) {
-            (true, _) => "SELECT ts FROM events",
-            (false, true) => "SELECT ts FROM events UNION SELECT ts FROM events_before",
-            (false, false) => "SELECT ts FROM events_before",
-        };
-        let sql = format!("SELECT CAST(ts AS BIGINT) FROM ({rows}) ORDER BY 1");
-        let kept: Vec<i64> =
-            db.lines(&sql).await.iter().map(|line| line.parse().unwrap()).collect();
-        let lost: Vec<_> =
-            acknowledged.iter().filter(|key| kept.binary_search(key).is_err()).collect();
-        assert!(lost.is_empty(), "{class}, {mode}: {lost:?}");
-        assert!(kept.is_sorted_by(|a, b| a < b), "{class}, {mode}: a row is there twice");
-    }
-    assert!(cases >= 6, "statements were advised for {cases} of them only");
 }

@@ -1,0 +1,152 @@
+//! What `sys.hot_partitions` and EXPLAIN HOTSPOT print, run as printed while writers go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::Db;
+use super::load::{hot, key};
+use crate::{FrontendOptions, SessionOptions};
+
+/// What is advised against a class.
+#[derive(Clone, Copy, PartialEq)]
+enum Advised {
+    /// A cut of the partition.
+    Cut,
+    /// Another placement of the table.
+    Placement,
+    /// Words, without a statement.
+    Words,
+}
+
+/// The classes of verdicts.
+const CLASSES: [(&str, Advised); 8] = [
+    ("STATIC_RANGE", Advised::Cut),
+    ("MULTI_TAIL", Advised::Cut),
+    ("HOT_KEY", Advised::Placement),
+    ("MOVING_RIGHT", Advised::Placement),
+    ("MOVING_LEFT", Advised::Placement),
+    ("UNSPLITTABLE", Advised::Placement),
+    ("SWEEP", Advised::Words),
+    ("SCAN_BOUND", Advised::Words),
+];
+/// What becomes of rows with one key.
+const MODES: [&str; 3] =
+    ["'merge_mode' = 'last_row'", "'merge_mode' = 'last_non_null'", "'append_mode' = 'true'"];
+const WRITERS: i64 = 8;
+/// How long writers write before and after the statements.
+const BESIDE: Duration = Duration::from_millis(120);
+
+/// A table with a hot partition of this class.
+async fn judged(class: &str, mode: &str) -> Db {
+    let db = hot(FrontendOptions::default()).await;
+    db.tag(&format!("ALTER TABLE events SET ({mode})")).await;
+    if let Some(verdict) = &mut db.fake.load.lock().partitions[1].verdict {
+        verdict.class = class.to_owned();
+        // Without a key, the middle of the rows is cut.
+        verdict.cut = (class == "STATIC_RANGE").then(|| (key(1_100, 3), 0.5));
+    }
+    db
+}
+
+/// Writers that go on, one row a statement, until they are told to stop; the keys that were acknowledged.
+fn writers(db: &Db, stop: &Arc<AtomicBool>) -> tokio::task::JoinSet<Vec<i64>> {
+    let mut tasks = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let session = db.frontend.session(SessionOptions::default());
+        let stop = Arc::clone(stop);
+        tasks.spawn(async move {
+            let mut acknowledged = Vec::new();
+            // The second partition begins at 1,000.
+            let mut key = 900 + writer;
+            while !stop.load(Ordering::Relaxed) {
+                let sql = format!("INSERT INTO events VALUES ({key}, {}, 0.5)", key % 7);
+                if session.execute(&sql).await.is_ok() {
+                    acknowledged.push(key);
+                }
+                key += WRITERS;
+                tokio::task::yield_now().await;
+            }
+            acknowledged
+        });
+    }
+    tasks
+}
+
+/// The keys of these rows, in order.
+async fn keys(db: &Db, rows: &str) -> Vec<i64> {
+    let sql = format!("SELECT CAST(ts AS BIGINT) FROM ({rows}) ORDER BY 1");
+    db.lines(&sql).await.iter().map(|line| line.parse().unwrap()).collect()
+}
+
+/// Runs what was printed beside writers: each row that was acknowledged is there, and none is twice in a table.
+async fn follow(db: &Db, printed: &str, case: &str) {
+    assert!(!printed.contains("\nDROP"), "{case}: {printed}");
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = writers(db, &stop);
+    tokio::time::sleep(BESIDE).await;
+    // The comparison may refuse to go on; then no row is anywhere else than before.
+    if let Err(error) = db.try_run(printed).await {
+        assert_eq!(error.sqlstate, "22012", "{case}: {error:?}");
+        assert!(printed.contains("_before"), "{case}: what needs no copy succeeds");
+    }
+    tokio::time::sleep(BESIDE).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut acknowledged: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
+    acknowledged.sort_unstable();
+    assert!(acknowledged.len() > 8, "{case}: {} rows", acknowledged.len());
+    let catalog = db.frontend.catalog();
+    let exists = |table: &&str| catalog.table("public", table).is_some();
+    let tables: Vec<&str> = ["events", "events_before"].into_iter().filter(exists).collect();
+    for table in &tables {
+        let kept = keys(db, &format!("SELECT ts FROM {table}")).await;
+        assert!(kept.is_sorted_by(|a, b| a < b), "{case}: a row is in {table} twice");
+    }
+    let selects: Vec<_> = tables.iter().map(|table| format!("SELECT ts FROM {table}")).collect();
+    let kept = keys(db, &selects.join(" UNION ")).await;
+    let lost: Vec<_> = acknowledged.iter().filter(|key| kept.binary_search(key).is_err()).collect();
+    assert!(lost.is_empty(), "{case}: {lost:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_row_is_lost_while_what_is_advised_runs() {
+    for ((class, advised), mode) in CLASSES.iter().flat_map(|of| MODES.map(|mode| (of, mode))) {
+        let case = format!("{class}, {mode}");
+        let db = judged(class, mode).await;
+        let advice = db.one("SELECT advice FROM sys.hot_partitions").await;
+        let begins = match advised {
+            Advised::Words => {
+                assert_eq!(advice, "NULL", "{case}");
+                continue;
+            }
+            Advised::Cut => "ALTER TABLE events SPLIT PARTITION",
+            Advised::Placement if mode.contains("append") => "ALTER TABLE events PARTITION BY HASH",
+            Advised::Placement => "-- Stop all writers of events first",
+        };
+        assert!(advice.starts_with(begins), "{case}: {advice}");
+        follow(&db, &advice, &case).await;
+        if *advised == Advised::Cut {
+            let partitions = db.frontend.catalog().table("public", "events").cloned().unwrap();
+            assert_eq!(partitions.partitions.routes().len(), 3, "{case}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_row_is_lost_while_a_design_that_is_printed_is_made() {
+    let mut cases = 0;
+    for ((class, _), mode) in CLASSES.iter().flat_map(|of| MODES.map(|mode| (of, mode))) {
+        let printed = |rows: Vec<Vec<String>>| -> Vec<String> {
+            let ddl = rows.into_iter().filter_map(|row| row.into_iter().nth(7));
+            ddl.filter(|ddl| ddl != "NULL").collect()
+        };
+        let designs = printed(judged(class, mode).await.rows("EXPLAIN HOTSPOT events").await);
+        assert!(designs.len() >= 3, "{class}, {mode}: {designs:?}");
+        // The designs do not depend on the class: each class has the next of them made.
+        let ddl = &designs[(cases / MODES.len()) % designs.len()];
+        let db = judged(class, mode).await;
+        follow(&db, ddl, &format!("{class}, {mode}, {ddl}")).await;
+        cases += 1;
+    }
+    assert_eq!(cases, CLASSES.len() * MODES.len());
+}

@@ -1,0 +1,138 @@
+//! The advice against a hot partition, as a server prints it, followed while writers go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use crate::server::{Server, one};
+
+const WRITERS: usize = 8;
+/// How long a verdict may take: a partition is hot after 8 of 10 seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long writers go on after the statements.
+const AFTER: Duration = Duration::from_secs(2);
+
+/// Keys that were acknowledged.
+type Acknowledged = Vec<i64>;
+
+/// Writers, each with a connection, that insert one row a statement behind all others.
+async fn writers(
+    server: &Server,
+    table: &'static str,
+    stop: &Arc<AtomicBool>,
+) -> JoinSet<Acknowledged> {
+    let next = Arc::new(AtomicI64::new(1));
+    let mut tasks = JoinSet::new();
+    for writer in 0..WRITERS {
+        let client = server.connect().await;
+        let (next, stop) = (Arc::clone(&next), Arc::clone(stop));
+        tasks.spawn(async move {
+            let mut acknowledged = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let key = next.fetch_add(1, Ordering::Relaxed);
+                let sql = format!("INSERT INTO {table} VALUES ({key}, {writer}, 0.5)");
+                match client.batch_execute(&sql).await {
+                    Ok(()) => acknowledged.push(key),
+                    // Between two renamings there is no such table.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                }
+            }
+            acknowledged
+        });
+    }
+    tasks
+}
+
+/// The first column of a query's rows.
+async fn column(client: &Client, sql: &str) -> Vec<String> {
+    let rows = client.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let row = |message: SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    };
+    rows.into_iter().filter_map(row).collect()
+}
+
+/// What `sys.hot_partitions` advises of a table, once it does.
+async fn advice(client: &Client, table: &str) -> String {
+    let sql = format!(
+        "SELECT advice FROM sys.hot_partitions WHERE \"table\" = '{table}' AND verdict = 'MOVING_RIGHT'"
+    );
+    let started = Instant::now();
+    loop {
+        if let Some(advice) = column(client, &sql).await.pop() {
+            return advice;
+        }
+        assert!(started.elapsed() < PATIENCE, "nothing is said of {table}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// The keys of a table, in order.
+async fn keys(client: &Client, rows: &str) -> Vec<i64> {
+    let sql = format!("SELECT CAST(ts AS BIGINT) FROM ({rows}) AS r ORDER BY 1");
+    column(client, &sql).await.iter().map(|key| key.parse().unwrap()).collect()
+}
+
+/// Makes a table whose rows come in the order of its key, follows what is advised of it beside its writers, and counts.
+async fn follow(server: &Server, table: &'static str, options: &str) -> String {
+    let client = server.connect().await;
+    let made = format!(
+        "CREATE TABLE {table} (ts TIMESTAMP(3) TIME INDEX, userid BIGINT, v DOUBLE, PRIMARY KEY (ts, userid)) \
+         WITH ({options})"
+    );
+    client.batch_execute(&made).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = writers(server, table, &stop).await;
+    let advice = advice(&client, table).await;
+    let followed = client.batch_execute(&advice).await;
+    tokio::time::sleep(AFTER).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut acknowledged: Vec<i64> = tasks.join_all().await.into_iter().flatten().collect();
+    acknowledged.sort_unstable();
+    assert!(acknowledged.len() > 100, "{table}: {} rows", acknowledged.len());
+    if let Err(error) = followed {
+        // The comparison refuses to go on: a write that had begun was acknowledged after the copy.
+        let code = error.code().map(|code| code.code().to_owned());
+        assert_eq!(code.as_deref(), Some("22012"), "{table}: {error:?}\n{advice}");
+        assert!(advice.contains("_before"), "{advice}");
+    }
+    let there = column(&client, "SELECT table_name FROM information_schema.tables").await;
+    let mut tables = vec![table.to_owned(), format!("{table}_before")];
+    tables.retain(|table| there.contains(table));
+    for table in &tables {
+        let kept = keys(&client, &format!("SELECT ts FROM {table}")).await;
+        assert!(kept.is_sorted_by(|a, b| a < b), "a row is in {table} twice");
+    }
+    let selects: Vec<_> = tables.iter().map(|table| format!("SELECT ts FROM {table}")).collect();
+    let kept = keys(&client, &selects.join(" UNION ")).await;
+    let lost: Vec<_> = acknowledged.iter().filter(|key| kept.binary_search(key).is_err()).collect();
+    assert!(lost.is_empty(), "{table}: {lost:?} of {}", acknowledged.len());
+    advice
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writers_go_on_while_the_advice_of_a_server_is_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    // A partition takes few rows a second, so that eight writers keep it busy.
+    let server = Server::try_start(&dir.path().join("data"), &["--partition-rate", "150"])
+        .unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    let (appended, last_row, last_non_null) = tokio::join!(
+        follow(&server, "appended", "'append_mode' = 'true'"),
+        follow(&server, "last_row", "'merge_mode' = 'last_row'"),
+        follow(&server, "last_non_null", "'merge_mode' = 'last_non_null'"),
+    );
+    assert!(appended.starts_with("ALTER TABLE appended PARTITION BY HASH"), "{appended}");
+    for copied in [last_row, last_non_null] {
+        assert!(copied.starts_with("-- Stop all writers of"), "{copied}");
+    }
+    let client = server.connect().await;
+    assert_eq!(
+        one(&client, "SELECT count(*) > 1 FROM sys.partitions WHERE \"table\" = 'appended'").await,
+        "t"
+    );
+    assert!(server.stop());
+}
