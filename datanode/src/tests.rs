@@ -53,6 +53,7 @@ fn column(id: u32, name: &str, semantic: Semantic) -> Column {
         default: None,
         generated: None,
         missing: None,
+        length: None,
         comment: None,
     }
 }

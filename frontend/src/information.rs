@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use partita_proto::catalog::{Catalog, Table};
-use partita_proto::schema::{Column, ColumnType, Semantic};
+use partita_proto::schema::{Column, ColumnType, Semantic, TextLength};
 
 use crate::catalog::{CATALOG, INFORMATION, SYSTEM, Sources};
 use crate::error::SqlError;
@@ -171,7 +171,11 @@ fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
                 ColumnType::Timestamp(unit, _) => Some(i64::from(unit.digits())),
                 _ => None,
             };
-            let (data_type, udt_name) = postgres_type(column.column_type);
+            let (data_type, udt_name) = match column.length {
+                Some(TextLength { fixed: true, .. }) => ("character", "bpchar"),
+                Some(_) => ("character varying", "varchar"),
+                None => postgres_type(column.column_type),
+            };
             let mut row = names(table);
             row.extend([
                 column.name.as_str().into(),
@@ -179,15 +183,14 @@ fn columns(catalog: &Catalog) -> Vec<Vec<Cell>> {
                 column.default.clone().into(),
                 yes_or_no(column.nullable).into(),
                 data_type.into(),
-                // Texts have no bound.
-                None::<i64>.into(),
+                column.length.map(|length| i64::from(length.characters)).into(),
                 precision.into(),
                 scale.into(),
                 digits.into(),
                 CATALOG.into(),
                 "pg_catalog".into(),
                 udt_name.into(),
-                column.column_type.sql().into(),
+                column.type_sql().into(),
                 column.column_type.arrow().to_string().into(),
                 semantic(column).into(),
                 (if column.generated.is_some() { "ALWAYS" } else { "NEVER" }).into(),

@@ -6,6 +6,7 @@
 pub(crate) mod calendar;
 pub(crate) mod cast;
 pub(crate) mod expression;
+mod length;
 pub(crate) mod plan;
 pub(crate) mod size;
 

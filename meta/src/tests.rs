@@ -65,6 +65,7 @@ fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
         default: None,
         generated: None,
         missing: None,
+        length: None,
         comment: None,
     }
 }

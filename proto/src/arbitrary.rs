@@ -115,6 +115,7 @@ pub(crate) fn table(types: &[ColumnType]) -> TableSchema {
             default: None,
             generated: None,
             missing: None,
+            length: None,
             comment: None,
         })
         .collect();

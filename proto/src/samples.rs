@@ -98,6 +98,7 @@ pub(crate) fn schema(types: &[ColumnType]) -> TableSchema {
         default: None,
         generated: None,
         missing: None,
+        length: None,
         comment: None,
     };
     let mut columns: Vec<Column> = (0..)

@@ -239,11 +239,41 @@ pub struct Column {
     /// older rows have NULL in their keys.
     #[serde(default)]
     pub missing: Option<Value>,
+    /// Characters that a text may have; any number without it.
+    #[serde(default)]
+    pub length: Option<TextLength>,
     /// What its owner says of it.
     pub comment: Option<String>,
 }
 
+/// The characters that a text column takes: `VARCHAR(n)` or `CHAR(n)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TextLength {
+    /// Maximum number of characters.
+    pub characters: u32,
+    /// CHAR(n): blanks at the end of a text are not part of it.
+    pub fixed: bool,
+}
+
+impl TextLength {
+    /// The type in SQL; what SHOW CREATE TABLE prints and the parser reads back.
+    pub fn sql(self) -> String {
+        format!("{}({})", if self.fixed { "CHAR" } else { "VARCHAR" }, self.characters)
+    }
+
+    /// PostgreSQL's name of the type.
+    pub fn postgres(self) -> String {
+        let name = if self.fixed { "character" } else { "character varying" };
+        format!("{name}({})", self.characters)
+    }
+}
+
 impl Column {
+    /// The name of its type in SQL.
+    pub fn type_sql(&self) -> String {
+        self.length.map_or_else(|| self.column_type.sql(), TextLength::sql)
+    }
+
     /// The column as an Arrow field under its SQL name.
     pub fn field(&self) -> Field {
         Field::new(&self.name, self.column_type.arrow(), self.nullable)

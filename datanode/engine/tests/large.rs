@@ -47,6 +47,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
         default: None,
         generated: None,
         missing: None,
+        length: None,
         comment: None,
     }
 }

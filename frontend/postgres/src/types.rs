@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
+use partita_proto::schema::TextLength;
 use pgwire::api::Type;
 
 /// Marks a column of `pg_catalog` that holds object numbers; the value names which alias type.
@@ -133,6 +134,19 @@ fn array_of(element: &Type) -> Type {
         Type::CHAR => Type::CHAR_ARRAY,
         _ => Type::TEXT_ARRAY,
     }
+}
+
+/// The type of a text column with a length, and its modifier.
+pub(crate) fn of_text(length: TextLength) -> (Type, i32) {
+    let of = if length.fixed { Type::BPCHAR } else { Type::VARCHAR };
+    // PostgreSQL counts in the header of a value.
+    let modifier = i32::try_from(length.characters).map_or(-1, |characters| characters + 4);
+    (of, modifier)
+}
+
+/// Whether values have an order of letters.
+pub(crate) fn is_text(of: &Type) -> bool {
+    matches!(*of, Type::TEXT | Type::VARCHAR | Type::BPCHAR)
 }
 
 /// Bytes of a value in the binary format; -1 when they vary.

@@ -41,7 +41,7 @@ impl Session {
                 let row = |column: &Column| {
                     vec![
                         Some(column.name.clone()),
-                        Some(column.column_type.sql()),
+                        Some(column.type_sql()),
                         Some(yes_or_no(column.nullable)),
                         Some(key_word(&table, column)),
                         shown_default(column),
@@ -145,7 +145,7 @@ impl Session {
                 rows.push(vec![
                     Some(table.name.clone()),
                     Some(column.name.clone()),
-                    Some(column.column_type.sql()),
+                    Some(column.type_sql()),
                 ]);
             }
         }
@@ -157,7 +157,7 @@ impl Session {
         let row = |column: &Column| {
             vec![
                 Some(column.name.clone()),
-                Some(column.column_type.sql()),
+                Some(column.type_sql()),
                 Some(key_word(&table, column)),
                 Some(yes_or_no(column.nullable)),
                 shown_default(column),

@@ -12,19 +12,28 @@ use partita_proto::schema::Column;
 use partita_worker::casts::rounded;
 use partita_worker::nearest_floats;
 
+use super::length::fitting;
 use crate::error::{DATATYPE_MISMATCH, SqlError};
 
 /// An error, not NULL, for a value that does not fit.
 const STRICT: CastOptions<'static> =
     CastOptions { safe: false, format_options: arrow::util::display::FormatOptions::new() };
 
-/// The values as values of a column: integers into timestamps are ticks, texts are parsed,
+/// The values as values of a column, texts no longer than it takes ([`fitting`]).
+///
+/// # Errors
+/// When the types do not fit at all, or a value does not.
+pub(crate) fn assign(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
+    fitting(converted(array, column)?, column)
+}
+
+/// The values as values of a column's type: integers into timestamps are ticks, texts are parsed,
 /// numbers with a fraction become the nearest integer, fractions of timestamps finer than the column's
 /// are cut off, and what is out of range is an error that names the column.
 ///
 /// # Errors
 /// When the types do not fit at all, or a value does not.
-pub(crate) fn assign(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
+fn converted(array: &ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
     let to = column.column_type.arrow();
     let from = array.data_type();
     if *from == to {

@@ -359,6 +359,7 @@ fn added_column(definition: &ColumnDefinition, tag: bool) -> Column {
         default: definition.default.clone(),
         generated: definition.generated.clone(),
         missing: None,
+        length: definition.length,
         comment: definition.comment.clone(),
     }
 }

@@ -56,10 +56,11 @@ impl Tokens<'_> {
         notices: &mut Vec<Notice>,
     ) -> Result<ColumnClause, SqlError> {
         let name = self.name("a column name")?;
-        let column_type = self.column_type(notices)?;
+        let (column_type, length) = self.declared_type(notices)?;
         let definition = ColumnDefinition {
             name,
             column_type,
+            length,
             nullable: None,
             default: None,
             generated: None,

@@ -90,6 +90,7 @@ impl CreateTable {
                 default: column.default.clone(),
                 generated: column.generated.clone(),
                 missing: None,
+                length: column.length,
                 comment: column.comment.clone(),
             })
         });

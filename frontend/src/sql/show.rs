@@ -52,7 +52,7 @@ fn names(columns: &[&Column]) -> String {
 }
 
 fn column_sql(column: &Column) -> String {
-    let mut sql = format!("{} {}", quote(&column.name), column.column_type.sql());
+    let mut sql = format!("{} {}", quote(&column.name), column.type_sql());
     // A time index is NOT NULL without saying so, but readers like to see it.
     sql.push_str(if column.nullable { " NULL" } else { " NOT NULL" });
     if let Some(generated) = &column.generated {

@@ -19,7 +19,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::Expr;
-use partita_proto::schema::{ColumnType, MergeMode, TableOptions};
+use partita_proto::schema::{ColumnType, MergeMode, TableOptions, TextLength};
 use partita_proto::service::AdminOrder;
 
 use super::partitioning::PartitioningOption;
@@ -498,6 +498,8 @@ pub struct ColumnDefinition {
     pub name: String,
     /// Its type.
     pub column_type: ColumnType,
+    /// The number of characters of VARCHAR(n) and CHAR(n).
+    pub length: Option<TextLength>,
     /// NULL or NOT NULL, when said.
     pub nullable: Option<bool>,
     /// DEFAULT, as SQL text.

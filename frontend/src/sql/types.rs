@@ -7,7 +7,7 @@
 //! microseconds would read the milliseconds of a log store as the year 1970. Who expects PostgreSQL's microseconds is told.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
-use partita_proto::schema::{ColumnType, Unit};
+use partita_proto::schema::{ColumnType, TextLength, Unit};
 
 use super::tokens::Tokens;
 use crate::error::{SqlError, UNDEFINED_OBJECT};
@@ -17,6 +17,8 @@ use crate::output::Notice;
 const DECIMAL_DEFAULT: (u8, i8) = (38, 10);
 /// Digits that a DECIMAL may have.
 const DECIMAL_PRECISION_MAX: u64 = 38;
+/// Characters that the length of a text may say, as in PostgreSQL.
+const TEXT_LENGTH_MAX: u32 = 10_485_760;
 
 /// Types that exist elsewhere and not here, and what to use.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -43,11 +45,20 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 impl Tokens<'_> {
-    /// Takes a column type. What it says and this version does not keep goes to `notices`.
+    /// Takes a type of values, whose length is of no matter.
     pub(super) fn column_type(
         &mut self,
         notices: &mut Vec<Notice>,
     ) -> Result<ColumnType, SqlError> {
+        Ok(self.declared_type(notices)?.0)
+    }
+
+    /// Takes a column type, and the length of a text. What it says and this version does not keep goes to `notices`.
+    pub(super) fn declared_type(
+        &mut self,
+        notices: &mut Vec<Notice>,
+    ) -> Result<(ColumnType, Option<TextLength>), SqlError> {
+        let mut length = None;
         let name = match &self.peek().token {
             Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
             _ => return Err(self.unexpected("a type")),
@@ -79,8 +90,9 @@ impl Tokens<'_> {
                     ColumnType::String
                 }
                 "varchar" | "char" | "character" | "bpchar" | "nvarchar" | "nchar" => {
-                    self.take(&["varying"]);
-                    self.string_length(&name, notices)?
+                    let varying = self.take(&["varying"]);
+                    length = self.text_length(&name, varying)?;
+                    ColumnType::String
                 }
                 "binary" | "varbinary" | "bytea" | "bytes" | "blob" | "tinyblob" | "mediumblob"
                 | "longblob" => {
@@ -101,7 +113,7 @@ impl Tokens<'_> {
                 .unsupported("an array as a column")
                 .with_hint("use one column for each member, or one row"));
         }
-        Ok(column_type)
+        Ok((column_type, length))
     }
 
     /// Takes `(n)`.
@@ -150,15 +162,25 @@ impl Tokens<'_> {
         }
     }
 
-    fn string_length(
-        &mut self,
-        name: &str,
-        notices: &mut Vec<Notice>,
-    ) -> Result<ColumnType, SqlError> {
-        if let Some(length) = self.modifier()? {
-            notices.push(length_notice(name, length));
-        }
-        Ok(ColumnType::String)
+    /// Takes the number of characters of a text; CHAR without one has a single character.
+    fn text_length(&mut self, name: &str, varying: bool) -> Result<Option<TextLength>, SqlError> {
+        let fixed = !varying && !matches!(name, "varchar" | "nvarchar");
+        let wrong = |says: &str| {
+            let name = if fixed { "char" } else { "varchar" };
+            SqlError::new("22023", format!("length for type {name} {says}"))
+        };
+        let position = self.position();
+        let located = |error: SqlError| Err(error.with_position(position));
+        let characters = match self.modifier()? {
+            Some(0) => return located(wrong("must be at least 1")),
+            Some(characters) => match u32::try_from(characters) {
+                Ok(characters) if characters <= TEXT_LENGTH_MAX => characters,
+                _ => return located(wrong(&format!("cannot exceed {TEXT_LENGTH_MAX}"))),
+            },
+            None if fixed && name != "bpchar" => 1,
+            None => return Ok(None),
+        };
+        Ok(Some(TextLength { characters, fixed }))
     }
 
     /// Takes `(digits)` and WITH or WITHOUT TIME ZONE.

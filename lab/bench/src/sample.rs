@@ -113,6 +113,7 @@ pub fn schema() -> TableSchema {
             default: None,
             generated: None,
             missing: None,
+            length: None,
             comment: None,
         })
         .collect();

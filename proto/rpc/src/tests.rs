@@ -295,6 +295,7 @@ fn schema() -> TableSchema {
         default: None,
         generated: None,
         missing: None,
+        length: None,
         comment: None,
     };
     TableSchema {

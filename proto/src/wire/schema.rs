@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::id::{ColumnId, SchemaVersion};
 use crate::schema::{
     Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
-    TableSchema, Unit,
+    TableSchema, TextLength, Unit,
 };
 use crate::value::Value;
 
@@ -150,6 +150,10 @@ impl Wire for Column {
             generated: self.generated.clone(),
             comment: self.comment.clone(),
             missing: self.missing.as_ref().map(Wire::to_wire),
+            length: self.length.map(|length| pb::TextLength {
+                characters: length.characters,
+                fixed: length.fixed,
+            }),
         }
     }
 
@@ -171,6 +175,9 @@ impl Wire for Column {
             generated: message.generated,
             comment: message.comment,
             missing: message.missing.map(Wire::from_wire).transpose()?,
+            length: message
+                .length
+                .map(|length| TextLength { characters: length.characters, fixed: length.fixed }),
         })
     }
 }

@@ -24,7 +24,7 @@ use crate::route::PartitionMap;
 use crate::rule::{Comparison, Rule};
 use crate::samples;
 use crate::schema::{
-    Column, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions, TableSchema,
+    Column, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions, TableSchema, TextLength,
 };
 use crate::service::{Ddl, NewTable, PartitionSpec, RequestId, TableChange, WriteKind};
 use crate::value::Value;
@@ -47,11 +47,14 @@ fn column() -> impl Strategy<Value = Column> {
     let texts = (name(), name(), option::of(name()), option::of(name()), option::of(name()));
     let types = arbitrary::column_type()
         .prop_flat_map(|column_type| (Just(column_type), option::of(samples::value(column_type))));
+    let length = (any::<u32>(), any::<bool>())
+        .prop_map(|(characters, fixed)| TextLength { characters, fixed });
+    let types = (types, option::of(length));
     (any::<u32>(), texts, types, any::<bool>(), semantic).prop_map(
         |(
             id,
             (name, storage_name, default, generated, comment),
-            (column_type, missing),
+            ((column_type, missing), length),
             nullable,
             semantic,
         )| {
@@ -65,6 +68,7 @@ fn column() -> impl Strategy<Value = Column> {
                 default,
                 generated,
                 missing,
+                length,
                 comment,
             }
         },

@@ -59,6 +59,7 @@ pub(super) fn column(id: u32, name: &str, column_type: ColumnType, semantic: Sem
         default: None,
         generated: None,
         missing: None,
+        length: None,
         comment: None,
     }
 }

@@ -192,6 +192,7 @@ fn new_table(database: &str, name: &str, schema: &Schema) -> Result<NewTable, St
             default: None,
             generated: None,
             missing: None,
+            length: None,
             comment: None,
         });
         next += 1;

@@ -410,6 +410,7 @@ mod with_a_table {
             default: None,
             generated: None,
             missing: None,
+            length: None,
             comment: None,
         }
     }

@@ -398,6 +398,8 @@ fn format_type(_: &Around<'_>, values: &[ScalarValue]) -> ScalarValue {
         Type::INT8 => "bigint".to_owned(),
         Type::FLOAT4 => "real".to_owned(),
         Type::FLOAT8 => "double precision".to_owned(),
+        Type::VARCHAR if modifier >= 4 => format!("character varying({})", modifier - 4),
+        Type::BPCHAR if modifier >= 4 => format!("character({})", modifier - 4),
         Type::VARCHAR => "character varying".to_owned(),
         Type::BPCHAR => "character".to_owned(),
         Type::CHAR => "\"char\"".to_owned(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use partita_proto::catalog::{Catalog, DEFAULT_DATABASE, Table};
+use partita_proto::schema::TextLength;
 
 use super::cells::Kind::{Bool, Char, Float4, Int2, Int2s, Int4, Oid, Oids, Text, Texts};
 use super::cells::{Cell, Columns, Made, Row};
@@ -354,6 +355,7 @@ struct Attribute<'a> {
     name: &'a str,
     number: i32,
     data_type: &'a DataType,
+    length: Option<TextLength>,
     nullable: bool,
     default: bool,
     generated: bool,
@@ -361,7 +363,10 @@ struct Attribute<'a> {
 
 impl Attribute<'_> {
     fn row(&self) -> Row {
-        let of = types::of_arrow(self.data_type);
+        let (of, modifier) = match self.length {
+            Some(length) => types::of_text(length),
+            None => (types::of_arrow(self.data_type), types::modifier(self.data_type)),
+        };
         let length = types::size(&of);
         let text = length < 0;
         vec![
@@ -371,7 +376,7 @@ impl Attribute<'_> {
             ("attlen", i32::from(length).into()),
             ("attnum", self.number.into()),
             ("attcacheoff", (-1).into()),
-            ("atttypmod", types::modifier(self.data_type).into()),
+            ("atttypmod", modifier.into()),
             ("attndims", 0.into()),
             ("attbyval", (!text).into()),
             ("attalign", (if length == 8 { "d" } else { "i" }).into()),
@@ -386,7 +391,7 @@ impl Attribute<'_> {
             ("attislocal", true.into()),
             ("attinhcount", 0.into()),
             ("attstattarget", (-1).into()),
-            ("attcollation", (if of == pgwire::api::Type::TEXT { 100 } else { 0 }).into()),
+            ("attcollation", (if types::is_text(&of) { 100 } else { 0 }).into()),
         ]
     }
 }
@@ -401,6 +406,7 @@ fn attributes(objects: &Objects) -> Vec<Row> {
                 name: &column.name,
                 number: attribute(at),
                 data_type: &column.column_type.arrow(),
+                length: column.length,
                 nullable: column.nullable,
                 default: column.default.is_some(),
                 generated: column.generated.is_some(),
@@ -413,6 +419,7 @@ fn attributes(objects: &Objects) -> Vec<Row> {
                 name: &column.name,
                 number: attribute(at),
                 data_type: &column.column_type.arrow(),
+                length: column.length,
                 nullable: true,
                 default: false,
                 generated: false,
@@ -423,11 +430,17 @@ fn attributes(objects: &Objects) -> Vec<Row> {
     for fixed in &objects.fixed {
         let relation = fixed.oid;
         for (at, (name, data_type)) in fixed.columns.iter().enumerate() {
-            let number = attribute(at);
-            let (nullable, default, generated) = (true, false, false);
-            let column =
-                Attribute { relation, name, number, data_type, nullable, default, generated };
-            rows.push(column.row());
+            let attribute = Attribute {
+                relation,
+                name,
+                number: attribute(at),
+                data_type,
+                length: None,
+                nullable: true,
+                default: false,
+                generated: false,
+            };
+            rows.push(attribute.row());
         }
     }
     rows

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use partita_proto::placement::Placement;
 use partita_proto::range::Bound;
-use partita_proto::schema::{ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, Unit};
+use partita_proto::schema::{
+    ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TextLength, Unit,
+};
 use partita_proto::value::Value;
 
 use super::{create, new_table};
@@ -188,6 +190,7 @@ fn types_of_many_dialects_are_known() {
         ("VARCHAR(20)", T::String),
         ("CHARACTER VARYING(5)", T::String),
         ("CHAR(1)", T::String),
+        ("BPCHAR", T::String),
         ("BYTEA", T::Binary),
         ("VARBINARY", T::Binary),
         ("BINARY", T::Binary),
@@ -546,6 +549,31 @@ fn options_of_partitioning_are_read_in_long_and_short_words() {
         keep_together: 1,
     };
     assert_eq!(table.schema.options.partitioning, expected);
+}
+
+#[test]
+fn texts_have_the_length_that_their_type_says() {
+    let length = |of: &str| {
+        let made = new_table(&format!("CREATE TABLE t (a {of}, b INT PRIMARY KEY)"));
+        made.map(|(table, _)| table.schema.columns[0].length.map(TextLength::sql))
+    };
+    for (of, said) in [
+        ("VARCHAR(20)", Some("VARCHAR(20)")),
+        ("CHARACTER VARYING(5)", Some("VARCHAR(5)")),
+        ("CHAR VARYING(5)", Some("VARCHAR(5)")),
+        ("CHAR(7)", Some("CHAR(7)")),
+        ("CHARACTER(7)", Some("CHAR(7)")),
+        ("CHAR", Some("CHAR(1)")),
+        ("VARCHAR", None),
+        ("CHARACTER VARYING", None),
+        ("BPCHAR", None),
+        ("TEXT", None),
+    ] {
+        assert_eq!(length(of).unwrap().as_deref(), said, "{of}");
+    }
+    for of in ["VARCHAR(0)", "CHAR(0)", "VARCHAR(10485761)", "CHAR(99999999999)"] {
+        assert_eq!(length(of).unwrap_err().sqlstate, "22023", "{of}");
+    }
 }
 
 #[test]

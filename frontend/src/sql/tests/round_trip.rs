@@ -10,7 +10,7 @@ use partita_proto::route::{hash_cuts, ranges_between, rule_cuts};
 use partita_proto::rule::{Comparison, Rule};
 use partita_proto::schema::{
     Column, ColumnType, HotspotRemedy, MergeMode, Partitioning, Semantic, TableOptions,
-    TableSchema, Unit,
+    TableSchema, TextLength, Unit,
 };
 use partita_proto::service::NewTable;
 use partita_proto::value::Value;
@@ -82,15 +82,20 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
         prop::sample::select(vec!["select", "time", "index", "primary", "key", "default", "user"])
             .prop_map(str::to_owned),
     ];
-    let column = (name, types(), any::<bool>(), prop::option::of("[a-z' ]{1,5}"), any::<bool>());
-    let column = column.prop_flat_map(|(name, of, nullable, comment, has_default)| {
+    let length = (1_u32..100, any::<bool>())
+        .prop_map(|(characters, fixed)| TextLength { characters, fixed });
+    let length = prop::option::of(length);
+    let column =
+        (name, types(), length, any::<bool>(), prop::option::of("[a-z' ]{1,5}"), any::<bool>());
+    let column = column.prop_flat_map(|(name, of, length, nullable, comment, has_default)| {
+        let length = length.filter(|_| of == ColumnType::String);
         let default =
             if has_default { values(of).prop_map(Some).boxed() } else { Just(None).boxed() };
-        (Just((name, of, nullable, comment)), default)
+        (Just((name, of, length, nullable, comment)), default)
     });
     prop::collection::vec(column, 1..8).prop_map(|drafts| {
         let mut columns: Vec<Column> = Vec::new();
-        for ((name, column_type, nullable, comment), default) in drafts {
+        for ((name, column_type, length, nullable, comment), default) in drafts {
             if name.starts_with("__") || columns.iter().any(|column| column.name == name) {
                 continue;
             }
@@ -104,6 +109,7 @@ fn columns() -> impl Strategy<Value = Vec<Column>> {
                 default: default.map(|value| value.display(column_type)),
                 generated: None,
                 missing: None,
+                length,
                 comment,
             });
         }

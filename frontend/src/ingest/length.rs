@@ -1,0 +1,84 @@
+//! Texts of columns that take so many characters: `VARCHAR(n)` and `CHAR(n)`.
+//!
+//! As in PostgreSQL a text with more is refused, but blanks beyond the length are cut. A CHAR(n) has no blanks at its end:
+//! there they say nothing, and two texts that differ in them are one.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
+use partita_proto::schema::{Column, TextLength};
+
+use crate::error::SqlError;
+
+/// SQLSTATE of a text that is too long for its type.
+const STRING_DATA_RIGHT_TRUNCATION: &str = "22001";
+
+/// The texts as values of a column.
+///
+/// # Errors
+/// When one has more characters than the column takes.
+pub(super) fn fitting(texts: ArrayRef, column: &Column) -> Result<ArrayRef, SqlError> {
+    let Some(length) = column.length else { return Ok(texts) };
+    let Some(views) = texts.as_string_view_opt() else { return Ok(texts) };
+    let mut is_same = true;
+    for (row, text) in views.iter().enumerate() {
+        let Some(text) = text else { continue };
+        match cut(text, length) {
+            Some(cut) => is_same &= cut.len() == text.len(),
+            None => {
+                let message = format!("value too long for type {}", length.postgres());
+                let error = SqlError::new(STRING_DATA_RIGHT_TRUNCATION, message);
+                let place = if views.len() > 1 {
+                    format!("column \"{}\", in row {}", column.name, row + 1)
+                } else {
+                    format!("column \"{}\"", column.name)
+                };
+                return Err(error.with_detail(place));
+            }
+        }
+    }
+    if is_same {
+        return Ok(texts);
+    }
+    let cut: StringViewArray =
+        views.iter().map(|text| text.and_then(|text| cut(text, length))).collect();
+    Ok(Arc::new(cut))
+}
+
+/// A text without blanks that it cannot have; `None` when it has too many characters even so.
+fn cut(text: &str, length: TextLength) -> Option<&str> {
+    let text = if length.fixed { text.trim_end_matches(' ') } else { text };
+    let most = usize::try_from(length.characters).unwrap_or(usize::MAX);
+    // A character has at least one byte.
+    if text.len() <= most {
+        return Some(text);
+    }
+    let Some((end, _)) = text.char_indices().nth(most) else { return Some(text) };
+    let (kept, rest) = text.split_at(end);
+    rest.bytes().all(|byte| byte == b' ').then_some(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_at_blanks_only() {
+        let of = |text, fixed| cut(text, TextLength { characters: 3, fixed });
+        for (text, varying, fixed) in [
+            ("", Some(""), Some("")),
+            ("abc", Some("abc"), Some("abc")),
+            ("ab ", Some("ab "), Some("ab")),
+            ("abc  ", Some("abc"), Some("abc")),
+            ("a    ", Some("a  "), Some("a")),
+            ("äöü", Some("äöü"), Some("äöü")),
+            ("äöü ", Some("äöü"), Some("äöü")),
+            ("abcd", None, None),
+            ("abc d", None, None),
+            ("abc\t", None, None),
+        ] {
+            assert_eq!(of(text, false), varying, "varchar {text:?}");
+            assert_eq!(of(text, true), fixed, "char {text:?}");
+        }
+    }
+}
