@@ -16,9 +16,14 @@
 //! A LATERAL subquery is joined in the same way. An aggregate is grouped by the domain, a LIMIT counts its rows for each of its values, and an EXISTS is whether a row is
 //! there; `x IN (S)` is NULL where no row is equal and of one nobody knows.
 //!
+//! A subquery may name columns of a query that is more than one query further out. The query between them is given such a
+//! column beside its own (`far.rs`), so that every subquery names columns of the next query only.
+//!
 //! Invariants:
 //! - columns keep their names and types, and rows of the outer query are neither lost nor doubled;
 //! - what a join cannot say (a subquery in a set operation or in a FULL JOIN that names an outer column) is refused by name.
+
+mod far;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,6 +90,22 @@ impl UnnestedSubqueries {
         if !found {
             return Ok(Transformed::no(node));
         }
+        let node = far::with_outer_columns(node)?;
+        let columns = own_columns(node.schema());
+        let Some(node) = far::with_far_columns(&node, || self.number())? else {
+            return self.joined(node);
+        };
+        let joined = self.joined(node)?.data;
+        if own_columns(joined.schema()) == columns {
+            return Ok(Transformed::yes(joined));
+        }
+        // A far column does not leave the node.
+        let projected = LogicalPlanBuilder::from(joined).project(columns)?.build()?;
+        Ok(Transformed::yes(projected))
+    }
+
+    /// A node whose subqueries name columns of its input only.
+    fn joined(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         match node {
             LogicalPlan::Filter(filter) => self.filter(filter),
             LogicalPlan::Join(_) => Ok(Transformed::no(node)),
@@ -240,6 +261,9 @@ fn is_tied_otherwise(subquery: &Subquery, is_value: bool) -> Result<bool> {
         return Ok(!is_equal_aggregate(plan, false)?);
     }
     plan.exists(|node| {
+        if far::is_of_far_columns(node) {
+            return Ok(true);
+        }
         let may = matches!(
             node,
             LogicalPlan::Limit(_)
@@ -756,6 +780,9 @@ impl Domain {
 
     fn joined(&self, of: &Join) -> Result<LogicalPlan> {
         let (left, right) = (depends(&of.left), depends(&of.right));
+        if left && right {
+            return self.joined_on_both_sides(of);
+        }
         let (left, right) = match (of.join_type, left, right) {
             (
                 JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti,
@@ -788,6 +815,51 @@ impl Domain {
         let join = LogicalPlan::Join(join);
         let columns = self.columns().chain(own_columns(&of.schema)).collect::<Vec<_>>();
         LogicalPlanBuilder::from(join).project(columns)?.build()
+    }
+}
+
+impl Domain {
+    /// A join of which both sides name outer columns: each is computed for all values of the domain, and rows meet those of
+    /// the same values.
+    fn joined_on_both_sides(&self, of: &Join) -> Result<LogicalPlan> {
+        let kinds = [JoinType::Inner, JoinType::Left, JoinType::LeftSemi, JoinType::LeftAnti];
+        if !kinds.contains(&of.join_type) {
+            return not_impl_err!(
+                "outer columns on both sides of {} JOIN in a subquery",
+                of.join_type
+            );
+        }
+        let left = self.within(&of.left)?;
+        let other = |name: &String| format!("{name}_right");
+        let renamed = self
+            .names
+            .iter()
+            .map(|name| Expr::Column(Column::new_unqualified(name)).alias(other(name)));
+        let columns: Vec<Expr> = renamed.chain(own_columns(of.right.schema())).collect();
+        let right = LogicalPlanBuilder::from(self.within(&of.right)?).project(columns)?.build()?;
+        let on = of
+            .on
+            .iter()
+            .map(|(left, right)| Ok((self.bound(left.clone())?, self.bound(right.clone())?)));
+        let on = on.collect::<Result<Vec<_>>>()?;
+        let same = self.names.iter().map(|name| {
+            let own = Box::new(Expr::Column(Column::new_unqualified(name)));
+            let other = Box::new(Expr::Column(Column::new_unqualified(other(name))));
+            Expr::BinaryExpr(BinaryExpr::new(own, Operator::IsNotDistinctFrom, other))
+        });
+        let filter = of.filter.clone().map(|filter| self.bound(filter)).transpose()?;
+        let join = Join::try_new(
+            Arc::new(left),
+            Arc::new(right),
+            on,
+            conjunction(same.chain(filter)),
+            of.join_type,
+            of.join_constraint,
+            of.null_equality,
+            of.null_aware,
+        )?;
+        let columns = self.columns().chain(own_columns(&of.schema)).collect::<Vec<_>>();
+        LogicalPlanBuilder::from(LogicalPlan::Join(join)).project(columns)?.build()
     }
 }
 

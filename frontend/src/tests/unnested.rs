@@ -82,3 +82,53 @@ async fn more_rows_than_one_are_an_error() {
     let sql = format!("SELECT (SELECT y FROM {U} WHERE u.k > t.k) FROM {T}");
     assert_eq!(db.error(&sql).await.sqlstate, "21000");
 }
+
+#[tokio::test]
+async fn subqueries_name_columns_of_queries_two_and_three_further_out() {
+    const V: &str = "(VALUES (1, 2, 7), (2, 2, 8), (3, 4, 9)) v(k, m, z)";
+    for (sql, rows) in [
+        (
+            "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS \
+             (SELECT 1 FROM v WHERE v.k = t.k AND v.m = u.k)) ORDER BY k",
+            "1 2 3",
+        ),
+        (
+            "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND NOT EXISTS \
+             (SELECT 1 FROM v WHERE v.m = t.k AND v.k = u.k)) ORDER BY k",
+            "3",
+        ),
+        (
+            "SELECT k FROM t WHERE k IN (SELECT u.k FROM u WHERE u.k IN (SELECT v.m FROM v WHERE v.k = t.k)) \
+             ORDER BY k",
+            "2",
+        ),
+        (
+            "SELECT (SELECT count(*) FROM u WHERE u.k IN (SELECT v.m FROM v WHERE v.k <= t.k)) AS n FROM t ORDER BY k",
+            "2 2 3",
+        ),
+        (
+            "SELECT (SELECT max(u.y) FROM u WHERE u.k = (SELECT max(v.m) FROM v WHERE v.k < t.k + u.k)) AS n \
+             FROM t ORDER BY k",
+            "201 NULL NULL",
+        ),
+        (
+            "SELECT (SELECT sum((SELECT max(v.z) FROM v WHERE v.k <= t.k AND v.m <= u.k)) FROM u WHERE u.k > t.k) AS n \
+             FROM t ORDER BY k",
+            "28 16 9",
+        ),
+        (
+            "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM v WHERE v.m = u.k AND EXISTS \
+             (SELECT 1 FROM u w WHERE w.k = t.k AND w.k >= v.k))) ORDER BY k",
+            "2 3",
+        ),
+        (
+            "SELECT k FROM t WHERE (SELECT count(*) FROM u WHERE (SELECT count(*) FROM v WHERE v.k = t.k) = 1) = 4 \
+             ORDER BY k",
+            "1 2 3",
+        ),
+    ] {
+        let text = sql.replace("FROM v", &format!("FROM {V}"));
+        let text = text.replace("FROM u w", "FROM (SELECT u.k FROM u) AS w");
+        assert_eq!(lines(&text).await.join(" "), rows, "{sql}");
+    }
+}

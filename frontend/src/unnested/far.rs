@@ -1,0 +1,156 @@
+//! Columns of queries that are more than one query further out.
+//!
+//! ```text
+//!   t: .. EXISTS (SELECT 1 FROM u WHERE EXISTS (SELECT 1 FROM v WHERE v.k = t.k))
+//!
+//!   t: .. EXISTS (SELECT 1 FROM (SELECT *, t.k AS far FROM u) WHERE EXISTS (SELECT 1 FROM v WHERE v.k = far))
+//! ```
+//!
+//! Inner queries come first, so that after them each names columns of the next query only, by however many it is passed.
+
+use std::sync::Arc;
+
+use arrow::datatypes::FieldRef;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, not_impl_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
+
+use super::{all_outer, own_columns};
+
+/// The beginning of the names of such columns.
+const FAR: &str = "__far_";
+
+/// Whether a node gives rows columns of queries further out.
+pub(super) fn is_of_far_columns(node: &LogicalPlan) -> bool {
+    let LogicalPlan::Projection(projection) = node else { return false };
+    projection.expr.iter().any(|expr| {
+        matches!(expr, Expr::Alias(alias)
+            if alias.name.starts_with(FAR) && matches!(*alias.expr, Expr::OuterReferenceColumn(..)))
+    })
+}
+
+/// A node with its subqueries told which outer columns they name, by themselves and by what was passed to those inside.
+pub(super) fn with_outer_columns(node: LogicalPlan) -> Result<LogicalPlan> {
+    with_subqueries(node, |subquery| {
+        let outer_ref_columns = all_outer(&subquery.subquery)?;
+        Ok(Subquery { outer_ref_columns, ..subquery })
+    })
+}
+
+/// A node whose subqueries name columns of its input only; `None` if they do so already.
+pub(super) fn with_far_columns(
+    node: &LogicalPlan,
+    number: impl FnOnce() -> usize,
+) -> Result<Option<LogicalPlan>> {
+    let [input] = node.inputs()[..] else { return Ok(None) };
+    let mut far: Vec<(FieldRef, Column)> = Vec::new();
+    node.apply_expressions(|expression| {
+        expression.apply(|part| {
+            for outer in subquery_of(part).into_iter().flat_map(|of| &of.outer_ref_columns) {
+                if let Expr::OuterReferenceColumn(field, column) = outer
+                    && !input.schema().has_column(column)
+                    && !far.iter().any(|(_, known)| known == column)
+                {
+                    far.push((Arc::clone(field), column.clone()));
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    if far.is_empty() {
+        return Ok(None);
+    }
+    if matches!(node, LogicalPlan::Distinct(Distinct::On(_))) {
+        return not_impl_err!(
+            "a subquery of DISTINCT ON that names a column two queries further out"
+        );
+    }
+    let number = number();
+    let name = |at: usize| format!("{FAR}{number}_{at}");
+    let passed = far.iter().enumerate().map(|(at, (field, column))| {
+        Expr::OuterReferenceColumn(Arc::clone(field), column.clone()).alias(name(at))
+    });
+    let columns: Vec<Expr> = own_columns(input.schema()).into_iter().chain(passed).collect();
+    let input = LogicalPlanBuilder::from(input.clone()).project(columns)?.build()?;
+    let node = with_subqueries(node.clone(), |subquery| {
+        let plan = renamed(subquery.subquery.as_ref(), &far, name)?;
+        Ok(Subquery {
+            outer_ref_columns: all_outer(&plan)?,
+            subquery: Arc::new(plan),
+            spans: subquery.spans,
+        })
+    })?;
+    node.with_new_exprs(node.expressions(), vec![input]).map(Some)
+}
+
+/// A subquery's plan with the columns that were passed to the next query in the place of far ones.
+fn renamed(
+    plan: &LogicalPlan,
+    far: &[(FieldRef, Column)],
+    name: impl Fn(usize) -> String,
+) -> Result<LogicalPlan> {
+    let renamed = plan.clone().transform_up(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expression| {
+            let saved = names.save(&expression);
+            let renamed = expression.transform_up(|part| match &part {
+                Expr::OuterReferenceColumn(field, column) => {
+                    match far.iter().position(|(_, known)| known == column) {
+                        Some(at) => {
+                            let field = field.as_ref().clone().with_name(name(at));
+                            let column = Column::new_unqualified(name(at));
+                            let passed = Expr::OuterReferenceColumn(Arc::new(field), column);
+                            Ok(Transformed::yes(passed))
+                        }
+                        None => Ok(Transformed::no(part)),
+                    }
+                }
+                _ => Ok(Transformed::no(part)),
+            })?;
+            Ok(renamed.update_data(|expression| saved.restore(expression)))
+        })
+    })?;
+    Ok(renamed.data)
+}
+
+fn subquery_of(expression: &Expr) -> Option<&Subquery> {
+    match expression {
+        Expr::ScalarSubquery(subquery)
+        | Expr::Exists(Exists { subquery, .. })
+        | Expr::InSubquery(InSubquery { subquery, .. })
+        | Expr::SetComparison(SetComparison { subquery, .. }) => Some(subquery),
+        _ => None,
+    }
+}
+
+/// A node with other subqueries in its expressions, which keep their names.
+fn with_subqueries(
+    node: LogicalPlan,
+    other: impl Fn(Subquery) -> Result<Subquery>,
+) -> Result<LogicalPlan> {
+    let names = NamePreserver::new(&node);
+    let node = node.map_expressions(|expression| {
+        let name = names.save(&expression);
+        let changed = expression.transform_up(|part| {
+            Ok(Transformed::yes(match part {
+                Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(other(subquery)?),
+                Expr::Exists(Exists { subquery, negated }) => {
+                    Expr::Exists(Exists { subquery: other(subquery)?, negated })
+                }
+                Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                    Expr::InSubquery(InSubquery { expr, subquery: other(subquery)?, negated })
+                }
+                Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
+                    let subquery = other(subquery)?;
+                    Expr::SetComparison(SetComparison { expr, subquery, op, quantifier })
+                }
+                plain => return Ok(Transformed::no(plain)),
+            }))
+        })?;
+        Ok(changed.update_data(|expression| name.restore(expression)))
+    })?;
+    Ok(node.data)
+}
