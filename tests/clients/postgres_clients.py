@@ -574,6 +574,50 @@ def asyncpg_finds_types_and_tables_by_their_numbers():
     asyncio.run(run())
 
 
+@test
+def numbers_that_stand_alone_are_decimals():
+    with connect() as c:
+        for cursor in (c.cursor(), psycopg.ClientCursor(c)):
+            got = cursor.execute("SELECT 1.10, -2.50, %s", (decimal.Decimal("3.30"),)).fetchone()
+            assert [str(value) for value in got] == ["1.10", "-2.50", "3.30"], got
+            assert all(isinstance(value, decimal.Decimal) for value in got), got
+
+
+@test
+def a_sleeping_statement_is_cancelled_and_times_out():
+    with connect() as c:
+        began = time.monotonic()
+        assert c.execute("SELECT pg_sleep(0.2)").fetchone() == ("",)
+        assert time.monotonic() - began >= 0.2
+        canceller = threading.Timer(0.5, c.cancel)
+        canceller.start()
+        raises(psycopg.errors.QueryCanceled, lambda: c.execute("SELECT pg_sleep(60)"))
+        canceller.join()
+        c.execute("SET statement_timeout = '300ms'")
+        raises(psycopg.errors.QueryCanceled, lambda: c.execute("SELECT pg_sleep(60)"))
+        assert time.monotonic() - began < 20
+    # Those who sleep keep nobody waiting.
+    sleepers = [connect() for _ in range(24)]
+    def sleep(of):
+        try:
+            of.execute("SELECT pg_sleep(30)")
+        except psycopg.Error:
+            pass
+    threads = [threading.Thread(target=sleep, args=(of,)) for of in sleepers]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    with connect() as c:
+        began = time.monotonic()
+        assert c.execute("SELECT count(*) FROM generate_series(1, 1000)").fetchone() == (1000,)
+        assert time.monotonic() - began < 5
+    for of in sleepers:
+        of.cancel()
+    for thread, of in zip(threads, sleepers):
+        thread.join()
+        of.close()
+
+
 # ADBC
 
 

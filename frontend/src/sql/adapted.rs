@@ -11,6 +11,9 @@
 //!   HAVING true                   HAVING (true) AND count(*) >= 0
 //!   SELECT 1.50                   SELECT CAST('1.50' AS DECIMAL(3, 2)), and so in derived tables
 //!   pg_typeof(1.50)               pg_typeof(CAST('1.50' AS DECIMAL(3, 2)))
+//!   FETCH FIRST 3 ROWS ONLY       LIMIT 3
+//!   LOCALTIMESTAMP                CAST(now() AS TIMESTAMP(6)), and LOCALTIME and CURRENT_TIME its time of day
+//!   regexp_replace(a, b, c, 1, 2) regexp_replace_nth(a, b, c, 1, 2)
 //! ```
 //!
 //! Numbers elsewhere are made exact where the types beside them are known (`partita_worker::ExactNumbers`).
@@ -23,10 +26,11 @@ use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     Array, ArrayElemTypeDef, BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo,
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    Interval, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor, Value,
-    VisitMut, VisitorMut, visit_expressions,
+    Interval, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
+    TimezoneInfo, Value, VisitMut, VisitorMut, visit_expressions,
 };
 
+use super::from_functions;
 use super::rewritten::make_exact;
 use super::shown_names::folded;
 use crate::error::{INVALID_TEXT, STATEMENT_TOO_COMPLEX, SqlError};
@@ -61,6 +65,9 @@ impl VisitorMut for Adapted {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        if let Err(error) = fetched(query) {
+            return ControlFlow::Break(Box::new(error));
+        }
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             exact_numbers(&mut table.query);
         }
@@ -70,6 +77,11 @@ impl VisitorMut for Adapted {
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Self::Break> {
         if let TableFactor::Derived { subquery, .. } = table {
             exact_numbers(subquery);
+        }
+        match from_functions::adapted(table) {
+            Ok(None) => {}
+            Ok(Some(other)) => *table = other,
+            Err(error) => return ControlFlow::Break(Box::new(error)),
         }
         ControlFlow::Continue(())
     }
@@ -96,6 +108,65 @@ impl VisitorMut for Adapted {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Writes FETCH as LIMIT.
+fn fetched(query: &mut Query) -> Result<(), SqlError> {
+    let Some(fetch) = query.fetch.take() else { return Ok(()) };
+    let one = || Expr::Value(Value::Number("1".to_owned(), false).into());
+    let count = fetch.quantity.unwrap_or_else(one);
+    let none = LimitClause::LimitOffset { limit: None, offset: None, limit_by: Vec::new() };
+    match query.limit_clause.get_or_insert(none) {
+        LimitClause::LimitOffset { limit, .. } if limit.is_none() => {
+            *limit = Some(count);
+            Ok(())
+        }
+        _ => Err(SqlError::syntax("multiple LIMIT clauses not allowed")),
+    }
+}
+
+/// A clock's time in the zone of the session.
+fn local_time(function: &Function, of_day: bool) -> Option<Expr> {
+    let digits = match &function.args {
+        FunctionArguments::None => 6,
+        FunctionArguments::List(list) => match list.args.as_slice() {
+            [] => 6,
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))] => {
+                match &value.value {
+                    Value::Number(digits, _) => digits.parse().ok()?,
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        },
+        FunctionArguments::Subquery(_) => return None,
+    };
+    let now = call("now", Vec::new());
+    let local = as_type(now, DataType::Timestamp(Some(digits), TimezoneInfo::None));
+    Some(if of_day { as_type(local, DataType::Time(None, TimezoneInfo::None)) } else { local })
+}
+
+/// A call of `regexp_replace` that says where to begin.
+fn replaced_nth(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let is_number = |of: &FunctionArg| match of {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::UnaryOp { expr, .. })) => {
+            matches!(expr.as_ref(), Expr::Value(of) if matches!(of.value, Value::Number(..)))
+        }
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(of))) => {
+            matches!(of.value, Value::Number(..))
+        }
+        _ => false,
+    };
+    // The fourth of four may be flags.
+    match list.args.as_slice() {
+        [_, _, _, start] if is_number(start) => {}
+        [_, _, _, _, _] | [_, _, _, _, _, _] => {}
+        _ => return None,
+    }
+    let mut function = function.clone();
+    function.name = ObjectName::from(vec![Ident::new("regexp_replace_nth")]);
+    Some(Expr::Function(function))
 }
 
 /// Makes the numbers exact that are columns of a query by themselves. In one of several queries that are united, and in a
@@ -229,11 +300,15 @@ fn named(expr: &Expr) -> Option<&'static str> {
     let Expr::Function(function) = expr else { return None };
     let [name] = function.name.0.as_slice() else { return None };
     let name = folded(name.as_ident()?);
-    const KNOWN: [&str; 6] = [
+    const KNOWN: [&str; 10] = [
         "generate_series",
+        "current_time",
         "date",
+        "localtime",
+        "localtimestamp",
         "pg_typeof",
         "regexp_matches",
+        "regexp_replace",
         "regexp_split_to_table",
         "string_to_table",
     ];
@@ -257,6 +332,13 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
                 _ => None,
             }
         }
+        Expr::Function(function) if named(expr) == Some("localtimestamp") => {
+            local_time(function, false)
+        }
+        Expr::Function(function) if matches!(named(expr), Some("localtime" | "current_time")) => {
+            local_time(function, true)
+        }
+        Expr::Function(function) if named(expr) == Some("regexp_replace") => replaced_nth(function),
         Expr::Function(function) if named(expr) == Some("pg_typeof") => {
             let mut exact = function.clone();
             if let FunctionArguments::List(list) = &mut exact.args
@@ -534,6 +616,21 @@ mod tests {
             ("a < ANY ('{}')", "(false)"),
             ("a = ALL ('{}')", "(true)"),
             ("a = ANY (b)", "a = ANY(b)"),
+            ("a FROM t FETCH FIRST 3 ROWS ONLY", "a FROM t LIMIT 3"),
+            ("a FROM t OFFSET 2 ROWS FETCH NEXT ROW ONLY", "a FROM t LIMIT 1 OFFSET 2 ROWS"),
+            ("LOCALTIMESTAMP", "CAST(now() AS TIMESTAMP(6))"),
+            ("LOCALTIMESTAMP(3)", "CAST(now() AS TIMESTAMP(3))"),
+            ("CURRENT_TIME", "CAST(CAST(now() AS TIMESTAMP(6)) AS TIME)"),
+            ("regexp_replace(a, 'b', 'c', 1)", "regexp_replace_nth(a, 'b', 'c', 1)"),
+            ("regexp_replace(a, 'b', 'c', 'g')", "regexp_replace(a, 'b', 'c', 'g')"),
+            (
+                "* FROM unnest(ARRAY[1]) WITH ORDINALITY AS t (x, n)",
+                "* FROM (SELECT c0, row_number() OVER () AS n FROM UNNEST(ARRAY[1]) AS u (c0)) AS t (x, n)",
+            ),
+            (
+                "* FROM generate_series(1, $1) AS g",
+                "* FROM (SELECT unnest(generate_series(1, CAST($1 AS BIGINT))) AS value) AS g",
+            ),
             ("1.50", "CAST('1.50' AS DECIMAL(3,2))"),
             ("-1.50, 1e3, 1", "CAST('-1.50' AS DECIMAL(3,2)), CAST('1000' AS DECIMAL(4,0)), 1"),
             ("a FROM (SELECT 1.5 AS a)", "a FROM (SELECT CAST('1.5' AS DECIMAL(2,1)) AS a)"),

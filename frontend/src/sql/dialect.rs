@@ -7,7 +7,7 @@
 //! - `a IS [NOT] DISTINCT FROM b` ends where IS does: sqlparser would read all that follows as a part of `b`, also
 //!   behind AND and OR;
 //! - `a BETWEEN SYMMETRIC b AND c` is read, which is `a BETWEEN b AND c OR a BETWEEN c AND b`;
-//! - `trim(BOTH FROM a)` and `a IN ((SELECT ..), b)` are read.
+//! - `trim(BOTH FROM a)`, `a IN ((SELECT ..), b)` and `substring(a SIMILAR b ESCAPE c)` are read.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, TrimWhereField, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::effort;
+use super::rewritten::call;
 
 /// sqlparser's dialect of PostgreSQL.
 pub(super) static POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
@@ -67,6 +68,9 @@ impl Dialect for Bounded {
     fn parse_prefix(&self, parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         if let Some(place) = trim_without_what(parser) {
             return Some(trimmed(parser, place));
+        }
+        if let Some(part) = similar_part(parser) {
+            return Some(part);
         }
         effort::prefix(parser)
     }
@@ -192,6 +196,57 @@ fn trim_without_what(parser: &mut Parser<'_>) -> Option<Option<TrimWhereField>> 
         parser.advance_token();
     }
     Some(place)
+}
+
+/// Tokens of the text that SIMILAR may stand behind in `substring(.. SIMILAR ..)`; each is looked at anew.
+const SIMILAR_TOKENS_MAX: usize = 200;
+
+/// `substring(a SIMILAR b ESCAPE c)`, if that comes, as a call of `similar_part`.
+fn similar_part(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+    let is = |nth: usize, keyword: Keyword| {
+        matches!(&parser.peek_nth_token_ref(nth).token, Token::Word(word)
+            if word.keyword == keyword && word.quote_style.is_none())
+    };
+    let begins = is(0, Keyword::SUBSTRING) && parser.peek_nth_token_ref(1).token == Token::LParen;
+    // The words may stand anywhere behind: they are looked for before anything is read twice.
+    let is_similar = begins && {
+        let mut depth = 0_usize;
+        let mut nth = 1;
+        loop {
+            if nth > SIMILAR_TOKENS_MAX {
+                break false;
+            }
+            match &parser.peek_nth_token_ref(nth).token {
+                Token::LParen => depth += 1,
+                Token::RParen if depth == 1 => break false,
+                Token::RParen => depth -= 1,
+                Token::Word(word) if depth == 1 && word.keyword == Keyword::SIMILAR => {
+                    let next = &parser.peek_nth_token_ref(nth + 1).token;
+                    break !matches!(next, Token::Word(word) if word.keyword == Keyword::TO);
+                }
+                Token::Comma if depth == 1 => break false,
+                Token::EOF | Token::SemiColon => break false,
+                _ => {}
+            }
+            nth += 1;
+        }
+    };
+    if !is_similar {
+        return None;
+    }
+    parser.advance_token();
+    parser.advance_token();
+    let read = |parser: &mut Parser<'_>| -> Result<Expr, ParserError> {
+        // SIMILAR binds as LIKE does.
+        let text = parser.parse_subexpr(POSTGRES.prec_value(Precedence::Like))?;
+        parser.expect_keyword_is(Keyword::SIMILAR)?;
+        let pattern = parser.parse_expr()?;
+        parser.expect_keyword_is(Keyword::ESCAPE)?;
+        let escape = parser.parse_expr()?;
+        parser.expect_token(&Token::RParen)?;
+        Ok(call("similar_part", vec![text, pattern, escape]))
+    };
+    Some(read(parser))
 }
 
 /// What follows `trim(.. FROM`.

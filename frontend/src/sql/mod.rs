@@ -23,6 +23,7 @@ mod database;
 mod decimal;
 mod dialect;
 mod effort;
+mod from_functions;
 mod given_names;
 mod grouped_casts;
 pub mod identifier;

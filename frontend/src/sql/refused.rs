@@ -1,12 +1,12 @@
 //! Queries that sqlparser reads and that nobody here would run as they are meant.
 //!
-//! The planner passes over some words without a look, or takes them for others: rows of `TABLESAMPLE` would be all rows,
-//! patterns of `SIMILAR TO` regular expressions. Such a query is refused by name.
+//! The planner passes over some words without a look: rows of `TABLESAMPLE` would be all rows, and ties of `FETCH FIRST ..
+//! WITH TIES` would be left out. Such a query is refused by name.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, Statement, TableFactor, Visit, Visitor,
+    Expr, Fetch, Query, Select, Statement, TableFactor, Visit, Visitor,
 };
 
 use crate::error::SqlError;
@@ -46,6 +46,16 @@ impl Visitor for Refuse {
         if !query.locks.is_empty() {
             return refuse("SELECT ... FOR UPDATE or FOR SHARE");
         }
+        match &query.fetch {
+            Some(Fetch { with_ties: true, .. }) => {
+                return refuse_with(
+                    "FETCH FIRST ... WITH TIES",
+                    "rank() OVER (ORDER BY ..) finds ties",
+                );
+            }
+            Some(Fetch { percent: true, .. }) => return refuse("FETCH FIRST ... PERCENT"),
+            _ => {}
+        }
         Found::Continue(())
     }
 
@@ -74,20 +84,6 @@ impl Visitor for Refuse {
             }
             TableFactor::Table { partitions, .. } if !partitions.is_empty() => {
                 refuse_with("FROM ... PARTITION", "a predicate on the key picks partitions")
-            }
-            TableFactor::Table { with_ordinality: true, .. }
-            | TableFactor::Function { with_ordinality: true, .. }
-            | TableFactor::UNNEST { with_ordinality: true, .. } => {
-                refuse_with("WITH ORDINALITY", "row_number() OVER () numbers rows")
-            }
-            _ => Found::Continue(()),
-        }
-    }
-
-    fn pre_visit_expr(&mut self, expression: &Expr) -> Found {
-        match expression {
-            Expr::SimilarTo { .. } => {
-                refuse_with("SIMILAR TO", "use LIKE, or ~ with a regular expression")
             }
             _ => Found::Continue(()),
         }

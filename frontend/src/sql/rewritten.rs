@@ -8,8 +8,8 @@
 //! - A cast of a literal to a TIMESTAMP without precision says the one that the literal has.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
 //! - `date_bin` has an interval first, and its origin in nanoseconds.
-//! - `LIKE .. ESCAPE`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with names are written with
-//!   functions that take no such words.
+//! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with names
+//!   are written with functions that take no such words.
 //! - The text of an interval may have any of the forms that PostgreSQL reads: the planner knows numbers with units.
 //!
 //! Invariant: what is rewritten has the type that it had, and is NULL where PostgreSQL's is.
@@ -19,8 +19,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName,
-    ObjectNamePart, SelectItem, SetExpr, Statement, TableFactor, TimezoneInfo, UnaryOperator,
-    Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions_mut,
+    ObjectNamePart, SelectItem, SetExpr, Statement, TableFactor, TimezoneInfo, TypedString,
+    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions_mut,
 };
 use partita_worker::interval_text;
 
@@ -120,6 +120,10 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
             Ok(Some(call("array_has_any", vec![*left.clone(), *right.clone()])))
         }
+        Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } => overlaps(left, right),
+        Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+            Ok(Some(similar(expr, pattern, escape_char.as_ref(), *negated)))
+        }
         Expr::BinaryOp { left, op, right } => match (row(left), row(right)) {
             (Some(left), Some(right)) => compare(left, op, right),
             _ => Ok(exactly_compared(left, op, right)),
@@ -153,17 +157,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Cast { expr, data_type, .. } if is_decimal(data_type) => {
             Ok(decimal_cast(expression, expr, data_type))
         }
-        Expr::TypedString(typed) if is_decimal(&typed.data_type) => {
-            let of = Expr::Value(typed.value.clone());
-            let cast = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(of.clone()),
-                data_type: typed.data_type.clone(),
-                array: false,
-                format: None,
-            };
-            Ok(decimal_cast(&cast, &of, &typed.data_type))
-        }
+        Expr::TypedString(typed) if is_decimal(&typed.data_type) => Ok(typed_decimal(typed)),
         Expr::Cast { expr, data_type, .. } if is_integer(data_type) => {
             let exact = as_decimals(expr).filter(|(_, has_point)| *has_point);
             Ok(exact.map(|(exact, _)| with_cast_of(expression, exact)))
@@ -183,6 +177,46 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
             _ => Ok(None),
         },
         _ => Ok(None),
+    }
+}
+
+/// `text [NOT] SIMILAR TO pattern [ESCAPE escape]`.
+fn similar(text: &Expr, pattern: &Expr, escape: Option<&ValueWithSpan>, negated: bool) -> Expr {
+    let mut args = vec![text.clone(), pattern.clone()];
+    args.extend(escape.map(|escape| Expr::Value(escape.clone())));
+    let similar = call("similar_to", args);
+    if negated { not(similar) } else { similar }
+}
+
+/// `(start, end) OVERLAPS (start, end)`, of which an end may be an interval behind its start.
+fn overlaps(one: &Expr, other: &Expr) -> Result<Option<Expr>, SqlError> {
+    let mut ends = Vec::with_capacity(4);
+    for period in [one, other] {
+        let Some([start, end]) = row(period).and_then(|ends| <[Expr; 2]>::try_from(ends).ok())
+        else {
+            let message = "OVERLAPS takes two periods of a start and an end";
+            return Err(SqlError::new(crate::error::SYNTAX_ERROR, message));
+        };
+        let end = if is_interval(&end) {
+            nested(binary(nested(start.clone()), BinaryOperator::Plus, nested(end)))
+        } else {
+            end
+        };
+        ends.extend([start, end]);
+    }
+    Ok(Some(call("overlaps", ends)))
+}
+
+/// Whether an expression says that it is an interval.
+fn is_interval(of: &Expr) -> bool {
+    match of {
+        Expr::Nested(inner) => is_interval(inner),
+        Expr::Interval(_) | Expr::Cast { data_type: DataType::Interval { .. }, .. } => true,
+        Expr::TypedString(typed) => matches!(typed.data_type, DataType::Interval { .. }),
+        Expr::UnaryOp { expr, .. } => is_interval(expr),
+        Expr::BinaryOp { left, right, .. } => is_interval(left) && is_interval(right),
+        Expr::Function(function) => is_named(function, "make_interval"),
+        _ => false,
     }
 }
 
@@ -238,6 +272,19 @@ fn decimal_cast(cast: &Expr, of: &Expr, to: &DataType) -> Option<Expr> {
         *data_type = DataType::Decimal(decimal_type(&text)?);
     }
     Some(written)
+}
+
+/// `DECIMAL '1.50'`, which is a cast.
+fn typed_decimal(typed: &TypedString) -> Option<Expr> {
+    let of = Expr::Value(typed.value.clone());
+    let cast = Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(of.clone()),
+        data_type: typed.data_type.clone(),
+        array: false,
+        format: None,
+    };
+    decimal_cast(&cast, &of, &typed.data_type)
 }
 
 /// A number that is written with an exponent, without one.
@@ -408,7 +455,7 @@ fn of_no_precision(cast: &Expr, of: &Expr) -> Option<Expr> {
 }
 
 /// A call of a function.
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),

@@ -6,7 +6,8 @@
 //!   coalesce(timestamptz, 'text')                the text is a time
 //!   concat, concat_ws                            anything, as its text
 //!   length, octet_length, bit_length             of bytes too
-//!   substr, strpos                               of bytes too
+//!   substr, strpos, overlay, btrim ..            of bytes too
+//!   substr(text, text [, text])                  by a pattern
 //!   array_length, cardinality                    integers; an empty array has no length
 //! ```
 
@@ -29,7 +30,8 @@ use datafusion::logical_expr::{
 use crate::bounded;
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
 use crate::functions::{REGISTRY, builtin};
-use crate::plain::{doubles, wholes};
+use crate::plain::{doubles, is_text, wholes};
+use crate::similar;
 
 /// The functions, and how each differs.
 const ADJUSTED: &[(&str, Change)] = &[
@@ -51,6 +53,10 @@ const ADJUSTED: &[(&str, Change)] = &[
     ("bit_length", Change::BytesLength(8)),
     ("substr", Change::BytesPart),
     ("strpos", Change::BytesPlace),
+    ("overlay", Change::BytesOverlay),
+    ("btrim", Change::BytesTrimmed { start: true, end: true }),
+    ("ltrim", Change::BytesTrimmed { start: true, end: false }),
+    ("rtrim", Change::BytesTrimmed { start: false, end: true }),
     ("array_length", Change::Dimension),
     ("cardinality", Change::Count),
 ];
@@ -67,6 +73,8 @@ enum Change {
     BytesLength(i32),
     BytesPart,
     BytesPlace,
+    BytesOverlay,
+    BytesTrimmed { start: bool, end: bool },
     Dimension,
     Count,
 }
@@ -129,13 +137,29 @@ impl Adjusted {
 
     /// Whether a call is of bytes, and no matter of DataFusion's.
     fn of_bytes(&self, types: &[DataType]) -> bool {
-        let takes =
-            matches!(self.change, Change::BytesLength(_) | Change::BytesPart | Change::BytesPlace);
+        let takes = matches!(
+            self.change,
+            Change::BytesLength(_)
+                | Change::BytesPart
+                | Change::BytesPlace
+                | Change::BytesOverlay
+                | Change::BytesTrimmed { .. }
+        );
         takes && types.first().is_some_and(|of| of.is_binary())
     }
 
+    /// Whether a call takes a part of a text by a pattern.
+    fn by_pattern(&self, types: &[DataType]) -> bool {
+        self.change == Change::BytesPart
+            && matches!(types, [of, pattern, rest @ ..]
+                if is_text(of) && pattern.is_string() && rest.iter().all(is_text))
+    }
+
     fn made_of_bytes(&self) -> DataType {
-        if self.change == Change::BytesPart { DataType::BinaryView } else { DataType::Int32 }
+        match self.change {
+            Change::BytesLength(_) | Change::BytesPlace => DataType::Int32,
+            _ => DataType::BinaryView,
+        }
     }
 
     fn as_inner(&self, types: &[DataType]) -> Result<Vec<DataType>> {
@@ -164,14 +188,17 @@ impl ScalarUDFImpl for Adjusted {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         if self.of_bytes(types) {
-            let rest = match self.change {
-                Change::BytesPlace => DataType::BinaryView,
-                _ => DataType::Int64,
+            let of_bytes = |at: usize| match self.change {
+                Change::BytesPlace | Change::BytesTrimmed { .. } => true,
+                Change::BytesOverlay => at < 2,
+                _ => at == 0,
             };
-            let coerced = types.iter().enumerate();
-            let coerced =
-                coerced.map(|(at, _)| if at == 0 { DataType::BinaryView } else { rest.clone() });
+            let coerced = (0..types.len())
+                .map(|at| if of_bytes(at) { DataType::BinaryView } else { DataType::Int64 });
             return Ok(coerced.collect());
+        }
+        if self.by_pattern(types) {
+            return Ok(vec![DataType::Utf8; types.len()]);
         }
         match self.change {
             Change::AnyText => {
@@ -201,6 +228,9 @@ impl ScalarUDFImpl for Adjusted {
         if self.of_bytes(types) {
             return Ok(self.made_of_bytes());
         }
+        if self.by_pattern(types) {
+            return Ok(DataType::Utf8);
+        }
         match self.change {
             Change::Dimension | Change::Count => Ok(DataType::Int32),
             _ => self.inner().return_type(types),
@@ -212,6 +242,8 @@ impl ScalarUDFImpl for Adjusted {
             args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         let own = if self.of_bytes(&types) {
             Some(self.made_of_bytes())
+        } else if self.by_pattern(&types) {
+            Some(DataType::Utf8)
         } else {
             matches!(self.change, Change::Dimension | Change::Count).then_some(DataType::Int32)
         };
@@ -263,6 +295,11 @@ impl ScalarUDFImpl for Adjusted {
             let arrays: Vec<ArrayRef> =
                 args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
             return done(self.bytes(&arrays)?);
+        }
+        if self.by_pattern(&types) {
+            let arrays: Vec<ArrayRef> =
+                args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
+            return done(similar::part(&arrays)?);
         }
         match self.change {
             Change::HalfToEven => match (args.args.as_slice(), types.as_slice()) {
@@ -391,9 +428,64 @@ impl Adjusted {
                 let parts = (0..bytes.len()).map(part);
                 Arc::new(parts.collect::<Result<BinaryViewArray, SqlError>>()?)
             }
+            (Change::BytesOverlay, [_, part, start, rest @ ..]) => {
+                let part = cast(part, &DataType::BinaryView)?;
+                overlaid(bytes, part.as_binary_view(), start, rest.first())?
+            }
+            (Change::BytesTrimmed { start, end }, [_, which]) => {
+                let which = cast(which, &DataType::BinaryView)?;
+                let which = which.as_binary_view();
+                let trimmed = bytes.iter().zip(which).map(|(bytes, which)| {
+                    let (mut bytes, which) = bytes.zip(which)?;
+                    while start && bytes.first().is_some_and(|byte| which.contains(byte)) {
+                        bytes = &bytes[1..];
+                    }
+                    while end && bytes.last().is_some_and(|byte| which.contains(byte)) {
+                        bytes = &bytes[..bytes.len() - 1];
+                    }
+                    Some(bytes)
+                });
+                Arc::new(trimmed.collect::<BinaryViewArray>())
+            }
             _ => return exec_err!("{} does not take so many arguments", self.name()),
         })
     }
+}
+
+/// Bytes with others in their place from a position on, as many as the others are unless it is said.
+fn overlaid(
+    bytes: &BinaryViewArray,
+    part: &BinaryViewArray,
+    starts: &ArrayRef,
+    counts: Option<&ArrayRef>,
+) -> Result<ArrayRef> {
+    let starts = wholes(starts)?;
+    let counts = counts.map(wholes).transpose()?;
+    let mut total = 0_u64;
+    let overlaid = (0..bytes.len()).map(|row| -> Result<Option<Vec<u8>>> {
+        let is_null = bytes.is_null(row)
+            || part.is_null(row)
+            || starts.is_null(row)
+            || counts.as_ref().is_some_and(|counts| counts.is_null(row));
+        if is_null {
+            return Ok(None);
+        }
+        let (value, part, start) = (bytes.value(row), part.value(row), starts.value(row));
+        if start < 1 {
+            return Err(SqlError::new("22011", "negative substring length not allowed").into());
+        }
+        let width = i64::try_from(part.len()).unwrap_or(i64::MAX);
+        let count = counts.as_ref().map_or(width, |counts| counts.value(row));
+        let at = |place: i64| usize::try_from(place.max(0)).unwrap_or(usize::MAX).min(value.len());
+        let (before, after) = (at(start - 1), at((start - 1).saturating_add(count)));
+        let size = (before + part.len() + value.len() - after) as u64;
+        bounded::check_size("overlay", size)?;
+        total = total.saturating_add(size);
+        bounded::check_total("overlay()", bytes.len(), total)?;
+        Ok(Some([&value[..before], part, &value[after..]].concat()))
+    });
+    let overlaid: Vec<Option<Vec<u8>>> = overlaid.collect::<Result<_>>()?;
+    Ok(Arc::new(overlaid.iter().map(Option::as_deref).collect::<BinaryViewArray>()))
 }
 
 #[cfg(test)]
@@ -432,6 +524,18 @@ mod tests {
             ("length('ab')", "2"),
             ("substr(X'00112233', 2, 2)", "1122"),
             ("strpos(X'0011', X'11')", "2"),
+            ("substring('Thomas' FROM '...$')", "mas"),
+            ("substr('foobar', 'o(.)b')", "o"),
+            ("substring('Thomas' FROM '%#\"o_a#\"_' FOR '#')", "oma"),
+            ("substring('abc' FROM 2 FOR 1)", "b"),
+            ("overlay(X'00112233' PLACING X'ff' FROM 2)", "00ff2233"),
+            ("overlay(X'00112233' PLACING X'ffff' FROM 2 FOR 3)", "00ffff"),
+            ("overlay(X'00112233' PLACING X'ff' FROM 9)", "00112233ff"),
+            ("overlay('abcd' PLACING 'X' FROM 2)", "aXcd"),
+            ("btrim(X'00110000', X'00')", "11"),
+            ("ltrim(X'00110000', X'00')", "110000"),
+            ("rtrim(X'00110000', X'0011')", ""),
+            ("btrim(' ab ')", "ab"),
             ("cardinality([1, 2])", "2"),
             ("array_length([1, 2])", "2"),
             ("coalesce(NULL, 1, 2)", "1"),
@@ -446,6 +550,7 @@ mod tests {
             ("acos(2)", "22003"),
             ("power(-1, 0.5)", "2201F"),
             ("substr(X'00', 1, -1)", "22011"),
+            ("overlay(X'00' PLACING X'01' FROM 0)", "22011"),
         ] {
             assert_eq!(answer(sql).await, Err(sqlstate.to_owned()), "{sql}");
         }

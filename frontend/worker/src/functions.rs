@@ -26,6 +26,7 @@
 //! - `round`, `ln`, `length` and others that PostgreSQL's take more, or refuse more (`adjusted.rs`), what stands for `/`
 //!   of exact numbers (`number_division.rs`), and what DataFusion does not have: `quote_ident` and `format` (`quoting.rs`),
 //!   `age` and `make_interval` (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
+//! - what stands for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
 //! - what stands for the value of a subquery that became a join (`only_row.rs`);
 //! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
 //!   (`interval_text.rs`);
@@ -52,8 +53,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
     division, doubles, encodings, extremes, float_division, interval_order, interval_text,
-    intervals, json, made_times, number_division, numbers, only_row, parts, quoting, regular,
-    steps, time_read, to_char, value_texts, wide, zoned,
+    intervals, json, made_times, number_division, numbers, only_row, overlaps, parts, quoting,
+    regular, similar, sleep, steps, time_read, to_char, value_texts, wide, zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -75,6 +76,8 @@ pub fn shared() -> Vec<ScalarUDF> {
         interval_text::function(),
         json::function(),
         only_row::function(),
+        overlaps::function(),
+        sleep::function(),
         to_char::function(),
         number_division::function(),
         wide::function(),
@@ -89,7 +92,7 @@ pub fn shared() -> Vec<ScalarUDF> {
     let own = own.chain(zoned::functions()).chain(value_texts::functions());
     let own = own.chain(adjusted::functions()).chain(encodings::functions());
     let own = own.chain(made_times::functions()).chain(numbers::functions());
-    let own = own.chain(float_division::functions());
+    let own = own.chain(float_division::functions()).chain(similar::functions());
     let own = own.chain(quoting::functions()).chain(regular::functions());
     own.chain(time_read::functions()).chain(arrays::functions()).collect()
 }

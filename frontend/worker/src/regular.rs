@@ -4,6 +4,7 @@
 //!   regexp_substr(text, pattern [, start [, n [, flags [, group]]]])    the nth match, or a group of it
 //!   regexp_split_to_array(text, pattern [, flags])                      what lies between matches
 //!   regexp_all_matches(text, pattern, flags)                            what `regexp_matches` spreads over rows
+//!   regexp_replace_nth(text, pattern, to, start [, n [, flags]])        what `regexp_replace` is of so many arguments
 //! ```
 //!
 //! Patterns are those of the regex crate, in which DataFusion's functions take them. They are bounded as theirs are, and
@@ -28,17 +29,17 @@ const ELEMENT_BYTES: u64 = 16;
 
 /// The functions.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    [&SUBSTR, &SPLIT, &ALL_MATCHES].into_iter().map(Plain::function)
+    [&SUBSTR, &SPLIT, &ALL_MATCHES, &REPLACE_NTH].into_iter().map(Plain::function)
 }
 
 /// A pattern with its flags, compiled when it is another than before.
 #[derive(Default)]
-struct Compiled {
+pub(crate) struct Compiled {
     known: Option<(String, String, Regex)>,
 }
 
 impl Compiled {
-    fn of(&mut self, pattern: &str, flags: &str) -> Result<&Regex, SqlError> {
+    pub(crate) fn of(&mut self, pattern: &str, flags: &str) -> Result<&Regex, SqlError> {
         let is_known = self.known.as_ref().is_some_and(|(p, f, _)| p == pattern && f == flags);
         if !is_known {
             self.known = Some((pattern.to_owned(), flags.to_owned(), compiled(pattern, flags)?));
@@ -245,6 +246,84 @@ static ALL_MATCHES: Plain = Plain {
     },
 };
 
+static REPLACE_NTH: Plain = Plain {
+    name: "regexp_replace_nth",
+    takes: |of| match of {
+        [value, pattern, to, start, rest @ ..]
+            if [value, pattern, to].iter().all(|of| is_text(of)) && is_whole(start) =>
+        {
+            let mut types = vec![DataType::Utf8, DataType::Utf8, DataType::Utf8, DataType::Int64];
+            match rest {
+                [] => {}
+                [count] if is_whole(count) => types.push(DataType::Int64),
+                [count, flags] if is_whole(count) && is_text(flags) => {
+                    types.extend([DataType::Int64, DataType::Utf8]);
+                }
+                _ => return None,
+            }
+            Some(types)
+        }
+        _ => None,
+    },
+    gives: |_| DataType::Utf8,
+    run: |of| {
+        let (values, patterns, put_in) = (texts(&of[0])?, texts(&of[1])?, texts(&of[2])?);
+        let (starts, counts) = (wholes(&of[3])?, of.get(4).map(wholes).transpose()?);
+        let flags = of.get(5).map(texts).transpose()?;
+        let mut compiled = Compiled::default();
+        let mut made = Texts::new("regexp_replace", values.len());
+        for row in 0..values.len() {
+            if of.iter().any(|of| of.is_null(row)) {
+                made.push(None::<&str>)?;
+                continue;
+            }
+            let number = |name: &str, number: i64, least: i64| {
+                usize::try_from(number).ok().filter(|_| number >= least).ok_or_else(|| {
+                    let message = format!("invalid value for parameter \"{name}\": {number}");
+                    SqlError::new(INVALID_PARAMETER_VALUE, message)
+                })
+            };
+            let start = number("start", starts.value(row), 1)?;
+            let nth = counts.as_ref().map_or(1, |counts| counts.value(row));
+            let nth = number("n", nth, 0)?;
+            let regex = compiled.of(patterns.value(row), flags_of(flags.as_ref(), row))?;
+            let to = replacement(put_in.value(row));
+            made.push(Some(replaced(regex, values.value(row), &to, start, nth)?))?;
+        }
+        Ok(made.finish())
+    },
+};
+
+/// A text with its nth match replaced, or with all for 0; matches before a character are none.
+fn replaced(regex: &Regex, text: &str, to: &str, start: usize, nth: usize) -> Result<String> {
+    let Some((mut from, _)) = text.char_indices().chain([(text.len(), ' ')]).nth(start - 1) else {
+        return Ok(text.to_owned());
+    };
+    let (mut made, mut kept, mut count) = (String::new(), 0, 0);
+    while from <= text.len()
+        && let Some(found) = regex.captures_at(text, from)
+        && let Some(whole) = found.get(0)
+    {
+        count += 1;
+        if nth == 0 || count == nth {
+            made.push_str(&text[kept..whole.start()]);
+            found.expand(to, &mut made);
+            kept = whole.end();
+            check_size("regexp_replace", made.len() as u64)?;
+            if nth != 0 {
+                break;
+            }
+        }
+        from = whole.end();
+        if whole.is_empty() {
+            // Behind an empty match the next begins a character later.
+            from += text[from..].chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    made.push_str(&text[kept..]);
+    Ok(made)
+}
+
 /// What `regexp_replace` puts in, as the regex crate reads it: `\1` is a group, `\&` the match, `\\` a backslash, and a
 /// dollar is a dollar.
 pub(crate) fn replacement(text: &str) -> String {
@@ -296,6 +375,23 @@ mod tests {
         assert_eq!(all(""), "[[bar]]");
         let error = (SPLIT.run)(&[column("a"), column(&"x".repeat(20_000))]).unwrap_err();
         assert_eq!(SqlError::from(error).sqlstate, "2201B");
+    }
+
+    #[test]
+    fn the_nth_match_is_replaced() {
+        for (text, pattern, to, (start, nth), expected) in [
+            ("A PostgreSQL function", "a|e|i|o|u", "X", (1, 3), "A PostgreSQL fXnction"),
+            ("A PostgreSQL function", "a|e|i|o|u", "X", (1, 0), "A PXstgrXSQL fXnctXXn"),
+            ("abcabc", "b", "[\\&]", (3, 1), "abca[b]c"),
+            ("äbäb", "b", "x", (3, 0), "äbäx"),
+            ("abc", "x*", "-", (1, 0), "-a-b-c-"),
+            ("abc", "b", "x", (9, 0), "abc"),
+            ("abc", "$", "x", (4, 1), "abcx"),
+        ] {
+            let regex = compiled(pattern, "").unwrap();
+            let made = replaced(&regex, text, &replacement(to), start, nth).unwrap();
+            assert_eq!(made, expected, "{text} {pattern} {start} {nth}");
+        }
     }
 
     #[test]

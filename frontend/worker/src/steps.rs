@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Int64Array};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Int64Type, TimeUnit};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, TimeUnit};
 use datafusion::common::types::{NativeType, logical_date, logical_string};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
@@ -25,6 +25,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::inner::like_inner;
+use crate::interval_trunc::{INTERVAL, truncated};
 use crate::ticks::{Bins, Step};
 use crate::zone::Zone;
 
@@ -159,6 +160,10 @@ impl Truncation {
             TypeSignature::Coercible(vec![step(), time()]),
             TypeSignature::Coercible(vec![step(), time(), step()]),
             TypeSignature::Coercible(vec![step(), of_day]),
+            TypeSignature::Coercible(vec![
+                step(),
+                Coercion::new_exact(TypeSignatureClass::Interval),
+            ]),
         ];
         Self { inner, signature: Signature::one_of(signatures, Volatility::Immutable) }
     }
@@ -203,11 +208,19 @@ impl ScalarUDFImpl for Truncation {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner().return_type(types)
+        match types {
+            [_, DataType::Interval(_)] => Ok(INTERVAL),
+            _ => self.inner().return_type(types),
+        }
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner().return_field_from_args(args)
+        match args.arg_fields {
+            [_, of] if matches!(of.data_type(), DataType::Interval(_)) => {
+                Ok(Arc::new(Field::new(self.name(), INTERVAL, true)))
+            }
+            _ => self.inner().return_field_from_args(args),
+        }
     }
 
     fn documentation(&self) -> Option<&Documentation> {
@@ -230,6 +243,11 @@ impl ScalarUDFImpl for Truncation {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let [unit, of] = args.args.as_slice()
+            && matches!(of.data_type(), DataType::Interval(_))
+        {
+            return truncated(unit, of, args.number_rows);
+        }
         match Self::cut(&args.args)? {
             Some((cut, unit)) => cut.times(&args.args[1], unit),
             None => self.inner().invoke_with_args(args),
@@ -293,7 +311,7 @@ impl ScalarUDFImpl for Binning {
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, TimestampNanosecondArray};
-    use arrow::datatypes::{Field, IntervalMonthDayNano};
+    use arrow::datatypes::IntervalMonthDayNano;
     use datafusion::config::ConfigOptions;
     use proptest::prelude::*;
 
