@@ -7,6 +7,9 @@
 //! Where a constant is compared with rows, or handed to a function that computes its own bounds, it stays one value and
 //! is left alone.
 //!
+//! The value of a subquery, and what is computed from it without a column, is a constant too, whose size is known only when
+//! it runs: an array of a million numbers that `(SELECT array_agg(n) FROM t)` gives is gigabytes in the rows of a batch.
+//!
 //! Invariants: columns are named as they were; what is within the bounds is what it was.
 
 use arrow::datatypes::{DataType, FieldRef};
@@ -49,12 +52,13 @@ pub fn bounded(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// An expression, wrapped when it is a wide constant; directly below one that takes its constants as they are, not.
 fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
     match expression {
-        Expr::Literal(ref value, _) if is_wide(value) => {
-            let Some(function) = REGISTRY.scalar.get(NAME) else {
-                return exec_err!("the function {NAME} is missing");
-            };
-            let call = ScalarFunction::new_udf(std::sync::Arc::clone(function), vec![expression]);
-            Ok(Transformed::yes(Expr::ScalarFunction(call)))
+        Expr::Literal(ref value, _) if is_wide(value) => Ok(Transformed::yes(around(expression)?)),
+        Expr::ScalarSubquery(ref subquery) if subquery.outer_ref_columns.is_empty() => {
+            let field = subquery.subquery.schema().fields().first();
+            match field.is_some_and(|field| may_be_wide(field.data_type())) {
+                true => Ok(Transformed::yes(around(expression)?)),
+                false => Ok(Transformed::no(expression)),
+            }
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if op != Operator::StringConcat => {
             let (left, right) = (Box::new(bare(*left)), Box::new(bare(*right)));
@@ -85,6 +89,16 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
             let args = args.into_iter().map(bare).collect();
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
         }
+        // Computed once from one value: not the value is spread, but the result.
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if func.name() != NAME
+                && args.iter().any(is_wrapped)
+                && args.iter().all(is_one_value) =>
+        {
+            let args = args.into_iter().map(bare).collect();
+            let call = Expr::ScalarFunction(ScalarFunction { func, args });
+            Ok(Transformed::yes(around(call)?))
+        }
         // What stands behind the first argument (a delimiter, a distance, a default) has to be a literal.
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
             params.args = bare_behind_first(params.args);
@@ -99,9 +113,32 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
+/// An expression with the function around it.
+fn around(expression: Expr) -> Result<Expr> {
+    let Some(function) = REGISTRY.scalar.get(NAME) else {
+        return exec_err!("the function {NAME} is missing");
+    };
+    let call = ScalarFunction::new_udf(std::sync::Arc::clone(function), vec![expression]);
+    Ok(Expr::ScalarFunction(call))
+}
+
 fn is_wide(value: &datafusion::common::ScalarValue) -> bool {
-    let data_type = value.data_type();
-    let may_be = data_type.is_nested()
+    may_be_wide(&value.data_type()) && value.size() > WIDE_BYTES
+}
+
+/// Whether an expression has the function around it.
+fn is_wrapped(expression: &Expr) -> bool {
+    matches!(expression, Expr::ScalarFunction(call) if call.func.name() == NAME)
+}
+
+/// Whether an expression has one value for all rows.
+fn is_one_value(expression: &Expr) -> bool {
+    !expression.any_column_refs() && !expression.is_volatile()
+}
+
+/// Whether values of a type differ in size.
+fn may_be_wide(data_type: &DataType) -> bool {
+    data_type.is_nested()
         || matches!(
             data_type,
             DataType::Utf8
@@ -110,8 +147,7 @@ fn is_wide(value: &datafusion::common::ScalarValue) -> bool {
                 | DataType::Binary
                 | DataType::LargeBinary
                 | DataType::BinaryView
-        );
-    may_be && value.size() > WIDE_BYTES
+        )
 }
 
 /// Functions that look for a row's value in a constant, or for a constant in it.
@@ -242,6 +278,12 @@ mod tests {
                 "SELECT count(s) FROM (SELECT string_agg({wide}, ',') OVER (ORDER BY value) AS s {rows}) AS d"
             ),
             format!("SELECT {wide} AS s, value {rows} ORDER BY value"),
+            format!("SELECT (SELECT array_agg(value) {rows}) AS a, value {rows}"),
+            format!("SELECT array_append((SELECT array_agg(value) {rows}), 1) AS a, value {rows}"),
+            format!(
+                "SELECT (SELECT string_agg(value::text, ',') {rows}) || 'x' AS a, value {rows}"
+            ),
+            format!("SELECT array_append((SELECT array_agg(value) {rows}), value) AS a {rows}"),
         ] {
             assert_eq!(answer(&sql).await, "54000", "{sql}");
         }
@@ -264,6 +306,21 @@ mod tests {
         let few =
             format!("SELECT max(length(s)) FROM (SELECT {wide} AS s {rows} WHERE value < 50) AS d");
         assert_eq!(answer(&few).await, "1000000");
+        for (sql, expected) in [
+            ("SELECT max(cardinality((SELECT array_agg(value) ROWS))) ROWS", "100000"),
+            ("SELECT max(length((SELECT string_agg(value::text, ',') ROWS))) ROWS", "588894"),
+            (
+                "SELECT count(*) ROWS WHERE array_has((SELECT array_agg(value) ROWS), value)",
+                "100000",
+            ),
+            (
+                "SELECT count(*) ROWS WHERE value::text = (SELECT string_agg(value::text, ',') ROWS)",
+                "0",
+            ),
+            ("SELECT cardinality((SELECT array_agg(value) ROWS))", "100000"),
+        ] {
+            assert_eq!(answer(&sql.replace("ROWS", rows)).await, expected, "{sql}");
+        }
         let list = (1..20_000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
         let among = format!("SELECT count(*) {rows} WHERE array_has([{list}], value)");
         assert_eq!(answer(&among).await, "19999");
