@@ -60,7 +60,9 @@ class Case:
         queries, changes = Queries(self.dice, self.tables), Changes(self.dice, self.tables)
         for _ in range(STATEMENTS):
             if self.dice.random() < CHANGE_SHARE:
-                yield changes.statement()
+                change = changes.statement()
+                yield change
+                changes.made(change)
             else:
                 yield queries.statement()
 

@@ -1,4 +1,4 @@
-"""Random changes of tables: rows that come, rows that are written again, rows that go."""
+"""Random changes of tables: rows that come, rows that are written again, rows that go, columns that are added."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from typing import NamedTuple
 from expressions import Column, Expressions
 from queries import DEPTH, Queries
 from query_tree import Select
-from schema import Table, insert, random_rows
+from schema import TYPES, Table, insert, literal, random_rows, value_of
+from schema import Column as TableColumn
 from tree import Form, Node, Text
 
 # Keys of rows that INSERT ... SELECT makes are those of its source, moved by so much.
 STEP = 100
+COLUMN_SHARE = 0.12
+DEFAULT_SHARE = 0.85
 
 
 class Change(NamedTuple):
-    """A change of `table`. `theirs` has to stand behind it for PostgreSQL. `counted`: both say how many rows it changed."""
+    """A change of `table`. `theirs` has to stand behind it for PostgreSQL. `counted`: both say how many rows it changed.
+
+    `altered`: the table as it is afterwards, where its columns change.
+    """
 
     node: Node
     table: Table
     theirs: str
     counted: bool
+    altered: Table | None = None
 
 
 class Changes:
@@ -32,6 +39,8 @@ class Changes:
 
     def statement(self) -> Change:
         table = self.dice.choice(self.tables)
+        if self.dice.random() < COLUMN_SHARE:
+            return self.column(table)
         share = self.dice.random()
         # Append-mode tables take no DELETE: that it is refused is seen often enough.
         if share < (0.35 if table.mode != "append" else 0.02):
@@ -40,8 +49,22 @@ class Changes:
             return self.values(table)
         return self.select(table)
 
+    def made(self, change: Change) -> None:
+        """Has later statements see what a change has made of its table."""
+        if change.altered:
+            self.tables[self.tables.index(change.table)] = change.altered
+
+    def column(self, table: Table) -> Change:
+        """ALTER TABLE ... ADD COLUMN, mostly with a default, which rows from before have then."""
+        type = self.dice.choice(TYPES)
+        default = literal(value_of(self.dice, type)) if self.dice.random() < DEFAULT_SHARE else ""
+        # No other column of the table has a number as high.
+        column = TableColumn(f"{'abc'[int(table.name[1:])]}{len(table.columns)}_{type.kind}", type, default)
+        text = f"ALTER TABLE {table.name} ADD COLUMN {column.name} {type.theirs}{column.default_clause}"
+        return Change(Text(text), table, "", False, table._replace(columns=(*table.columns, column)))
+
     def values(self, table: Table) -> Change:
-        """INSERT ... VALUES, at times without some fields, which are NULL then."""
+        """INSERT ... VALUES, at times without some fields, which have their defaults then."""
         rows = random_rows(self.dice, table, self.dice.randint(1, 6))
         if table.mode == "append":
             self.inserts += 1

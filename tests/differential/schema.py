@@ -66,12 +66,19 @@ FRACTIONS = {0: ("",), 3: ("", "", ".5", ".123", ".999"), 6: ("", ".5", ".123456
 
 
 class Column(NamedTuple):
+    """`default`: a literal, or nothing where there is none."""
+
     name: str
     type: Type
+    default: str = ""
 
     @property
     def kind(self) -> str:
         return self.type.kind
+
+    @property
+    def default_clause(self) -> str:
+        return f" DEFAULT {self.default}" if self.default else ""
 
 
 class Table(NamedTuple):
@@ -95,7 +102,8 @@ class Table(NamedTuple):
     def theirs(self) -> str:
         """CREATE TABLE for PostgreSQL, in which NULL is a value of the key as in Partita."""
         lines = [
-            f"{column.name} {column.type.theirs}{' NOT NULL' if column.name == self.time_index else ''}" for column in self.columns
+            f"{column.name} {column.type.theirs}{' NOT NULL' if column.name == self.time_index else ''}{column.default_clause}"
+            for column in self.columns
         ]
         if self.mode != "append":
             lines.append(f"UNIQUE NULLS NOT DISTINCT ({', '.join(self.key)})")
@@ -104,7 +112,7 @@ class Table(NamedTuple):
     def ours(self, partitioning: str = "") -> str:
         """CREATE TABLE for Partita."""
         index = [f"TIME INDEX ({self.time_index})"] if self.time_index else []
-        lines = [f"{column.name} {column.type.ours}" for column in self.columns]
+        lines = [f"{column.name} {column.type.ours}{column.default_clause}" for column in self.columns]
         lines += [f"PRIMARY KEY ({', '.join(self.key)})", *index]
         option = {
             "append": " WITH ('append_mode' = 'true')",

@@ -9,7 +9,7 @@ import unittest
 import compare
 import known
 from cases import Case, case_of
-from changes import Change
+from changes import Change, Changes
 from compare import Answer
 from expressions import KINDS, split
 from forms import AGGREGATES, FORMS, ORDERED, PEERS
@@ -108,6 +108,19 @@ class Seeds(unittest.TestCase):
     def test_first_rows_are_in_both_parts_of_a_load(self) -> None:
         for load in Case(7, 3).loads():
             self.assertTrue(load.first.startswith(f"INSERT INTO {load.table.name} VALUES ("))
+
+    def test_an_added_column_is_there_for_later_statements_only(self) -> None:
+        tables = [random_table(random.Random(2), place) for place in range(2)]
+        before, changes = tables[1], Changes(random.Random(3), tables)
+        change = changes.column(before)
+        self.assertIs(tables[1], before)
+        changes.made(change)
+        column = tables[1].columns[-1]
+        self.assertEqual(tables[1].columns[:-1], before.columns)
+        self.assertNotIn(column.name, [other.name for table in (before, tables[0]) for other in table.columns])
+        self.assertIn(f" ADD COLUMN {column.name} {column.type.theirs}{column.default_clause}", texts(change)[0])
+        self.assertIn(f"{column.name} {column.type.theirs}{column.default_clause}", tables[1].theirs())
+        self.assertIn(f"{column.name} {column.type.ours}{column.default_clause}", tables[1].ours())
 
     def test_quotes_in_values_are_doubled(self) -> None:
         table = random_table(random.Random(1), 0)
