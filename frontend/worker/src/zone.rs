@@ -6,6 +6,7 @@
 //! Invariants:
 //! - every local time has one instant. Of two, when clocks go back, it is the later one; one that is skipped, when clocks
 //!   go forward, is told with the offset from before;
+//! - the tz database's rules go on for ever, as in PostgreSQL, though the tables that they were written into end;
 //! - offsets in names have POSIX's sign, as in PostgreSQL: `UTC+5` lies west of Greenwich. A number alone, and an
 //!   interval, count hours east.
 
@@ -16,10 +17,15 @@ use arrow::array::timezone::Tz;
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeZone};
 use chrono_tz::OffsetName;
 
+use crate::civil::{date_of, day_of};
+
 const DAY: i64 = 86_400;
 const HOUR: i64 = 3_600;
 /// Seconds between changes of an offset, of which it is a multiple, today; it is only where to look.
 const SLOT: i64 = 900;
+/// The last year of the tables. The years of so many before it begin on every day of the week, leap years too.
+const LAST_YEAR: i64 = 2_099;
+const YEARS_OF_ALL_KINDS: i64 = 28;
 /// A zone is less than this from UTC.
 const MINUTES_OF_DAY: f64 = 1_440.0;
 
@@ -100,6 +106,7 @@ impl Zone {
         match self {
             Self::Fixed(east) => (*east).into(),
             Self::Named(zone) => {
+                let instant = within_tables(instant);
                 zone.offset_from_utc_datetime(&naive(instant)).fix().local_minus_utc().into()
             }
         }
@@ -111,7 +118,7 @@ impl Zone {
             Self::Fixed(east) => return (*east).into(),
             Self::Named(zone) => zone,
         };
-        match zone.offset_from_local_datetime(&naive(local)) {
+        match zone.offset_from_local_datetime(&naive(within_tables(local))) {
             MappedLocalTime::Single(offset) => offset.fix().local_minus_utc().into(),
             MappedLocalTime::Ambiguous(one, other) => {
                 one.fix().local_minus_utc().min(other.fix().local_minus_utc()).into()
@@ -129,7 +136,7 @@ impl Zone {
             Self::Fixed(_) => self.arrow(),
             Self::Named(zone) => match chrono_tz::Tz::from_str(&zone.to_string()) {
                 Ok(zone) => {
-                    let offset = zone.offset_from_utc_datetime(&naive(instant));
+                    let offset = zone.offset_from_utc_datetime(&naive(within_tables(instant)));
                     offset.abbreviation().map_or_else(|| offset.fix().to_string(), str::to_owned)
                 }
                 Err(_) => self.arrow(),
@@ -177,6 +184,23 @@ impl Offsets {
         self.slot = is_same.then_some(slot);
         self.offset
     }
+}
+
+/// A time, in seconds since 1970, or one of the last year in the tables whose days are those of its own year: rules name
+/// days of the week in a month.
+fn within_tables(seconds: i64) -> i64 {
+    let days = seconds.div_euclid(DAY);
+    // Beyond chrono's calendar nothing is shown.
+    let (year, _, _) = date_of(days.min(i64::MAX / 2));
+    if year <= LAST_YEAR {
+        return seconds;
+    }
+    let first = |year: i64| day_of(year, 1, 1);
+    let length = |year: i64| first(year + 1) - first(year);
+    let mut years = (LAST_YEAR - YEARS_OF_ALL_KINDS + 1..=LAST_YEAR).rev();
+    let alike = years
+        .find(|other| (first(year) - first(*other)) % 7 == 0 && length(year) == length(*other));
+    alike.map_or(seconds, |alike| seconds - (first(year) - first(alike)) * DAY)
 }
 
 /// The date and time of seconds since 1970; beyond chrono's calendar one near its end.
@@ -306,6 +330,21 @@ mod tests {
             ("2024-03-31 03:00:00", 2),
         ] {
             assert_eq!(berlin.offset_of_local(local(time)), hours * 3_600, "{time}");
+        }
+        // As the rules of today go on.
+        for (time, hours) in [
+            ("2099-07-01 12:00:00", 2),
+            ("2100-07-01 12:00:00", 2),
+            ("2101-01-01 00:00:00", 1),
+            ("2104-03-30 01:59:59", 1),
+            ("2104-03-30 03:00:00", 2),
+            ("2200-06-15 20:45:00", 2),
+            ("2200-10-26 03:00:00", 1),
+            ("2200-12-31 23:59:59", 1),
+            ("9999-08-01 00:00:00", 2),
+        ] {
+            assert_eq!(berlin.offset_of_local(local(time)), hours * 3_600, "{time}");
+            assert_eq!(berlin.offset_at(local(time) - hours * 3_600), hours * 3_600, "{time}");
         }
         // A day that was skipped.
         let apia = Zone::named("Pacific/Apia").unwrap();
