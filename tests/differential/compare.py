@@ -11,6 +11,7 @@ from session import Answer
 INTEGERS = {20, 21, 23, 26}
 FLOATS = {700: 2e-5, 701: 1e-9}
 NUMERIC = 1700
+CHARACTER = 1042
 ZERO = Decimal(0)
 # A sum of floats that should be zero may be this.
 TINY = Decimal("1e-12")
@@ -120,6 +121,8 @@ class Values:
         # Sums of floats depend on the order of rows, functions of them on the library.
         self.tolerance = max(FLOATS.get(mine, 0.0), FLOATS.get(yours, 0.0))
         self.decimals = mine == yours == NUMERIC
+        # The blanks at the end of a CHAR(n) say nothing. In Partita what is made of one is a text, which has none.
+        self.blanks = (mine == CHARACTER) != (yours == CHARACTER)
 
     def read(self, text: str | None) -> object:
         if text is None:
@@ -128,7 +131,7 @@ class Values:
             return number(text)
         if self.family == "interval":
             return interval(text)
-        return text
+        return text.rstrip(" ") if self.blanks else text
 
     def equal(self, one: object, other: object) -> bool:
         if one == other:

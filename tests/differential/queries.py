@@ -115,8 +115,7 @@ class Queries:
         if self.dice.random() < 0.3 and not word.startswith("FULL"):
             equal = Text(f"{one.text} {self.dice.choice(('<', '>=', '<>', 'IS NOT DISTINCT FROM'))} {other.text}")
         if self.dice.random() < 0.25:
-            nested = "subquery in the condition of a join" not in known.HELD_BACK
-            expression = self.expressions(left.columns + right.columns, nested).make("bool", 2)
+            expression = self.expressions(left.columns + right.columns).make("bool", 2)
             return Series([equal, expression], self.dice.choice((" AND ", " AND ", " OR ")) if not word.startswith("FULL") else " AND ")
         return equal
 
@@ -125,7 +124,7 @@ class Queries:
         if not all(isinstance(side.node, Text) and " AS r" in side.node.text and side.node.text.startswith("t") for side in (left, right)):
             return None
         word = self.dice.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
-        natural = self.dice.random() < 0.3 and "natural" not in known.HELD_BACK
+        natural = self.dice.random() < 0.3
         names = ["k", "g"] if natural or self.dice.random() < 0.3 else [self.dice.choice(("k", "g"))]
         same_table = left.node.sql().split()[0] == right.node.sql().split()[0]
         if natural and same_table:
@@ -178,7 +177,7 @@ class Queries:
         value = made.make(column_kind, 1)
         tested = self.expressions(outer, nested=False).make(column_kind, 1)
         words = (" IN ", " IN ", " NOT IN ", " = ANY ", " > ALL ", " <= ANY ", " <> ALL ", " < ALL ")
-        word = self.dice.choice(words if "ANY and ALL as a value" not in known.HELD_BACK else words[:3])
+        word = self.dice.choice(words)
         return Form(kind, ["(", tested, word, "(", Select([value], [Text(" FROM "), inner.node, where]), "))"])
 
     def where(self, columns: Sequence[Column]) -> Node:
@@ -221,7 +220,7 @@ class Queries:
         return query.changed(names=names), [Column(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
     def named_grouped(self) -> tuple[Select, list[Column]]:
-        query, kinds = self.grouped(sets="grouping sets in a derived table" not in known.HELD_BACK)
+        query, kinds = self.grouped()
         names = [f"c{place}" for place in range(len(kinds))]
         return query.changed(names=names), [Column(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
@@ -235,14 +234,9 @@ class Queries:
 
     def make_grouped(self) -> Select:
         query, kinds = self.grouped()
-        tail = self.tail(len(kinds))
-        if tail and "ORDER BY in a grouped query" in known.HELD_BACK:
-            query = query.changed(names=[f"c{place}" for place in range(len(kinds))])
-            items = [Text(f"q.c{place}", kind) for place, kind in enumerate(kinds)]
-            return Select(items, [Form("", [" FROM (", query, ") AS q"])], **tail)  # type: ignore[arg-type]
-        return query.changed(**tail)
+        return query.changed(**self.tail(len(kinds)))
 
-    def grouped(self, sets: bool = True) -> tuple[Select, list[str]]:
+    def grouped(self) -> tuple[Select, list[str]]:
         source = self.source()
         made = self.expressions(source.columns, nested=False)
         plain = [column for column in source.columns]
@@ -271,20 +265,17 @@ class Queries:
             kinds.append(items[-1].kind)
         clauses: list[Node] = [Text(" FROM "), source.node, self.where(source.columns)]
         if keys:
-            clauses.append(self.group_by(keys, items, kinds, sets))
+            clauses.append(self.group_by(keys, items, kinds))
         if self.dice.random() < 0.25:
-            condition = above.make("bool", 1)
-            if "HAVING without a group" in known.HELD_BACK:
-                condition = Form("bool", ["count(*) > 0 AND ", condition]) if keys else Text("count(*) >= 0", "bool")
-            clauses.append(Optional(Form("", [" HAVING ", condition])))
+            clauses.append(Optional(Form("", [" HAVING ", above.make("bool", 1)])))
         return Select(items, clauses), kinds
 
-    def group_by(self, keys: list[Node], items: list[Node], kinds: list[str], sets: bool) -> Node:
+    def group_by(self, keys: list[Node], items: list[Node], kinds: list[str]) -> Node:
         """GROUP BY, or sets of groups when all keys are columns."""
         share = self.dice.random()
         texts = [key.sql() for key in keys]
         columns = all(isinstance(key, Text) for key in keys)
-        if columns and sets and share < 0.25:
+        if columns and share < 0.25:
             listed = ", ".join(texts)
             shapes = [f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS (({listed}), ())", f"GROUPING SETS (({texts[0]}), ({texts[-1]}), ())"]
             if self.dice.random() < 0.4:
@@ -327,8 +318,7 @@ class Queries:
         ranking = any(call.sql().startswith(name) for name in ("rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "row_number", "lag", "lead"))
         if pool is ALLOWED_ORDERED or ranking or self.dice.random() < 0.7:
             parts.append(" ORDER BY ")
-            sortable = [column for column in source.columns if column.kind != "bytes" or "bytes in the order of a window" not in known.HELD_BACK]
-            column = self.dice.choice(sortable or [Column("1", "int")])
+            column = self.dice.choice(source.columns)
             keys = [f"{column.text}{self.dice.choice(DIRECTIONS)}"]
             if pool is ALLOWED_ORDERED:
                 keys += [f"{text}{self.dice.choice(DIRECTIONS)}" for text in unique]
@@ -349,10 +339,7 @@ class Queries:
 
     def side(self, kinds: Sequence[str], tail: bool = False) -> Select:
         """A query that is one side of a set operation."""
-        query = self.make_plain(kinds, tail=tail)
-        if "a column twice in a set operation" in known.HELD_BACK:
-            return query.changed(names=[f"c{place}" for place in range(len(kinds))], order=(), limit="")
-        return query
+        return self.make_plain(kinds, tail=tail)
 
     def make_sets(self) -> Node:
         kinds = self.kinds(3)
@@ -378,11 +365,9 @@ class Queries:
     def make_distinct_on(self) -> Select:
         """The first row of each group in a total order."""
         source = self.table()
-        made = self.expressions(source.columns, nested="subquery beside DISTINCT ON" not in known.HELD_BACK)
-        first = self.dice.choice([column for column in source.columns if column.kind != "wild" or "DISTINCT ON with -0" not in known.HELD_BACK])
+        made = self.expressions(source.columns)
+        first = self.dice.choice(source.columns)
         unique = [column.text for column in source.columns if column.unique]
-        if "DISTINCT ON with a column twice in ORDER BY" in known.HELD_BACK:
-            unique = [text for text in unique if text != first.text]
         items = [made.make(kind, 2) for kind in self.kinds(3)]
         order = ", ".join([f"{first.text}{self.dice.choice(DIRECTIONS)}", *(f"{text}{self.dice.choice(DIRECTIONS)}" for text in unique)])
         clauses = [Text(" FROM "), source.node, self.where(source.columns), Text(f" ORDER BY {order}")]

@@ -33,7 +33,7 @@ TYPES = (
     Type("dec", "DECIMAL(10, 2)", "NUMERIC(10, 2)"),
     Type("dec", "DECIMAL(20, 5)", "NUMERIC(20, 5)"),
     Type("float", "DOUBLE", "DOUBLE PRECISION"),
-    Type("wild" if "REAL in arithmetic" in known.HELD_BACK else "float", "REAL", "REAL"),
+    Type("float", "REAL", "REAL"),
     Type("wild", "DOUBLE", "DOUBLE PRECISION"),
     Type("wild", "REAL", "REAL"),
     Type("text", "STRING", "TEXT"),
