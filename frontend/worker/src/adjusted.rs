@@ -3,7 +3,10 @@
 //! ```text
 //!   round(double)                                half to even
 //!   ln, log, exp, power, acos ..                 an error in the place of NaN and of infinities that no argument is
+//!   ceil, floor and trunc of a decimal           as many digits as are left, and room for one more before the point
+//!   greatest and least of floats                 NaN is the greatest; of 0 and -0 the first
 //!   coalesce(timestamptz, 'text')                the text is a time
+//!   coalesce(bytea, bytea)                       whatever kind of bytes both are
 //!   concat, concat_ws                            anything, as its text
 //!   length, octet_length, bit_length             of bytes too
 //!   substr, strpos, overlay, btrim ..            of bytes too
@@ -21,6 +24,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
@@ -28,7 +32,9 @@ use datafusion::logical_expr::{
 };
 
 use crate::bounded;
+use crate::digits::{self, Digits};
 use crate::error::{NUMERIC_OUT_OF_RANGE, SqlError};
+use crate::extremes::{self, End};
 use crate::functions::{REGISTRY, builtin};
 use crate::plain::{doubles, is_text, wholes};
 use crate::similar;
@@ -36,6 +42,9 @@ use crate::similar;
 /// The functions, and how each differs.
 const ADJUSTED: &[(&str, Change)] = &[
     ("round", Change::HalfToEven),
+    ("ceil", Change::Digits(Digits::Up)),
+    ("floor", Change::Digits(Digits::Down)),
+    ("trunc", Change::Digits(Digits::Off)),
     ("ln", Change::Logarithm),
     ("log", Change::Logarithm),
     ("log10", Change::Logarithm),
@@ -45,6 +54,8 @@ const ADJUSTED: &[(&str, Change)] = &[
     ("asin", Change::Finite),
     ("acosh", Change::Finite),
     ("atanh", Change::Finite),
+    ("greatest", Change::Extreme(End::Max)),
+    ("least", Change::Extreme(End::Min)),
     ("coalesce", Change::Texts),
     ("concat", Change::AnyText),
     ("concat_ws", Change::AnyText),
@@ -65,6 +76,8 @@ const ADJUSTED: &[(&str, Change)] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Change {
     HalfToEven,
+    Digits(Digits),
+    Extreme(End),
     Logarithm,
     Finite,
     Power,
@@ -155,6 +168,19 @@ impl Adjusted {
                 if is_text(of) && pattern.is_string() && rest.iter().all(is_text))
     }
 
+    /// What a call cuts off decimals; `None` where that is a matter of DataFusion's.
+    fn of_decimals(&self, types: &[DataType]) -> Option<Digits> {
+        match (self.change, types) {
+            (Change::Digits(digits), [DataType::Decimal128(_, 0..)]) => Some(digits),
+            (Change::Digits(Digits::Off), [DataType::Decimal128(_, 0..), count])
+                if count.is_integer() || count.is_null() =>
+            {
+                Some(Digits::Off)
+            }
+            _ => None,
+        }
+    }
+
     fn made_of_bytes(&self) -> DataType {
         match self.change {
             Change::BytesLength(_) | Change::BytesPlace => DataType::Int32,
@@ -200,6 +226,12 @@ impl ScalarUDFImpl for Adjusted {
         if self.by_pattern(types) {
             return Ok(vec![DataType::Utf8; types.len()]);
         }
+        if self.of_decimals(types).is_some() {
+            let mut coerced = types.to_vec();
+            coerced.truncate(1);
+            coerced.extend(types.get(1).map(|_| DataType::Int64));
+            return Ok(coerced);
+        }
         match self.change {
             Change::AnyText => {
                 let types = types.iter().map(|of| {
@@ -216,6 +248,9 @@ impl ScalarUDFImpl for Adjusted {
                     {
                         Ok(vec![(*first).clone(); types.len()])
                     }
+                    bytes if bytes.iter().all(|of| of.is_binary()) && !bytes.is_empty() => {
+                        Ok(vec![DataType::BinaryView; types.len()])
+                    }
                     _ => self.as_inner(types),
                 }
             }
@@ -231,6 +266,9 @@ impl ScalarUDFImpl for Adjusted {
         if self.by_pattern(types) {
             return Ok(DataType::Utf8);
         }
+        if self.of_decimals(types).is_some() {
+            return Ok(digits::type_of(types, None));
+        }
         match self.change {
             Change::Dimension | Change::Count => Ok(DataType::Int32),
             _ => self.inner().return_type(types),
@@ -244,6 +282,9 @@ impl ScalarUDFImpl for Adjusted {
             Some(self.made_of_bytes())
         } else if self.by_pattern(&types) {
             Some(DataType::Utf8)
+        } else if self.of_decimals(&types).is_some() {
+            let count = args.scalar_arguments.get(1).copied().flatten();
+            Some(digits::type_of(&types, count))
         } else {
             matches!(self.change, Change::Dimension | Change::Count).then_some(DataType::Int32)
         };
@@ -276,6 +317,13 @@ impl ScalarUDFImpl for Adjusted {
         self.inner().conditional_arguments(args)
     }
 
+    fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
+        match self.change {
+            Change::Digits(_) => self.inner().output_ordering(inputs),
+            _ => Ok(SortProperties::Unordered),
+        }
+    }
+
     fn documentation(&self) -> Option<&Documentation> {
         self.inner().documentation()
     }
@@ -301,6 +349,11 @@ impl ScalarUDFImpl for Adjusted {
                 args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
             return done(similar::part(&arrays)?);
         }
+        if let Some(cut) = self.of_decimals(&types) {
+            let count = args.args.get(1).map(|count| count.to_array(rows)).transpose()?;
+            let of = args.args[0].to_array(rows)?;
+            return done(cut.decimals(&of, count.as_ref(), args.return_type())?);
+        }
         match self.change {
             Change::HalfToEven => match (args.args.as_slice(), types.as_slice()) {
                 ([of], [DataType::Float64]) => {
@@ -315,6 +368,11 @@ impl ScalarUDFImpl for Adjusted {
                 }
                 _ => self.inner().invoke_with_args(args),
             },
+            Change::Extreme(end) if args.return_type().is_floating() => {
+                let of: Vec<ArrayRef> =
+                    args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
+                done(extremes::of_floats(end, &of, args.return_type())?)
+            }
             Change::Logarithm | Change::Finite | Change::Power => {
                 let inputs: Vec<ArrayRef> =
                     args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<_>>()?;
@@ -539,6 +597,17 @@ mod tests {
             ("cardinality([1, 2])", "2"),
             ("array_length([1, 2])", "2"),
             ("coalesce(NULL, 1, 2)", "1"),
+            ("coalesce(NULL, X'01', arrow_cast(X'02', 'BinaryView'))", "01"),
+            ("ceil(CAST(99.99 AS DECIMAL(4, 2)))", "100"),
+            ("floor(CAST(-99.99 AS DECIMAL(4, 2)))", "-100"),
+            ("trunc(CAST(-99.99 AS DECIMAL(4, 2)))", "-99"),
+            ("trunc(CAST(99.99 AS DECIMAL(4, 2)), 1)", "99.9"),
+            ("trunc(CAST(99.99 AS DECIMAL(4, 2)), 3)", "99.990"),
+            ("trunc(CAST(99.99 AS DECIMAL(4, 2)), -1)", "90"),
+            ("trunc(CAST(99.99 AS DECIMAL(4, 2)), v) FROM (VALUES (1)) AS t(v)", "99.90"),
+            ("floor(CAST(-1.5 AS DOUBLE))", "-2.0"),
+            ("trunc(CAST(-1.5 AS DOUBLE))", "-1.0"),
+            ("ceil(CAST(NULL AS DECIMAL(4, 2)))", ""),
             ("concat('a', NULL, 1)", "a1"),
         ] {
             assert_eq!(answer(sql).await, Ok(expected.to_owned()), "{sql}");

@@ -1,6 +1,6 @@
 //! `avg` and `sum`, as DataFusion has them but for how they accumulate: doubles by runs (`runs.rs`), integers without
 //! wrapping (`whole.rs`), and so long decimals (`decimals.rs`), in windows that slide without taking back
-//! (`sliding.rs`); `string_agg` and `array_agg`, within bounds (`gathered.rs`); `max` and `min`, in the order that
+//! (`sliding.rs`), where `bool_and` and `bool_or` slide too; `string_agg` and `array_agg`, within bounds (`gathered.rs`); `max` and `min`, in the order that
 //! PostgreSQL has (`extremes.rs`).
 //!
 //! Invariant: names, types and rules are DataFusion's; only accumulators and partial states are replaced.
@@ -27,7 +27,7 @@ use crate::decimals::{self, Long, LongDistinct, LongGroups};
 use crate::extremes::End;
 use crate::gathered::Gathered;
 use crate::runs::{Runs, State};
-use crate::sliding::SlidingDoubles;
+use crate::sliding::{Holds, SlidingDoubles, SlidingTruth};
 use crate::whole::{self, Whole, WholeGroups};
 
 /// The functions of DataFusion that are replaced, under their own names.
@@ -39,9 +39,11 @@ pub(crate) fn replaced() -> impl Iterator<Item = Arc<AggregateUDF>> {
             "string_agg" | "array_agg" => Kind::Gathers,
             "max" => Kind::Extreme(End::Max),
             "min" => Kind::Extreme(End::Min),
+            "bool_and" => Kind::Holds(Holds::OfAll),
+            "bool_or" => Kind::Holds(Holds::OfAny),
             _ => return None,
         };
-        Some(Arc::new(AggregateUDF::new_from_impl(Replaced { inner, kind })))
+        Some(Arc::new(AggregateUDF::new_from_impl(Replaced::new(inner, kind))))
     })
 }
 
@@ -54,6 +56,8 @@ enum Kind {
     Gathers,
     /// It keeps the one at an end (`extremes.rs`).
     Extreme(End),
+    /// It says whether they are true (`sliding.rs`).
+    Holds(Holds),
 }
 
 /// The same over wide numbers.
@@ -71,9 +75,19 @@ fn halved(args: AccumulatorArgs<'_>) -> AccumulatorArgs<'_> {
 struct Replaced {
     inner: Arc<AggregateUDF>,
     kind: Kind,
+    aliases: Vec<String>,
 }
 
 impl Replaced {
+    fn new(inner: Arc<AggregateUDF>, kind: Kind) -> Self {
+        let mut aliases = inner.aliases().to_vec();
+        if kind == Kind::Holds(Holds::OfAll) {
+            // DataFusion's own way to name a function otherwise forgets how it slides.
+            aliases.push("every".to_owned());
+        }
+        Self { inner, kind, aliases }
+    }
+
     fn inner(&self) -> &dyn AggregateUDFImpl {
         self.inner.inner().as_ref()
     }
@@ -96,7 +110,7 @@ impl Replaced {
     fn within_bounds(&self, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
         match self.kind {
             Kind::Gathers => Box::new(Gathered::new(inner, self.inner().name())),
-            Kind::Adds(_) | Kind::Extreme(_) => inner,
+            Kind::Adds(_) | Kind::Extreme(_) | Kind::Holds(_) => inner,
         }
     }
 
@@ -104,7 +118,7 @@ impl Replaced {
     fn end(&self) -> Option<End> {
         match self.kind {
             Kind::Extreme(end) => Some(end),
-            Kind::Adds(_) | Kind::Gathers => None,
+            Kind::Adds(_) | Kind::Gathers | Kind::Holds(_) => None,
         }
     }
 
@@ -164,7 +178,7 @@ impl AggregateUDFImpl for Replaced {
     }
 
     fn aliases(&self) -> &[String] {
-        self.inner().aliases()
+        &self.aliases
     }
 
     fn schema_name(&self, params: &AggregateFunctionParams) -> Result<String> {
@@ -270,6 +284,9 @@ impl AggregateUDFImpl for Replaced {
         if let Some(end) = self.end().and_then(|end| end.sliding(args.return_field.data_type())) {
             return Ok(end);
         }
+        if let Kind::Holds(holds) = self.kind {
+            return Ok(Box::new(SlidingTruth::new(holds)));
+        }
         if self.adds_doubles(&args) {
             let average = self.kind == Kind::Adds(State::CountAndSum);
             return Ok(Box::new(SlidingDoubles::new(average)));
@@ -283,9 +300,8 @@ impl AggregateUDFImpl for Replaced {
         beneficial_ordering: bool,
     ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
         let inner = self.inner.as_ref().clone().with_beneficial_ordering(beneficial_ordering)?;
-        let kind = self.kind;
         Ok(inner.map(|inner| -> Arc<dyn AggregateUDFImpl> {
-            Arc::new(Self { inner: Arc::new(inner), kind })
+            Arc::new(Self::new(Arc::new(inner), self.kind))
         }))
     }
 
@@ -311,7 +327,7 @@ impl AggregateUDFImpl for Replaced {
     fn reverse_expr(&self) -> ReversedUDAF {
         match (self.kind, self.inner().reverse_expr()) {
             (Kind::Gathers, ReversedUDAF::Reversed(inner)) => {
-                let reversed = Self { inner, kind: Kind::Gathers };
+                let reversed = Self::new(inner, Kind::Gathers);
                 ReversedUDAF::Reversed(Arc::new(AggregateUDF::new_from_impl(reversed)))
             }
             (_, reversed) => reversed,

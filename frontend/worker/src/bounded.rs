@@ -5,6 +5,7 @@
 //! the wrapper computes how large the values will be, before any of them is made, and refuses those beyond the bounds
 //! with SQLSTATE 54000, as PostgreSQL does beyond a gigabyte.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, StringArray};
@@ -14,7 +15,9 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, lit,
+};
 
 use crate::concatenation;
 use crate::error::{INVALID_REGULAR_EXPRESSION, PROGRAM_LIMIT_EXCEEDED, SqlError};
@@ -121,6 +124,38 @@ impl Bounded {
     fn inner(&self) -> &dyn ScalarUDFImpl {
         self.inner.inner().as_ref()
     }
+
+    /// The place of the flags of a regular expression among the arguments.
+    fn flags_at(&self) -> usize {
+        match self.inner().name() {
+            "regexp_like" | "regexp_match" => 2,
+            "regexp_instr" => 5,
+            _ => 3,
+        }
+    }
+
+    /// The arguments with a constant pattern in the words of the regex crate; `None` where it is that already.
+    fn with_pattern(&self, args: &[Expr]) -> Option<Vec<Expr>> {
+        if !matches!(self.growth, Growth::Matched | Growth::Pattern) {
+            return None;
+        }
+        let text = |place: usize| match args.get(place) {
+            Some(Expr::Literal(value, _)) => value.try_as_str().flatten(),
+            _ => None,
+        };
+        let pattern = regular::pattern(text(1)?, text(self.flags_at()).unwrap_or_default());
+        if text(1) == Some(pattern.as_ref()) {
+            return None;
+        }
+        let pattern = Some(pattern.into_owned());
+        let mut args = args.to_vec();
+        args[1] = lit(match &args[1] {
+            Expr::Literal(ScalarValue::Utf8View(_), _) => ScalarValue::Utf8View(pattern),
+            Expr::Literal(ScalarValue::LargeUtf8(_), _) => ScalarValue::LargeUtf8(pattern),
+            _ => ScalarValue::Utf8(pattern),
+        });
+        Some(args)
+    }
 }
 
 impl ScalarUDFImpl for Bounded {
@@ -131,10 +166,16 @@ impl ScalarUDFImpl for Bounded {
         {
             *counts = not_negative(counts)?;
         }
+        if matches!(self.growth, Growth::Matched | Growth::Pattern) {
+            let flags = args.args.get(self.flags_at()).and_then(constant_text).unwrap_or_default();
+            if let Some(pattern) = args.args.get_mut(1) {
+                *pattern = texts_written(pattern, |text| regular::pattern(text, &flags))?;
+            }
+        }
         if self.growth == Growth::Matched
             && let Some(replacement) = args.args.get_mut(2)
         {
-            *replacement = as_replacement(replacement)?;
+            *replacement = texts_written(replacement, |text| regular::replacement(text).into())?;
         }
         self.inner().invoke_with_args(args)
     }
@@ -148,7 +189,14 @@ impl ScalarUDFImpl for Bounded {
         if args.iter().any(is_large) {
             return Ok(ExprSimplifyResult::Original(args));
         }
-        self.inner().simplify(args, info)
+        let Some(written) = self.with_pattern(&args) else {
+            return self.inner().simplify(args, info);
+        };
+        // A call that stays one translates the pattern when it runs.
+        Ok(match self.inner().simplify(written, info)? {
+            ExprSimplifyResult::Original(_) => ExprSimplifyResult::Original(args),
+            simplified => simplified,
+        })
     }
 
     like_inner!();
@@ -170,12 +218,22 @@ fn not_negative(counts: &ColumnarValue) -> Result<ColumnarValue> {
     })
 }
 
-/// What `regexp_replace` puts in, in the words of the regex crate.
-fn as_replacement(of: &ColumnarValue) -> Result<ColumnarValue> {
+fn constant_text(of: &ColumnarValue) -> Option<String> {
+    match of {
+        ColumnarValue::Scalar(value) => value.try_as_str().flatten().map(str::to_owned),
+        ColumnarValue::Array(_) => None,
+    }
+}
+
+/// Texts in the words of the regex crate, in their type.
+fn texts_written(
+    of: &ColumnarValue,
+    write: impl for<'a> Fn(&'a str) -> Cow<'a, str>,
+) -> Result<ColumnarValue> {
     let to = of.data_type();
     let constant = matches!(of, ColumnarValue::Scalar(_));
     let texts = cast(&of.to_array(1)?, &DataType::Utf8)?;
-    let written = texts.as_string::<i32>().iter().map(|text| text.map(regular::replacement));
+    let written = texts.as_string::<i32>().iter().map(|text| text.map(&write));
     let written = cast(&written.collect::<StringArray>(), &to)?;
     if constant {
         return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&written, 0)?));

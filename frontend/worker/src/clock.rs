@@ -1,17 +1,19 @@
-//! `now()` and `to_timestamp()`, in microseconds.
+//! `now()` and `to_timestamp()`, in microseconds, and times that are put into microseconds.
 //!
 //! DataFusion's have nanoseconds: clients of PostgreSQL read no more than six digits, and nanoseconds end in 2262.
 //!
 //! `now()` is an instant, whose type says `+00:00` where that of a column says `UTC`. A TIMESTAMP beside it is therefore
 //! taken as one in UTC, as the times of events are: `ts > now() - INTERVAL '1 hour'` means the same in every session. A
-//! TIMESTAMP beside a TIMESTAMPTZ column is one of the session's zone, as in PostgreSQL.
+//! TIMESTAMP beside a TIMESTAMPTZ column is one of the session's zone, as in PostgreSQL. So is one beside
+//! `to_timestamp(seconds)`, which is a TIMESTAMPTZ like any other.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Int64Array};
-use arrow::compute::cast;
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type, TimeUnit};
 use arrow::error::ArrowError;
+use arrow::util::display::FormatOptions;
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -21,6 +23,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::functions::builtin;
+use crate::plain::Plain;
 
 /// The zone of the type of `now()`.
 pub const NOW_ZONE: &str = "+00:00";
@@ -37,12 +40,48 @@ pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     });
     let to_timestamp = builtin("to_timestamp")
         .map(|inner| ScalarUDF::from(ToTimestamp { inner: Arc::clone(inner) }));
-    std::iter::once(now).chain(to_timestamp)
+    std::iter::once(now).chain(to_timestamp).chain([MICROSECONDS.function()])
 }
 
 fn instant() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, Some(NOW_ZONE.into()))
 }
+
+/// As columns of instants are.
+fn instant_of_columns() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// The name under which times are put into microseconds, at a node too.
+pub const IN_MICROSECONDS: &str = "in_microseconds";
+
+/// A time of a coarser unit in microseconds, which are PostgreSQL's.
+static MICROSECONDS: Plain = Plain {
+    name: IN_MICROSECONDS,
+    takes: |of| match of {
+        [DataType::Timestamp(..)] => Some(of.to_vec()),
+        [DataType::Date32 | DataType::Null] => {
+            Some(vec![DataType::Timestamp(TimeUnit::Microsecond, None)])
+        }
+        [of] if of.is_string() => Some(vec![DataType::Timestamp(TimeUnit::Microsecond, None)]),
+        _ => None,
+    },
+    gives: |of| match of {
+        [DataType::Timestamp(TimeUnit::Second | TimeUnit::Millisecond, zone)] => {
+            DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+        }
+        [of] => of.clone(),
+        _ => DataType::Null,
+    },
+    run: |of| {
+        let to = (MICROSECONDS.gives)(&[of[0].data_type().clone()]);
+        Ok(cast_with_options(&of[0], &to, &CHECKED)?)
+    },
+};
+
+/// A time that has no place in the unit is an error.
+const CHECKED: CastOptions<'static> =
+    CastOptions { safe: false, format_options: FormatOptions::new() };
 
 /// `now()`: when the statement began.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -144,7 +183,7 @@ impl ScalarUDFImpl for ToTimestamp {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [of] if is_number(of) => Ok(DataType::Timestamp(TimeUnit::Microsecond, None)),
+            [of] if is_number(of) => Ok(instant_of_columns()),
             _ => self.inner().return_type(types),
         }
     }
@@ -169,7 +208,7 @@ impl ScalarUDFImpl for ToTimestamp {
             return self.inner().invoke_with_args(args);
         }
         let made = of_seconds(&seconds.to_array(1)?)?;
-        let made = cast(&made, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+        let made = cast(&made, &instant_of_columns())?;
         Ok(match seconds {
             ColumnarValue::Scalar(_) => {
                 ColumnarValue::Scalar(ScalarValue::try_from_array(&made, 0)?)

@@ -1,8 +1,8 @@
-//! `max` and `min` of floats and of intervals, `greatest` and `least` of intervals.
+//! `max` and `min`, `greatest` and `least` of floats and of intervals.
 //!
 //! PostgreSQL's NaN equals itself and is greater than any number, whatever its sign. DataFusion's groups compare by `>`,
 //! of which NaN is neither side, so that the order of rows decides; its windows and its totals compare by bits, where a
-//! negative NaN is the least. Intervals compare by their length (`interval_order.rs`). Here all three, groups, totals
+//! negative NaN is the least, and -0 less than 0. Intervals compare by their length (`interval_order.rs`). Here all three, groups, totals
 //! and windows that slide, compare in one way.
 //!
 //! Invariant: names, types and partial states are DataFusion's.
@@ -273,6 +273,26 @@ impl End {
     }
 }
 
+/// The extreme of each row's floats, of equal ones the first; NULL where all are.
+pub(crate) fn of_floats(end: End, arguments: &[ArrayRef], to: &DataType) -> Result<ArrayRef> {
+    fn rows<T: Ordered>(end: End, arguments: &[ArrayRef], to: &DataType) -> Result<ArrayRef> {
+        let nearer = end.nearer::<T>();
+        let mut found: Vec<Option<T::Native>> = vec![None; arguments.first().map_or(0, Array::len)];
+        for argument in arguments {
+            let values = cast(argument, to)?;
+            for (found, value) in found.iter_mut().zip(values.as_primitive::<T>()) {
+                *found = found.take().into_iter().chain(value).reduce(nearer);
+            }
+        }
+        Ok(Arc::new(PrimitiveArray::<T>::from_iter(found)))
+    }
+    match to {
+        DataType::Float32 => rows::<Float32Type>(end, arguments, to),
+        DataType::Float64 => rows::<Float64Type>(end, arguments, to),
+        other => exec_err!("an extreme of floats is no {other}"),
+    }
+}
+
 /// The extreme of some intervals; NULL where all are.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OfIntervals {
@@ -345,6 +365,25 @@ mod tests {
             total.evaluate().unwrap(),
             window.evaluate().unwrap(),
         ]
+    }
+
+    #[test]
+    fn of_equal_floats_the_first_is_taken() {
+        let column = |value: Option<f64>| -> ArrayRef { Arc::new(Float64Array::from(vec![value])) };
+        let extreme = |end, values: &[Option<f64>]| {
+            let columns: Vec<ArrayRef> = values.iter().copied().map(column).collect();
+            let found = of_floats(end, &columns, &DataType::Float64).unwrap();
+            let found = found.as_primitive::<Float64Type>();
+            found.is_valid(0).then(|| found.value(0).to_string())
+        };
+        for end in [End::Max, End::Min] {
+            assert_eq!(extreme(end, &[Some(0.0), Some(-0.0)]).as_deref(), Some("0"));
+            assert_eq!(extreme(end, &[None, Some(-0.0), Some(0.0)]).as_deref(), Some("-0"));
+            assert_eq!(extreme(end, &[None]), None);
+        }
+        let nan = -f64::NAN;
+        assert_eq!(extreme(End::Max, &[Some(1.0), Some(nan)]).as_deref(), Some("NaN"));
+        assert_eq!(extreme(End::Min, &[Some(nan), Some(1.0)]).as_deref(), Some("1"));
     }
 
     #[test]

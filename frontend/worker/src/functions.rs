@@ -23,10 +23,12 @@
 //! - what stands for casts of decimals to doubles (`doubles.rs`);
 //! - what stands for casts between texts and bytes (`bytea.rs`), and of other values to texts (`value_texts.rs`);
 //! - what stands for `*` and `/` of intervals by numbers (`intervals.rs`);
-//! - `round`, `ln`, `length` and others that PostgreSQL's take more, or refuse more (`adjusted.rs`), what stands for `/`
+//! - `round`, `ln`, `length` and others that PostgreSQL's take more, or refuse more (`adjusted.rs`), `ceil`, `floor` and
+//!   `trunc` of decimals (`digits.rs`), what stands for `/`
 //!   of exact numbers (`number_division.rs`), and what DataFusion does not have: `quote_ident` and `format` (`quoting.rs`),
 //!   `age` and `make_interval` (`made_times.rs`), `width_bucket` (`numbers.rs`), `encode` (`encodings.rs`);
 //! - what stands for SIMILAR TO (`similar.rs`) and OVERLAPS (`overlaps.rs`), and `pg_sleep` (`sleep.rs`);
+//! - what stands for casts to CHAR(n) (`padded.rs`);
 //! - what stands for the value of a subquery that became a join (`only_row.rs`);
 //! - what stands for intervals where they are compared (`interval_order.rs`), and for casts of texts to them
 //!   (`interval_text.rs`);
@@ -53,8 +55,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     adjusted, aggregates, apart, arrays, bounded, bytea, casts, checked, clock, concatenation,
     division, doubles, encodings, extremes, float_division, interval_order, interval_text,
-    intervals, json, made_times, number_division, numbers, only_row, overlaps, parts, quoting,
-    regular, similar, sleep, steps, time_read, to_char, value_texts, wide, zoned,
+    intervals, json, made_times, number_division, numbers, only_row, overlaps, padded, parts,
+    quoting, regular, similar, sleep, steps, time_read, to_char, value_texts, wide, zoned,
 };
 
 /// The version of PostgreSQL whose clients know what to expect here.
@@ -78,6 +80,7 @@ pub fn shared() -> Vec<ScalarUDF> {
         only_row::function(),
         overlaps::function(),
         sleep::function(),
+        padded::function(),
         to_char::function(),
         number_division::function(),
         wide::function(),
@@ -112,12 +115,10 @@ fn under_other_names() -> impl Iterator<Item = ScalarUDF> {
 /// The aggregates that are the same in every session.
 pub fn shared_aggregates() -> Vec<Arc<AggregateUDF>> {
     let theirs = SessionStateDefaults::default_aggregate_functions();
-    let named = [("bool_and", "every"), ("var", "variance")].into_iter();
-    let named = named.filter_map(|(name, other)| {
-        let function = theirs.iter().find(|function| function.name() == name)?;
-        Some(Arc::new(function.as_ref().clone().with_aliases([other])))
-    });
-    aggregates::replaced().chain(named).collect()
+    let variance = theirs.iter().find(|function| function.name() == "var");
+    let variance =
+        variance.map(|function| Arc::new(function.as_ref().clone().with_aliases(["variance"])));
+    aggregates::replaced().chain(variance).collect()
 }
 
 /// A function of DataFusion's, by its name or an alias.
@@ -159,6 +160,11 @@ pub(crate) static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     }
     Registry { scalar, aggregate }
 });
+
+/// Whether an aggregate has this name.
+pub fn is_aggregate(name: &str) -> bool {
+    REGISTRY.aggregate.contains_key(name)
+}
 
 /// A function without arguments and with one answer, under a name and others.
 pub fn constant(name: &str, aliases: &[&str], value: &str) -> ScalarUDF {

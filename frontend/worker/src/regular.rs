@@ -7,9 +7,10 @@
 //!   regexp_replace_nth(text, pattern, to, start [, n [, flags]])        what `regexp_replace` is of so many arguments
 //! ```
 //!
-//! Patterns are those of the regex crate, in which DataFusion's functions take them. They are bounded as theirs are, and
-//! compiled once for rows that have one.
+//! Patterns are those of the regex crate, in which DataFusion's functions take them, but for what means another thing in
+//! PostgreSQL ([`pattern`]). They are bounded as DataFusion's are, and compiled once for rows that have one.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayBuilder, ArrayRef, ListBuilder, StringArray, StringBuilder};
@@ -63,7 +64,7 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
         escaped = regex::escape(pattern);
         RegexBuilder::new(&escaped)
     } else {
-        RegexBuilder::new(pattern)
+        RegexBuilder::new(&self::pattern(pattern, "n"))
     };
     // In PostgreSQL a point is any letter, and the end of a line is no end, unless a flag says so.
     builder.dot_matches_new_line(true);
@@ -84,6 +85,100 @@ fn compiled(pattern: &str, flags: &str) -> Result<Regex, SqlError> {
         };
     }
     builder.build().map_err(|error| invalid(format!("invalid regular expression: {error}")))
+}
+
+/// A letter or a digit, and nothing that only goes along with one.
+const WORD: &str = r"\p{Alphabetic}\p{Nd}_";
+const NO_WORD: &str = r"[^\p{Alphabetic}\p{Nd}_]";
+
+/// A pattern of PostgreSQL's in the words of the regex crate:
+///
+/// ```text
+///   .          ends of lines are letters too, unless a flag (`n`, `p`, `m`) says otherwise
+///   \w \W \d   marks that go along with a letter are no part of a word, digits are 0 to 9
+///   \y \Y      \b and \B: at the edge of a word, and not there
+///   \m \M \Z   the beginning and the end of a word, and of the text
+///   [[&]       an opening bracket and what joins sets are letters in brackets
+/// ```
+///
+/// What was translated is translated to itself.
+pub fn pattern<'a>(of: &'a str, flags: &str) -> Cow<'a, str> {
+    let mut written = String::with_capacity(of.len() + 8);
+    let mut letters = of.char_indices().peekable();
+    let (mut has_point, mut in_brackets) = (false, false);
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => {
+                let Some((_, escaped)) = letters.next() else {
+                    written.push('\\');
+                    break;
+                };
+                written.push_str(match (escaped, in_brackets) {
+                    ('w', true) => WORD,
+                    ('w', false) => r"[\p{Alphabetic}\p{Nd}_]",
+                    ('W', _) => NO_WORD,
+                    ('d', true) => "0-9",
+                    ('d', false) => "[0-9]",
+                    ('D', _) => "[^0-9]",
+                    ('y', false) => r"\b",
+                    ('Y', false) => r"\B",
+                    ('m', false) => r"\b{start}",
+                    ('M', false) => r"\b{end}",
+                    ('Z', false) => r"\z",
+                    _ => {
+                        written.push('\\');
+                        written.push(escaped);
+                        continue;
+                    }
+                });
+            }
+            '[' if in_brackets => {
+                let rest = &of[at..];
+                let class = rest.starts_with("[:").then(|| rest.find(":]")).flatten();
+                if let Some(end) = class {
+                    written.push_str(&rest[..end + 2]);
+                    while letters.next_if(|(place, _)| *place < at + end + 2).is_some() {}
+                } else if let Some(length) = [NO_WORD, "[^0-9]"]
+                    .iter()
+                    .find(|ours| rest.starts_with(**ours))
+                    .map(|s| s.len())
+                {
+                    written.push_str(&rest[..length]);
+                    while letters.next_if(|(place, _)| *place < at + length).is_some() {}
+                } else {
+                    written.push_str(r"\[");
+                }
+            }
+            '&' | '~' if in_brackets => {
+                written.push('\\');
+                written.push(letter);
+            }
+            '[' => {
+                in_brackets = true;
+                written.push('[');
+                if letters.next_if(|(_, next)| *next == '^').is_some() {
+                    written.push('^');
+                }
+                // There it closes nothing.
+                if letters.next_if(|(_, next)| *next == ']').is_some() {
+                    written.push_str(r"\]");
+                }
+            }
+            ']' => {
+                in_brackets = false;
+                written.push(']');
+            }
+            other => {
+                has_point |= other == '.' && !in_brackets;
+                written.push(other);
+            }
+        }
+    }
+    let of_lines = flags.contains(['n', 'p', 'm']);
+    if has_point && !of_lines && !written.starts_with("(?s)") {
+        written.insert_str(0, "(?s)");
+    }
+    if written == of { Cow::Borrowed(of) } else { Cow::Owned(written) }
 }
 
 fn list_of_texts(_: &[DataType]) -> DataType {
@@ -354,6 +449,38 @@ mod tests {
 
     fn shown(of: &ArrayRef) -> String {
         arrow::util::display::array_value_to_string(of, 0).unwrap()
+    }
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_postgresql() {
+        for (of, value, found) in [
+            ("a.c", "a\nc", "a\nc"),
+            ("[.]", "a.", "."),
+            (r"\w+", "e\u{301}f", "e"),
+            (r"[\w]+", "e\u{301}f", "e"),
+            (r"\W", "e\u{301}", "\u{301}"),
+            (r"[\W]", "e\u{301}", "\u{301}"),
+            (r"[^\W]+", "aé_1", "aé_1"),
+            (r"\d+", "١1", "1"),
+            (r"[\D]", "1a", "a"),
+            (r"\yb\w*\y", "ab bc", "bc"),
+            (r"\mb", "ab b", "b"),
+            (r"b\M", "bc b", "b"),
+            (r"b\Z", "bb", "b"),
+            ("[[&~]+", "a&[~", "&[~"),
+            ("[]a]+", "b]a", "]a"),
+            ("[^]a]+", "]ab", "b"),
+            ("[[:alpha:][:digit:]]+", "-a1", "a1"),
+            (r"\.", "a.", "."),
+        ] {
+            let written = pattern(of, "");
+            let regex = Regex::new(&written).unwrap();
+            assert_eq!(regex.find(value).map(|found| found.as_str()), Some(found), "{of}");
+            assert_eq!(pattern(&written, ""), written, "{of}");
+        }
+        for (of, flags) in [("a.c", "n"), ("^a|b$", ""), (r"\s\.", ""), ("(?i)a", ""), ("\\", "")] {
+            assert!(matches!(pattern(of, flags), Cow::Borrowed(_)), "{of}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! The oldest value is the top of the front. When the front is empty, the back is turned over; each value is turned over
 //! once, so that a step costs the same however long the window is.
 
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::Float64Type;
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
@@ -119,6 +119,74 @@ impl Accumulator for SlidingDoubles {
     }
 }
 
+/// Which of the values have to be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Holds {
+    OfAll,
+    OfAny,
+}
+
+/// `bool_and` and `bool_or` in a window that slides: how many values of each kind there are.
+#[derive(Debug)]
+pub(crate) struct SlidingTruth {
+    holds: Holds,
+    trues: usize,
+    falses: usize,
+}
+
+impl SlidingTruth {
+    pub(crate) fn new(holds: Holds) -> Self {
+        Self { holds, trues: 0, falses: 0 }
+    }
+}
+
+/// How many of the values are true, and how many are false.
+fn counted(values: &[ArrayRef]) -> (usize, usize) {
+    let values = values[0].as_boolean();
+    let trues = values.true_count();
+    (trues, values.len() - values.null_count() - trues)
+}
+
+impl Accumulator for SlidingTruth {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let (trues, falses) = counted(values);
+        self.trues += trues;
+        self.falses += falses;
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let (trues, falses) = counted(values);
+        self.trues = self.trues.saturating_sub(trues);
+        self.falses = self.falses.saturating_sub(falses);
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let holds = match self.holds {
+            Holds::OfAll => self.falses == 0,
+            Holds::OfAny => self.trues > 0,
+        };
+        Ok(ScalarValue::Boolean((self.trues + self.falses > 0).then_some(holds)))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        exec_err!("a window has no partial state")
+    }
+
+    fn merge_batch(&mut self, _: &[ArrayRef]) -> Result<()> {
+        exec_err!("a window has no partial state")
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -150,6 +218,29 @@ mod tests {
                 prop_assert_eq!(sums.total(), all.iter().copied().map(i64::from).reduce(|a, b| a + b));
             }
         }
+    }
+
+    #[test]
+    fn truth_is_that_of_the_values_that_are_there() {
+        let array = |values: &[Option<bool>]| -> [ArrayRef; 1] {
+            [std::sync::Arc::new(arrow::array::BooleanArray::from(values.to_vec()))]
+        };
+        let mut all = SlidingTruth::new(Holds::OfAll);
+        let mut any = SlidingTruth::new(Holds::OfAny);
+        let mut step = |come: &[Option<bool>], gone: &[Option<bool>]| {
+            [&mut all, &mut any].map(|truth| {
+                truth.update_batch(&array(come)).unwrap();
+                truth.retract_batch(&array(gone)).unwrap();
+                match truth.evaluate().unwrap() {
+                    ScalarValue::Boolean(holds) => holds,
+                    other => panic!("{other}"),
+                }
+            })
+        };
+        assert_eq!(step(&[None], &[]), [None, None]);
+        assert_eq!(step(&[Some(true), Some(false)], &[None]), [Some(false), Some(true)]);
+        assert_eq!(step(&[None], &[Some(true)]), [Some(false), Some(false)]);
+        assert_eq!(step(&[Some(true)], &[Some(false)]), [Some(true), Some(true)]);
     }
 
     #[test]
