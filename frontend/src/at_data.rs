@@ -160,6 +160,10 @@ impl RunAtData {
         config: &ConfigOptions,
     ) -> Option<Arc<dyn ExecutionPlan>> {
         let scan = scan_below(chain)?;
+        // No node would run it, though a partial aggregate has a group without any rows: that of all.
+        if scan.is_empty() {
+            return None;
+        }
         let saves = always || (scan.is_remote() && saves(chain, scan));
         if !saves {
             return None;

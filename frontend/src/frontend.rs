@@ -36,6 +36,7 @@ use crate::catalog::{CATALOG, Databases, Sources, check_database_name};
 use crate::comparisons::ExactComparisons;
 use crate::conditional::GuardedFilters;
 use crate::error::SqlError;
+use crate::filters::KeptFilters;
 use crate::guard::CheckedRule;
 use crate::home::HomeNodes;
 use crate::limits::{KeptLimits, LostLimits};
@@ -288,7 +289,8 @@ fn runtime(options: &FrontendOptions) -> Result<Arc<RuntimeEnv>, SqlError> {
 }
 
 /// The rules, with [`ExactComparisons`] before each that casts literals, and after all of them: a predicate may meet its
-/// literal only while the last one moves it. [`KeptProjections`] stands before the rule that it is about.
+/// literal only while the last one moves it. [`KeptProjections`] stands before the rule that it is about, [`KeptFilters`]
+/// in the place of one.
 fn with_own_rules(
     rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -298,6 +300,9 @@ fn with_own_rules(
             all.push(Arc::new(ExactComparisons));
         } else if rule.name() == OptimizeProjections::new().name() {
             all.push(Arc::new(KeptProjections));
+        } else if rule.name() == KeptFilters::default().name() {
+            all.push(Arc::new(KeptFilters::default()));
+            continue;
         }
         all.push(rule);
     }
@@ -316,6 +321,8 @@ fn state(options: &FrontendOptions, runtime: Arc<RuntimeEnv>) -> SessionState {
         .with_round_robin_repartition(false)
         .with_option_extension(AtDataOptions::default())
         .set("datafusion.execution.time_zone", &ScalarValue::from("UTC"))
+        // A physical IS TRUE says that it may be NULL, the logical one does not: no answer depends on that.
+        .set("datafusion.execution.skip_physical_aggregate_schema_check", &ScalarValue::from(true))
         .set("datafusion.sql_parser.dialect", &ScalarValue::from("postgresql"))
         .set("datafusion.sql_parser.default_null_ordering", &ScalarValue::from("nulls_max"));
     // First, while scans stand right below what needs their rows.

@@ -312,6 +312,11 @@ impl PartitionScanExec {
         &self.spec
     }
 
+    /// Whether no partition can hold a row.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Whether it reads one key.
     pub(crate) fn is_lookup(&self) -> bool {
         let mut key = self.spec.table.schema.key_columns().peekable();

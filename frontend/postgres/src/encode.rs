@@ -14,6 +14,7 @@ use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 use futures::{StreamExt, stream};
+use partita_frontend::padded;
 use partita_frontend::sql::shown_names::shown_name;
 use partita_frontend::value_text::{self, ValueWriter, plain};
 use partita_frontend::{RowStream, SqlError, Zone};
@@ -50,7 +51,7 @@ pub(crate) fn fields(schema: &Schema, format: &Format) -> PgWireResult<Vec<Field
         let size = types::size(&of);
         FieldInfo::new(shown_name(field).to_owned(), None, None, of, format.format_for(at))
             .with_type_size(size)
-            .with_type_modifier(types::modifier(field.data_type()))
+            .with_type_modifier(types::modifier_of(field))
     };
     Ok(schema.fields().iter().enumerate().map(field).collect())
 }
@@ -151,7 +152,10 @@ impl BatchRows {
             .columns()
             .iter()
             .zip(fields)
-            .map(|(array, field)| Column::described(array, field, zone))
+            .map(|(array, field)| match types::letters_of(field) {
+                Some(letters) => Column::described(&padded::filled(array, letters)?, field, zone),
+                None => Column::described(array, field, zone),
+            })
             .collect::<Result<_, _>>()?;
         Ok(Self { columns, count, rows: batch.num_rows(), next: 0, buffer: BytesMut::new() })
     }

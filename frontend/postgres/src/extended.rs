@@ -211,11 +211,11 @@ impl ExtendedQueryHandler for Connection {
         C::Error: Debug,
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
+        object_types::declare(&mut message);
         let name = name_of(message.name.as_ref());
         if name != DEFAULT_NAME && self.statements.contains(name) {
             return Err(protocol("42P05", format!("prepared statement \"{name}\" already exists")));
         }
-        object_types::declare(&mut message);
         let parsed = StoredStatement::parse(client, &message, self.query_parser()).await?;
         // Some clients parse the same INSERT again for every row.
         if !parsed.as_ref().is_some_and(|parsed| self.is_joined(&parsed.statement)) {

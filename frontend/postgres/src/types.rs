@@ -6,13 +6,18 @@
 use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, Field};
+use partita_frontend::padded::letters;
 use partita_proto::schema::TextLength;
 use pgwire::api::Type;
+use pgwire::api::results::FieldInfo;
 
 /// Marks a column of `pg_catalog` that holds object numbers; the value names which alias type.
 const OID_ALIAS: &str = "pg.oid_alias";
 /// Marks a column of `pg_catalog` of the one-byte type `"char"`.
 const CHAR: &str = "pg.char";
+
+/// The size of the header that PostgreSQL counts in.
+const HEADER: i32 = 4;
 
 /// A column that holds object numbers, or arrays of them.
 pub(crate) fn marked_as_oid(field: Field) -> Field {
@@ -38,6 +43,7 @@ pub(crate) fn of_field(field: &Field) -> Type {
     match (marked, item) {
         (Some(marked), Some(_)) => array_of(&marked),
         (Some(marked), None) => marked,
+        (None, _) if letters(field).is_some() => Type::BPCHAR,
         (None, _) => of_arrow(field.data_type()),
     }
 }
@@ -136,11 +142,16 @@ fn array_of(element: &Type) -> Type {
     }
 }
 
+/// With how many letters the texts of a result column are shown, if it is of a CHAR(n).
+pub(crate) fn letters_of(column: &FieldInfo) -> Option<usize> {
+    let is_padded = *column.datatype() == Type::BPCHAR;
+    is_padded.then(|| usize::try_from(column.type_modifier() - HEADER).ok()).flatten()
+}
+
 /// The type of a text column with a length, and its modifier.
 pub(crate) fn of_text(length: TextLength) -> (Type, i32) {
     let of = if length.fixed { Type::BPCHAR } else { Type::VARCHAR };
-    // PostgreSQL counts in the header of a value.
-    let modifier = i32::try_from(length.characters).map_or(-1, |characters| characters + 4);
+    let modifier = i32::try_from(length.characters).map_or(-1, |characters| characters + HEADER);
     (of, modifier)
 }
 
@@ -169,16 +180,23 @@ pub(crate) fn size(of: &Type) -> i16 {
     }
 }
 
+/// The type modifier of a result column: that of its type, and the letters of a CHAR(n).
+pub(crate) fn modifier_of(field: &Field) -> i32 {
+    match letters(field).map(i32::try_from) {
+        Some(letters) => letters.map_or(-1, |letters| letters.saturating_add(HEADER)),
+        None => modifier(field.data_type()),
+    }
+}
+
 /// PostgreSQL's type modifier: precision and scale of a numeric, fractional digits of a time, -1
 /// for none.
 pub(crate) fn modifier(data_type: &DataType) -> i32 {
     match data_type {
-        // 4 is the size of the header that PostgreSQL counts in.
         DataType::Decimal32(precision, scale)
         | DataType::Decimal64(precision, scale)
         | DataType::Decimal128(precision, scale)
         | DataType::Decimal256(precision, scale) => {
-            (i32::from(*precision) << 16) + (i32::from(*scale) & 0x7ff) + 4
+            (i32::from(*precision) << 16) + (i32::from(*scale) & 0x7ff) + HEADER
         }
         DataType::Timestamp(unit, _) => match unit {
             arrow::datatypes::TimeUnit::Second => 0,

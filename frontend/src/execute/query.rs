@@ -29,6 +29,7 @@ use crate::scan::{Usage, pin_scans};
 use crate::session::{Planned, Prepared, Session};
 use crate::sql::adapted::adapt;
 use crate::sql::merged::{self, Tables};
+use crate::sql::rewritten::turn_differences;
 use crate::sql::statement::{Explain, InsertSource, Query, Statement};
 use crate::sql::{give_names, name_numbered, number_alike, with_shown_names};
 
@@ -312,6 +313,7 @@ async fn planned_with_names(
         (names_are_alike, number_alike),
         (a_column_is_missing, give_names),
         (a_sort_key_is_missing, name_numbered),
+        (a_difference_is_negated, turn_differences),
     ];
     let mut error = None;
     loop {
@@ -343,6 +345,15 @@ fn a_sort_key_is_missing(error: &DataFusionError) -> bool {
         DataFusionError::Plan(message) => {
             message.contains("Column in ORDER BY must be in GROUP BY")
         }
+        _ => false,
+    }
+}
+
+/// Whether a plan failed because of a minus before what may be a difference of times.
+fn a_difference_is_negated(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::Diagnostic(_, error) => a_difference_is_negated(error),
+        DataFusionError::Plan(message) => message.contains("Unary operator '-' only supports"),
         _ => false,
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   0.1::FLOAT                    0.1::DOUBLE PRECISION
 //!   s::VARCHAR(3)                 left(s::VARCHAR, 3)
+//!   s::CHAR(3)                    blank_padded(s::VARCHAR, 3)
 //!   date(ts)                      ts::DATE
 //!   '{a,b}'::TEXT[]               ARRAY['a', 'b']::TEXT[]
 //!   x = ANY ('{1,2}')             x = '1' OR x = '2', and so with other comparisons, ALL, and ARRAY[..]
@@ -29,6 +30,8 @@ use datafusion::sql::sqlparser::ast::{
     Interval, LimitClause, ObjectName, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
     TimezoneInfo, Value, VisitMut, VisitorMut, visit_expressions,
 };
+
+use partita_worker::padded;
 
 use super::from_functions;
 use super::rewritten::make_exact;
@@ -348,6 +351,7 @@ fn adapted(expr: &Expr) -> Result<Option<Expr>, SqlError> {
             }
             Some(Expr::Function(exact))
         }
+        Expr::BinaryOp { left, op, right } => without_blanks(left, op, right),
         Expr::AnyOp { left, compare_op, right, .. } => {
             each(left, compare_op, right, &BinaryOperator::Or)?
         }
@@ -385,11 +389,34 @@ fn cast(whole: &Expr, of: &Expr, data_type: &DataType) -> Result<Option<Expr>, S
             Some(length) => {
                 let text = as_type(of.clone(), DataType::Varchar(None));
                 let length = Expr::Value(Value::Number(length.to_string(), false).into());
-                Some(call("left", vec![text, length]))
+                let is_padded = matches!(other, DataType::Char(_) | DataType::Character(_));
+                let name = if is_padded { padded::NAME } else { "left" };
+                Some(call(name, vec![text, length]))
             }
             None => None,
         },
     })
+}
+
+/// A comparison of a CHAR(n) with a text that is written down: blanks at the end of either say nothing.
+fn without_blanks(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    if !matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq) {
+        return None;
+    }
+    let trimmed = |of: &Expr, other: &Expr| {
+        let text = is_text(of).filter(|text| text.ends_with(' '))?;
+        let Expr::Function(Function { name, .. }) = other else { return None };
+        let name = name.0.last()?.as_ident()?;
+        let text = text.trim_end_matches(' ').to_owned();
+        (name.value == padded::NAME).then(|| Expr::Value(Value::SingleQuotedString(text).into()))
+    };
+    let (left, right) = match (trimmed(left, right), trimmed(right, left)) {
+        (Some(trimmed), _) => (Box::new(trimmed), Box::new(right.clone())),
+        (None, Some(trimmed)) => (Box::new(left.clone()), Box::new(trimmed)),
+        (None, None) => return None,
+    };
+    Some(Expr::BinaryOp { left, op: op.clone(), right })
 }
 
 /// How many characters a type has at most.
@@ -605,7 +632,11 @@ mod tests {
             ("CAST(a AS FLOAT(24))", "CAST(a AS REAL)"),
             ("CAST(a AS FLOAT(25))", "CAST(a AS DOUBLE PRECISION)"),
             ("a::VARCHAR(3)", "left(CAST(a AS VARCHAR), 3)"),
-            ("a::CHAR", "left(CAST(a AS VARCHAR), 1)"),
+            ("a::CHAR", "blank_padded(CAST(a AS VARCHAR), 1)"),
+            ("CAST(a AS CHARACTER(3))", "blank_padded(CAST(a AS VARCHAR), 3)"),
+            ("a::CHAR(3) = 'b  '", "blank_padded(CAST(a AS VARCHAR), 3) = 'b'"),
+            ("' b ' <> a::CHAR", "' b' <> blank_padded(CAST(a AS VARCHAR), 1)"),
+            ("a = 'b '", "a = 'b '"),
             ("a::VARCHAR", "a::VARCHAR"),
             ("date(a)", "CAST(a AS DATE)"),
             ("'{a,\"b c\",NULL}'::TEXT[]", "CAST(ARRAY['a', 'b c', NULL] AS TEXT[])"),

@@ -1,18 +1,21 @@
-//! Casts in GROUP BY, apart from what they cast.
+//! Casts in GROUP BY and in aggregates, apart from what they cast.
 //!
 //! `SELECT ts, ts::DATE, count(*) FROM t GROUP BY 1, 2` groups by two things that the planner calls by one name, and refuses.
-//! A function around such a key, which gives back what it is given (`partita_worker::apart`), has a name of its own.
+//! So it does with `SELECT max(s), max(s::INT)`, and of `SELECT DISTINCT ON (k) s, s::INT` it makes one column twice.
+//! A function around such a cast, which gives back what it is given (`partita_worker::apart`), has a name of its own.
 //!
-//! Invariant: the key is written so wherever the SELECT and its ORDER BY name it.
+//! Invariant: the cast is written so wherever the SELECT and its ORDER BY name the key or the aggregate.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-    GroupByExpr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
-    SetExpr, Value, VisitMut, VisitorMut, visit_expressions, visit_expressions_mut,
+    Distinct, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, ObjectNamePart, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Value, Visit, VisitMut, VisitorMut, visit_expressions,
+    visit_expressions_mut,
 };
 use partita_worker::apart;
+use partita_worker::functions::is_aggregate;
 
 use super::sort_keys::item;
 use super::unique_names::name;
@@ -31,20 +34,98 @@ impl VisitorMut for Grouping {
         let SetExpr::Select(select) = query.body.as_mut() else {
             return ControlFlow::Continue(());
         };
+        let mut no_keys = Vec::new();
+        let sorted = match &mut query.order_by {
+            Some(order) => match &mut order.kind {
+                OrderByKind::Expressions(sorted) => sorted,
+                OrderByKind::All(_) => &mut no_keys,
+            },
+            None => &mut no_keys,
+        };
         let keys = alike(select);
-        if keys.is_empty() {
-            return ControlFlow::Continue(());
+        if !keys.is_empty() {
+            wrap(&mut select.projection, &keys, call);
+            wrap(&mut select.group_by, &keys, call);
+            wrap(&mut select.having, &keys, call);
+            wrap(sorted, &keys, call);
         }
-        wrap(&mut select.projection, &keys);
-        wrap(&mut select.group_by, &keys);
-        wrap(&mut select.having, &keys);
-        if let Some(order) = &mut query.order_by
-            && let OrderByKind::Expressions(sorted) = &mut order.kind
-        {
-            wrap(sorted, &keys);
+        let mut calls = Vec::new();
+        aggregates(&select.projection, &mut calls);
+        aggregates(&select.having, &mut calls);
+        aggregates(&select.qualify, &mut calls);
+        aggregates(&*sorted, &mut calls);
+        let calls = of_one_name(calls);
+        if !calls.is_empty() {
+            wrap(&mut select.projection, &calls, with_casts_apart);
+            wrap(&mut select.having, &calls, with_casts_apart);
+            wrap(&mut select.qualify, &calls, with_casts_apart);
+            wrap(sorted, &calls, with_casts_apart);
+        }
+        if matches!(select.distinct, Some(Distinct::On(_))) {
+            first_values(&mut select.projection);
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The aggregates and windows in an expression, each once.
+fn aggregates(of: &impl Visit, found: &mut Vec<Expr>) {
+    let _: ControlFlow<()> = visit_expressions(of, |part| {
+        if let Expr::Function(function) = part {
+            let name = function.name.0.last().and_then(ObjectNamePart::as_ident);
+            let is_aggregate = function.over.is_some()
+                || name.is_some_and(|name| is_aggregate(&name.value.to_ascii_lowercase()));
+            if is_aggregate && !found.contains(part) {
+                found.push(part.clone());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+}
+
+/// Those expressions with casts that are called as another one is.
+fn of_one_name(expressions: Vec<Expr>) -> Vec<Expr> {
+    if expressions.len() < 2 || !expressions.iter().any(casts) {
+        return Vec::new();
+    }
+    let names: Vec<String> = expressions.iter().map(name).collect();
+    let is_alike = |at: usize| {
+        let mut others = names.iter().enumerate();
+        casts(&expressions[at]) && others.any(|(other, name)| other != at && *name == names[at])
+    };
+    (0..expressions.len()).filter(|at| is_alike(*at)).map(|at| expressions[at].clone()).collect()
+}
+
+/// Keeps the items apart of which DISTINCT ON takes the first values.
+fn first_values(items: &mut [SelectItem]) {
+    let mut expressions = Vec::new();
+    for item in items.iter() {
+        if let SelectItem::UnnamedExpr(of) | SelectItem::ExprWithAlias { expr: of, .. } = item
+            && !expressions.contains(of)
+        {
+            expressions.push(of.clone());
+        }
+    }
+    let apart = of_one_name(expressions);
+    for item in items {
+        if let SelectItem::UnnamedExpr(of) | SelectItem::ExprWithAlias { expr: of, .. } = item
+            && apart.contains(of)
+        {
+            *of = with_casts_apart(of);
+        }
+    }
+}
+
+/// An expression with the function around its casts.
+fn with_casts_apart(of: &Expr) -> Expr {
+    let mut of = of.clone();
+    let _: ControlFlow<()> = visit_expressions_mut(&mut of, |part| {
+        if matches!(part, Expr::Cast { .. }) {
+            *part = call(part);
+        }
+        ControlFlow::Continue(())
+    });
+    of
 }
 
 /// What a call of the function is around.
@@ -105,10 +186,10 @@ fn casts(key: &Expr) -> bool {
     found.is_break()
 }
 
-fn wrap(of: &mut impl VisitMut, keys: &[Expr]) {
+fn wrap(of: &mut impl VisitMut, keys: &[Expr], written: fn(&Expr) -> Expr) {
     let _: ControlFlow<()> = visit_expressions_mut(of, |part| {
         if keys.contains(part) {
-            *part = call(part);
+            *part = written(part);
         }
         ControlFlow::Continue(())
     });
@@ -163,6 +244,38 @@ mod tests {
             ),
         ] {
             assert_eq!(read(sql), expected);
+        }
+    }
+
+    #[test]
+    fn casts_in_aggregates_that_have_one_name_get_names_of_their_own() {
+        let apart = "kept_apart(s::INT, 's::INT')";
+        for (sql, expected) in [
+            (
+                "SELECT max(s), max(s::INT) FROM t ORDER BY max(s::INT)",
+                format!("SELECT max(s), max({apart}) FROM t ORDER BY max({apart})"),
+            ),
+            (
+                "SELECT max(s) FROM t HAVING max(s::INT) > 1",
+                format!("SELECT max(s) FROM t HAVING max({apart}) > 1"),
+            ),
+            (
+                "SELECT lag(s) OVER (ORDER BY k), lag(s::INT) OVER (ORDER BY k) FROM t",
+                format!("SELECT lag(s) OVER (ORDER BY k), lag({apart}) OVER (ORDER BY k) FROM t"),
+            ),
+            (
+                "SELECT DISTINCT ON (k) s, s::INT AS n, s || 'a' FROM t ORDER BY k",
+                format!("SELECT DISTINCT ON (k) s, {apart} AS n, s || 'a' FROM t ORDER BY k"),
+            ),
+        ] {
+            assert_eq!(read(sql), expected);
+        }
+        for sql in [
+            "SELECT max(s::INT), max(s::INT), min(s) FROM t",
+            "SELECT abs(s), abs(s::INT) FROM t",
+            "SELECT s, s::INT FROM t",
+        ] {
+            assert_eq!(read(sql), sql);
         }
     }
 

@@ -7,6 +7,7 @@
 //!   local time for an instant.
 //! - A cast of a literal to a TIMESTAMP without precision says the one that the literal has.
 //! - The minus before an interval is of all its units: the planner writes it before the text, where it is of the first.
+//! - A number in the ORDER BY of an aggregate or a window is a constant: the planner takes it for a place.
 //! - `date_bin` has an interval first, and its origin in nanoseconds.
 //! - `LIKE .. ESCAPE`, `SIMILAR TO`, `OVERLAPS`, `|/`, `~`, `^@` and `&&`, `age` of one time and `make_interval` with names
 //!   are written with functions that take no such words.
@@ -16,11 +17,13 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::sql::parser::Statement as PlannerStatement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName,
-    ObjectNamePart, SelectItem, SetExpr, Statement, TableFactor, TimezoneInfo, TypedString,
-    UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut, visit_expressions_mut,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident,
+    Interval, ObjectName, ObjectNamePart, OrderByExpr, SelectItem, SetExpr, Statement, TableFactor,
+    TimezoneInfo, TypedString, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    WindowType, visit_expressions_mut,
 };
 use partita_worker::interval_text;
 
@@ -117,6 +120,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
             Ok(Some(call("starts_with", vec![*left.clone(), *right.clone()])))
         }
+        Expr::BinaryOp { left, op, right } if is_match(op) => Ok(matched(left, op, right)),
         Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
             Ok(Some(call("array_has_any", vec![*left.clone(), *right.clone()])))
         }
@@ -135,6 +139,7 @@ fn rewritten(expression: &Expr) -> Result<Option<Expr>, SqlError> {
         Expr::Value(_) => Ok(long_number(expression)),
         Expr::Function(function) => Ok(rounded(function)
             .or_else(|| binned(function))
+            .or_else(|| ordered_by_constant(function))
             .or_else(|| aged(function))
             .or_else(|| made_interval(function))
             .or_else(|| read_by_pattern(function))),
@@ -511,7 +516,8 @@ fn rounded(function: &Function) -> Option<Expr> {
 }
 
 /// A call of `date_bin` with an interval in the place of a text, and an origin in nanoseconds, which is what the planner
-/// takes it in: beside others it takes all times for nanoseconds, which end in 2262.
+/// takes it in: beside others it takes all times for nanoseconds, which end in 2262. Bins may begin between the ticks of a
+/// column, so that times are in microseconds where the step or the origin has a fraction.
 fn binned(function: &Function) -> Option<Expr> {
     let [name] = function.name.0.as_slice() else { return None };
     if !name.as_ident()?.value.eq_ignore_ascii_case("date_bin") {
@@ -519,6 +525,7 @@ fn binned(function: &Function) -> Option<Expr> {
     }
     let mut function = function.clone();
     let FunctionArguments::List(list) = &mut function.args else { return None };
+    let is_fine = [0, 2].into_iter().filter_map(|place| argument_of(list, place)).any(has_fraction);
     let mut expressions = list.args.iter_mut().map(|argument| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) => Some(of),
         _ => None,
@@ -534,7 +541,12 @@ fn binned(function: &Function) -> Option<Expr> {
             fractional_seconds_precision: None,
         });
     }
-    match expressions.nth(1).flatten() {
+    if let Some(time) = expressions.next().flatten()
+        && is_fine
+    {
+        *time = call(partita_worker::IN_MICROSECONDS, vec![time.clone()]);
+    }
+    match expressions.next().flatten() {
         Some(origin) if is_text(origin) => {
             *origin = Expr::Cast {
                 kind: CastKind::Cast,
@@ -548,6 +560,93 @@ fn binned(function: &Function) -> Option<Expr> {
         None => {}
     }
     Some(Expr::Function(function))
+}
+
+/// A call whose rows are ordered by a number, in parentheses: it is no place in a list.
+fn ordered_by_constant(function: &Function) -> Option<Expr> {
+    let mut function = function.clone();
+    let mut found = false;
+    let mut keep = |keys: &mut Vec<OrderByExpr>| {
+        for key in keys {
+            if matches!(&key.expr, Expr::Value(value) if matches!(value.value, Value::Number(..))) {
+                key.expr = Expr::Nested(Box::new(key.expr.clone()));
+                found = true;
+            }
+        }
+    };
+    if let FunctionArguments::List(list) = &mut function.args {
+        for clause in &mut list.clauses {
+            if let FunctionArgumentClause::OrderBy(keys) = clause {
+                keep(keys);
+            }
+        }
+    }
+    keep(&mut function.within_group);
+    if let Some(WindowType::WindowSpec(window)) = &mut function.over {
+        keep(&mut window.order_by);
+    }
+    found.then_some(Expr::Function(function))
+}
+
+/// Writes negative differences as differences the other way round; false when there are none. Of times the planner takes
+/// no minus.
+pub(crate) fn turn_differences(statement: &mut PlannerStatement) -> bool {
+    let PlannerStatement::Statement(tree) = statement else { return false };
+    let mut found = false;
+    let _: ControlFlow<()> = visit_expressions_mut(tree, |expression| {
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr } = expression
+            && let Expr::Nested(inner) = expr.as_ref()
+            && let Expr::BinaryOp { left, op: BinaryOperator::Minus, right } = inner.as_ref()
+        {
+            let turned =
+                binary(nested(*right.clone()), BinaryOperator::Minus, nested(*left.clone()));
+            *expression = Expr::Nested(Box::new(turned));
+            found = true;
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// An argument of a function by its place.
+fn argument_of(list: &FunctionArgumentList, place: usize) -> Option<&Expr> {
+    match list.args.get(place)? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(of)) => Some(of),
+        _ => None,
+    }
+}
+
+/// Whether the text of a time or an interval has digits behind a point.
+fn has_fraction(of: &Expr) -> bool {
+    let value = match of {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => return has_fraction(inner),
+        Expr::Interval(interval) => return has_fraction(&interval.value),
+        Expr::TypedString(typed) => &typed.value,
+        Expr::Value(value) => value,
+        _ => return false,
+    };
+    let Value::SingleQuotedString(text) = &value.value else { return false };
+    text.contains('.') || text.contains("milli") || text.contains("micro") || text.contains("ms")
+}
+
+fn is_match(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::PGRegexMatch
+            | BinaryOperator::PGRegexIMatch
+            | BinaryOperator::PGRegexNotMatch
+            | BinaryOperator::PGRegexNotIMatch
+    )
+}
+
+/// A match with a regular expression that is written down, in the words of the crate that looks for it.
+fn matched(left: &Expr, op: &BinaryOperator, right: &Expr) -> Option<Expr> {
+    let Expr::Value(value) = right else { return None };
+    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &value.value else {
+        return None;
+    };
+    let pattern = partita_worker::regular_pattern(text, "");
+    (pattern != *text).then(|| binary(left.clone(), op.clone(), quoted(pattern.into_owned())))
 }
 
 /// Whether a function is called so, without a schema.
