@@ -226,7 +226,7 @@ mod tests {
 
     fn matches(text: &str, pattern: &str) -> bool {
         let pattern = translated(pattern, Some(ESCAPE)).unwrap();
-        crate::regular::Compiled::default().of(&pattern, "").unwrap().is_match(text)
+        Compiled::default().of(&pattern, "").unwrap().is_match(text)
     }
 
     #[test]

@@ -84,9 +84,12 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
             Ok(Transformed::yes(Expr::Between(between)))
         }
         Expr::ScalarFunction(ScalarFunction { func, args })
-            if bounds_itself(func.name()) || compares(func.name()) =>
+            if bounds_itself(func.name()) || compares(func.name()) != Compared::None =>
         {
-            let args = args.into_iter().map(bare).collect();
+            let args = match compares(func.name()) {
+                Compared::Needle => bare_behind_first(args),
+                Compared::None | Compared::All => args.into_iter().map(bare).collect(),
+            };
             Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
         }
         // Computed once from one value: not the value is spread, but the result.
@@ -150,11 +153,26 @@ fn may_be_wide(data_type: &DataType) -> bool {
         )
 }
 
-/// Functions that look for a row's value in a constant, or for a constant in it.
-fn compares(function: &str) -> bool {
-    function.starts_with("array_has")
-        || function.starts_with("array_position")
-        || ["starts_with", "ends_with", "contains", "strpos", NAME].contains(&function)
+/// The arguments of a function that stay one value where they are constants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    /// None: constants are spread over the rows of the other arguments.
+    None,
+    /// The value that is looked for. A constant array that rows' values are looked for in is spread over them.
+    Needle,
+    /// All.
+    All,
+}
+
+/// Which arguments stay one value in a function that looks for one in another.
+fn compares(function: &str) -> Compared {
+    match function {
+        "array_has" | "array_position" | "array_positions" => Compared::Needle,
+        "array_has_any" | "starts_with" | "ends_with" | "contains" | "strpos" | NAME => {
+            Compared::All
+        }
+        _ => Compared::None,
+    }
 }
 
 /// An expression without the function around it.
@@ -284,6 +302,9 @@ mod tests {
                 "SELECT (SELECT string_agg(value::text, ',') {rows}) || 'x' AS a, value {rows}"
             ),
             format!("SELECT array_append((SELECT array_agg(value) {rows}), value) AS a {rows}"),
+            format!(
+                "SELECT count(*) {rows} WHERE array_has((SELECT array_agg(value) {rows}), value)"
+            ),
         ] {
             assert_eq!(answer(&sql).await, "54000", "{sql}");
         }
@@ -309,9 +330,10 @@ mod tests {
         for (sql, expected) in [
             ("SELECT max(cardinality((SELECT array_agg(value) ROWS))) ROWS", "100000"),
             ("SELECT max(length((SELECT string_agg(value::text, ',') ROWS))) ROWS", "588894"),
+            ("SELECT count(*) ROWS WHERE array_has((SELECT array_agg(value) ROWS), 5)", "100000"),
             (
-                "SELECT count(*) ROWS WHERE array_has((SELECT array_agg(value) ROWS), value)",
-                "100000",
+                "SELECT count(*) ROWS WHERE value < 9 AND array_has_any([value], (SELECT array_agg(value) ROWS))",
+                "8",
             ),
             (
                 "SELECT count(*) ROWS WHERE value::text = (SELECT string_agg(value::text, ',') ROWS)",
