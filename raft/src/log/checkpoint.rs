@@ -15,7 +15,7 @@ use super::index::Index;
 use super::record::{Position, Vote};
 use crate::error::RaftError;
 
-/// More than the encoded state of one group ever takes.
+/// Upper bound of the encoded state of one group.
 pub(crate) const GROUP_BYTES_MAX: usize = 192;
 
 #[derive(Clone, PartialEq, Message)]
@@ -42,12 +42,12 @@ struct GroupMessage {
     /// Index after the last entry on disk.
     #[prost(uint64, tag = "7")]
     end: u64,
-    /// The group may lack something since then.
+    /// First damaged place: records of this group written since then may be missing.
     #[prost(message, optional, tag = "8")]
     damage: Option<PlaceMessage>,
 }
 
-/// A place in the log.
+/// A place in the log: segment number and byte offset.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct PlaceMessage {
     #[prost(fixed32, tag = "1")]
@@ -98,11 +98,11 @@ pub(crate) struct GroupState {
     /// Indexes of the entries: `[first, end)`.
     pub(crate) first: u64,
     pub(crate) end: u64,
-    /// Anything may be missing that was written there.
+    /// First damaged place, segment and offset: records of this group written from there on may be missing.
     pub(crate) damage: Option<(u32, u32)>,
 }
 
-/// Encodes the state of all groups as far as it is on disk.
+/// Encodes the durable part of the state of all groups.
 pub(crate) fn encode(index: &Index) -> Bytes {
     let groups = index
         .groups
@@ -122,7 +122,7 @@ pub(crate) fn encode(index: &Index) -> Bytes {
                 committed: log.committed.map(Into::into),
                 first,
                 end,
-                // Entries that are missing are found to be missing again.
+                // Missing entries need no mark: the next recovery finds them missing again.
                 damage: log.damage.as_ref().filter(|damage| damage.unknown).map(|damage| {
                     let (segment, offset) = damage.place.unwrap_or_default();
                     PlaceMessage { segment, offset }
@@ -133,7 +133,7 @@ pub(crate) fn encode(index: &Index) -> Bytes {
     CheckpointMessage { groups }.encode_to_vec().into()
 }
 
-/// Reads a checkpoint back; `described` says where it lies, for the message.
+/// Decodes a checkpoint; `described` names its segment in the error message.
 pub(crate) fn decode(
     payload: &[u8],
     described: &str,

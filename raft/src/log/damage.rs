@@ -1,4 +1,4 @@
-//! What is known of a group whose log is damaged.
+//! What is known about a group whose log is damaged.
 //!
 //! Invariant: a group that may lack something that it acknowledged neither serves nor votes. Its entries are kept.
 
@@ -7,22 +7,23 @@ use std::fmt;
 use super::record::Position;
 use super::recovery::segment_name;
 
-/// Entries of a group that cannot be read, or what else of it may be missing.
+/// Unreadable entries of a group, and whether other records of it may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// The first bad place of the log that concerns the group, segment and offset, where it is known.
+    /// The first damaged place that concerns the group, segment and offset; `None` if it is not known.
     pub(crate) place: Option<(u32, u32)>,
-    /// Entries that were there, as they may be replaced by blank ones.
+    /// Positions of unreadable entries, as blank entries may replace them.
     pub(crate) missing: Vec<Position>,
-    /// Anything may have been written at the bad place: entries after the last one, or a vote.
+    /// True if any record may have been written at the damaged place: entries after the last one, or a vote.
     pub(crate) unknown: bool,
-    /// The entries behind the bad place follow those before it: of what was written there, only a vote can have been this
-    /// group's.
+    /// True if the entries behind the damaged place continue those before it: then only a vote of this group can have
+    /// been written there.
     pub(crate) follows: bool,
 }
 
 impl Damage {
-    /// Whether nothing that counts can be missing: no entry is, and a group of one member has no use for votes.
+    /// True if nothing that matters can be missing: no entry is, and a group of one member (`alone`) does not need its
+    /// votes.
     pub(crate) fn is_void(&self, alone: bool) -> bool {
         alone && self.follows && self.missing.is_empty()
     }

@@ -1,4 +1,4 @@
-//! All the file access of the log, behind one small trait.
+//! File access of the log, behind one small trait.
 //!
 //! [`StdDisk`] is what runs in production. The tests put a disk in its place that loses what was not synced.
 //!
@@ -37,7 +37,7 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn describe(&self, name: &str) -> String;
     /// Lets others use the directory from now on.
     fn release(&self);
-    /// How long the next write should be made to wait, where time is simulated.
+    /// Delay before the next write, where time is simulated.
     fn pause(&self) -> Duration {
         Duration::ZERO
     }
@@ -58,7 +58,7 @@ pub(crate) trait DiskFile: Send + Sync + 'static {
 /// A directory of the real file system, held exclusively.
 pub(crate) struct StdDisk {
     dir: PathBuf,
-    /// The directory itself, open so that names can be synced when no more files can be opened.
+    /// The directory itself, kept open so that names can be synced when the process may open no more files.
     names: File,
     /// Locked until released, or for as long as the value lives.
     lock: File,
@@ -94,7 +94,7 @@ impl Disk for StdDisk {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.dir)? {
-            // A name that is not UTF-8 is none of ours.
+            // A name that is not UTF-8 is not a file of the log.
             if let Ok(name) = entry?.file_name().into_string()
                 && name != LOCK_FILE
             {
@@ -115,7 +115,7 @@ impl Disk for StdDisk {
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
         if let Err(error) = write_zeros(&mut file, bytes) {
-            // The space must be given back at once: the log waits for space.
+            // Give the space back at once: the log waits for space.
             if let Err(second) = std::fs::remove_file(&path) {
                 tracing::warn!(path = %path.display(), error = %second, "cannot remove an unfinished file");
             }

@@ -1,4 +1,4 @@
-//! What the log holds of each group, in memory: where every entry lies, and the recent entries themselves.
+//! In-memory state of each group's log: where every entry lies, and the recent entries themselves.
 //!
 //! ```text
 //! group 7:  purged 40 | 41 42 43 44 45 46 47 |
@@ -25,7 +25,7 @@ use crate::error::RaftError;
 pub(crate) struct Location {
     pub(crate) segment: u32,
     pub(crate) offset: u32,
-    /// Of the whole record.
+    /// Bytes of the whole record.
     pub(crate) bytes: u32,
 }
 
@@ -35,14 +35,14 @@ enum Slot {
         write: u64,
     },
     Stored(Location),
-    /// It cannot be read any more.
+    /// The entry on disk cannot be read any more.
     Lost,
 }
 
-/// How many live entries each segment loses by an operation, once that is durable.
+/// Number of live entries that an operation removes from each segment, once the operation is durable.
 pub(crate) type Released = BTreeMap<u32, u64>;
 
-/// An entry to be read: at hand, or to be fetched.
+/// An entry to be read: in memory, or to be fetched from its location.
 #[derive(Clone, Debug)]
 pub(crate) enum Planned {
     Cached(LogEntry),
@@ -55,12 +55,12 @@ struct Recent {
     write: u64,
 }
 
-/// What a group that begins with an entry of another group's log has from the start, besides that entry.
+/// Initial state of a group that begins with an entry of another group's log, besides that entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seeded {
-    /// The replica follows whoever proposed the entry, as a quorum did.
+    /// Vote for the replica that proposed the entry, as a quorum has given it.
     pub(crate) vote: Vote,
-    /// Nothing before the entry was ever here.
+    /// Position of the entry before: this log never held it or any earlier one.
     pub(crate) purged: Position,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct FoundLog {
     pub(crate) committed: Option<Position>,
     pub(crate) last: Option<Position>,
     pub(crate) first: u64,
-    /// Where the entries lie, from the first one on; `None` for what cannot be read.
+    /// Locations of the entries, from `first` on; `None` for an unreadable entry.
     pub(crate) slots: Vec<Option<Location>>,
     pub(crate) damage: Option<Damage>,
 }
@@ -94,19 +94,19 @@ pub(crate) struct GroupLog {
     pub(crate) vote: Option<Vote>,
     pub(crate) purged: Option<Position>,
     pub(crate) committed: Option<Position>,
-    /// Whether `committed` is on disk, or on its way there.
+    /// True if `committed` is on disk, or queued to be written.
     committed_queued: bool,
-    /// The last entry, or what was purged last if there is none.
+    /// Position of the last entry; without entries, of the last purged one.
     pub(crate) last: Option<Position>,
     /// Index of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
     recent: VecDeque<Recent>,
-    /// It was seeded, and that is not on disk yet: nothing may be said of it before.
+    /// True while the seed of a seeded group is not yet on disk: until then checkpoints leave the group out.
     pub(crate) unwritten: bool,
-    /// It may lack something that was acknowledged.
+    /// Entries or votes that the replica acknowledged and the log may lack.
     pub(crate) damage: Option<Damage>,
-    /// It is of an older copy of the node's data.
+    /// True if the log belongs to an older copy of the node's data.
     pub(crate) distrusted: bool,
 }
 
@@ -128,12 +128,12 @@ impl GroupLog {
         }
     }
 
-    /// Whether its entries can be neither flushed nor written again: it is damaged, or not to be trusted.
+    /// True if entries can be neither flushed nor moved: the log is damaged or distrusted.
     pub(crate) fn is_stuck(&self) -> bool {
         self.damage.is_some() || self.distrusted
     }
 
-    /// A group as recovery found it.
+    /// Builds the log of a group from what recovery found.
     pub(crate) fn recovered(found: FoundLog) -> Self {
         let FoundLog { replica, vote, purged, committed, last, first, slots, damage } = found;
         let slot = |found: Option<Location>| found.map_or(Slot::Lost, Slot::Stored);
@@ -141,7 +141,7 @@ impl GroupLog {
         Self { vote, purged, committed, last, first, slots, damage, ..Self::new(replica) }
     }
 
-    /// Index after the last one present.
+    /// Index after the last entry.
     fn end(&self) -> u64 {
         self.first + self.slots.len() as u64
     }
@@ -151,14 +151,14 @@ impl GroupLog {
         self.slots.get_mut(at)
     }
 
-    /// The first and the last entry that are on disk, and what is known to be committed of them.
+    /// Index of the first entry on disk and index after the last one.
     pub(crate) fn stored_range(&self) -> (u64, u64) {
         let pending =
             self.slots.iter().rev().take_while(|slot| matches!(slot, Slot::Pending { .. })).count();
         (self.first, self.end() - pending as u64)
     }
 
-    /// Where the group's first entry lies, if that is on disk.
+    /// Segment of the group's first entry, if that entry is on disk.
     pub(crate) fn first_segment(&self) -> Option<u32> {
         match self.slots.front() {
             Some(Slot::Stored(location)) => Some(location.segment),
@@ -166,8 +166,9 @@ impl GroupLog {
         }
     }
 
-    /// Entries on disk and their bytes, if these are few enough to be written again: one entry of any size (a
-    /// group's last entry is never purged, so nothing else could ever free its segment), or some small ones.
+    /// Entries on disk with their locations, if they are small enough to be moved to the end of the log: a single entry
+    /// of any size (a group's last entry is never purged, so nothing else could ever free its segment), or several of
+    /// at most `bytes_max` together. `None` otherwise.
     pub(crate) fn movable(&self, bytes_max: u64) -> Option<Vec<(u64, Location)>> {
         let mut bytes = 0;
         let mut entries = Vec::new();
@@ -188,7 +189,7 @@ impl GroupLog {
 pub(crate) struct Index {
     pub(crate) groups: BTreeMap<GroupId, GroupLog>,
     next_write: u64,
-    /// Recent entries of all groups, oldest first; may name entries that are gone.
+    /// Recent entries of all groups, oldest first; may name entries that no longer exist.
     order: VecDeque<(GroupId, u64, u64)>,
     cached_entries: usize,
     cached_bytes: u64,
@@ -207,7 +208,7 @@ impl Index {
         }
     }
 
-    /// The segments that hold entries of groups which are stuck.
+    /// Segments that hold entries of groups whose log is damaged or distrusted.
     pub(crate) fn held_segments(&self) -> BTreeSet<u32> {
         let stuck = self.groups.values().filter(|log| log.is_stuck());
         let slots = stuck.flat_map(|log| &log.slots);
@@ -238,7 +239,7 @@ impl Index {
         Ok(())
     }
 
-    /// The group begins with this entry, which is on its way to the disk; the answer names this write to
+    /// Creates the group with this entry, which is queued to be written; returns the id of the write for
     /// [`Index::stored`].
     pub(crate) fn seed(
         &mut self,
@@ -256,7 +257,7 @@ impl Index {
         self.append(group, std::slice::from_ref(entry))
     }
 
-    /// Forgets the group. Not an error if there is none.
+    /// Removes the group. Not an error if it does not exist.
     pub(crate) fn destroy(&mut self, group: GroupId) -> Released {
         let mut released = Released::new();
         if let Some(mut log) = self.groups.remove(&group) {
@@ -283,7 +284,7 @@ impl Index {
         Ok(())
     }
 
-    /// What is to be written about the group's commit index along with its other records.
+    /// Commit index to be written with the group's other records; `None` if it is on disk or queued already.
     pub(crate) fn take_committed(&mut self, group: GroupId) -> Option<Position> {
         let log = self.groups.get_mut(&group)?;
         if log.committed_queued {
@@ -293,7 +294,7 @@ impl Index {
         log.committed
     }
 
-    /// Adds entries that are on their way to the disk; the answer names this write to [`Index::stored`].
+    /// Adds entries that are queued to be written; returns the id of the write for [`Index::stored`].
     pub(crate) fn append(
         &mut self,
         group: GroupId,
@@ -301,6 +302,7 @@ impl Index {
     ) -> Result<u64, RaftError> {
         let write = self.next_write;
         let log = self.groups.get_mut(&group).ok_or_else(|| unknown(group))?;
+        // Check all entries before changing anything: a gap leaves the log as it was.
         let mut next = log.last.map(|last| last.index + 1);
         for entry in entries {
             let index = entry.position.index;
@@ -312,6 +314,7 @@ impl Index {
             }
             next = Some(index + 1);
         }
+        // Queued entries are pending until `stored` gives them a location; until then they are read from `recent`.
         self.next_write += 1;
         for entry in entries {
             if log.slots.is_empty() {
@@ -328,7 +331,7 @@ impl Index {
         Ok(write)
     }
 
-    /// Voids what comes after `last`.
+    /// Removes the entries after `last`.
     pub(crate) fn truncate(
         &mut self,
         group: GroupId,
@@ -354,7 +357,7 @@ impl Index {
         Ok(released)
     }
 
-    /// Forgets what is not after `upto`.
+    /// Removes the entries up to `upto`.
     pub(crate) fn purge(&mut self, group: GroupId, upto: Position) -> Result<Released, RaftError> {
         let mut log = self.groups.remove(&group).ok_or_else(|| unknown(group))?;
         let mut released = Released::new();
@@ -387,7 +390,7 @@ impl Index {
         }
     }
 
-    /// An entry of that write is on disk. `false` if it has been voided meanwhile.
+    /// Records that an entry of that write is on disk. `false` if the entry has been removed since.
     pub(crate) fn stored(
         &mut self,
         group: GroupId,
@@ -405,7 +408,7 @@ impl Index {
         true
     }
 
-    /// An entry has been written again elsewhere. `false` if it has been voided meanwhile.
+    /// Records that an entry was copied to another place. `false` if the entry has been removed since.
     pub(crate) fn moved(
         &mut self,
         group: GroupId,
@@ -423,7 +426,7 @@ impl Index {
         true
     }
 
-    /// A blank entry was written in place of one that cannot be read.
+    /// Records that a blank entry has replaced an unreadable one.
     pub(crate) fn filled(&mut self, group: GroupId, index: u64, to: Location) -> bool {
         let Some(log) = self.groups.get_mut(&group) else { return false };
         match log.slot_at(index) {
@@ -435,7 +438,7 @@ impl Index {
         }
     }
 
-    /// Whether the entry still lies there.
+    /// True if the entry still lies at `location`.
     pub(crate) fn is_at(&self, group: GroupId, index: u64, location: Location) -> bool {
         self.groups.get(&group).is_some_and(|log| {
             index
@@ -446,7 +449,7 @@ impl Index {
         })
     }
 
-    /// The entries of `[start, end)` that exist, in order, up to about `bytes_max` but at least one.
+    /// The entries in `[start, end)` that exist, in order: about `bytes_max` bytes, but at least one entry.
     pub(crate) fn plan(
         &self,
         group: GroupId,
@@ -457,6 +460,7 @@ impl Index {
         let log = self.group(group)?;
         let start = start.max(log.first);
         let end = end.min(log.end());
+        // The suffix from `cached_from` on is in memory; earlier entries must be read from their segments.
         let cached_from = log.end() - log.recent.len() as u64;
         let mut planned = Vec::new();
         let mut bytes = 0;
@@ -487,7 +491,7 @@ impl Index {
         Ok(planned)
     }
 
-    /// Drops the oldest recent entries until they fit. What is not on disk yet stays.
+    /// Drops the oldest recent entries until they fit into the cache. Entries that are not yet on disk stay.
     pub(crate) fn evict(&mut self) {
         while self.cached_bytes > self.cache_bytes_max {
             let Some((group, index, write)) = self.order.front().copied() else { return };
@@ -508,7 +512,7 @@ impl Index {
         }
     }
 
-    /// Keeps the list of recent entries from filling up with names of what is gone.
+    /// Removes names of dropped entries from the list of recent entries, so that it does not grow without bound.
     fn trim_order(&mut self) {
         if self.order.len() < 1024 + 2 * self.cached_entries {
             return;

@@ -1,12 +1,12 @@
-//! How far the log was synced: a small file beside the segments.
+//! Records how far the log was synced, in a small file beside the segments.
 //!
 //! ```text
 //! SYNCED   slot 0: sector 0    slot 1: sector 1      written in turn, so that one is whole at any time
 //!          0 crc32c u32 of what follows   4 "psm1"   8 sequence u64   16 segment u32   20 offset u32
 //! ```
 //!
-//! A bad record at the end of the log is one that was never written whole, or one that was and has been damaged since.
-//! The mark tells them apart: what lies before it had been synced, and may have been acknowledged.
+//! A bad record at the end of the log was either never written whole, or was damaged later. The mark tells the two
+//! apart: everything before it had been synced, and may have been acknowledged.
 //!
 //! Invariants:
 //! - the mark is written after the sync that it is about, and before anybody is answered: it never says too much;
@@ -26,7 +26,7 @@ use crate::error::RaftError;
 pub(crate) const MARK_FILE: &str = "SYNCED";
 const UNFINISHED: &str = "SYNCED.new";
 const MAGIC: [u8; 4] = *b"psm1";
-/// A slot is what a disk writes whole or not at all.
+/// A slot has the size that a disk writes atomically.
 const SLOT_BYTES: usize = 512;
 const SLOTS: u64 = 2;
 const USED_BYTES: usize = 24;
@@ -42,14 +42,15 @@ impl Synced {
     /// Covers every place: where the log ends is not known.
     pub(crate) const EVERYTHING: Self = Self { segment: u32::MAX, offset: u32::MAX };
 
-    /// Whether what lies at that place of the log had been synced.
+    /// True if the place lies before the mark, so that its content had been synced.
     pub(crate) fn covers(self, segment: u32, offset: usize) -> bool {
         segment < self.segment || (segment == self.segment && offset < self.offset as usize)
     }
 }
 
-/// Reads the mark; `None` if there is none. One slot is whole at any time, so a mark without a whole one is damaged, and
-/// everything may have been synced: a bad record then counts as damage, not as one that was never written whole.
+/// Reads the mark; `None` if the file does not exist. One slot is whole at any time, so a file without a whole slot is
+/// damaged, and everything may have been synced ([`Synced::EVERYTHING`]): a bad record then counts as damage, not as an
+/// incomplete write.
 pub(crate) fn read(disk: &dyn Disk, names: &[String]) -> Result<Option<Synced>, RaftError> {
     if names.iter().all(|name| name != MARK_FILE) {
         return Ok(None);
@@ -93,7 +94,7 @@ pub(crate) struct Marker {
 
 #[derive(Default)]
 struct State {
-    /// `None`: there was no space for it.
+    /// `None` if there was no disk space for the file.
     file: Option<Arc<dyn DiskFile>>,
     sequence: u64,
     unsynced: bool,
@@ -104,7 +105,7 @@ impl Marker {
         Self { disk, state: Mutex::default() }
     }
 
-    /// Makes the file anew, with this mark. Without space there is none until the next call.
+    /// Creates the file anew, with this mark. Without disk space the mark stays absent until the next call.
     pub(crate) fn begin(&self, synced: Synced) -> Result<(), RaftError> {
         let mut state = self.state.lock();
         if state.file.is_some() {
@@ -140,7 +141,7 @@ impl Marker {
         Ok(())
     }
 
-    /// Makes the mark durable, if it is not. Only a power cut needs it, so an error is not one of the log.
+    /// Makes the mark durable, if it is not. Only a power cut needs that, so an error here does not fail the log.
     pub(crate) fn sync(&self) {
         let file = {
             let mut state = self.state.lock();

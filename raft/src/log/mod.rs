@@ -1,4 +1,4 @@
-//! The log of one node: every group's entries, votes and marks, in one sequence of segments.
+//! The log of one node: entries, votes and commit marks of all groups, in one sequence of segments.
 //!
 //! ```text
 //!  append, vote, truncate, purge           (any task; per group in order)
@@ -12,10 +12,10 @@
 //! ```
 //!
 //! Invariants:
-//! - whatever completes with `Ok` is on disk, and so is all that was queued before it;
-//! - after a failed write or sync nothing completes with `Ok` any more, and nothing is tried again;
-//! - a segment is given up only after everything that makes it superfluous is on disk;
-//! - a group's last entry is never given up, unless the group is.
+//! - an operation that completes with `Ok` is on disk, and so are all operations queued before it;
+//! - after a failed write or sync no operation completes with `Ok` any more, and nothing is retried;
+//! - a segment is given up only after every record that makes it superfluous is on disk;
+//! - a group's last entry is never given up, unless the group itself is destroyed.
 
 mod checkpoint;
 mod damage;
@@ -63,7 +63,7 @@ const QUEUE_UNIT: u64 = 1024;
 /// The smallest segment that makes sense (in tests).
 const SEGMENT_BYTES_MIN: u32 = 4096;
 
-/// What the log is opened with.
+/// Sizes and limits of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogOptions {
     pub(crate) segment_bytes: u32,
@@ -71,7 +71,7 @@ pub(crate) struct LogOptions {
     pub(crate) cache_bytes: u64,
 }
 
-/// What a group's log contains.
+/// Votes and log positions of one group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GroupView {
     pub(crate) vote: Option<Vote>,
@@ -80,7 +80,7 @@ pub(crate) struct GroupView {
     pub(crate) last: Option<Position>,
 }
 
-/// What the log's users and its writer share.
+/// State shared by the log's users and its writer.
 struct Shared {
     disk: Arc<dyn Disk>,
     options: LogOptions,
@@ -109,27 +109,29 @@ pub(crate) struct Log {
     shared: Arc<Shared>,
     queue: Mutex<Option<mpsc::Sender<Request>>>,
     queue_space: Arc<Semaphore>,
-    /// The groups of which something was given up when the log was opened.
+    /// Groups whose unreadable entries were replaced when the log was opened.
     given_up: BTreeSet<GroupId>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
-    /// Does what the threads do, where there must be none.
+    /// Replaces the threads in a simulation, which must not start any.
     task: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 impl Log {
-    /// As [`Log::open_watched`], and nobody is told when it fails.
+    /// As [`Log::open_watched`], without a callback on failure.
     #[cfg(test)]
     pub(crate) fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Arc<Self>, RaftError> {
         Self::open_watched(disk, options, OnFailure::default(), &BTreeSet::new())
     }
 
-    /// Reads the log back and starts its threads. Blocks for as long as reading takes.
+    /// Reads the log back and starts its threads. Blocks while reading. `on_failure` is called when the log fails;
+    /// damage to the groups in `accepted` is given up.
     pub(crate) fn open_watched(
         disk: Arc<dyn Disk>,
         options: LogOptions,
         on_failure: OnFailure,
         accepted: &BTreeSet<GroupId>,
     ) -> Result<Arc<Self>, RaftError> {
+        // Read the log back.
         if options.segment_bytes < SEGMENT_BYTES_MIN || !options.segment_bytes.is_multiple_of(4096)
         {
             return Err(RaftError::InvalidInput(format!(
@@ -154,12 +156,15 @@ impl Log {
             pressure: watch::Sender::new(Vec::new()),
             on_failure,
         });
+        // Start the writer. Groups whose damage is accepted get blank entries in place of unreadable ones before
+        // anybody reads them, and segments that have become superfluous go.
         let (sender, receiver) = mpsc::channel(QUEUE_LEN);
         let mut writer = Writer::start(Arc::clone(&shared), recovered.active, receiver)?;
         if !recovered.given_up.is_empty() {
             writer.accept(recovered.fillers)?;
         }
         writer.reclaim()?;
+        // Start the threads; a simulation has one thread and gets a task instead.
         let preparer = Arc::clone(&shared);
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -191,8 +196,8 @@ impl Log {
         }))
     }
 
-    /// The groups whose log holds something: those that were not only created. A replica that joined may have voted
-    /// for its leader, and taken the leader's files, before it has an entry.
+    /// Groups whose log holds anything beyond their creation. A replica that joined may have voted for its leader, and
+    /// received the leader's files, before it has an entry.
     pub(crate) fn groups(&self) -> Vec<(GroupId, ReplicaId)> {
         let state = self.shared.state.lock();
         let begun = |log: &index::GroupLog| {
@@ -202,17 +207,17 @@ impl Log {
         begun.map(|(group, log)| (*group, log.replica)).collect()
     }
 
-    /// The replica under which the log knows the group, whether its log holds anything or not.
+    /// The replica that the log records for the group, even if the log holds nothing else of it.
     pub(crate) fn replica(&self, group: GroupId) -> Option<ReplicaId> {
         self.shared.state.lock().index.groups.get(&group).map(|log| log.replica)
     }
 
-    /// What the group may lack that it has acknowledged.
+    /// Description of entries or votes that the group acknowledged and may lack; `None` if its log is whole.
     pub(crate) fn damage(&self, group: GroupId) -> Option<String> {
         self.shared.state.lock().index.groups.get(&group)?.damage.as_ref().map(ToString::to_string)
     }
 
-    /// Distrusts the logs of groups: they are of an older copy of the node's data.
+    /// Distrusts the logs of these groups: they belong to an older copy of the node's data.
     pub(crate) fn distrust(&self, groups: &BTreeSet<GroupId>) {
         let mut state = self.shared.state.lock();
         for (_, log) in state.index.groups.iter_mut().filter(|(group, _)| groups.contains(group)) {
@@ -220,32 +225,33 @@ impl Log {
         }
     }
 
-    /// Whether the log of a group is distrusted.
+    /// True if the log of the group is distrusted.
     pub(crate) fn is_distrusted(&self, group: GroupId) -> bool {
         let state = self.shared.state.lock();
         state.index.groups.get(&group).is_some_and(|log| log.distrusted)
     }
 
-    /// Whether nothing that counts can be missing of a damaged group, if it is `alone`: of one member.
+    /// True if the damage of a group cannot have lost anything that matters; `alone`: the group has one member.
     pub(crate) fn is_void_damage(&self, group: GroupId, alone: bool) -> bool {
         let state = self.shared.state.lock();
         let damage = state.index.groups.get(&group).and_then(|log| log.damage.as_ref());
         damage.is_some_and(|damage| damage.is_void(alone))
     }
 
-    /// Takes a group that lacks nothing that counts for whole. Should the bad place be read again, it is found again.
+    /// Treats a damaged group as whole, after the caller has found that it lacks nothing that matters. A later recovery
+    /// that reads the damaged place reports it again.
     pub(crate) fn forget_damage(&self, group: GroupId) {
         if let Some(log) = self.shared.state.lock().index.groups.get_mut(&group) {
             log.damage = None;
         }
     }
 
-    /// Whether blank entries took the place of some of the group's when the log was opened.
+    /// True if blank entries replaced unreadable ones of the group when the log was opened.
     pub(crate) fn is_given_up(&self, group: GroupId) -> bool {
         self.given_up.contains(&group)
     }
 
-    /// The groups that may lack something, and what.
+    /// Damaged groups, with a description of what may be missing.
     pub(crate) fn damaged(&self) -> Vec<(GroupId, String)> {
         let state = self.shared.state.lock();
         let groups = state.index.groups.iter();
@@ -269,7 +275,7 @@ impl Log {
         self.shared.options.segment_bytes as usize / 4 - HEADER_BYTES
     }
 
-    /// Whether new commands may be accepted. What was accepted before can still be written.
+    /// Checks that new commands may be accepted; the error says why not. Commands accepted before can still be written.
     pub(crate) fn admit(&self) -> Result<(), RaftError> {
         if let Some(wait) = self.shared.spares.wait() {
             return Err(wait.error());
@@ -292,18 +298,17 @@ impl Log {
         Ok(())
     }
 
-    /// Why nothing is written any more, if a write or a sync has failed.
+    /// The error of the write or sync that has failed; `None` while the log works.
     pub(crate) fn failure(&self) -> Option<RaftError> {
         self.shared.state.lock().failed.clone()
     }
 
-    /// Whether the log has reached half its budget: then what is kept only in case that another replica needs it is
-    /// to go.
+    /// True if the log has reached half its budget: then entries that are kept only for replicas that lag are purged.
     pub(crate) fn is_filling(&self) -> bool {
         self.shared.state.lock().bytes() > self.shared.options.budget_bytes / 2
     }
 
-    /// The groups that keep the log over its budget by not flushing.
+    /// Groups that keep the log over its budget because they have not flushed.
     pub(crate) fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
         self.shared.pressure.subscribe()
     }
@@ -315,7 +320,7 @@ impl Log {
         state.counters.summary(segments, state.bytes(), state.index.cached_bytes(), disk_full)
     }
 
-    /// Makes the group known; done when that is on disk.
+    /// Creates the group; completes when that is on disk.
     pub(crate) async fn create(&self, group: GroupId, replica: ReplicaId) -> Result<(), RaftError> {
         let room = self.room_for_groups();
         self.durable(move |state| {
@@ -326,7 +331,7 @@ impl Log {
         .await
     }
 
-    /// Makes the group known as one that begins with this entry; done when that is on disk.
+    /// Creates the group with this entry as its first; completes when that is on disk.
     pub(crate) async fn seed(
         &self,
         group: GroupId,
@@ -342,12 +347,12 @@ impl Log {
         .await
     }
 
-    /// Bytes that all groups may take in a checkpoint.
+    /// Bytes that the state of all groups may take in a checkpoint.
     fn room_for_groups(&self) -> u64 {
         u64::from(self.shared.options.segment_bytes) / 4
     }
 
-    /// Forgets the group; done when that is on disk.
+    /// Removes the group; completes when that is on disk.
     pub(crate) async fn destroy(&self, group: GroupId) -> Result<(), RaftError> {
         self.durable(move |state| {
             let released = state.index.destroy(group);
@@ -356,7 +361,7 @@ impl Log {
         .await
     }
 
-    /// Saves a vote; done when it is on disk.
+    /// Saves a vote; completes when it is on disk.
     pub(crate) async fn save_vote(&self, group: GroupId, vote: Vote) -> Result<(), RaftError> {
         if planted::is(Plant::ForgetVote) {
             return self.shared.state.lock().index.set_vote(group, vote);
@@ -368,7 +373,7 @@ impl Log {
         .await
     }
 
-    /// Remembers what is committed. It reaches the disk with the group's next entries, or with a checkpoint.
+    /// Saves the commit position. It is written with the group's next entries, or with a checkpoint.
     pub(crate) fn save_committed(
         &self,
         group: GroupId,
@@ -377,7 +382,8 @@ impl Log {
         self.shared.state.lock().index.set_committed(group, committed)
     }
 
-    /// Adds entries. They can be read when this returns; `done` is called when they are on disk, or never will be.
+    /// Adds entries. They are readable when this returns; `done` is called when they are on disk, or when they never
+    /// will be.
     pub(crate) async fn append(
         &self,
         group: GroupId,
@@ -406,7 +412,7 @@ impl Log {
         .await
     }
 
-    /// Voids what comes after `last`. Takes effect at once, and on disk before whatever is queued later.
+    /// Removes the entries after `last`: in memory at once, on disk before any operation that is queued later.
     pub(crate) async fn truncate(
         &self,
         group: GroupId,
@@ -419,7 +425,7 @@ impl Log {
         .await
     }
 
-    /// Gives up the entries up to `upto`. Takes effect at once, and on disk before whatever is queued later.
+    /// Purges the entries up to `upto`: in memory at once, on disk before any operation that is queued later.
     pub(crate) async fn purge(&self, group: GroupId, upto: Position) -> Result<(), RaftError> {
         self.enqueue(writer::ignore(), None, move |state| {
             let released = state.index.purge(group, upto)?;
@@ -441,8 +447,8 @@ impl Log {
         receiver.await.map_err(|_| closed())?
     }
 
-    /// Changes the index and queues the operation in one step, so that both see all operations in one order. Nothing
-    /// has happened if the future is dropped before it is done.
+    /// Changes the index and queues the operation in one step, so that both see all operations in the same order. A
+    /// future that is dropped before it completes has changed nothing.
     async fn enqueue(
         &self,
         done: Done,
@@ -460,7 +466,7 @@ impl Log {
         Ok(())
     }
 
-    /// Reads the entries of `[start, end)` that exist, up to about `bytes_max` but at least one.
+    /// Reads the entries in `[start, end)` that exist: about `bytes_max` bytes, but at least one entry.
     pub(crate) async fn read(
         &self,
         group: GroupId,
@@ -484,12 +490,12 @@ impl Log {
             if let Some(entries) = fetched {
                 return Ok(entries);
             }
-            // The entries were moved, purged or truncated in the meantime, which takes a sync: this cannot spin.
+            // Entries were moved, purged or truncated during the read, which takes a sync each time: this loop cannot
+            // spin.
         }
     }
 
-    /// Returns when the task has ended that writes in place of the threads, if there is one. To be called after
-    /// [`Log::close`].
+    /// Waits for the end of the task that replaces the threads, if there is one. Call it after [`Log::close`].
     pub(crate) async fn ended(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task
@@ -499,7 +505,7 @@ impl Log {
         }
     }
 
-    /// Writes what is queued, stops the threads and lets go of the directory.
+    /// Writes all queued operations, stops the threads and unlocks the directory.
     pub(crate) fn close(&self) {
         drop(self.queue.lock().take());
         self.shared.spares.close();
@@ -515,7 +521,7 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // The threads end by themselves once nobody can queue anything, but not if they wait for space.
+        // The threads end by themselves once the queue is closed, unless they wait for disk space.
         self.shared.spares.close();
     }
 }

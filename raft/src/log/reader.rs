@@ -1,9 +1,9 @@
 //! Reads entries back from the segments.
 //!
 //! Invariants:
-//! - what is served has passed its checksum and bears the group and index that were asked for;
-//! - no lock is held while the disk is read, so an entry may move or go away in between: then the whole read is
-//!   planned anew.
+//! - every entry returned has passed its checksum and carries the requested group and index;
+//! - no lock is held while the disk is read, so an entry may move or disappear meanwhile: then the whole read is
+//! planned anew.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::record::{LogEntry, Record};
 use super::{Shared, record, recovery};
 use crate::error::RaftError;
 
-/// Entries that lie next to each other are read together, up to this many bytes.
+/// Maximum bytes of one read; entries that lie next to each other are read together.
 const READ_BYTES_MAX: u32 = 1 << 20;
 
 impl Shared {
-    /// Reads what is planned from the disk; `None` if some of it is not there any more. Blocks.
+    /// Reads planned entries from the disk; `None` if one is no longer at its location. Blocks.
     pub(super) fn fetch(
         &self,
         group: GroupId,
@@ -46,7 +46,7 @@ impl Shared {
         Ok(Some(entries))
     }
 
-    /// Reads entries that lie next to each other with one read; `false` if one is not there any more.
+    /// Reads entries that lie next to each other with one read; `false` if one is no longer at its location.
     fn fetch_run(
         &self,
         group: GroupId,
@@ -76,7 +76,8 @@ impl Shared {
                     out.push(entry);
                 }
                 _ => {
-                    // The segment may have been given up since the read was planned; only then is this no damage.
+                    // The segment may have been given up since the read was planned. Only if it was not, this is
+                    // damage.
                     if self.state.lock().index.is_at(group, *index, *location) {
                         return Err(RaftError::Corrupted(format!(
                             "{} at offset {} does not hold entry {index} of group {group} any more",
@@ -92,7 +93,7 @@ impl Shared {
     }
 }
 
-/// The longest run at the start of `planned` that one read can get.
+/// The longest prefix of `planned` that one read can fetch.
 fn adjacent(planned: &[Planned]) -> Vec<(u64, Location)> {
     let mut run: Vec<(u64, Location)> = Vec::new();
     for item in planned {

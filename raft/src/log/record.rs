@@ -1,4 +1,4 @@
-//! The bytes of one record.
+//! Encoding of log records.
 //!
 //! ```text
 //!  0 crc32c   u32   of everything after it, payload included
@@ -18,10 +18,10 @@
 //! All numbers are little-endian.
 //!
 //! Invariants:
-//! - `segment` is covered by the checksum, so what a recycled file held before never parses in its new life;
+//! - `segment` is covered by the checksum, so an old record in a recycled file never parses as one of the new segment;
 //! - `durable` tells a torn tail from damage: a valid record behind a bad one proves, if its `durable` lies beyond
-//!   the bad one, that the bad one had once been written whole;
-//! - the checksum of the header says what a record was about whose payload is bad.
+//! the bad one, that the bad one had been written whole;
+//! - the header has its own checksum, so a record with a bad payload can still be identified.
 
 use std::borrow::Cow;
 
@@ -32,14 +32,14 @@ use crate::error::RaftError;
 
 /// Bytes before the payload.
 pub(crate) const HEADER_BYTES: usize = 56;
-/// Bytes of the replica's number before the entry of a seed.
+/// Bytes of the replica id that precedes the entry in a seed's payload.
 const REPLICA_BYTES: usize = 8;
-/// Bytes of a payload in which a flipped bit is looked for, at most: 0.2 s of computing checksums.
+/// Longest payload that is searched for a flipped bit: 0.2 s of computing checksums.
 const REPAIR_BYTES_MAX: usize = 8 << 10;
 /// Records start at multiples of this.
 pub(crate) const ALIGNMENT: usize = 8;
 
-/// A place in a group's log: what Raft calls a log id.
+/// A position in a group's log, which Raft calls a log id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) term: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Position {
     pub(crate) index: u64,
 }
 
-/// A replica's vote: whom it supports, and whether a quorum did.
+/// A replica's vote: the replica it supports, and whether a quorum supports it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vote {
     pub(crate) term: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Vote {
     pub(crate) committed: bool,
 }
 
-/// What an entry carries.
+/// Content of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     /// Nothing: a new leader's first entry.
@@ -82,7 +82,7 @@ impl LogEntry {
     }
 }
 
-/// What a record says.
+/// Content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     /// The first record of a segment: the state of all groups.
@@ -103,10 +103,10 @@ pub(crate) enum Record {
     Purge { group: GroupId, upto: Position },
     /// The replica's vote.
     Vote { group: GroupId, vote: Vote },
-    /// What is known to be committed. Written along with other records, never for its own sake.
+    /// Commit position. Written along with other records, never on its own.
     Committed { group: GroupId, upto: Position },
-    /// The group exists here, as this replica, with everything before this entry purged, and supports the leader that
-    /// the entry names: one record, so that all of it is there or none.
+    /// The group exists here, as this replica; everything before this entry is purged; and the replica supports the
+    /// leader that the entry names. One record, so that a crash leaves all of it or nothing.
     Seed { group: GroupId, replica: u64, entry: LogEntry },
 }
 
@@ -210,6 +210,7 @@ impl Record {
         let header = self.header();
         let start = out.len();
         out.reserve(record_bytes(payload.len()));
+        // The fixed fields; the checksum over everything is filled in at the end.
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&segment.to_le_bytes());
@@ -219,6 +220,7 @@ impl Record {
         out.extend_from_slice(&header.position.term.to_le_bytes());
         out.extend_from_slice(&header.position.leader.to_le_bytes());
         out.extend_from_slice(&[header.kind, header.flag, 0, 0]);
+        // The header's own checksum, then the payload, then the checksum of both, and zeros up to the alignment.
         let check = crc32c::crc32c(&out[start + 4..]);
         out.extend_from_slice(&check.to_le_bytes());
         out.extend_from_slice(&payload);
@@ -240,14 +242,15 @@ fn entry_flag(kind: EntryKind) -> u8 {
 /// A record that was read back.
 pub(crate) struct Decoded {
     pub(crate) record: Record,
-    /// Bytes it takes, padding included.
+    /// Bytes of the record in the segment, padding included.
     pub(crate) bytes: usize,
-    /// What had been synced of its segment when it was written.
+    /// Bytes of the segment that had been synced when the record was written.
     pub(crate) durable: u32,
 }
 
 /// Reads the record at `offset`; `None` if there is no whole and valid one that belongs to `segment`.
 pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decoded> {
+    // The checksum covers `segment`, so a record of the file's former life fails here.
     let rest = data.get(offset..)?;
     if rest.len() < HEADER_BYTES || u32_at(rest, 8) != segment {
         return None;
@@ -257,6 +260,7 @@ pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decode
     if rest.len() < end || crc32c::crc32c(&rest[4..end]) != u32_at(rest, 0) {
         return None;
     }
+    // The record is intact; a kind or flag that this version does not know still makes it no record.
     let group = GroupId(u64_at(rest, 16));
     let position =
         Position { index: u64_at(rest, 24), term: u64_at(rest, 32), leader: u64_at(rest, 40) };
@@ -295,21 +299,21 @@ pub(crate) fn decode(data: &Bytes, offset: usize, segment: u32) -> Option<Decode
     Some(Decoded { record, bytes: record_bytes(length), durable: u32_at(rest, 12) })
 }
 
-/// What a record was about whose header is good and whose payload is not.
+/// Identity of a record whose header is valid and whose payload is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
     /// The state of all groups at the beginning of the segment.
     Checkpoint,
     /// An entry.
     Entry { group: GroupId, position: Position },
-    /// An entry that was written again.
+    /// A moved entry.
     Moved { group: GroupId, position: Position },
-    /// A group with its first entry.
+    /// The creation of a group with its first entry.
     Seed { group: GroupId, position: Position },
 }
 
-/// Reads the header of the bad record at `offset`: what it was about, and the bytes that it takes. `None` where the header
-/// cannot be trusted.
+/// Reads the header of the bad record at `offset`: its identity, and its bytes in the segment. `None` if the header
+/// fails its checksum.
 pub(crate) fn lost(data: &[u8], offset: usize, segment: u32) -> Option<(Lost, usize)> {
     let rest = data.get(offset..)?;
     let header = rest.get(..HEADER_BYTES)?;
@@ -334,16 +338,16 @@ pub(crate) fn lost(data: &[u8], offset: usize, segment: u32) -> Option<(Lost, us
     Some((what, record_bytes(length)))
 }
 
-/// Whether the header passes its own checksum.
+/// True if the header passes its own checksum.
 fn is_checked(header: &[u8]) -> bool {
     u32_at(header, 52) == crc32c::crc32c(&header[4..52])
 }
 
-/// The record at `offset` as it was before one bit of it flipped; `None` if no single bit explains what is there.
+/// Restores the record at `offset`, if flipping a single bit makes it valid; `None` if no single bit does.
 ///
-/// A checksum of 32 bits that is right again after one of some thousand flips is no accident: the chance is one in a
-/// million. So a record that was damaged least is told from one that was never written whole, and is as good as before.
-/// In long payloads that is not looked for.
+/// A 32-bit checksum that fits after one of some thousand flips is hardly an accident: the chance is one in a million.
+/// A record with a single flipped bit is thus told from one that was never written whole, and is repaired. Payloads
+/// longer than `REPAIR_BYTES_MAX` are not searched.
 pub(crate) fn repaired(data: &[u8], offset: usize, segment: u32) -> Option<Vec<u8>> {
     let rest = data.get(offset..)?;
     let mut header = rest.get(..HEADER_BYTES)?.to_vec();
@@ -371,9 +375,9 @@ pub(crate) fn repaired(data: &[u8], offset: usize, segment: u32) -> Option<Vec<u
     None
 }
 
-/// Whether a header fits to the payload that begins where `rest` has its own.
+/// True if the header belongs to `segment` and fits the payload in `rest`, which begins where `rest`'s own header does.
 fn is_whole(header: &[u8], rest: &[u8], segment: u32) -> bool {
-    // Zero in what older builds wrote.
+    // Older builds wrote zero here.
     let length = u32_at(header, 4) as usize;
     let old = u32_at(header, 52) == 0 && length <= REPAIR_BYTES_MAX;
     let checked = old || is_checked(header);
@@ -386,7 +390,7 @@ fn is_whole(header: &[u8], rest: &[u8], segment: u32) -> bool {
         })
 }
 
-/// Whether something that claims to be a record of `segment` starts at `offset`, whatever its checksum says.
+/// True if the bytes at `offset` look like a record of `segment`, whether or not their checksum is right.
 pub(crate) fn claims(data: &[u8], offset: usize, segment: u32) -> bool {
     data.get(offset..).is_some_and(|rest| {
         rest.len() >= HEADER_BYTES

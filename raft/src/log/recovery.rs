@@ -1,4 +1,4 @@
-//! From the files of a directory to the state of the log.
+//! Reads the files of a directory and rebuilds the state of the log.
 //!
 //! ```text
 //! LOG_FORMAT  0000000003.log  0000000004.log  0000000006.log  spare-0000000005.log
@@ -21,9 +21,9 @@
 //!
 //! Invariants:
 //! - only the last segment may end without a seal;
-//! - a group of which something may be missing that it has acknowledged is marked as damaged. It is not used until it is
-//!   given up, or somebody accepts what is lost;
-//! - every entry between what was purged and the end of a group's log is found, or is named as missing.
+//! - a group that may lack something it acknowledged is marked as damaged. It is not used until it is removed, or an
+//! operator accepts the loss;
+//! - every entry between the purged position and the end of a group's log is either found or named as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -52,23 +52,23 @@ const UNFINISHED_SUFFIX: &str = ".new";
 /// A segment that is part of the log.
 pub(crate) struct Segment {
     pub(crate) file: Arc<dyn DiskFile>,
-    /// Of the whole file.
+    /// Bytes of the whole file.
     pub(crate) bytes: u32,
-    /// Entries in it that are still needed.
+    /// Number of entries in the segment that are still needed.
     pub(crate) live: u64,
 }
 
-/// The log as it was found.
+/// Result of a recovery.
 pub(crate) struct Recovered {
     pub(crate) groups: BTreeMap<GroupId, GroupLog>,
     pub(crate) segments: BTreeMap<u32, Segment>,
-    /// The segment to go on in, and where. `None`: the log is new.
+    /// The segment to continue, and the offset of its next record; `None` for a new log.
     pub(crate) active: Option<(u32, u32)>,
     /// Files that can become segments.
     pub(crate) spares: Vec<Spare>,
-    /// The groups whose damage is accepted: those of `accepted` that are damaged.
+    /// Damaged groups whose damage is accepted.
     pub(crate) given_up: BTreeSet<GroupId>,
-    /// Blank entries to be written in place of what they lack.
+    /// Blank entries to be written in place of unreadable ones of the groups given up.
     pub(crate) fillers: Vec<(GroupId, LogEntry)>,
 }
 
@@ -77,23 +77,24 @@ pub(crate) fn segment_name(number: u32) -> String {
     format!("{number:010}{SUFFIX}")
 }
 
-/// A file name for what used to be, or may become, that segment.
+/// File name of a spare file that used to be, or may become, that segment.
 pub(crate) fn spare_name(number: u32) -> String {
     format!("{SPARE_PREFIX}{number:010}{SUFFIX}")
 }
 
-/// The name under which a file is prepared until it is whole.
+/// File name of a file that is not yet complete.
 pub(crate) fn unfinished_name() -> String {
     format!("segment{UNFINISHED_SUFFIX}")
 }
 
-/// Reads the whole log. Of the groups in `accepted`, what is damaged is given up.
+/// Reads the whole log. Damage to the groups in `accepted` is given up.
 pub(crate) fn recover(
     disk: &dyn Disk,
     segment_bytes: u32,
     accepted: &BTreeSet<GroupId>,
 ) -> Result<Recovered, RaftError> {
     let names = disk.names().map_err(|error| RaftError::io("list the log's files", error))?;
+    // Sort the names: segments, spare files, unfinished files of a crash (removed), and files of others.
     let mut numbers = Vec::new();
     let mut spares = Vec::new();
     for name in &names {
@@ -109,6 +110,7 @@ pub(crate) fn recover(
     }
     numbers.sort_unstable();
     check_format(disk, &names, numbers.is_empty())?;
+    // Replay the segments in order, then look for gaps in each group's log.
     let spares = keep_fitting(disk, spares, segment_bytes)?;
     let synced = mark::read(disk, &names)?;
     let mut recovery = Recovery {
@@ -128,8 +130,9 @@ fn failed(disk: &dyn Disk, what: &str, name: &str, error: io::Error) -> RaftErro
     RaftError::io(format!("{what} {}", disk.describe(name)), error)
 }
 
-/// Checks that the directory is ours and of this format; marks it so if it is new.
+/// Checks that the directory has this log format; a new directory gets the format file.
 fn check_format(disk: &dyn Disk, names: &[String], empty: bool) -> Result<(), RaftError> {
+    // An existing directory must carry exactly our format.
     let at = disk.describe(FORMAT_FILE);
     if names.iter().any(|name| name == FORMAT_FILE) {
         let file =
@@ -151,6 +154,7 @@ fn check_format(disk: &dyn Disk, names: &[String], empty: bool) -> Result<(), Ra
             "{at} is missing beside the segments of a log"
         )));
     }
+    // A new directory gets the format file: complete and synced under another name, then renamed.
     let unfinished = format!("{FORMAT_FILE}{UNFINISHED_SUFFIX}");
     let write = || -> io::Result<()> {
         let file = disk.create(&unfinished, FORMAT_TEXT.len() as u64)?;
@@ -162,7 +166,8 @@ fn check_format(disk: &dyn Disk, names: &[String], empty: bool) -> Result<(), Ra
     write().map_err(|error| failed(disk, "write", FORMAT_FILE, error))
 }
 
-/// Removes spare files of another length: unfinished, or from before the option was changed.
+/// Keeps the spare files of the configured length. Removes the others: unfinished, or from before the option was
+/// changed.
 fn keep_fitting(
     disk: &dyn Disk,
     spares: Vec<String>,
@@ -183,7 +188,7 @@ fn keep_fitting(
     Ok(fitting)
 }
 
-/// A group while the log is read.
+/// State of a group during replay.
 struct Replayed {
     replica: ReplicaId,
     vote: Option<Vote>,
@@ -191,35 +196,35 @@ struct Replayed {
     committed: Option<Position>,
     first: u64,
     end: u64,
-    /// May have holes until all of the log is read.
+    /// Entries found so far; may have gaps until the whole log is read.
     entries: BTreeMap<u64, (Location, Position)>,
-    /// Entries that cannot be read any more, and where they lay.
+    /// Unreadable entries, and their locations.
     lost: BTreeMap<u64, (Location, Position)>,
-    /// Something else may be missing since that place.
+    /// First damaged place whose records could not be identified; votes or entries of this group may have been there.
     unknown: Option<(u32, u32)>,
-    /// What the entries behind that place show.
+    /// What the entries behind that place reveal about it.
     behind: Behind,
 }
 
-/// What the entries behind a bad place show of those that may have lain there.
+/// What the entries behind a damaged place reveal about entries that may have lain there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Behind {
-    /// There are none.
+    /// There are no entries behind it.
     #[default]
     Nothing,
-    /// They follow those before it.
+    /// They continue those before it: no entry is missing.
     Follows,
-    /// They do not, or more than entries is missing.
+    /// They do not continue them, or other records than entries are missing.
     Gap,
 }
 
 impl Behind {
-    /// With the next entry behind the bad place: whether it follows the last one that is known.
+    /// State after the next entry behind the damaged place; `follows`: it continues the last known entry.
     fn next(self, follows: bool) -> Self {
         if self == Self::Gap || !follows { Self::Gap } else { Self::Follows }
     }
 
-    /// After one more bad place.
+    /// State after another damaged place.
     fn again(self) -> Self {
         if self == Self::Gap { Self::Gap } else { Self::Nothing }
     }
@@ -259,15 +264,15 @@ impl Replayed {
         self.lost.retain(|index, _| (self.first..self.end).contains(index));
     }
 
-    /// The entry at that position cannot be read.
+    /// Records that the entry at that position is unreadable.
     fn lose(&mut self, position: Position, location: Location) {
         if self.entries.remove(&position.index).is_some() {
             self.lost.insert(position.index, (location, position));
         }
     }
 
-    /// The position of an entry that is missing, for a blank one in its place: its own, where that is known, or that of
-    /// the entry before it.
+    /// Position for the blank entry that replaces a missing one: the position of the missing entry where it is known,
+    /// otherwise term and leader of the entry before it.
     fn position_of(&self, index: u64) -> Position {
         let own = self.lost.get(&index).map(|(_, position)| *position);
         let before = self.entries.range(..index).next_back().map(|(_, (_, position))| *position);
@@ -276,36 +281,36 @@ impl Replayed {
     }
 }
 
-/// How a segment ends.
+/// End of a segment.
 enum End {
     Sealed,
-    /// At that offset no valid record starts.
+    /// No valid record starts at that offset.
     Open(usize),
 }
 
-/// Where a segment stands in the log.
+/// Position of a segment in the log.
 #[derive(Clone, Copy)]
 struct Place {
     number: u32,
-    /// The segment before it was read, or it is the first of all.
+    /// True if the previous segment was read, or this one is the first.
     follows: bool,
     is_last: bool,
 }
 
 struct Recovery<'a> {
     disk: &'a dyn Disk,
-    /// Before that all had been synced.
+    /// Mark before which everything had been synced.
     synced: Option<Synced>,
     groups: BTreeMap<GroupId, Replayed>,
-    /// Entries of groups that are not known, because what made them known may be lost.
+    /// Entries of unknown groups: the record that created the group may be lost.
     loose: BTreeMap<GroupId, BTreeMap<u64, (Location, Position)>>,
-    /// Where something unknown was lost, if no checkpoint has come since.
+    /// Place where unidentified records were lost, if no checkpoint has been read since.
     unknown: Option<(u32, u32)>,
     segments: BTreeMap<u32, Segment>,
     spares: Vec<Spare>,
 }
 
-/// A file that was to become the next segment, and in which nothing of it was ever synced.
+/// The file of a next segment of which nothing was ever synced.
 struct Unbegun {
     number: u32,
     file: Arc<dyn DiskFile>,
@@ -313,7 +318,7 @@ struct Unbegun {
 }
 
 impl Recovery<'_> {
-    /// Reads all segments; says where to go on.
+    /// Reads all segments; returns the segment to continue, and the offset.
     fn read_segments(&mut self, mut numbers: Vec<u32>) -> Result<Option<(u32, u32)>, RaftError> {
         let unbegun = self.take_unbegun(&mut numbers)?;
         let last = numbers.last().copied();
@@ -352,7 +357,7 @@ impl Recovery<'_> {
             ))),
             (Some((number, End::Open(offset), data)), unbegun) => {
                 if let Some(Unbegun { number, file, .. }) = unbegun {
-                    // The one before was not sealed yet, so nothing was ever written here.
+                    // The previous segment was not sealed yet, so this one holds no record.
                     let (from, to) = (segment_name(number), spare_name(number));
                     self.disk
                         .rename(&from, &to)
@@ -387,7 +392,7 @@ impl Recovery<'_> {
         Ok(Some(Unbegun { number, file, data }))
     }
 
-    /// Whether what lay at that place of the last segment had been written whole.
+    /// True if the record at that place of the last segment had been written whole.
     fn had_been_synced(&self, data: &Bytes, offset: usize, number: u32) -> bool {
         if planted::is(Plant::TrustRot) {
             return false;
@@ -396,7 +401,7 @@ impl Recovery<'_> {
             || proven_after(data, offset, number)
     }
 
-    /// The last segment ends at `offset`.
+    /// Ends the last segment at `offset`.
     fn end_at(
         &mut self,
         number: u32,
@@ -405,8 +410,8 @@ impl Recovery<'_> {
     ) -> Result<(u32, u32), RaftError> {
         let name = segment_name(number);
         let segment = &self.segments[&number];
-        // What was read may have come from a cache that a power cut would empty: make it durable before building
-        // on it. What lies behind must not come back to life once the records before it are overwritten.
+        // The bytes read may have come from a cache that a power cut would empty: make them durable before building on
+        // them. Old records behind the end must not become valid again once the records before them are overwritten.
         erase_claims(segment.file.as_ref(), data, offset, number)
             .and_then(|()| segment.file.sync())
             .map_err(|error| failed(self.disk, "sync", &name, error))?;
@@ -427,7 +432,7 @@ impl Recovery<'_> {
         load().map_err(|error| failed(self.disk, "read", name, error))
     }
 
-    /// Applies the records of a segment; answers with how it ends, and its bytes as they are now.
+    /// Applies the records of a segment; returns how the segment ends, and its bytes after repairs.
     fn replay(&mut self, place: Place, mut data: Bytes) -> Result<(End, Bytes), RaftError> {
         let number = place.number;
         let mut offset = 0;
@@ -447,7 +452,7 @@ impl Recovery<'_> {
             } else if let Some(whole) = record::repaired(&data, offset, number)
                 .filter(|_| repaired != Some(offset) && !planted::is(Plant::TrustRot))
             {
-                // Should it still not be understood, it is not repaired again.
+                // A record that stays invalid is not repaired a second time.
                 repaired = Some(offset);
                 data = self.write_again(number, offset, &whole, &data)?;
             } else if place.is_last && !self.had_been_synced(&data, offset, number) {
@@ -467,7 +472,7 @@ impl Recovery<'_> {
                     }
                     None if place.is_last => return Ok((End::Open(offset), data)),
                     None => {
-                        // Its seal is among what is lost.
+                        // The seal is among the lost records.
                         self.lose_unknown(location(data.len().saturating_sub(offset)));
                         return Ok((End::Sealed, data));
                     }
@@ -476,7 +481,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Puts a record back as it was before a bit of it flipped.
+    /// Writes a record back as it was before one of its bits flipped.
     fn write_again(
         &self,
         number: u32,
@@ -496,12 +501,12 @@ impl Recovery<'_> {
         Ok(repaired.into())
     }
 
-    /// A record that had been synced is bad, and its header says what it was about.
+    /// Handles a bad record that had been synced, and whose header identifies it.
     fn lose(&mut self, lost: Lost, location: Location, place: Place) {
         let described = self.disk.describe(&segment_name(location.segment));
         tracing::error!(file = %described, offset = location.offset, ?lost, "a record of the log is damaged");
         match lost {
-            // All that it said follows from the segment before, or nothing was said yet.
+            // All that a checkpoint says follows from the previous segment; in the first segment nothing was said yet.
             Lost::Checkpoint if place.follows => {}
             Lost::Checkpoint => self.lose_unknown(location),
             Lost::Entry { group, position } => {
@@ -514,14 +519,14 @@ impl Recovery<'_> {
                 if let Some(log) = self.groups.get_mut(&group)
                     && (log.first..log.end).contains(&position.index)
                 {
-                    // Where it was copied from may still be there.
+                    // The copy's source may still be readable.
                     log.lost.insert(position.index, (location, position));
                 }
             }
             Lost::Seed { group, position } => {
                 let mut log = Replayed::seeded(ReplicaId(position.leader), position, location);
                 log.lose(position, location);
-                // As which replica it began is lost too.
+                // The replica id of the group is lost too.
                 log.unknown = Some((location.segment, location.offset));
                 log.behind = Behind::Gap;
                 self.groups.insert(group, log);
@@ -529,7 +534,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Something that had been synced is bad, and nobody knows what it was.
+    /// Handles bad bytes that had been synced and cannot be identified.
     fn lose_unknown(&mut self, location: Location) {
         let Location { segment, offset, bytes } = location;
         let described = self.disk.describe(&segment_name(segment));
@@ -541,8 +546,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Records about groups that are gone, or about entries that are, are void: the checkpoint before them may
-    /// already know of operations that were queued behind them.
+    /// Ignores records about removed groups and removed entries: the checkpoint before them may already reflect
+    /// operations that were queued behind them.
     fn apply(&mut self, record: Record, location: Location) -> Result<(), RaftError> {
         match record {
             Record::Seal => {}
@@ -557,6 +562,7 @@ impl Recovery<'_> {
                 self.groups.remove(&group);
             }
             Record::Append { group, entry } => self.apply_append(group, entry.position, location),
+            // A copy counts only while its entry is part of the log.
             Record::Moved { group, entry } => {
                 if let Some(log) = self.groups.get_mut(&group)
                     && (log.first..log.end).contains(&entry.position.index)
@@ -571,6 +577,7 @@ impl Recovery<'_> {
                     log.cut();
                 }
             }
+            // Purges only move forward: an older one says nothing new.
             Record::Purge { group, upto } => {
                 if let Some(log) = self.groups.get_mut(&group)
                     && log.purged < Some(upto)
@@ -616,11 +623,11 @@ impl Recovery<'_> {
         if log.end == 0 && log.purged.is_none() {
             log.first = index;
         } else if index > log.end && self.unknown.is_none() {
-            // The checkpoint of this segment knew already that the entries before this one were truncated, and so
-            // will be this one. If they were lost instead, the next checkpoint tells.
+            // The checkpoint of this segment already reflects that the entries before this one were truncated, and this
+            // one will be too. If they were lost instead, the next checkpoint tells.
             return;
         } else if index < log.end {
-            // What came between is lost: the entries after this one were truncated.
+            // The entries between were truncated, and so were those after this one; that record is lost.
             log.end = index;
             log.cut();
             if self.unknown.is_none() {
@@ -656,13 +663,13 @@ impl Recovery<'_> {
             log.cut();
             self.groups.insert(group, log);
         }
-        // It says all that was not known.
+        // A checkpoint names every group, so nothing is unknown any more.
         self.loose.clear();
         self.unknown = None;
         Ok(())
     }
 
-    /// Makes groups of the entries whose groups were made known by what is lost.
+    /// Creates groups for entries whose creating record is among the lost ones.
     fn adopt_loose(&mut self) {
         for (group, entries) in std::mem::take(&mut self.loose) {
             let (Some((first, (_, position))), Some((last, _))) =
@@ -677,7 +684,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Looks for what is missing, and counts what each segment still holds.
+    /// Finds missing entries, and counts the live entries of each segment.
     fn finish(
         mut self,
         active: Option<(u32, u32)>,
@@ -706,7 +713,7 @@ impl Recovery<'_> {
                 }
                 false => log.purged,
             };
-            // A vote may be among what is missing; the last entry shows one.
+            // A vote may be among the lost records; the last entry implies one.
             let shown = last.filter(|last| {
                 log.unknown.is_some() && log.vote.is_none_or(|vote| vote.term < last.term)
             });
@@ -733,7 +740,7 @@ impl Recovery<'_> {
                 replica: log.replica,
                 vote,
                 purged: log.purged,
-                // What was known to be committed may have reached the disk before the entries did.
+                // The commit position may have reached the disk before the entries did.
                 committed: log.committed.min(last),
                 last,
                 first: log.first,
@@ -747,19 +754,19 @@ impl Recovery<'_> {
     }
 }
 
-/// The vote that an entry shows: whoever has it has supported the leader that proposed it.
+/// The vote that an entry implies: a replica that has the entry has supported the leader that proposed it.
 fn seen_vote(last: Position) -> Vote {
     Vote { term: last.term, leader: last.leader, committed: true }
 }
 
-/// Whether a valid record after `offset` shows that everything up to `offset` and beyond had once been synced.
+/// True if a valid record after `offset` proves that the bytes at `offset` had once been synced.
 fn proven_after(data: &Bytes, offset: usize, number: u32) -> bool {
     candidates(data, offset, number).any(|at| {
         record::decode(data, at, number).is_some_and(|decoded| decoded.durable as usize > offset)
     })
 }
 
-/// Overwrites whatever after `offset` looks like a record of this segment.
+/// Overwrites everything after `offset` that looks like a record of this segment.
 fn erase_claims(file: &dyn DiskFile, data: &Bytes, offset: usize, number: u32) -> io::Result<()> {
     let Some(first) = candidates(data, offset, number).next() else { return Ok(()) };
     file.write(&vec![0; data.len() - first], first as u64)?;

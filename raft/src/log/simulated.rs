@@ -1,7 +1,7 @@
-//! A disk that loses its power: for tests and simulations.
+//! A disk that can lose power, for tests and simulations.
 //!
-//! It keeps apart what was written and what was synced. After a cut, a new disk can be had from it that holds what
-//! was synced and, block by block of 512 bytes, perhaps some of what was not.
+//! It keeps written and synced content apart. After a power cut, [`SimulatedDisk::survivor`] gives a new disk with
+//! everything that was synced and, in blocks of 512 bytes, a random part of what was only written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,18 +28,18 @@ struct State {
     names: BTreeMap<String, u64>,
     synced_names: BTreeMap<String, u64>,
     next_file: u64,
-    /// Bytes that files may take together.
+    /// Maximum bytes of all files together.
     space: Option<u64>,
     off: bool,
-    /// Operations until the power goes.
+    /// Operations until the power cut.
     operations_left: Option<u64>,
-    /// Syncs fail.
+    /// True if syncs fail.
     broken: bool,
-    /// Nothing new can be opened.
+    /// True if no file can be opened or created.
     out_of_files: bool,
-    /// How often something was not opened or made for that reason.
+    /// Number of opens and creations that failed because of `out_of_files`.
     refused: u64,
-    /// Nothing can be written into files that are there, as where they take space only then.
+    /// True if writes into existing files fail for lack of space, as on file systems that allocate on write.
     unwritable: bool,
     syncs: u64,
     pause: Duration,
@@ -76,33 +76,33 @@ impl State {
 pub struct SimulatedDisk(Arc<Mutex<State>>);
 
 impl SimulatedDisk {
-    /// Everything from now on is lost, and fails.
+    /// Cuts the power: every later operation fails.
     pub fn cut(&self) {
         self.0.lock().off = true;
     }
 
-    /// The power goes after that many operations.
+    /// Cuts the power after that many operations.
     pub fn cut_after(&self, operations: u64) {
         self.0.lock().operations_left = Some(operations);
     }
 
-    /// From now on syncs fail.
+    /// Makes all later syncs fail.
     pub fn break_syncs(&self) {
         self.0.lock().broken = true;
     }
 
-    /// Whether no file can be opened or made.
+    /// Makes opening and creating files fail, or succeed again.
     pub fn set_out_of_files(&self, out_of_files: bool) {
         self.0.lock().out_of_files = out_of_files;
     }
 
-    /// How often a file was not opened or made because of [`SimulatedDisk::set_out_of_files`].
+    /// Number of opens and creations that failed because of [`SimulatedDisk::set_out_of_files`].
     #[must_use]
     pub fn files_refused(&self) -> u64 {
         self.0.lock().refused
     }
 
-    /// Whether writes find no space, also those into files that are there.
+    /// Makes all writes fail for lack of space, also those into existing files, or succeed again.
     pub fn set_unwritable(&self, unwritable: bool) {
         self.0.lock().unwritable = unwritable;
     }
@@ -112,22 +112,23 @@ impl SimulatedDisk {
         self.0.lock().space = bytes;
     }
 
-    /// Every write waits so long, where time is simulated.
+    /// Sets the delay of each write, where time is simulated.
     pub fn set_pause(&self, pause: Duration) {
         self.0.lock().pause = pause;
     }
 
-    /// Bytes that all files take together.
+    /// Bytes of all files together.
     pub fn used(&self) -> u64 {
         self.0.lock().used()
     }
 
-    /// Syncs until now.
+    /// Number of syncs so far.
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
     }
 
-    /// What is left after a cut; `keep` decides for each block, and each change of a name, that was not synced.
+    /// A disk with the content that survives a power cut; `keep` decides for each unsynced block, and for the unsynced
+    /// names as a whole, whether they survive.
     #[must_use]
     pub fn survivor(&self, mut keep: impl FnMut() -> bool) -> Self {
         let state = self.0.lock();
@@ -178,8 +179,8 @@ impl SimulatedDisk {
         state.names.keys().filter(|name| name.starts_with('0')).cloned().collect()
     }
 
-    /// Makes bits of a segment bad: one, or some of two bytes; as often near the end of the log as anywhere. `below` draws
-    /// a number below its argument. Answers where.
+    /// Flips one bit of a segment, and in two of three cases all bits of the next byte; half of the time near the end of
+    /// the log. `below` draws a number below its argument. Returns the segment's name and the offset.
     pub fn rot(&self, mut below: impl FnMut(u64) -> u64) -> Option<(String, usize)> {
         let segments = self.segments();
         let near_end = below(2) == 0;
@@ -308,7 +309,7 @@ impl DiskFile for SimulatedFile {
         }
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
         let content = state.files.get_mut(&self.id).ok_or(io::ErrorKind::NotFound)?;
-        // The write during which the power goes may still reach the platters in part.
+        // A write that is cut short by the power failure may still reach the platters in part.
         content.written[offset..offset + data.len()].copy_from_slice(data);
         content.dirty.extend(offset / BLOCK..(offset + data.len()).div_ceil(BLOCK));
         powered

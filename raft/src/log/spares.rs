@@ -1,9 +1,10 @@
-//! Files that stand ready to become segments, and the thread that prepares them.
+//! Files ready to become segments, and the thread that prepares them.
 //!
-//! A segment is written whole before the log needs it, so that a full disk is found while the current segment still
-//! has room for everything that was already accepted, and so that syncing a record never has to sync metadata.
+//! A segment is written whole before the log needs it, so that a full disk is found while the current segment still has
+//! room for everything that was already accepted, and so that syncing a record never has to sync metadata.
 //!
-//! A file that stands ready is open, so that beginning a segment takes no file that the process may not have any more.
+//! A ready file is kept open, so that a new segment does not depend on opening a file when the process has reached its
+//! limit.
 //!
 //! Invariants:
 //! - a [`Wait`] lasts from the first attempt that failed for want of space or of open files until one succeeds;
@@ -24,10 +25,10 @@ use crate::error::RaftError;
 /// Files kept ready. One is enough to hide the preparation; a second one saves the writing when segments are
 /// reclaimed in bunches.
 const READY_MAX: usize = 2;
-/// A full disk is tried again after this long.
+/// Delay before the next attempt on a full disk.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// The mark is synced this often while it changes.
+/// Interval between syncs of the mark while it changes.
 const MARK_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Errors of the operating system for too many open files: of the system (ENFILE) and of the process (EMFILE).
 const TOO_MANY_FILES: [i32; 2] = [23, 24];
@@ -38,16 +39,16 @@ pub(crate) struct Spare {
     pub(crate) file: Arc<dyn DiskFile>,
 }
 
-/// What the log waits for before it takes more. Nothing is lost or unknown meanwhile.
+/// Reason why the log accepts no new commands for now. Nothing is lost or unknown meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct Wait {
-    /// Space; otherwise a file that it may open.
+    /// True if the disk is full; false if the process or the system may open no more files.
     pub(crate) full: bool,
     why: String,
 }
 
 impl Wait {
-    /// The error for those who would write.
+    /// The error for callers that would write.
     pub(crate) fn error(self) -> RaftError {
         match self.full {
             true => RaftError::DiskFull(self.why),
@@ -59,17 +60,17 @@ impl Wait {
 #[derive(Default)]
 struct State {
     ready: Vec<Spare>,
-    /// For the next file.
+    /// Reason why the next file cannot be prepared.
     wait: Option<Wait>,
-    /// To write into the segment that is in use.
+    /// Reason why the current segment cannot be written.
     unwritten: Option<Wait>,
     failed: Option<RaftError>,
-    /// Nobody waits for space any more.
+    /// True once nobody waits for space any more: waiters get an error.
     closing: bool,
     stop: bool,
 }
 
-/// The files that stand ready.
+/// The ready files and their state.
 pub(crate) struct Spares {
     disk: Arc<dyn Disk>,
     segment_bytes: u32,
@@ -83,16 +84,17 @@ impl Spares {
         Self { disk, segment_bytes, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Says what is wrong while no file can be prepared, or nothing be written, for want of space or open files.
+    /// Reason why no file can be prepared, or nothing be written, for lack of space or open files; `None` if all is
+    /// well.
     pub(crate) fn wait(&self) -> Option<Wait> {
         let state = self.state.lock();
         state.unwritten.as_ref().or(state.wait.as_ref()).cloned()
     }
 
-    /// Waits before a write that found no space is tried again.
+    /// Waits before a write that found no space is repeated.
     ///
     /// # Errors
-    /// [`RaftError::DiskFull`] when nobody waits any more.
+    /// [`RaftError::DiskFull`] once the log is being closed.
     pub(crate) fn wait_to_write(&self, why: String) -> Result<(), RaftError> {
         let mut state = self.state.lock();
         let wait = Wait { full: true, why };
@@ -107,21 +109,21 @@ impl Spares {
         Ok(())
     }
 
-    /// Something was written.
+    /// Records that a write succeeded.
     pub(crate) fn note_written(&self) {
         self.state.lock().unwritten = None;
     }
 
-    /// Whether [`Spares::take`] would return at once.
+    /// True if [`Spares::take`] would return at once.
     pub(crate) fn is_ready(&self) -> bool {
         !self.state.lock().ready.is_empty()
     }
 
-    /// Gives a file the name `to`; waits until one is ready. The name is not synced yet.
+    /// Renames a ready file to `to`; waits until there is one. The name is not synced yet.
     pub(crate) fn take(&self, to: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
         let mut state = self.state.lock();
         loop {
-            // Renamed under the lock, so that nobody gives the old name to another file in between.
+            // Renamed under the lock, so that no other file gets the old name in between.
             if let Some(Spare { name, file }) = state.ready.pop() {
                 self.changed.notify_all();
                 return self.disk.rename(&name, to).map(|()| file).map_err(|error| {
@@ -134,11 +136,11 @@ impl Spares {
             if let Some(wait) = &state.wait
                 && (state.closing || blocking::is_in_place())
             {
-                // Not final: whoever opens the log again may find what is missing now.
+                // Not final: the next process to open the log may find the space.
                 return Err(RaftError::DiskFull(wait.why.clone()));
             }
             if blocking::is_in_place() {
-                // Nobody else does.
+                // There is no preparing thread.
                 let created = self.create();
                 self.note(&mut state, created);
                 continue;
@@ -147,7 +149,7 @@ impl Spares {
         }
     }
 
-    /// Gives a file that is no longer needed.
+    /// Takes back a file that is no longer a segment.
     pub(crate) fn give(&self, name: &str, number: u32, file: Arc<dyn DiskFile>) -> io::Result<()> {
         let mut state = self.state.lock();
         if state.ready.len() >= READY_MAX {
@@ -161,7 +163,7 @@ impl Spares {
         Ok(())
     }
 
-    /// Lets takers go with an error, instead of waiting, if there is no space.
+    /// Makes waiting takers fail, instead of waiting on, when there is no space.
     pub(crate) fn close(&self) {
         self.state.lock().closing = true;
         self.changed.notify_all();
@@ -173,9 +175,8 @@ impl Spares {
         self.changed.notify_all();
     }
 
-    /// Keeps one file ready until stopped. Runs on a thread of its own.
-    ///
-    /// Sees to it that the mark is not much older than the log, as well.
+    /// Keeps one file ready until stopped, and syncs the mark so that it does not fall far behind the log. Runs on a
+    /// thread of its own.
     pub(crate) fn prepare(&self, marker: &Marker) {
         let mut state = self.state.lock();
         loop {
@@ -201,8 +202,8 @@ impl Spares {
         }
     }
 
-    /// Sees to it in the caller's thread that a file is ready. False while there is no space for it and somebody may
-    /// still wait.
+    /// Prepares a file in the caller's thread, unless one is ready. False while there is no space for it and the log is
+    /// not being closed.
     pub(crate) fn prepare_now(&self) -> bool {
         let mut state = self.state.lock();
         if state.ready.is_empty() && state.failed.is_none() {
@@ -216,7 +217,7 @@ impl Spares {
         self.disk.create(&unfinished_name(), u64::from(self.segment_bytes))
     }
 
-    /// Takes note of how the creation of a file went.
+    /// Records the result of creating a file.
     fn note(&self, state: &mut State, created: io::Result<Arc<dyn DiskFile>>) {
         let named =
             created.and_then(|file| Ok(Spare { name: self.name_finished(&state.ready)?, file }));
@@ -247,7 +248,7 @@ impl Spares {
         self.changed.notify_all();
     }
 
-    /// Prepares a file in the caller's thread, under the name `to`.
+    /// Creates a file in the caller's thread, under the name `to`.
     pub(crate) fn prepare_as(&self, to: &str) -> Result<Arc<dyn DiskFile>, RaftError> {
         let unfinished = unfinished_name();
         let result = self
@@ -265,8 +266,7 @@ impl Spares {
         })
     }
 
-    /// Gives the file that was just prepared a name that no other has. Numbers of segments start low, so these start
-    /// high.
+    /// Gives the file that was just prepared a unique name. Segment numbers start low, so these start high.
     fn name_finished(&self, ready: &[Spare]) -> io::Result<String> {
         let mut names = (0..=u32::MAX).rev().map(spare_name);
         let is_free = |name: &String| ready.iter().all(|spare| spare.name != *name);
@@ -276,7 +276,7 @@ impl Spares {
     }
 }
 
-/// Whether an error is one of space.
+/// True if the error says that the disk or the quota is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

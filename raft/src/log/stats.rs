@@ -1,8 +1,8 @@
-//! Counters of the log: how much, how often, how long a sync takes.
+//! Counters of the log: volume, number and duration of syncs.
 
 use std::time::Duration;
 
-/// How the log is doing.
+/// Figures of a node's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Files that are part of the log.
@@ -15,21 +15,21 @@ pub struct LogStats {
     pub appended_bytes: u64,
     /// Entries written since the log was opened.
     pub appended_entries: u64,
-    /// Syncs since the log was opened: one serves all that waited for it.
+    /// Syncs since the log was opened: one serves all operations that waited for it.
     pub syncs: u64,
-    /// Half of the syncs took no longer (write included; within 25 percent).
+    /// Median duration of a sync, its write included (within 25 percent).
     pub sync_p50: Duration,
-    /// 99 of 100 syncs took no longer (write included; within 25 percent).
+    /// 99th percentile of the duration of a sync, its write included (within 25 percent).
     pub sync_p99: Duration,
-    /// The longest sync.
+    /// Longest duration of a sync, its write included.
     pub sync_max: Duration,
-    /// Whether the log waits for disk space.
+    /// True if the log waits for disk space.
     pub disk_full: bool,
 }
 
-/// Buckets per factor of two.
+/// Buckets of the histogram per factor of two.
 const STEPS: usize = 4;
-/// From one microsecond to over an hour.
+/// Buckets from one microsecond to over an hour.
 const BUCKETS: usize = 32 * STEPS;
 
 #[derive(Debug)]

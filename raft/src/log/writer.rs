@@ -3,7 +3,7 @@
 //! ```text
 //! loop: wait for a request, take all others that wait (up to 8 MiB)
 //!       encode into one buffer -> write -> sync -> index learns where entries lie -> complete
-//!       give up segments that nothing needs; over budget, write small old tails again, or name who must flush
+//! give up segments that nothing needs; over budget, move small old tails, or name the groups that must flush
 //! ```
 //!
 //! Invariants:
@@ -28,9 +28,9 @@ use super::{Shared, checkpoint, spares};
 use crate::error::RaftError;
 use crate::planted::{self, Plant};
 
-/// Bytes after which a batch is written although more requests wait: what a disk takes in a few milliseconds.
+/// Maximum bytes of a batch, although more requests wait: a disk writes that much in a few milliseconds.
 const BATCH_BYTES_MAX: usize = 8 << 20;
-/// Entries of an idle group are written again if together they take no more than this.
+/// Maximum bytes of an idle group's entries that are moved to the end of the log to free a segment.
 const TAIL_BYTES_MAX: u64 = 4096;
 
 /// Called once, when the operation is on disk or never will be.
@@ -41,11 +41,11 @@ pub(crate) fn ignore() -> Done {
     Box::new(|_| {})
 }
 
-/// What is to be written.
+/// Records to be written for one group, and the effect on segments once they are durable.
 pub(crate) struct Operation {
     group: GroupId,
     records: Vec<Record>,
-    /// Of the entries among the records.
+    /// Id of the write that the entries among the records belong to.
     write: u64,
     released: Released,
 }
@@ -71,19 +71,19 @@ impl Operation {
     }
 }
 
-/// An operation and who waits for it.
+/// An operation, and the callback that completes it.
 pub(crate) struct Request {
     pub(crate) operation: Operation,
     pub(crate) done: Done,
-    /// Its share of the queue.
+    /// Permit for the operation's bytes in the queue; released when the request is dropped.
     pub(crate) _space: Option<OwnedSemaphorePermit>,
 }
 
-/// An entry in the buffer: what the index must learn once it is on disk.
+/// An entry in the buffer, for the index to learn its location once it is on disk.
 struct Landing {
     group: GroupId,
     index: u64,
-    /// The write it belongs to, or the place it was copied from.
+    /// The write that added the entry, or the location it was copied from.
     origin: Origin,
     to: Location,
 }
@@ -91,7 +91,7 @@ struct Landing {
 enum Origin {
     Append(u64),
     Copy(Location),
-    /// It takes the place of an entry that cannot be read.
+    /// The entry replaces one that cannot be read.
     Fill,
 }
 
@@ -99,7 +99,7 @@ struct Active {
     number: u32,
     file: Arc<dyn DiskFile>,
     bytes: u32,
-    /// Where the next write goes; all before is on disk.
+    /// Offset of the next write; everything before it is on disk.
     offset: u32,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Takes up the log where recovery found its end, or begins one.
+    /// Continues the log where recovery found its end, or begins one.
     pub(crate) fn start(
         shared: Arc<Shared>,
         active: Option<(u32, u32)>,
@@ -145,10 +145,10 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Gives up what is lost: writes blank entries in place of those that cannot be read, and begins a new segment, whose
-    /// checkpoint knows of no damage any more.
+    /// Accepts the loss of unreadable entries: writes blank ones in their place, and begins a new segment, whose
+    /// checkpoint no longer records the damage.
     pub(crate) fn accept(&mut self, fillers: Vec<(GroupId, LogEntry)>) -> Result<(), RaftError> {
-        // Nobody prepares files yet.
+        // The preparing thread does not run yet.
         self.shared.spares.prepare_now();
         for (group, entry) in fillers {
             let index = entry.position.index;
@@ -178,14 +178,14 @@ impl Writer {
         self.shared.spares.stop();
     }
 
-    /// As [`Writer::run`], as a task, and with the other thread's work too: for simulations, where one thread does
-    /// everything and the disk takes simulated time.
+    /// As [`Writer::run`], but as a task that also does the work of the preparing thread: for simulations, where one
+    /// thread does everything and the disk takes simulated time.
     pub(crate) async fn run_in_place(mut self) {
         while let Some(first) = self.queue.recv().await {
             tokio::time::sleep(self.shared.disk.pause()).await;
             let mut bytes = size(&first);
             let mut batch = vec![first];
-            // Less than the segment that stands ready.
+            // A batch stays smaller than the segment that is ready.
             while bytes < self.active.bytes as usize / 4
                 && let Ok(next) = self.queue.try_recv()
             {
@@ -196,7 +196,7 @@ impl Writer {
                 batch.into_iter().for_each(|request| (request.done)(Ok(())));
                 continue;
             }
-            // As on the threads, a full disk holds nothing up that fits into this segment.
+            // As with threads, a full disk does not delay a batch that fits into this segment.
             while !self.fits(bytes + HEADER_BYTES) && !self.shared.spares.prepare_now() {
                 tokio::time::sleep(spares::RETRY_AFTER).await;
             }
@@ -208,7 +208,7 @@ impl Writer {
         self.shared.spares.stop();
     }
 
-    /// Whether a planted bug has a batch of that size answered without being written.
+    /// True if a planted bug acknowledges a batch of that size without writing it.
     fn is_acked_unopened(&self, bytes: usize) -> bool {
         planted::is(Plant::AckUnopened)
             && !self.fits(bytes + HEADER_BYTES)
@@ -232,17 +232,18 @@ impl Writer {
         }
     }
 
-    /// Ends all writing, and lets the process know before anybody is answered.
+    /// Ends all writing, and runs the failure callback before any request is answered.
     fn fail(&self, error: &RaftError) {
         tracing::error!(%error, "the log has failed and accepts nothing more");
         self.shared.state.lock().failed = Some(error.clone());
-        // The log was closed while it waited for space: nothing is unknown.
+        // The log was closed while it waited for space: the state on disk is known.
         if !matches!(error, RaftError::DiskFull(_)) && !planted::is(Plant::KeepFailed) {
             self.shared.on_failure.call(error);
         }
     }
 
     fn write(&mut self, batch: &[Request]) -> Result<(), RaftError> {
+        // Put all records into the buffer. Entries are noted, for the index to learn where they land.
         let mut groups = BTreeSet::new();
         for request in batch {
             let operation = &request.operation;
@@ -261,6 +262,7 @@ impl Writer {
                 }
             }
             if !operation.released.is_empty() {
+                // Commit positions go along with whatever else is written for their groups.
                 self.released.push(operation.released.clone());
             }
         }
@@ -273,7 +275,7 @@ impl Writer {
         self.flush()
     }
 
-    /// Adds a record to the buffer, in the next segment if it does not fit into this one.
+    /// Adds a record to the buffer; begins the next segment if the record does not fit into this one.
     fn put(&mut self, record: &Record) -> Result<Location, RaftError> {
         if !self.fits(record.stored_bytes()) {
             self.roll()?;
@@ -294,18 +296,19 @@ impl Writer {
         })
     }
 
-    /// Whether a record of that size fits into this segment, with the seal that must follow it.
+    /// True if a record of that size fits into this segment, together with the seal that must follow it.
     fn fits(&self, bytes: usize) -> bool {
         self.active.offset as usize + self.buffer.len() + bytes + record_bytes(0)
             <= self.active.bytes as usize
     }
 
-    /// Writes and syncs the buffer, and lets the index know.
+    /// Writes and syncs the buffer, and updates the index.
     fn flush(&mut self) -> Result<(), RaftError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
         let name = segment_name(self.active.number);
+        // Write and sync: from here on the buffer is durable.
         let failed = |what: &str, error| {
             RaftError::io(format!("{what} {}", self.shared.disk.describe(&name)), error)
         };
@@ -322,6 +325,8 @@ impl Writer {
 
         let mut state = self.shared.state.lock();
         let state = &mut *state;
+        // Tell the index where the entries lie, and keep the number of live entries per segment. An entry that was
+        // truncated or purged meanwhile is not live.
         state.counters.synced(took);
         state.counters.appended_bytes += self.buffer.len() as u64;
         for landing in self.landings.drain(..) {
@@ -355,15 +360,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes that all before the place of the next write is synced.
+    /// Records in the mark that everything before the next write is synced.
     fn note_synced(&self) -> Result<(), RaftError> {
         let synced = Synced { segment: self.active.number, offset: self.active.offset };
         self.shared.marker.begin(synced)?;
         self.shared.marker.note(synced)
     }
 
-    /// Writes the buffer. Where files take space only as they are written, there may be none: then the same bytes are
-    /// written to the same place until there is. Nothing is unknown, because nothing was synced in between.
+    /// Writes the buffer. On file systems that allocate on write there may be no space: then the same bytes are written
+    /// to the same place again until there is. The state on disk stays known, because nothing was synced in between.
     fn write_buffer(&self) -> Result<(), RaftError> {
         let spares = &self.shared.spares;
         loop {
@@ -382,9 +387,9 @@ impl Writer {
         }
     }
 
-    /// Goes on in a new segment.
+    /// Continues in a new segment.
     fn roll(&mut self) -> Result<(), RaftError> {
-        // First what belongs to this segment: the checkpoint of the next one names only what is on disk.
+        // First flush what belongs to this segment: the checkpoint of the next one may name only what is on disk.
         self.flush()?;
         let number = self.active.number.checked_add(1).ok_or_else(|| {
             RaftError::InvalidInput("the log has used up all segment numbers".to_owned())
@@ -409,7 +414,8 @@ impl Writer {
         record.encode(self.active.number, 0, &mut self.buffer)
     }
 
-    /// Gives up segments that hold nothing any more; over budget, sees to it that there will be some.
+    /// Gives up segments without live entries; over budget, moves entries until there are some, or reports the groups
+    /// that must flush.
     pub(crate) fn reclaim(&mut self) -> Result<(), RaftError> {
         loop {
             self.give_up_dead()?;
@@ -419,7 +425,7 @@ impl Writer {
             };
             let (movable, pinning) = self.pinned_by(oldest);
             if !pinning.is_empty() {
-                // As long as these must flush first, writing the others again would free nothing.
+                // Until these groups flush, moving the others' entries would free nothing.
                 self.report_pressure(pinning);
                 return Ok(());
             }
@@ -436,7 +442,7 @@ impl Writer {
             let dead = state
                 .segments
                 .iter()
-                // The one before the last tells what the last one's checkpoint said, should that go bad.
+                // The second last segment stays: it tells what the last one's checkpoint said, if that is damaged.
                 .filter(|(number, segment)| segment.live == 0 && **number + 1 < active);
             let dead: Vec<u32> = dead.map(|(number, _)| *number).collect();
             dead.into_iter()
@@ -467,7 +473,7 @@ impl Writer {
         free.next().filter(|number| *number != self.active.number)
     }
 
-    /// What holds a segment: tails that can be written again, and the groups that have too much there.
+    /// The entries that keep segment `oldest` alive: those that can be moved, and the groups that have too much there.
     fn pinned_by(&self, oldest: u32) -> (Vec<(GroupId, u64, Location)>, Vec<GroupId>) {
         let state = self.shared.state.lock();
         let mut movable = Vec::new();
@@ -488,16 +494,16 @@ impl Writer {
         (movable, pinning)
     }
 
-    /// Writes entries again at the end of the log. `false` if there is no room for that now.
+    /// Moves entries to the end of the log. `false` if there is no room for that now.
     fn move_tails(&mut self, entries: Vec<(GroupId, u64, Location)>) -> Result<bool, RaftError> {
         let bytes: usize = entries.iter().map(|(_, _, location)| location.bytes as usize).sum();
-        // Never waits for space: that would hold up what is queued.
+        // Never waits for space: that would delay the queued operations.
         if !self.fits(bytes + HEADER_BYTES) && !self.shared.spares.is_ready() {
             return Ok(false);
         }
         for (group, index, from) in entries {
             let planned = vec![Planned::Stored { index, location: from }];
-            // Given up meanwhile: all the better.
+            // Purged meanwhile: nothing to move.
             let Some(read) = self.shared.fetch(group, planned)? else { continue };
             for entry in read {
                 let to = self.put(&Record::Moved { group, entry })?;
@@ -520,12 +526,12 @@ impl Writer {
     }
 }
 
-/// Puts a file in place as segment `number`. Its name is durable before anything says that the segment exists.
+/// Puts a file in place as segment `number`. The name is durable before any record says that the segment exists.
 fn begin(shared: &Shared, number: u32) -> Result<u32, RaftError> {
     let name = segment_name(number);
     let failed = |error| RaftError::io(format!("begin {}", shared.disk.describe(&name)), error);
     let file = if shared.state.lock().segments.is_empty() && !shared.spares.is_ready() {
-        // The first segment of all: nobody prepares files yet.
+        // The very first segment: the preparing thread does not run yet.
         shared.spares.prepare_as(&name)?
     } else {
         shared.spares.take(&name)?
