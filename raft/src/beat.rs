@@ -1,4 +1,4 @@
-//! Keeps the clocks of a node's groups, tells other nodes which of them sleep, and notices a group whose task has
+//! Ticks the clocks of a node's groups, tells other nodes which groups sleep, and notices a group whose task has
 //! panicked.
 //!
 //! One message per beat and pair of nodes, however many groups they share.
@@ -18,10 +18,10 @@ use crate::peer::{Lane, Route};
 use crate::settings::HEARTBEAT_MS;
 
 const INTERVAL: Duration = Duration::from_millis(HEARTBEAT_MS);
-/// A beat concerns no group in particular.
+/// A beat belongs to no group.
 const ROUTE: Route = Route { group: GroupId(0), from: ReplicaId(0), to: ReplicaId(0) };
 
-/// Looks after all groups, beat by beat, as long as there is a host.
+/// Runs a beat for all groups at a fixed interval, until the host is dropped.
 pub(crate) async fn keep_pace(host: Weak<Host>, on_panic: OnFailure) {
     let mut panicked = BTreeSet::new();
     loop {
@@ -46,7 +46,7 @@ pub(crate) async fn keep_pace(host: Weak<Host>, on_panic: OnFailure) {
         for (node, asleep) in asleep {
             let peer = host.peers().peer(node);
             let body = Body::Beat(RaftBeat { asleep });
-            // Not waited for: a node that hangs must not keep the beat from the others. The next one follows soon.
+            // Not awaited: a node that hangs must not delay the beat to the others. The next beat follows soon.
             tokio::spawn(async move {
                 if let Err(error) = peer.call(Lane::Control, ROUTE, body, INTERVAL).await {
                     tracing::debug!(%node, %error, "a beat was not heard");
@@ -56,7 +56,7 @@ pub(crate) async fn keep_pace(host: Weak<Host>, on_panic: OnFailure) {
     }
 }
 
-/// Tells the process once when the task of a group has panicked.
+/// Reports a panic of a group's task to the process, once per replica.
 fn note_panic(
     host: &Host,
     group: &Group,
@@ -64,7 +64,7 @@ fn note_panic(
     on_panic: &OnFailure,
 ) {
     let Some(error) = group.panic() else { return };
-    // When the process ends its tasks are cut short, which looks alike.
+    // A process that ends cancels its tasks, which looks the same.
     if !*host.stopped().borrow() && panicked.insert((group.id(), group.replica())) {
         tracing::error!(group = %group.id(), %error, "the group stops");
         on_panic.call(&error);

@@ -1,4 +1,4 @@
-//! The one error of this crate, by what the caller can do about it.
+//! The only error type of this crate; variants are named by what the caller can do.
 //!
 //! It is `Clone`, because one failed sync answers many waiting writers.
 
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use partita_proto::id::{GroupId, NodeId, ReplicaId};
 
-/// What went wrong, named by what the caller does next.
+/// Error of a replication call. Variants are named by what the caller does next.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RaftError {
-    /// Another replica leads (or none does yet): ask that one.
+    /// Another replica leads, or none does yet: ask the leader.
     #[error("not the leader{}", leader_hint(.leader))]
     NotLeader {
         /// The leader and the node that holds it, when known.
         leader: Option<(ReplicaId, NodeId)>,
     },
-    /// Not possible just now, and surely not done: try again.
+    /// Not possible now, and certainly not done: try again.
     #[error("unavailable: {0}")]
     Unavailable(String),
     /// The command may or may not take effect: try again only with the same request identity.
@@ -30,21 +30,21 @@ pub enum RaftError {
         /// Why.
         reason: String,
     },
-    /// The log found no space for its next segment; nothing was written. It goes on by itself when space returns.
+    /// No disk space for the log's next segment; nothing was written. The log continues by itself when space returns.
     #[error("disk full: {0}")]
     DiskFull(String),
     /// Bytes on disk are not what was written.
     #[error("corrupted: {0}")]
     Corrupted(String),
-    /// A storage operation failed. The log accepts nothing more until the process is started again.
+    /// A storage operation failed. The log accepts no more writes until the process is restarted.
     #[error("storage: {context}: {source}")]
     Io {
-        /// What was being done, and to which file.
+        /// The operation, and its file.
         context: String,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: Arc<io::Error>,
     },
-    /// The caller asked for something that cannot be.
+    /// The request is invalid.
     #[error("{0}")]
     InvalidInput(String),
     /// The directory was written by a version of Partita that this one does not understand.
@@ -60,8 +60,8 @@ fn leader_hint(leader: &Option<(ReplicaId, NodeId)>) -> String {
 }
 
 impl RaftError {
-    /// Whether the same call may succeed later, or elsewhere. True for [`RaftError::OutcomeUnknown`] too: there the
-    /// caller must send the same request identity again, so that the command takes effect once.
+    /// True if the same call may succeed later, or on another node. True for [`RaftError::OutcomeUnknown`] too: the
+    /// caller must then repeat the same request identity, so that the command takes effect once.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -81,7 +81,7 @@ impl RaftError {
         Self::Io { context: context.into(), source: Arc::new(source) }
     }
 
-    /// For the traits that speak `io::Error`.
+    /// Converts the error for traits that require `io::Error`.
     pub(crate) fn into_io(self) -> io::Error {
         io::Error::other(self)
     }

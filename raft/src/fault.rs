@@ -1,11 +1,12 @@
-//! What a process is told when its log or a group's task has failed.
+//! Reaction of the process to a failure of its log or of a group's task.
 //!
-//! After a write or a sync that failed nobody knows what is on the disk, and the log takes nothing more. A process that
-//! goes on would look healthy and serve nothing, and where others could lead they would wait for it. So whoever opens
-//! the log says how the process ends: at once, for a supervisor to start it again over what is really on the disk.
+//! After a failed write or sync the content of the disk is unknown, and the log accepts nothing more. A process that
+//! kept running would look healthy and serve nothing, and replicas elsewhere that could lead would wait for it. So the
+//! code that opens the log decides how the process ends: usually at once, for a supervisor to start it again from what
+//! is really on the disk.
 //!
-//! A group's task panics when the library or the code below it is wrong about its own state. Only what is on the disk is
-//! known to be right then, and the group begins again from there when the process is started again.
+//! A group's task panics when openraft or the code below it is wrong about its own state. Then only the content of the
+//! disk can be trusted, and the group continues from there when the process is restarted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +15,16 @@ use crate::error::RaftError;
 
 type Act = dyn Fn(&RaftError) + Send + Sync;
 
-/// Called with the error after which the log, or a group, takes nothing more: once for the log, on the thread that
-/// writes it, and once for each group.
+/// Callback for a failure after which the log, or a group, accepts nothing more. Called once for the log, on the thread
+/// that writes it, and once for each group.
 ///
-/// A disk without space is no such error: the log waits for space and goes on. Neither is a machine that fails: its
-/// replica stops and says why.
+/// A full disk is not such a failure: the log waits for space and continues. Neither is an error of a machine: its
+/// replica stops and reports the reason.
 #[derive(Clone)]
 pub struct OnFailure(Arc<Act>);
 
 impl OnFailure {
-    /// Calls `act`, which must not block for long: everybody who waits for the log waits for it.
+    /// Calls `act`, which must not block for long: every task that waits for the log waits for it.
     pub fn new(act: impl Fn(&RaftError) + Send + Sync + 'static) -> Self {
         Self(Arc::new(act))
     }
@@ -34,7 +35,7 @@ impl OnFailure {
 }
 
 impl Default for OnFailure {
-    /// Does nothing: every request is answered with the error from then on.
+    /// Does nothing: every later request is answered with the error.
     fn default() -> Self {
         Self::new(|_| {})
     }

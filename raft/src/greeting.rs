@@ -1,10 +1,10 @@
-//! What nodes say of themselves when a link between them is opened, and whether they are taken for who they say they are.
+//! Greetings that nodes exchange when a link between them is opened, and the check of the other node's identity.
 //!
-//! A node's number is configured by people, and its log may be lost while the number stays. A replica without its log has
-//! forgotten its votes and what it acknowledged, so it must not take part under the old number. Each data directory has a
-//! random identity; whoever keeps the others' identities refuses a number that comes with another one, in both directions:
-//! no vote, no append and no answer of such a node counts. The same holds for one that comes with an older copy of its
-//! directory ([`partita_proto::generation`]).
+//! A node's number is configured by people, and its log may be lost while the number stays. A replica without its log
+//! has forgotten its votes and the entries it acknowledged, so it must not take part under the old number. Each data
+//! directory therefore has a random identity. A node that records the others' identities refuses a known number with
+//! another identity, in both directions: no vote, append or reply of such a node counts. The same holds for a node with
+//! an older copy of its directory ([`partita_proto::generation`]).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,51 +19,51 @@ use partita_proto::wire::pb::RaftHello;
 use crate::planted::{self, Plant};
 use crate::transport::VERSION;
 
-/// The longest reason that a refusal bears, in bytes.
+/// Maximum bytes of the reason in a refusal.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// What a node says of itself.
+/// Identity that a node presents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The number.
+    /// Node id.
     pub node: NodeId,
-    /// The random number of its data directory; 0: none is kept.
+    /// Random number of the node's data directory; 0: it has none.
     pub identity: u64,
-    /// Whether its operator has said that it lost its data and is to join again as a new member.
+    /// True if the operator has declared the node's data lost: it joins again as a new member.
     pub rejoins: bool,
-    /// The generations of its data directory.
+    /// Generations of the node's data directory.
     pub claim: Claim,
 }
 
-/// Why a node is refused.
+/// Reason for which a node is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// For the operator of that node to read.
+    /// Text for the operator of the refused node.
     pub why: String,
     /// The recorded generation, when the node's data directory is an older copy.
     pub recorded: Option<Generation>,
 }
 
-/// Keeps the identities of other nodes.
+/// Record of the identities of other nodes.
 pub trait Acquaintances: Send + Sync + 'static {
-    /// Decides whether links to and from a node are used. Asked whenever one is opened.
+    /// Decides whether links to and from a node may be used. Called whenever a link is opened.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for refusing the node.
     fn meet(&self, peer: &Greeting) -> Result<(), Refusal>;
 
-    /// Takes note that another node has refused this one, and why.
+    /// Called when node `by` has refused this one.
     fn refused(&self, by: NodeId, refusal: &Refusal);
 }
 
-/// This node's greeting, and whom it knows.
+/// This node's greeting, and its record of other nodes.
 #[derive(Clone)]
 pub(crate) struct Manners {
     pub(crate) node: NodeId,
     identity: u64,
     rejoins: Arc<AtomicBool>,
     claim: Arc<Mutex<Claim>>,
-    /// Nobody is refused before there is one.
+    /// Unset at first: until it is set, no node is refused.
     pub(crate) acquaintances: Arc<OnceLock<Arc<dyn Acquaintances>>>,
 }
 
@@ -84,17 +84,17 @@ impl Manners {
         }
     }
 
-    /// From now on, the generations of the data directory that this node greets with.
+    /// Sets the generations of the data directory that later greetings carry.
     pub(crate) fn set_claim(&self, claim: Claim) {
         *self.claim.lock() = claim;
     }
 
-    /// From now on, whether this node greets as one that is to join again.
+    /// Sets whether later greetings present this node as one that joins again.
     pub(crate) fn set_rejoins(&self, rejoins: bool) {
         self.rejoins.store(rejoins, Ordering::Relaxed);
     }
 
-    /// The message that greets a node.
+    /// The greeting for node `peer`; with a refusal, if `peer` is refused.
     pub(crate) fn hello(&self, peer: u64, refusal: Option<&Refusal>) -> RaftHello {
         let refused = refusal.map(|refusal| {
             let end = refusal.why.floor_char_boundary(REASON_BYTES_MAX);
@@ -112,7 +112,7 @@ impl Manners {
         }
     }
 
-    /// Why a node that greets is refused, if it is.
+    /// Reason to refuse the node that greets; `None` if it is accepted.
     pub(crate) fn refusal(&self, hello: &RaftHello) -> Option<Refusal> {
         if planted::is(Plant::Stranger) {
             return None;
@@ -127,7 +127,7 @@ impl Manners {
         (refusal.recorded.is_none() || !planted::is(Plant::TrustOld)).then_some(refusal)
     }
 
-    /// Takes note that a node has refused this one, if its answer says so; the reason.
+    /// Records a refusal of this node, if the answer of node `by` carries one; returns the reason.
     pub(crate) fn refused(&self, by: NodeId, answer: &RaftHello) -> Option<String> {
         let why = answer.refused.clone()?;
         let recorded = answer.recorded.and_then(|recorded| Generation::from_wire(recorded).ok());

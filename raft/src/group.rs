@@ -30,18 +30,18 @@ use crate::snapshot::Receiving;
 use crate::state::{Gate, StateMachine};
 use crate::types::{Command, RaftLogId, Types};
 
-/// How long a proposal or a read waits for an election that is under way: longer than one takes.
+/// Maximum time that a proposal or a read waits for an election; longer than an election takes.
 const LEADER_WAIT: Duration = Duration::from_secs(4);
-/// How long a proposal waits for its reply. After that nobody knows what becomes of it.
+/// Maximum time that a proposal waits for its reply. After that its outcome is unknown.
 const PROPOSE_WAIT: Duration = Duration::from_secs(30);
-/// How long a read waits for a quorum to confirm that this replica still leads.
+/// Maximum time that a read waits for a quorum to confirm this replica's leadership.
 const READ_WAIT: Duration = Duration::from_secs(2);
-/// How long to wait before asking again whether a leader can serve; doubled each time.
+/// Initial pause before a refused call is repeated; doubled each time.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// How long starting a group of one member waits for it to lead.
+/// Maximum time that starting a group of one member waits for it to lead.
 const LEAD_WAIT: Duration = Duration::from_secs(10);
-/// Unit of the limit on the bytes of proposals under way.
+/// Unit in which the bytes of in-flight proposals are counted.
 pub(crate) const IN_FLIGHT_UNIT: usize = 1024;
 
 pub(crate) type RaftHandle = Raft<Types, StateMachine>;
@@ -49,13 +49,13 @@ pub(crate) type RaftHandle = Raft<Types, StateMachine>;
 /// An applied command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Its index in the group's log.
+    /// Index of the command's entry in the group's log.
     pub index: u64,
-    /// What the machine answered.
+    /// Reply of the machine.
     pub reply: Bytes,
 }
 
-/// What a replica knows of its group.
+/// State of a group, as one of its replicas knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatus {
     /// The group.
@@ -64,9 +64,10 @@ pub struct GroupStatus {
     pub replica: ReplicaId,
     /// The leader and its node, as far as this replica knows.
     pub leader: Option<(ReplicaId, NodeId)>,
-    /// Whether this replica leads.
+    /// True if this replica leads.
     pub is_leader: bool,
-    /// The term. More than one may lead in it, one after the other: leaders are ordered by term, then by replica.
+    /// Current term. One term may have several leaders, one after the other: leaders are ordered by term, then by
+    /// replica.
     pub term: u64,
     /// Index of the last entry in this replica's log.
     pub last_index: Option<u64>,
@@ -74,13 +75,13 @@ pub struct GroupStatus {
     pub committed: Option<u64>,
     /// Index of the last entry applied.
     pub applied: Option<u64>,
-    /// Who proposed that entry, and in which term.
+    /// Term of the last applied entry, and the replica that proposed it.
     pub applied_from: Option<(u64, ReplicaId)>,
     /// Index up to which the machine's own storage is durable.
     pub flushed: Option<u64>,
     /// Index up to which the log was purged.
     pub purged: Option<u64>,
-    /// Why the group has stopped, if it has.
+    /// The reason why the group has stopped, if it has.
     pub stopped: Option<String>,
 }
 
@@ -144,12 +145,12 @@ impl Group {
         self.machine.as_ref()
     }
 
-    /// Held while a snapshot is being made.
+    /// Lock that is held while a snapshot is being made.
     pub(crate) fn flushing(&self) -> &tokio::sync::Mutex<()> {
         &self.flushing
     }
 
-    /// What is coming in from another replica.
+    /// Snapshot that is being received from another replica, if any.
     pub(crate) fn receiving(&self) -> &tokio::sync::Mutex<Option<Receiving>> {
         &self.receiving
     }
@@ -158,7 +159,7 @@ impl Group {
         &self.pace
     }
 
-    /// The largest command that [`Group::propose`] takes.
+    /// Maximum bytes of a command that [`Group::propose`] accepts.
     #[must_use]
     pub fn command_bytes_max(&self) -> usize {
         self.log.payload_bytes_max()
@@ -167,7 +168,7 @@ impl Group {
     /// Puts a command into the group's log and applies it. Returns when a quorum has it on disk and this replica has
     /// applied it.
     ///
-    /// Waits while too many bytes of proposals are under way on this node, and during an election. Dropping the future
+    /// Waits while too many bytes of proposals are in flight on this node, and during an election. Dropping the future
     /// does not take the command back.
     ///
     /// # Errors
@@ -182,6 +183,7 @@ impl Group {
                 self.id
             )));
         }
+        // Wait for room among the node's in-flight bytes, then wake a sleeping group.
         let units = payload.len().div_ceil(IN_FLIGHT_UNIT).clamp(1, self.in_flight_max);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let _permit = self
@@ -191,6 +193,8 @@ impl Group {
             .map_err(|_| self.stopped("the node shuts down"))?;
         let _busy = self.pace.busy();
         self.pace.stir().await;
+        // Propose; repeat while the group has no leader. The limit on the whole loop makes the outcome unknown, since
+        // the last attempt may still be applied.
         let mut patience = Patience::new();
         let written = tokio::time::timeout(PROPOSE_WAIT, async {
             loop {
@@ -214,9 +218,9 @@ impl Group {
         })
     }
 
-    /// Returns once a read of the machine would see everything that was acknowledged before the call.
+    /// Returns once a read of the machine sees every write that was acknowledged before the call.
     ///
-    /// Needs no message while the leader's lease holds; otherwise one round to a quorum. Right after a start it
+    /// Needs no message while the leader's lease holds; otherwise one round trip to a quorum. Right after a start it
     /// waits until the log is applied.
     ///
     /// # Errors
@@ -235,11 +239,11 @@ impl Group {
         }
     }
 
-    /// Whether this replica is all of its group, leads it, and has applied an entry of its own term: then it has
-    /// applied all that was ever acknowledged, and need not ask its own task.
+    /// True if this replica is the only member of its group, leads it, and has applied an entry of its own term: then
+    /// it has applied every acknowledged command, and a read needs no round through the group's task.
     ///
-    /// Nobody else can lead before this changes: a new member must first be added by this replica, and that shows
-    /// here before the entry that adds it is committed.
+    /// No other replica can lead before this changes: this replica must first add it as a member, and that shows here
+    /// before the entry that adds it is committed.
     fn leads_alone(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -274,19 +278,19 @@ impl Group {
         match leads.await {
             Ok(metrics) => metrics.running_state.map_err(stopped),
             Err(error) => {
-                // Possible on a full disk. The election is under way; proposals wait for it or are refused.
+                // Possible on a full disk. The election continues; proposals wait for it or are refused.
                 tracing::warn!(group = %self.id, %error, "the group does not lead yet");
                 Ok(())
             }
         }
     }
 
-    /// The term that this replica is in.
+    /// Current term of this replica.
     pub(crate) fn term(&self) -> u64 {
         self.raft.metrics().borrow_watched().current_term
     }
 
-    /// What this replica knows of the group. Costs no message.
+    /// State of the group as this replica knows it. Sends no message.
     #[must_use]
     pub fn status(&self) -> GroupStatus {
         let flushed = self.machine.durable_mark().map(|mark| mark.index());
@@ -316,16 +320,13 @@ impl Group {
         }
     }
 
-    /// That the group's task has panicked, if it has.
+    /// The error to report if the group's task has panicked; `None` if it has not.
     pub(crate) fn panic(&self) -> Option<RaftError> {
         let end = end_of(&self.raft).filter(|end| matches!(end, End::Panicked))?;
         Some(self.stopped(&end.to_string()))
     }
 
-    /// Stops the group on this node. When it returns the machine is not called any more.
-    ///
-    /// # Errors
-    /// [`RaftError::Stopped`] if the group's task had panicked.
+    /// Stops the group on this node. After it returns, the machine is not called any more.
     pub async fn shutdown(&self) -> Result<(), RaftError> {
         let result = self.raft.shutdown().await;
         self.gate.close().await;
@@ -339,8 +340,8 @@ impl Group {
         })
     }
 
-    /// Whether to try again: yes while an election is under way, or a quorum is asked whether this replica still
-    /// leads, and there is time.
+    /// Waits before a call is repeated, if `error` says that no leader is known: an election is under way, or a quorum
+    /// is being asked whether this replica still leads. Returns the error if it is another one, or if the time is up.
     pub(crate) async fn after_refusal(
         &self,
         error: RaftError,
@@ -405,7 +406,7 @@ impl Group {
     }
 
     pub(crate) fn fatal(&self, fatal: &Fatal<Types>) -> RaftError {
-        // The first error is the one that explains; later calls only hear that the group has stopped.
+        // The first error explains the failure; later calls only learn that the group has stopped.
         let first = self
             .raft
             .metrics()
@@ -422,12 +423,12 @@ impl Group {
     }
 }
 
-/// How a group's task has ended.
+/// Reason why a group's task has ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It was stopped, or what it stores into has failed.
+    /// The task was stopped, or its storage has failed.
     Stopped(Fatal<Types>),
-    /// It panicked: its state in memory is not to be trusted.
+    /// The task panicked: its state in memory cannot be trusted.
     Panicked,
 }
 
@@ -440,9 +441,9 @@ impl fmt::Display for End {
     }
 }
 
-/// How a group's task has ended, if it has. Costs no message.
+/// Reason why the group's task has ended; `None` while it runs. Sends no message.
 ///
-/// A task that panics has no time to write into its metrics that it ends; it only lets go of them.
+/// A task that panics cannot record its end in its metrics; it only drops their sender.
 pub(crate) fn end_of(raft: &RaftHandle) -> Option<End> {
     let mut metrics = raft.metrics();
     if let Err(fatal) = &metrics.borrow_and_update().running_state {
@@ -454,7 +455,7 @@ pub(crate) fn end_of(raft: &RaftHandle) -> Option<End> {
     }
 }
 
-/// How long somebody waits for a leader, and how often he asks.
+/// Deadline of a wait for a leader, and the pause between attempts.
 pub(crate) struct Patience {
     deadline: Instant,
     pause: Duration,
@@ -466,7 +467,7 @@ impl Patience {
     }
 }
 
-/// Whether a replica is the only member of its group, as far as it knows.
+/// True if the replica knows of no other member of its group.
 pub(crate) async fn is_alone(raft: &RaftHandle) -> Result<bool, Fatal<Types>> {
     let replica = *raft.node_id();
     raft.with_raft_state(move |state| {

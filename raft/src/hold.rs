@@ -1,13 +1,13 @@
-//! Says with the next entries what was committed, instead of in a message of its own.
+//! Merges commit notifications into the next append, instead of sending them in messages of their own.
 //!
-//! openraft tells the followers of every commit at once. Under a steady load the next entries, which say it too,
-//! follow within the time that a client needs to write again; the message between them costs both nodes as much
-//! as the entries do.
-//!
+//! openraft notifies the followers of every commit at once. Under a steady load the next entries, which carry the
+//! commit index too, follow within the time that a client needs to write again; the message between them costs both
+//! nodes as much as the entries do.
 //! Invariants:
-//! - every request with entries goes out as it came, in its place, and without waiting;
-//! - one without entries is left out only when the next one says all that it says; it waits [`HOLD`] at most;
-//! - when the stream ends, nothing is kept back.
+//! - every request with entries is sent in its place and without delay;
+//! - a request without entries is left out only when the next request carries all of its information; it waits at most
+//!   [`HOLD`];
+//! - when the stream ends, no request is held back.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::types::Types;
 
-/// How long followers may be left without the news that their last entries are committed. Longer than a client
-/// takes to write again; short against everything that waits for a follower to apply: a split, a change of leader.
+/// Maximum delay of the notification that a follower's last entries are committed. Longer than a client takes to write
+/// again; short compared with everything that waits for a follower to apply: a split, a change of leader.
 const HOLD: Duration = Duration::from_millis(20);
 
 type Request = AppendEntriesRequest<Types>;
 
-/// Whether a follower that is told `next` needs to be told nothing of `request`.
+/// True if `next` carries all information of `request`, so that `request` need not be sent.
 fn says_all(next: &Request, request: &Request) -> bool {
     request.entries.is_empty()
         && next.vote == request.vote
@@ -31,7 +31,7 @@ fn says_all(next: &Request, request: &Request) -> bool {
         && next.leader_commit >= request.leader_commit
 }
 
-/// The requests of a stream, without those that the next one makes needless.
+/// The requests of a stream, without those that the next request makes redundant.
 pub(crate) fn hold_commits<S>(requests: S) -> impl Stream<Item = Request> + Send + 'static
 where
     S: Stream<Item = Request> + Send + Unpin + 'static,
@@ -87,7 +87,7 @@ mod tests {
         (index(&request.prev_log_id), request.entries.len(), index(&request.leader_commit))
     }
 
-    /// What comes out without waiting.
+    /// Items that the stream yields without waiting.
     fn at_once(held: &mut (impl Stream<Item = Request> + Unpin)) -> Option<(u64, usize, u64)> {
         held.next().now_or_never().flatten().as_ref().map(shape)
     }

@@ -10,9 +10,10 @@
 //!
 //! Invariants:
 //! - a group runs at most once;
-//! - no group is ever made by a message: only by [`Host::start_group`];
-//! - a restarted leader never leads without a new election, so that it cannot serve reads from a state that is
-//!   older than what it had acknowledged. One that was just seeded has acknowledged nothing, and its state is whole;
+//! - messages never create a group; only [`Host::start_group`] does;
+//! - a restarted leader never leads without a new election, so that it cannot serve reads from a state that is older
+//! than the writes it had acknowledged. A replica that was just seeded has acknowledged nothing, and its state is
+//! complete;
 //! - a group is seeded once: a replica that is in the log may have given a vote.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,35 +50,35 @@ use crate::store::GroupStore;
 use crate::transport::{FRAME_BYTES_MAX, FRAMES_WAITING, Frames, Nowhere, Transport};
 use crate::types::{Mark, Member, log_id};
 
-/// Bytes of proposals under way on the node, at most; with small segments a quarter of one, so that all of them fit
-/// into the segment that is being written when the disk turns out to be full.
+/// Maximum bytes of in-flight proposals on the node. With small segments it is a quarter of a segment, so that all of
+/// them fit into the current segment when the disk turns out to be full.
 const IN_FLIGHT_BYTES_MAX: usize = 64 << 20;
 
-/// How long a node that is greeted may take to answer.
+/// Maximum time to wait for the answer to a greeting.
 const GREET_WAIT: Duration = Duration::from_secs(2);
 
-/// What a [`Host`] is opened with.
+/// Options of a [`Host`].
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// Where the log is kept. Made if it is not there.
+    /// Directory of the log; created if it does not exist.
     pub dir: PathBuf,
     /// This node.
     pub node: NodeId,
-    /// The random number of its data directory, which it greets other nodes with; 0: none.
+    /// Random number of the data directory, sent in greetings; 0: none.
     pub identity: u64,
-    /// Bytes of log from which on groups are asked to flush. At twice that, proposals are refused.
+    /// Bytes of log above which groups are asked to flush. At twice that, proposals are refused.
     pub log_budget_bytes: u64,
     /// Bytes of recent entries kept in memory.
     pub cache_bytes: u64,
-    /// Bytes of one segment. A command can be a quarter of that.
+    /// Bytes of one segment. A command may take a quarter of that.
     pub segment_bytes: u64,
-    /// Bytes per second of files that are sent to other replicas, all of them together.
+    /// Bytes per second of all snapshot transfers to other replicas together.
     pub snapshot_bytes_per_second: u64,
-    /// What happens when the log fails.
+    /// Callback for a failure of the log.
     pub on_log_failure: OnFailure,
-    /// What happens when the task of a group panics.
+    /// Callback for a panic of a group's task.
     pub on_panic: OnFailure,
-    /// Groups whose damaged log is to be used as far as it goes: what cannot be read of it is given up.
+    /// Groups whose damaged log is accepted: entries that cannot be read are given up.
     pub accepted: BTreeSet<GroupId>,
 }
 
@@ -101,20 +102,20 @@ impl HostOptions {
     }
 }
 
-/// How a group comes to run here.
+/// Way in which a group starts on this node.
 #[derive(Clone, Debug)]
 pub enum Start {
-    /// It is new. All its members start with the same list.
+    /// A new group. All its members start with the same list.
     Create {
-        /// The replicas, and the nodes that hold them; this one among them.
+        /// The replicas and their nodes; this node is among them.
         members: BTreeMap<ReplicaId, NodeId>,
     },
-    /// It runs elsewhere, and this replica is new: it is empty, and learns everything once the leader adds it.
+    /// A new replica of a group that runs elsewhere: it starts empty, and receives everything once the leader adds it.
     Join,
-    /// It is in the log: one of [`Host::known_groups`].
+    /// A group in the log: one of [`Host::known_groups`].
     Restart,
-    /// It was put into the log by [`Host::seed_group`] since this host was opened, and has not run yet. The machine has
-    /// everything up to the seed. The replica that the seed names as the leader leads at once.
+    /// A group that [`Host::seed_group`] has put into the log since this host was opened, and that has not run yet. The
+    /// machine has everything up to the seed. The replica that the seed names as the leader leads at once.
     Seeded,
 }
 
@@ -124,9 +125,9 @@ enum Slot {
     Running(Arc<Group>),
 }
 
-/// All groups of one node, their log, and the way to the other nodes.
+/// All groups of one node, their log, and the links to other nodes.
 ///
-/// It must be shut down before it is dropped: the groups' tasks keep the log open otherwise.
+/// It must be shut down before it is dropped: otherwise the groups' tasks keep the log open.
 pub struct Host {
     node: NodeId,
     log: Arc<Log>,
@@ -140,8 +141,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Opens the log, and reads it back if there is one. No group runs yet. There is no way to other nodes: groups
-    /// have one member each.
+    /// Opens the log, and reads it back if there is one. No group runs yet. Without links to other nodes every group
+    /// has one member.
     ///
     /// # Errors
     /// [`RaftError::InvalidInput`] for bad options or a directory in use, [`RaftError::Incompatible`] for a directory
@@ -150,7 +151,7 @@ impl Host {
         Self::open_linked(options, Arc::new(Nowhere)).await
     }
 
-    /// As [`Host::open`], with a way to other nodes. What comes from them is to be handed to [`Host::accept`].
+    /// As [`Host::open`], with links to other nodes. Hand links that other nodes open to [`Host::accept`].
     ///
     /// # Errors
     /// As [`Host::open`].
@@ -162,7 +163,7 @@ impl Host {
         Self::open_on(disk, &options, transport).await
     }
 
-    /// As [`Host::open_linked`], over a disk that is not there.
+    /// As [`Host::open_linked`], over a simulated disk.
     ///
     /// # Errors
     /// As [`Host::open`].
@@ -190,6 +191,7 @@ impl Host {
                 "a segment of {segment_bytes} bytes: a command of a quarter of that is too large for the network"
             )));
         }
+        // Read the log back; that blocks.
         let log_options = LogOptions {
             segment_bytes,
             budget_bytes: options.log_budget_bytes,
@@ -202,6 +204,7 @@ impl Host {
         let log = opened.await.map_err(|error| {
             RaftError::Unavailable(format!("opening the log was interrupted: {error}"))
         })??;
+        // The limit of in-flight bytes: see its constant.
         let in_flight_max =
             (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
         let manners = Manners::new(options.node, options.identity);
@@ -220,7 +223,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Takes over a link that another node has opened: answers what comes in, until the link or this host ends.
+    /// Serves a link that another node has opened: answers its requests until the link or this host ends.
     #[must_use]
     pub fn accept(self: &Arc<Self>, requests: Frames) -> mpsc::Receiver<RaftFrame> {
         let (out, replies) = mpsc::channel(FRAMES_WAITING);
@@ -228,37 +231,38 @@ impl Host {
         replies
     }
 
-    /// Has somebody decide with which nodes this one has to do, from now on. Only the first one is asked.
+    /// Sets the record of other nodes' identities, which decides with which nodes this one communicates. Only the first
+    /// call has an effect.
     pub fn set_acquaintances(&self, acquaintances: Arc<dyn Acquaintances>) {
         self.manners.acquaintances.set(acquaintances).ok();
     }
 
-    /// From now on, whether this node greets others as one that lost its data and is to join again as a new member.
+    /// Sets whether this node greets others as one that lost its data and joins again as a new member.
     pub fn set_rejoins(&self, rejoins: bool) {
         self.manners.set_rejoins(rejoins);
     }
 
-    /// From now on, the generations of its data directory that this node greets others with.
+    /// Sets the generations of its data directory that this node greets others with.
     pub fn set_claim(&self, claim: Claim) {
         self.manners.set_claim(claim);
     }
 
-    /// Tells a node who this one is now, also when there is a link to it already. What comes of it shows in what the node
-    /// does.
+    /// Sends a greeting to a node, also when a link to it is open. The result is not reported; it shows in the node's
+    /// behaviour.
     pub async fn introduce(&self, node: NodeId) {
         if let Err(error) = self.peers.introduce(node).await {
             tracing::debug!(%node, %error, "this node was not introduced");
         }
     }
 
-    /// Distrusts the logs of groups from now on: they are of an older copy of the data directory, so that they may lack
-    /// entries that were acknowledged and votes that were given. Such a group cannot be started, only destroyed.
+    /// Distrusts the logs of groups: they belong to an older copy of the data directory, so that they may lack entries
+    /// that were acknowledged and votes that were given. Such a group cannot be started, only destroyed.
     pub fn distrust(&self, groups: &BTreeSet<GroupId>) {
         self.log.distrust(groups);
     }
 
-    /// Opens a link to a node, if there is none, so that it learns who this one is. What comes of it shows in what the
-    /// node does.
+    /// Opens a link to a node, if there is none, so that the node learns this node's identity. The result is not
+    /// reported; it shows in the node's behaviour.
     pub async fn greet(&self, node: NodeId) {
         let route = Route { group: GroupId(0), from: ReplicaId(0), to: ReplicaId(0) };
         let body = Body::Beat(RaftBeat::default());
@@ -276,12 +280,12 @@ impl Host {
         &self.peers
     }
 
-    /// Whether the log should hold no more than it must.
+    /// True if the log should hold no more entries than it must.
     pub(crate) fn log_is_filling(&self) -> bool {
         self.log.is_filling()
     }
 
-    /// All groups that run.
+    /// All running groups.
     pub(crate) fn running(&self) -> Vec<Arc<Group>> {
         let groups = self.groups.lock();
         let running = groups.values().filter_map(|slot| match slot {
@@ -291,7 +295,7 @@ impl Host {
         running.collect()
     }
 
-    /// Turns true when the host stops.
+    /// Becomes true when the host stops.
     pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
         self.stopped.subscribe()
     }
@@ -302,19 +306,19 @@ impl Host {
         self.node
     }
 
-    /// The groups in the log, with the replica that this node holds: those to be started again.
+    /// Groups in the log, with this node's replica of each: those to be restarted.
     #[must_use]
     pub fn known_groups(&self) -> Vec<(GroupId, ReplicaId)> {
         self.log.groups()
     }
 
-    /// The index up to which a group's log was given up, if it was. The machine's state must reach so far.
+    /// Index up to which the log of a group was given up, if it was. The machine's state must reach at least as far.
     #[must_use]
     pub fn log_given_up(&self, group: GroupId) -> Option<u64> {
         Some(self.log.view(group).ok()?.purged?.index)
     }
 
-    /// A running group.
+    /// A running group; `None` if the group does not run here.
     #[must_use]
     pub fn group(&self, group: GroupId) -> Option<Arc<Group>> {
         match self.groups.lock().get(&group) {
@@ -323,8 +327,8 @@ impl Host {
         }
     }
 
-    /// Starts a group. Committed entries after the machine's durable mark are applied first, as far as they are known
-    /// to be committed. A group of one member leads when this returns.
+    /// Starts a group. Entries after the machine's durable mark that are known to be committed are applied first. A
+    /// group of one member leads when this returns.
     ///
     /// # Errors
     /// [`RaftError::InvalidInput`] if it runs already, exists (for a creation) or does not (for a restart);
@@ -364,10 +368,10 @@ impl Host {
                 self.check_restart(group, replica, machine.as_ref())?;
             }
         }
-        // Nobody was promised anything by a replica that never ran.
+        // A replica that has never run has promised nothing.
         let seeded = matches!(start, Start::Seeded) && self.is_as_seeded(group)?;
         let voted = self.log.view(group)?.vote.is_some() && !seeded;
-        // One that is alone is elected in a moment anyway.
+        // A sole member is elected at once anyway.
         let alone = machine.durable_mark().is_none_or(|mark| mark.members().len() == 1);
         let gate = Gate::default();
         let state_machine = StateMachine::new(group, Arc::clone(&machine), gate.clone());
@@ -406,7 +410,7 @@ impl Host {
             tracing::warn!(%group, damage, "a group of one member lacks no entry; it goes on");
             self.log.forget_damage(group);
         }
-        // Also a replica that is created or joins may have been there before, in a creation that was cut short.
+        // A replica that is created or joins may also have run before, in a creation that was cut short.
         let promised =
             voted && !is_alone(&raft).await.map_err(|fatal| stopped(fatal.to_string()))?;
         let pace = Pace::new(raft.clone(), group, replica, promised);
@@ -419,7 +423,7 @@ impl Host {
         let log = Arc::clone(&self.log);
         let running = Group::new((group, replica), raft, pace, log, machine, gate, in_flight);
         if let Err(error) = running.lead_if_alone().await {
-            // Nobody else will: it is not among the running ones.
+            // Shut it down here: it is not among the running groups yet.
             if let Err(second) = running.shutdown().await {
                 tracing::warn!(%group, error = %second, "shutting down a group that did not start");
             }
@@ -435,7 +439,7 @@ impl Host {
             )));
         }
         match self.log.replica(group) {
-            // A creation that was cut short before anything was in its log.
+            // A creation that was cut short before its log held anything.
             Some(known) if known == replica => Ok(()),
             Some(_) => {
                 self.log.destroy(group).await?;
@@ -445,7 +449,7 @@ impl Host {
         }
     }
 
-    /// Whether the log of a group is what a seed makes it.
+    /// True if the log of a group is still as the seed has made it.
     fn is_as_seeded(&self, group: GroupId) -> Result<bool, RaftError> {
         let view = self.log.view(group)?;
         let of = |last| Seeded::of(last);
@@ -454,9 +458,9 @@ impl Host {
         }))
     }
 
-    /// Puts a group into the log that begins where another one has come to: its first entry is the mark's, its members
-    /// are the mark's, and whoever proposed that entry leads. Done when that is on disk. Answers whether it was done:
-    /// a group that is in the log already is left as it is.
+    /// Puts a group into the log that continues another group's state: its first entry is the mark's, its members are
+    /// the mark's, and the replica that proposed that entry leads. Completes when that is on disk. Returns false, and
+    /// changes nothing, if the group is in the log already.
     ///
     /// # Errors
     /// [`RaftError::InvalidInput`] when the replica is not among the mark's members on this node,
@@ -481,7 +485,7 @@ impl Host {
             return Ok(false);
         }
         if self.log.replica(group).is_some() {
-            // A creation that was cut short before anything was in its log.
+            // A creation that was cut short before its log held anything.
             self.log.destroy(group).await?;
         }
         self.log.seed(group, replica, mark.seed()).await?;
@@ -529,7 +533,7 @@ impl Host {
             )));
         }
         // A crash after another replica's state was installed, and before the log was given up for it, leaves this.
-        // That state may be as of a time when the other was alone.
+        // That state may date from a time when its replica was the only member.
         let alone =
             machine.durable_mark().is_none_or(|mark| mark.members().into_keys().eq([replica]));
         if view.last < durable && alone {
@@ -541,7 +545,7 @@ impl Host {
         Ok(())
     }
 
-    /// Stops the group, if it runs, and removes it from the log. What its machine has stored is the caller's.
+    /// Stops the group, if it runs, and removes it from the log. Its machine's files remain; the caller removes them.
     ///
     /// # Errors
     /// [`RaftError::InvalidInput`] while the group is being started or destroyed; errors of the log.
@@ -566,32 +570,32 @@ impl Host {
         Ok(())
     }
 
-    /// The groups that should flush, so that the log can be reclaimed. Empty while the log is within its budget.
+    /// Groups that must flush, so that the log can be reclaimed. Empty while the log is within its budget.
     #[must_use]
     pub fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
         self.log.pressure()
     }
 
-    /// How the log is doing.
+    /// Figures of the log: size, entries, syncs.
     #[must_use]
     pub fn log_stats(&self) -> LogStats {
         self.log.stats()
     }
 
-    /// The groups that may lack something which they have acknowledged, because the log is damaged, and what that is.
-    /// They cannot be started: only destroyed, or accepted as they are ([`HostOptions::accepted`]).
+    /// Groups that may lack entries or votes which they have acknowledged, because the log is damaged, each with a
+    /// description. They cannot be started: only destroyed, or accepted as they are ([`HostOptions::accepted`]).
     #[must_use]
     pub fn damaged(&self) -> Vec<(GroupId, String)> {
         self.log.damaged()
     }
 
-    /// Why the log takes nothing more, if it has failed.
+    /// The error that made the log stop accepting writes; `None` while it works.
     #[must_use]
     pub fn log_failure(&self) -> Option<RaftError> {
         self.log.failure()
     }
 
-    /// Stops all groups, then the log. Everything that was acknowledged is on disk anyway.
+    /// Stops all groups, then the log. Every acknowledged write is on disk already.
     ///
     /// # Errors
     /// The first error of a group; the others are stopped all the same.
@@ -636,7 +640,7 @@ fn busy(group: GroupId) -> RaftError {
     RaftError::Unavailable(format!("group {group} is being started or destroyed"))
 }
 
-/// Keeps others from the group until it runs; frees the slot if that fails.
+/// Reserves a group's slot while it is started or destroyed; frees the slot if that fails.
 struct Reserved<'a> {
     groups: &'a Mutex<BTreeMap<GroupId, Slot>>,
     group: GroupId,

@@ -1,4 +1,4 @@
-//! What a group is applied to: the trait that the datanode and meta implement.
+//! The state machine of a group: the trait that the datanode and meta implement.
 //!
 //! ```text
 //! log:      1  2  3  4  5  6  7  8  9
@@ -21,16 +21,16 @@ use crate::types::Mark;
 /// A committed entry.
 #[derive(Clone, Debug)]
 pub struct Committed {
-    /// Its index in the group's log. Indexes grow; some are taken by entries that carry no command.
+    /// Index in the group's log. Indexes grow; some belong to entries that carry no command.
     pub index: u64,
-    /// The place in the log after this entry: to be kept with whatever makes it durable.
+    /// Mark of the log after this entry: the machine keeps it with whatever makes the entry durable.
     pub mark: Mark,
-    /// The command. `None` for the group's own entries (a new leader's, a change of members): the machine only keeps
-    /// their mark.
+    /// The command. `None` for entries of the group itself (a new leader's first entry, a change of members): the
+    /// machine only keeps their mark.
     pub payload: Option<Bytes>,
 }
 
-/// Why a machine could not apply an entry. It stops the group: nothing is skipped.
+/// Reason why a machine could not apply an entry. It stops the group: no entry is skipped.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MachineError(pub String);
@@ -38,24 +38,24 @@ pub struct MachineError(pub String);
 /// The state of one group's replica.
 #[async_trait]
 pub trait Machine: Send + Sync + 'static {
-    /// The mark up to which the machine's own storage is durable; `None` if it is empty. Entries after it are applied
-    /// after a start. It must never lie beyond what is durable, and never go back.
+    /// Mark up to which the machine's own storage is durable; `None` if it is empty. Entries after it are applied after
+    /// a start. It must never lie beyond what is durable, and never go back.
     fn durable_mark(&self) -> Option<Mark>;
 
-    /// The mark up to which it does not need the log any more; `None`: it needs all of it. Below its durable mark when it
-    /// keeps older states that may have to take the place of the newest one.
+    /// Mark up to which the machine no longer needs the log; `None`: it needs all of it. Lies below the durable mark
+    /// when the machine keeps older states to which it may have to return.
     fn spare_mark(&self) -> Option<Mark> {
         self.durable_mark()
     }
 
-    /// Whether it is empty and can make nothing of the group's first entries: it waits for another replica's state, and
-    /// for the log behind that.
+    /// True if the machine is empty and cannot start from the group's first entries: it waits for another replica's
+    /// state, and for the log after that.
     fn begins_with_files(&self) -> bool {
         false
     }
 
-    /// Applies committed entries, in order; called by one task per group. Answers with one reply per command
-    /// (entries without payload have none).
+    /// Applies committed entries in order. Called by one task per group. Returns one reply per command (entries without
+    /// payload have none).
     ///
     /// After a crash, entries after the durable mark come again.
     ///
@@ -63,7 +63,7 @@ pub trait Machine: Send + Sync + 'static {
     /// Any error stops the group.
     async fn apply(&self, entries: Vec<Committed>) -> Result<Vec<Bytes>, MachineError>;
 
-    /// Pins what is durable, to be sent to another replica. Costs little: nothing is copied.
+    /// Pins the durable state, so that it can be sent to another replica. Cheap: nothing is copied.
     ///
     /// # Errors
     /// When it cannot be had just now, or ever: the other replica stays as it is.
@@ -71,75 +71,75 @@ pub trait Machine: Send + Sync + 'static {
         Err(MachineError("this machine's state cannot be sent to other replicas".to_owned()))
     }
 
-    /// Begins to take up another replica's durable state, next to the own one, which goes on being used.
+    /// Begins to receive another replica's durable state, beside the local state, which stays in use.
     ///
-    /// Called again when the transfer begins anew, after a broken link or with a later state. What is at hand of a
-    /// file of the same replica and name may be kept then: a replica never gives one name to two contents. What is
-    /// at hand of another replica's files, or of files that are not offered any more, is to be thrown away.
+    /// Called again when the transfer begins anew, after a broken link or with a later state. Bytes received of a file
+    /// of the same replica and name may be kept then: a replica never gives one name to two contents. Files of another
+    /// replica, and files that are no longer offered, must be discarded.
     ///
     /// # Errors
-    /// When it cannot be taken up.
+    /// When the state cannot be received.
     async fn receive(&self, offer: Offer) -> Result<Box<dyn Incoming>, MachineError> {
         let from = offer.from;
         Err(MachineError(format!("this machine cannot take up the state of replica {from}")))
     }
 }
 
-/// A file of a machine, as other replicas see it.
+/// A file of a machine's state, as offered to other replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFile {
-    /// Its name among the files of its replica.
+    /// File name, unique among the files of its replica.
     pub name: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 /// A machine's durable state at one moment. Its files stay readable as long as this lives.
 #[async_trait]
 pub trait Snapshot: Send + Sync + 'static {
-    /// Up to where the log is in it.
+    /// Mark up to which the state contains the log.
     fn mark(&self) -> Mark;
 
-    /// What belongs to it besides files: a few MiB at most, for it is sent at once.
+    /// State besides the files: a few MiB at most, because it is sent in one message.
     fn state(&self) -> Bytes;
 
-    /// Its files.
+    /// Files of the state.
     fn files(&self) -> Vec<SnapshotFile>;
 
-    /// Bytes of the file at a place in [`Snapshot::files`].
+    /// Bytes of a file, given by its position in [`Snapshot::files`].
     ///
     /// # Errors
     /// When they cannot be read, or are known not to be what was written.
     async fn read(&self, file: usize, offset: u64, bytes: usize) -> Result<Bytes, MachineError>;
 }
 
-/// What another replica has to offer.
+/// A snapshot that another replica offers.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Whose state it is.
+    /// Replica that offers its state.
     pub from: ReplicaId,
-    /// Up to where the log is in it.
+    /// Mark up to which the state contains the log.
     pub mark: Mark,
-    /// What [`Snapshot::state`] gave.
+    /// State besides the files, from [`Snapshot::state`].
     pub state: Bytes,
-    /// What [`Snapshot::files`] gave.
+    /// Files of the state, from [`Snapshot::files`].
     pub files: Vec<SnapshotFile>,
 }
 
-/// Another replica's state while it comes in. Dropping it ends the transfer, which may begin anew.
+/// Another replica's state while it is received. Dropping it ends the transfer, which may begin anew.
 #[async_trait]
 pub trait Incoming: Send + 'static {
-    /// Bytes at hand of each file of the offer: the rest is sent.
+    /// Bytes already received of each file of the offer: only the rest is sent.
     fn have(&self) -> Vec<u64>;
 
-    /// Takes the next bytes of a file; `offset` is what there is of it already. Their checksum was right.
+    /// Appends bytes to a file; `offset` equals the bytes already received. Their checksum has been checked.
     ///
     /// # Errors
     /// When they cannot be kept. The transfer is tried again later.
     async fn write(&mut self, file: usize, offset: u64, data: Bytes) -> Result<(), MachineError>;
 
-    /// Puts the offered state in the place of the machine's own, mark included: durably, and all of it or nothing.
-    /// Every byte of every file was taken. Nothing is applied meanwhile.
+    /// Replaces the machine's state with the received one, mark included: durably, and all of it or nothing. Called
+    /// when every byte of every file has been received; no entry is applied meanwhile.
     ///
     /// # Errors
     /// Any error stops the group.

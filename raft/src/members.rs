@@ -1,4 +1,4 @@
-//! Who belongs to a group, and who leads it: changes on purpose.
+//! Planned changes of a group's members and of its leader.
 //!
 //! ```text
 //!   nobody --add_learner--> learner --set_voters--> voter --set_voters--> nobody
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Invariants:
-//! - a change of voters goes through both sets at once (joint consensus): at no moment can the old and the new ones
-//!   decide apart from each other;
-//! - leadership is handed only to a voter that has the log: for as long as it takes, nobody leads.
+//! - a change of voters goes through both sets at once (joint consensus): at no moment can the old and the new voters
+//! decide separately;
+//! - leadership is handed only to a voter that has the whole log: until it has taken over, the group has no leader.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,11 +25,11 @@ use crate::error::RaftError;
 use crate::group::{Group, Patience};
 use crate::types::{Member, Types};
 
-/// How long a change of members may wait for its quorum.
+/// Maximum time that a change of members waits for its quorum.
 const CHANGE_WAIT: Duration = Duration::from_secs(10);
-/// How long a replica that is to lead may take to get the last entries.
+/// Maximum time that the future leader may take to receive the last entries.
 const CATCH_UP_WAIT: Duration = Duration::from_secs(2);
-/// How long it may then take to be elected.
+/// Maximum time that the election of the future leader may take after that.
 const HAND_OVER_WAIT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -40,18 +40,18 @@ pub struct MemberStatus {
     pub replica: ReplicaId,
     /// The node that holds it.
     pub node: NodeId,
-    /// Whether it votes; otherwise it is a learner.
+    /// True for a voter, false for a learner.
     pub voter: bool,
-    /// Up to which index it has the leader's log on disk. Known to the leader only.
+    /// Index up to which the member has the leader's log on disk. Known to the leader only.
     pub matched: Option<u64>,
-    /// How long ago it last answered the leader. Known to the leader only; grows while a group sleeps.
+    /// Time since the member last answered the leader. Known to the leader only; grows while a group sleeps.
     pub silent_for: Option<Duration>,
 }
 
 type Written<T> = Result<T, openraft::errors::RaftError<Types, ClientWriteError<Types>>>;
 
 impl Group {
-    /// The members of the group.
+    /// Members of the group, learners included.
     #[must_use]
     pub fn members(&self) -> Vec<MemberStatus> {
         let metrics = self.raft().metrics();
@@ -70,8 +70,8 @@ impl Group {
         membership.nodes().map(status).collect()
     }
 
-    /// Whether a change of voters is under way: it takes both the old and the new ones to decide. One that was cut
-    /// short stays so until somebody sets the voters again.
+    /// True while a change of voters is under way: decisions then need a quorum of both the old and the new voters. A
+    /// change that was cut short stays so until the voters are set again.
     #[must_use]
     pub fn is_changing(&self) -> bool {
         let metrics = self.raft().metrics();
@@ -79,9 +79,9 @@ impl Group {
         metrics.membership_config.membership().get_joint_config().len() > 1
     }
 
-    /// Adds a replica that gets everything and decides nothing. To be called on the leader, when the replica has been
-    /// started with [`Start::Join`](crate::Start::Join) or is about to be. Done when that is agreed; how far the
-    /// learner is then shows in [`Group::members`]. Adding a member again changes nothing.
+    /// Adds a replica that receives everything and does not vote. Call it on the leader, when the replica has been
+    /// started with [`Start::Join`](crate::Start::Join) or is about to be. Completes when the change is committed; the
+    /// learner's progress shows in [`Group::members`]. Adding a member again changes nothing.
     ///
     /// # Errors
     /// As [`Group::propose`]; [`RaftError::InvalidInput`] if the replica is a member on another node.
@@ -102,7 +102,7 @@ impl Group {
         .await
     }
 
-    /// Makes these replicas, all of them members, the voters. A voter that is not among them is no member any more.
+    /// Makes these members the voters. A previous voter that is not among them leaves the group.
     ///
     /// # Errors
     /// As [`Group::propose`]; [`RaftError::InvalidInput`] for a replica that is no member.
@@ -111,7 +111,7 @@ impl Group {
         self.change(|| self.changed(voters.clone())).await
     }
 
-    /// Ends the membership of learners.
+    /// Removes learners from the group.
     ///
     /// # Errors
     /// As [`Group::propose`]; [`RaftError::InvalidInput`] for a voter.
@@ -120,7 +120,7 @@ impl Group {
         self.change(|| self.changed(ChangeMembers::RemoveNodes(learners.clone()))).await
     }
 
-    /// Boxed, because a caller could not tell that it may be sent to another thread otherwise.
+    /// Boxed, because otherwise a caller could not prove that the future is `Send`.
     fn changed(
         &self,
         change: impl Into<ChangeMembers<u64, Member>> + Send + 'static,
@@ -155,14 +155,14 @@ impl Group {
         })
     }
 
-    /// Hands leadership to another voter, and returns when it leads. To be called on the leader.
+    /// Hands leadership to another voter, and returns when it leads. Call it on the leader.
     ///
-    /// Commands and reads are refused meanwhile: for some milliseconds, or, if the other is lost in that very moment,
-    /// until an election.
+    /// Commands and reads are refused meanwhile: for some milliseconds, or, if the other replica fails in that very
+    /// moment, until an election.
     ///
     /// # Errors
-    /// [`RaftError::NotLeader`]; [`RaftError::InvalidInput`] if the replica is no voter; [`RaftError::Unavailable`]
-    /// if it lags behind (nothing has changed then) or did not take over in time.
+    /// [`RaftError::NotLeader`]; [`RaftError::InvalidInput`] if the replica is no voter; [`RaftError::Unavailable`] if
+    /// it lags behind (nothing has changed then) or did not take over in time.
     pub async fn transfer_leadership(&self, to: ReplicaId) -> Result<(), RaftError> {
         let _busy = self.pace().busy();
         self.pace().stir().await;
@@ -170,8 +170,8 @@ impl Group {
         if to == self.replica() {
             return Ok(());
         }
-        // A replica that was restarted and has got nothing since does not know how far its own log is on disk, and
-        // would decline. An entry teaches it.
+        // A replica that was restarted and has received nothing since does not know how far its own log is on disk, and
+        // would decline. An entry tells it.
         let index = self.write_blank(to).await?;
         self.wait_until_at(to, index).await?;
         let raft = self.raft();
@@ -187,9 +187,9 @@ impl Group {
         metrics.running_state.map_err(|fatal| self.fatal(&fatal))
     }
 
-    /// Writes an entry that changes nothing; its index. A leader that slept has to ask a quorum first whether it leads.
+    /// Writes a blank entry; returns its index. A leader that slept has to ask a quorum first whether it still leads.
     ///
-    /// Without a quorum it would wait until there is one again, and who asked holds other changes up.
+    /// Limited in time: without a quorum it would wait until there is one again, and block other changes.
     async fn write_blank(&self, to: ReplicaId) -> Result<u64, RaftError> {
         let mut patience = Patience::new();
         let written = tokio::time::timeout(CATCH_UP_WAIT, async {
@@ -211,7 +211,7 @@ impl Group {
         })
     }
 
-    /// Whether this replica leads, and another may instead of it; the other's place in the log.
+    /// Checks that this replica leads and that `to` is a voter; returns the index up to which `to` has the log.
     fn check_may_lead(&self, to: ReplicaId) -> Result<Option<u64>, RaftError> {
         let status = self.status();
         if !status.is_leader {
@@ -224,7 +224,7 @@ impl Group {
         Ok(member.matched)
     }
 
-    /// Waits until another replica has the log up to an index.
+    /// Waits until the other replica has the log up to an index.
     async fn wait_until_at(&self, to: ReplicaId, index: u64) -> Result<(), RaftError> {
         let deadline = Instant::now() + CATCH_UP_WAIT;
         loop {

@@ -1,10 +1,10 @@
-//! What openraft says to the other replicas of a group, over the links between their nodes.
+//! openraft's requests to the other replicas of a group, over the links between their nodes.
 //!
 //! Invariants:
-//! - `stream_append` itself never fails; errors come inside the stream. openraft backs off only from the latter, and
-//!   would call again at once, for ever, after the former;
-//! - requests of one stream go out in their order, and are answered in it;
-//! - whatever is not an answer of the other replica is an error that says so: it never counts as a vote.
+//! - `stream_append` itself never fails; errors come inside the stream. openraft backs off only from the latter; after
+//! the former it would call again at once, for ever;
+//! - requests of one stream are sent in order, and answered in order;
+//! - any reply that is not an answer of the other replica becomes an error that says so: it never counts as a vote.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,15 +35,15 @@ use crate::state::{SnapshotContent, SnapshotType};
 use crate::types::{Member, RaftVoteType, Types};
 use crate::wire::{self, Asked};
 
-/// Appends under way in one stream.
+/// Maximum in-flight appends of one stream.
 const APPENDS_UNDER_WAY: usize = 64;
-/// How long a replica may take to put entries on its disk. A link that is dead ends sooner.
+/// Maximum time that a replica may take to put entries on its disk. A dead link is detected sooner.
 const APPEND_WAIT: Duration = Duration::from_secs(5);
-/// Between attempts to reach a replica; doubled with every failure.
+/// Initial backoff between attempts to reach a replica; doubled with every failure.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Makes the connections of one group.
+/// Factory of the connections of one group.
 pub(crate) struct Net {
     pub(crate) peers: Arc<Peers>,
     pub(crate) group: GroupId,
@@ -70,7 +70,8 @@ impl RaftNetworkFactory<Types> for Net {
     }
 }
 
-/// openraft's name for a failure: from an unreachable replica it backs off, other failures it takes for passing.
+/// Translates a failure for openraft, which backs off from an unreachable replica and treats other failures as
+/// transient.
 fn failed(error: CallError, route: Route, action: RPCTypes) -> RPCError<Types> {
     match error {
         CallError::Unreachable(_) | CallError::Refused(_) => Unreachable::from_string(error).into(),
@@ -81,7 +82,7 @@ fn failed(error: CallError, route: Route, action: RPCTypes) -> RPCError<Types> {
     }
 }
 
-/// An answer that makes no sense; the other node may be of another version.
+/// Error for an answer that makes no sense; the other node may run another version.
 fn malformed(error: RaftError) -> RPCError<Types> {
     Unreachable::from_string(error).into()
 }
@@ -129,6 +130,7 @@ impl RaftNetworkV2<Types> for Connection {
     {
         let (peer, route) = (&self.peer, self.route);
         let fail = move |error| failed(error, route, RPCTypes::AppendEntries);
+        // Send the requests in order. `asked` and `term` stay here, to judge the answer by.
         let sent = hold_commits(input).then(move |request| async move {
             let asked = Asked::of(&request);
             let body = wire::append_out(request);
@@ -137,6 +139,7 @@ impl RaftNetworkV2<Types> for Connection {
                 tokio::time::timeout(APPEND_WAIT, peer.send(Lane::Bulk, route, body)).await;
             (asked, term, waiting.unwrap_or(Err(CallError::TimedOut(APPEND_WAIT))))
         });
+        // Await the answers in the same order, up to a limit of appends in flight.
         let answers = sent.map(move |(asked, term, waiting)| async move {
             let reply = match waiting {
                 Ok(waiting) => waiting.reply(APPEND_WAIT).await,
@@ -173,8 +176,8 @@ impl RaftNetworkV2<Types> for Connection {
         wire::voted_in(reply).map_err(malformed)
     }
 
-    /// Sends what the machine has on disk now, which may be more than openraft asks for: what it was told at the
-    /// start of the transfer.
+    /// Sends the machine's current durable state, which may be newer than the one that openraft names: that was current
+    /// when the transfer began.
     async fn full_snapshot(
         &mut self,
         vote: RaftVoteType,

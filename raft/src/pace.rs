@@ -1,7 +1,7 @@
-//! When a group's clock runs.
+//! Runs and stops the clock of a group.
 //!
-//! openraft asks for ticks, and they cost more than anything else in an idle group: hundreds of them would keep a
-//! core busy with nothing. So ticks stop where nothing is to be timed.
+//! openraft needs ticks, and they cost more than anything else in an idle group: hundreds of idle groups would keep a
+//! core busy. So ticks stop where no timeout is running.
 //!
 //! ```text
 //!            gets a second member              idle, and all members have everything
@@ -13,15 +13,15 @@
 //!     the promises from before the restart have run out
 //! ```
 //!
-//! A leader that sleeps sends no heartbeats. Instead its node's beats, one message for all groups of a pair of nodes,
-//! name it: as long as they do, its followers sleep too.
+//! A leader that sleeps sends no heartbeats. Instead its node's beats, one message for all groups that a pair of nodes
+//! shares, name the group: as long as they do, its followers sleep too.
 //!
 //! Invariants:
-//! - a follower sleeps only while its leader's node names the group, with the leader, term and index that the
-//!   follower itself has: all of the log is committed and applied on both sides;
-//! - sleep never makes a lease longer. A leader that slept asks a quorum before it serves a read or takes a command;
-//! - a replica that restarted neither votes nor stands for election before the leases have run out that it may have
-//!   helped to: openraft forgets at a restart what it had promised.
+//! - a follower sleeps only while its leader's node names the group, with the leader, term and index that the follower
+//! itself has: all of the log is committed and applied on both sides;
+//! - sleep never extends a lease. A leader that slept asks a quorum before it serves a read or takes a command;
+//! - a replica that restarted neither votes nor stands for election before the leases have expired to which it may have
+//! contributed: openraft forgets at a restart what it had promised.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,31 +36,31 @@ use tokio::time::Instant;
 use crate::group::{RaftHandle, end_of};
 use crate::settings::{ELECTION_MAX_MS, ELECTION_MIN_MS, HEARTBEAT_MS};
 
-/// How long nothing must happen before a leader sleeps. Long against a heartbeat: waking costs a round of messages.
+/// Idle time before a leader sleeps. Long compared with a heartbeat: waking costs a round of messages.
 const IDLE: Duration = Duration::from_secs(2);
-/// A member that has answered within this time is there.
+/// Maximum time since a member's last answer for the member to count as present.
 const FRESH: Duration = Duration::from_millis(3 * HEARTBEAT_MS);
-/// A leader serves reads for so long after a quorum answered it.
+/// Time for which a leader serves reads after a quorum has answered it.
 const LEASE: Duration = Duration::from_millis(ELECTION_MAX_MS);
-/// A follower that sleeps waits at least so long for the next beat.
+/// Minimum time that a sleeping follower waits for the next beat.
 const PATIENCE_MIN: Duration = Duration::from_millis(ELECTION_MIN_MS);
-/// By so much the replicas of a group differ in their patience, so that they do not all stand for election at once.
+/// Per-replica jitter of that time, so that the replicas of a group do not all stand for election at once.
 const SPREAD_MS: u64 = ELECTION_MAX_MS - ELECTION_MIN_MS;
 
-/// What a replica knows of its group, as far as sleeping depends on it.
+/// State of a group on which sleeping depends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct View {
-    /// Nobody else is a member.
+    /// True if the group has no other member.
     alone: bool,
     leads: bool,
     place: Place,
-    /// All of the log is committed and applied here.
+    /// True if all of the log is committed and applied here.
     settled: bool,
-    /// All other members have all of the log, and were there a moment ago. Known to the leader only.
+    /// True if all other members have all of the log, and answered recently. Known to the leader only.
     together: bool,
 }
 
-/// As long as this stays the same, nothing happens.
+/// Fingerprint of the group's state: while it stays the same, the group is idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     term: u64,
@@ -81,13 +81,13 @@ enum Mode {
 struct State {
     mode: Mode,
     place: Place,
-    /// Since when the place is the same.
+    /// Time since when the place has been the same.
     since: Instant,
-    /// When the leader's node last named the group.
+    /// Time when the leader's node last named the group in a beat.
     heard: Instant,
 }
 
-/// What becomes of a group's clock.
+/// Next mode of a group's clock.
 fn decide(state: &State, view: &View, busy: bool, patience: Duration, now: Instant) -> Mode {
     let unchanged = view.place == state.place;
     match state.mode {
@@ -120,15 +120,15 @@ pub(crate) struct Pace {
     group: GroupId,
     replica: ReplicaId,
     state: Mutex<State>,
-    /// Of `state`, to be asked without a lock.
+    /// Copy of the mode in `state`, readable without a lock.
     asleep: AtomicBool,
-    /// Proposals under way.
+    /// Number of in-flight proposals.
     busy: AtomicU64,
-    /// Until when this replica gives no vote.
+    /// Time until which this replica gives no vote.
     promised_until: Option<Instant>,
 }
 
-/// Counts as one proposal under way while it lives.
+/// Counts as one in-flight proposal while it lives.
 pub(crate) struct Busy<'a>(&'a AtomicU64);
 
 impl Drop for Busy<'_> {
@@ -138,7 +138,8 @@ impl Drop for Busy<'_> {
 }
 
 impl Pace {
-    /// The clock of a group that has just been started; `promised`: it may have been there before.
+    /// Clock of a group that has just been started; `promised`: the replica may have run before, and may have promised
+    /// its vote to a leader's lease.
     pub(crate) fn new(
         raft: RaftHandle,
         group: GroupId,
@@ -161,13 +162,13 @@ impl Pace {
         }
     }
 
-    /// To be held while a proposal is under way.
+    /// Guard to be held while a proposal is in flight.
     pub(crate) fn busy(&self) -> Busy<'_> {
         self.busy.fetch_add(1, Ordering::Relaxed);
         Busy(&self.busy)
     }
 
-    /// Wakes the group. A leader lets its followers know.
+    /// Wakes the group. A leader wakes its followers too.
     pub(crate) async fn stir(&self) {
         if !self.asleep.load(Ordering::Acquire) {
             return;
@@ -183,7 +184,7 @@ impl Pace {
         self.assert_leadership().await;
     }
 
-    /// Has a leader ask its followers whether it still leads, at once instead of with the next tick.
+    /// Makes a leader ask its followers at once whether it still leads, instead of with the next tick.
     pub(crate) async fn assert_leadership(&self) {
         let leads = self.raft.metrics().borrow_watched().state == ServerState::Leader;
         if leads && let Err(fatal) = self.raft.trigger().heartbeat().await {
@@ -191,8 +192,8 @@ impl Pace {
         }
     }
 
-    /// Why this replica gives no vote just now, if so. `preliminary`: the vote is asked for to see whether an
-    /// election would make sense.
+    /// Reason for which this replica gives no vote now, if any. `preliminary`: a pre-vote, which only probes whether an
+    /// election would succeed.
     pub(crate) fn withholds_vote(&self, preliminary: bool) -> Option<&'static str> {
         let now = Instant::now();
         if self.promised_until.is_some_and(|until| now < until) {
@@ -208,8 +209,8 @@ impl Pace {
         None
     }
 
-    /// Looks whether the clock should run. Answers, for a leader that sleeps, what its node's beats are to say, and
-    /// to whom.
+    /// Decides whether the clock runs. For a leader that sleeps, returns the content of its node's beats and the nodes
+    /// to send them to.
     pub(crate) fn step(&self) -> Option<(RaftAsleep, Vec<NodeId>)> {
         let now = Instant::now();
         let view = self.view();
@@ -239,7 +240,7 @@ impl Pace {
         Some((named, self.others()))
     }
 
-    /// The leader's node has named this group in a beat.
+    /// Handles a beat in which the leader's node names this group.
     pub(crate) fn heard(&self, named: &RaftAsleep) {
         let now = Instant::now();
         let view = self.view();
@@ -278,6 +279,7 @@ impl Pace {
             .map(|(replica, _)| *replica)
             .filter(|replica| *replica != self.replica.0)
             .peekable();
+        // The leader alone knows how far the others are: `together` needs all of the log and a recent answer from each.
         let alone = others.peek().is_none();
         let matched = metrics.replication.as_ref();
         let answered = metrics.heartbeat.as_ref();
@@ -317,8 +319,8 @@ impl Pace {
     }
 }
 
-/// By how much a replica is more patient than the least patient one: the same every time, but different for the
-/// replicas of a group.
+/// Additional patience of a replica over the least patient one: always the same for one replica, and different among
+/// the replicas of a group.
 fn spread(group: GroupId, replica: ReplicaId) -> Duration {
     let mixed = (group.0 ^ replica.0.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Duration::from_millis((mixed >> 32) % SPREAD_MS)

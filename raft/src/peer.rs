@@ -1,4 +1,4 @@
-//! The way from this node to one other: calls of all groups, over one link.
+//! The connection from this node to another one: calls of all groups share one link.
 //!
 //! ```text
 //!   call -> control lane \                               / reader -> the caller who waits
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Invariants:
-//! - calls on one lane go out in the order in which they were made;
-//! - a call ends in one of four ways: a reply, a refusal, its deadline, or the end of the link. Nobody waits for a
-//!   node that is known not to be there;
-//! - a link is opened when somebody has something to say, and not before: a node that nobody speaks of costs nothing;
-//! - calls that nobody waits for any more are not sent.
+//! - calls on one lane are sent in the order in which they were made;
+//! - a call ends in one of four ways: a reply, a refusal, its deadline, or the end of the link. No call waits for a
+//! node that is known to be unreachable;
+//! - a link is opened for the first call, and not before: a node without calls costs nothing;
+//! - calls whose caller has given up are not sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,36 +32,36 @@ use crate::error::RaftError;
 use crate::greeting::Manners;
 use crate::transport::{Frames, Link, Transport, VERSION};
 
-/// Calls that may wait on a lane.
+/// Maximum calls that wait on a lane.
 const LANE_LEN: usize = 1024;
-/// Bytes of calls that may wait for the link, in units of [`SPACE_UNIT`].
+/// Maximum bytes of calls that wait for the link, in units of [`SPACE_UNIT`].
 const WAITING_BYTES_MAX: usize = 16 << 20;
 const SPACE_UNIT: usize = 1024;
-/// A frame is closed when it holds this much; small, because votes wait for the frame before them.
+/// Size at which a frame is closed; small, because votes wait for the frame before them.
 const FRAME_BYTES: usize = 1 << 20;
-/// How long opening a link may take, greeting included.
+/// Maximum time to open a link, greeting included.
 const OPEN_WAIT: Duration = Duration::from_secs(2);
-/// A link that has owed replies for so long without giving any is given up: its node hangs, or is cut off without
-/// the network saying so.
+/// Maximum time that a link may owe replies without delivering any; then it is closed: the node hangs, or the network
+/// has dropped it silently.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
-/// How often that is checked.
+/// Interval between these checks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
-/// A link that lasted so long had been a good one: the next is opened without waiting.
+/// Age at which a link counts as good: after its end the next one is opened without backoff.
 const GOOD_LINK: Duration = Duration::from_secs(1);
-/// Between attempts to open a link; doubled with every failure.
+/// Initial backoff between attempts to open a link; doubled with every failure.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// Why a call brought no reply.
+/// Reason why a call brought no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
-    /// It was not sent: there is no link.
+    /// Not sent: there is no link.
     Unreachable(String),
-    /// It may have arrived; the link ended before the reply.
+    /// Possibly delivered; the link ended before the reply.
     Broken(String),
-    /// It may have arrived; there was no reply in time.
+    /// Possibly delivered; there was no reply in time.
     TimedOut(Duration),
-    /// It arrived and was not carried out.
+    /// Delivered, and not carried out.
     Refused(String),
 }
 
@@ -76,16 +76,16 @@ impl fmt::Display for CallError {
     }
 }
 
-/// What a call waits behind.
+/// Queue of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Little that must not wait: votes, beats.
+    /// Small messages that must not wait: votes, beats.
     Control,
-    /// Entries and files.
+    /// Entries and snapshot files.
     Bulk,
 }
 
-/// Between whom a call is.
+/// Group, sender and receiver of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) group: GroupId,
@@ -102,12 +102,12 @@ struct Call {
 
 impl Call {
     fn fail(self, error: CallError) {
-        // Whoever called may have given up.
+        // The caller may have given up.
         self.reply.send(Err(error)).ok();
     }
 }
 
-/// A call that is on its way.
+/// A call that is in flight.
 pub(crate) struct Waiting(oneshot::Receiver<Result<Body, CallError>>);
 
 impl Waiting {
@@ -121,7 +121,7 @@ impl Waiting {
     }
 }
 
-/// The calls to one node.
+/// Handle for calls to one node.
 pub(crate) struct Peer {
     next_id: AtomicU64,
     control: mpsc::Sender<Call>,
@@ -139,7 +139,7 @@ impl Peer {
         Arc::new(Self { next_id: AtomicU64::new(1), control, bulk, space })
     }
 
-    /// Puts a call on its lane; waits while too much is there.
+    /// Puts a call on its lane; waits while too many bytes are queued.
     pub(crate) async fn send(
         &self,
         lane: Lane,
@@ -164,7 +164,7 @@ impl Peer {
         Ok(Waiting(waiting))
     }
 
-    /// Makes a call and waits for its reply.
+    /// Sends a call and waits for its reply.
     pub(crate) async fn call(
         &self,
         lane: Lane,
@@ -179,7 +179,7 @@ impl Peer {
     }
 }
 
-/// The peers of a node, made when they are first spoken to.
+/// Handles for calls to other nodes, created at the first call to each.
 pub(crate) struct Peers {
     local: Manners,
     transport: Arc<dyn Transport>,
@@ -199,7 +199,7 @@ impl Peers {
         Arc::clone(peer)
     }
 
-    /// Opens a link to a node for the greeting only: links that are open do not say again who this node is.
+    /// Opens a link to a node for the greeting only: open links do not repeat the greeting.
     pub(crate) async fn introduce(&self, node: NodeId) -> Result<(), RaftError> {
         let opened = timeout(OPEN_WAIT, open(&self.local, node, self.transport.as_ref())).await;
         let opened = opened.unwrap_or_else(|_| {
@@ -208,20 +208,20 @@ impl Peers {
         opened.map(drop)
     }
 
-    /// Lets go of all peers; their tasks end when nobody else uses them.
+    /// Drops all peers; their tasks end when no other handle is left.
     pub(crate) fn clear(&self) {
         self.peers.lock().clear();
     }
 }
 
-/// The ends of the lanes from which the link is fed.
+/// Receiving ends of the lanes, from which the link is fed.
 struct Lanes {
     control: mpsc::Receiver<Call>,
     bulk: mpsc::Receiver<Call>,
 }
 
 impl Lanes {
-    /// The next call; `None` once nobody can make any.
+    /// The next call; `None` once all senders are gone.
     async fn next(&mut self) -> Option<Call> {
         tokio::select! {
             biased;
@@ -230,13 +230,13 @@ impl Lanes {
         }
     }
 
-    /// A call that waits already.
+    /// A call that waits already, if any.
     fn ready(&mut self) -> Option<Call> {
         self.control.try_recv().or_else(|_| self.bulk.try_recv()).ok()
     }
 }
 
-/// How long to wait after so many failures: spread a little, so that nodes do not all come at once.
+/// Backoff after that many failures, with some jitter, so that nodes do not all reconnect at once.
 fn retry_after(local: NodeId, node: NodeId, failures: u32) -> Duration {
     let full = RETRY_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX);
     let spread = local.0.wrapping_mul(0x9e37_79b9).wrapping_add(node.0 ^ u64::from(failures)) % 8;
@@ -247,6 +247,7 @@ async fn run(manners: Manners, node: NodeId, transport: Arc<dyn Transport>, mut 
     let local = manners.node;
     let mut failures: u32 = 0;
     while let Some(first) = lanes.next().await {
+        // The first call opens the link.
         let opened = timeout(OPEN_WAIT, open(&manners, node, transport.as_ref())).await;
         let opened = opened.unwrap_or_else(|_| {
             let text = format!("node {node} did not answer within {} s", OPEN_WAIT.as_secs());
@@ -254,6 +255,8 @@ async fn run(manners: Manners, node: NodeId, transport: Arc<dyn Transport>, mut 
         });
         let why = match opened {
             Ok(link) => {
+                // A link carries calls until it breaks. After one that lasted, the next call opens another without
+                // backoff.
                 tracing::info!(%node, "linked");
                 let begun = Instant::now();
                 let why = carry(link, first, &mut lanes).await;
@@ -273,6 +276,7 @@ async fn run(manners: Manners, node: NodeId, transport: Arc<dyn Transport>, mut 
                 why
             }
         };
+        // During the backoff every call fails at once: callers decide whether to try again.
         failures = failures.saturating_add(1);
         let until = Instant::now() + retry_after(local, node, failures);
         while let Ok(Some(call)) = timeout_at(until, lanes.next()).await {
@@ -281,7 +285,7 @@ async fn run(manners: Manners, node: NodeId, transport: Arc<dyn Transport>, mut 
     }
 }
 
-/// Opens a link and greets: both sides make sure that they understand each other, and are who they are held for.
+/// Opens a link and exchanges greetings: both sides check version and identity.
 async fn open(
     manners: &Manners,
     node: NodeId,
@@ -289,12 +293,14 @@ async fn open(
 ) -> Result<Link, RaftError> {
     let mut link = transport.connect(node).await?;
     let frame = RaftFrame { hello: Some(manners.hello(node.0, None)), messages: Vec::new() };
+    // Exchange greetings.
     let ended = || RaftError::Unavailable(format!("node {node} closed the link"));
     link.requests.send(frame).await.map_err(|_| ended())?;
     let greeted = link.replies.next().await.ok_or_else(ended)??;
     let hello = greeted.hello.ok_or_else(|| {
         RaftError::Incompatible(format!("node {node} does not say what version it speaks"))
     })?;
+    // Both sides must speak the same version, be the nodes that they are taken for, and accept each other.
     if hello.version != VERSION {
         return Err(RaftError::Incompatible(format!(
             "node {node} speaks version {} of the replication protocol, this node version {VERSION}",
@@ -316,11 +322,11 @@ async fn open(
     Ok(link)
 }
 
-/// Who waits for what on a link.
+/// Callers that wait for replies on a link.
 #[derive(Default)]
 struct Owed {
     replies: BTreeMap<u64, oneshot::Sender<Result<Body, CallError>>>,
-    /// Since when replies have been owed without one coming.
+    /// Time since when replies have been owed and none has arrived.
     since: Option<Instant>,
 }
 
@@ -332,7 +338,7 @@ impl Owed {
         }
     }
 
-    /// Forgets those who do not wait any more; says whether the rest has waited for too long.
+    /// Forgets callers that have given up; true if the rest has waited for too long.
     fn overdue(&mut self) -> bool {
         self.replies.retain(|_, reply| !reply.is_closed());
         if self.replies.is_empty() {
@@ -342,7 +348,7 @@ impl Owed {
     }
 }
 
-/// Carries calls and replies until the link ends; says why it did.
+/// Carries calls and replies until the link ends; returns the reason for its end.
 async fn carry(link: Link, first: Call, lanes: &mut Lanes) -> String {
     let owed = Mutex::new(Owed::default());
     let why = tokio::select! {
@@ -366,7 +372,7 @@ async fn write(
     loop {
         let mut messages = Vec::new();
         let mut bytes = 0;
-        // The space is free for others once the frame is on its way.
+        // The queue's space is free for other calls once the frame is sent.
         let mut spaces = Vec::new();
         while let Some(call) = next.take().or_else(|| lanes.ready()) {
             if !call.reply.is_closed() {
@@ -406,7 +412,7 @@ async fn read(mut replies: Frames, owed: &Mutex<Owed>) -> String {
     }
 }
 
-/// Ends a link on which nothing comes back. A node that works answers a beat at once, whatever else it is busy with.
+/// Closes a link that delivers no replies. A working node answers a beat at once, whatever else it is busy with.
 async fn watch(requests: &mpsc::Sender<RaftFrame>, owed: &Mutex<Owed>) -> String {
     loop {
         tokio::time::sleep(WATCH_INTERVAL).await;
@@ -416,7 +422,7 @@ async fn watch(requests: &mpsc::Sender<RaftFrame>, owed: &Mutex<Owed>) -> String
         if owed.lock().since.is_some_and(|since| since.elapsed() > WATCH_INTERVAL) {
             let body = Some(Body::Beat(RaftBeat::default()));
             let messages = vec![RaftMessage { body, ..RaftMessage::default() }];
-            // When the way out is full, what is on it will be answered or not.
+            // When the queue is full, its calls get replies or not; a probe adds nothing.
             requests.try_send(RaftFrame { hello: None, messages }).ok();
         }
     }

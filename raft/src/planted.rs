@@ -1,29 +1,29 @@
-//! Bugs that a simulation plants, to see whether it would notice real ones.
+//! Bugs that a simulation plants, to check that it would notice real ones.
 //!
-//! Invariant: without the feature `planted-bugs`, which only the simulation's own builds have, there are none: the
-//! question whether one is planted is answered by the compiler.
+//! Invariant: without the feature `planted-bugs`, which only the simulation's own builds have, no bug exists: the check
+//! is a compile-time constant.
 
 #[cfg(feature = "planted-bugs")]
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A bug.
+/// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// Entries are written to the log, but not synced.
     SkipSync = 1,
-    /// A vote is remembered until the end of the process only.
+    /// A vote is kept in memory only, until the process ends.
     ForgetVote = 2,
     /// A leader counts replicas that it could not reach.
     EarlyAck = 3,
-    /// A member that lost its data is taken for the one that it was.
+    /// A member that lost its data is accepted under its old identity.
     Stranger = 4,
-    /// A bad record at the end of a log counts as one that was never written whole.
+    /// A bad record at the end of a log counts as an incomplete write, never as damage.
     TrustRot = 5,
-    /// Nobody is told that the log has failed.
+    /// The process is not told that the log has failed.
     KeepFailed = 6,
-    /// An older copy of a data directory is taken for the directory.
+    /// An older copy of a data directory is accepted as the current one.
     TrustOld = 7,
-    /// What waits for a file that the log cannot open counts as written.
+    /// A batch that waits for a file which the log cannot open is acknowledged unwritten.
     AckUnopened = 8,
 }
 
@@ -36,13 +36,13 @@ pub fn plant(bug: Plant) {
     PLANTED.store(bug as u8, Ordering::Relaxed);
 }
 
-/// Whether a bug is planted.
+/// True if the bug is planted.
 #[cfg(feature = "planted-bugs")]
 pub(crate) fn is(bug: Plant) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }
 
-/// Whether a bug is planted.
+/// Always false: without the feature no bug is planted.
 #[cfg(not(feature = "planted-bugs"))]
 pub(crate) const fn is(_bug: Plant) -> bool {
     false

@@ -1,4 +1,4 @@
-//! Giving up the log that a machine's files have made superfluous.
+//! Purges entries of the log that a machine's files have made superfluous.
 //!
 //! ```text
 //!   purged        flushed       last
@@ -8,7 +8,8 @@
 //!                      behind, or was away, needs it, or else all of the files; a machine may keep more for itself
 //! ```
 //!
-//! Invariant: a group's last entry is never given up, nor what its machine has not made durable or may come to need again.
+//! Invariant: a group's last entry is never purged, nor an entry that its machine has not made durable or may need
+//! again.
 
 use std::time::Duration;
 
@@ -17,19 +18,19 @@ use openraft::async_runtime::WatchReceiver;
 use crate::error::RaftError;
 use crate::group::Group;
 
-/// How long a flush waits for its turn in the group.
+/// Maximum time that a flush waits for its turn in the group.
 const FLUSH_WAIT: Duration = Duration::from_secs(10);
 
 impl Group {
-    /// To be called when the machine's durable mark has moved: the log before it may be given up. In a group of one
-    /// member that happens now.
+    /// Purges the log up to the machine's durable mark. Call it when that mark has moved. A group of one member purges
+    /// at once; a larger one keeps what it has room for.
     ///
     /// # Errors
     /// [`RaftError::Unavailable`] if the group did not get to it in time; [`RaftError::Stopped`].
     pub async fn flushed(&self) -> Result<(), RaftError> {
         let Some(mark) = self.machine().durable_mark() else { return Ok(()) };
         let index = mark.index();
-        // A second snapshot while one is being made would be ignored.
+        // openraft would ignore a second snapshot while one is being made.
         let _flushing = self.flushing().lock().await;
         let covered = self.raft().metrics().borrow_watched().snapshot.as_ref().map(|id| id.index);
         if covered.is_none_or(|covered| covered < index) {
@@ -47,8 +48,8 @@ impl Group {
         if alone { self.purge_flushed().await } else { Ok(()) }
     }
 
-    /// Gives up the log up to the machine's durable mark, whoever may need it, but for its last entry: a replica that is
-    /// added after this gets files. To be called when the machine's durable mark has moved far enough.
+    /// Purges the log up to the machine's durable mark, except its last entry, even if another replica needs it: a
+    /// replica that is added later gets files. Call it when the machine's durable mark has moved far enough.
     ///
     /// # Errors
     /// As [`Group::flushed`].
@@ -67,7 +68,7 @@ impl Group {
         Ok(())
     }
 
-    /// Gives up the log before the durable mark; answers up to where, if there was any.
+    /// Purges the log before the durable mark; returns the index purged up to, if anything was purged.
     pub(crate) async fn give_up_flushed(&self) -> Result<Option<u64>, RaftError> {
         let (flushed, purged) = {
             let metrics = self.raft().metrics();
@@ -76,7 +77,7 @@ impl Group {
             (index(&metrics.snapshot), index(&metrics.purged))
         };
         let spare = self.machine().spare_mark().map(|mark| mark.index());
-        // A log without any entry would make the leader send whole snapshots.
+        // With an empty log the leader would send whole snapshots.
         let Some(upto) = flushed.min(spare).and_then(|spare| spare.checked_sub(1)) else {
             return Ok(None);
         };

@@ -1,8 +1,8 @@
-//! Whether the numbers in a message of another node can be true.
+//! Checks that the numbers in a message of another node are plausible.
 //!
 //! Terms and indexes only grow, so one message with the largest of them would be the last: nobody could be elected in a
-//! later term, and the vote is on disk. They grow by one at a time, so that a number far beyond the local one is a
-//! mistake or a malicious one, and is refused before anything is kept.
+//! later term, and the vote is on disk. They grow by one at a time, so a number far beyond the local one comes from a
+//! fault or an attack, and is refused before anything is stored.
 
 use partita_proto::wire::pb;
 use partita_proto::wire::pb::raft_appended::Result as Appended;
@@ -11,16 +11,16 @@ use partita_proto::wire::pb::raft_transferred::Result as Transferred;
 
 use crate::error::RaftError;
 
-/// How far a term may be beyond the local one. With ten elections a second it takes 13 years to come so far.
+/// Maximum distance of a term beyond the local one. With ten elections a second it takes 13 years to come so far.
 const TERM_JUMP_MAX: u64 = 1 << 32;
-/// The highest index, and the highest number of a replica.
+/// Maximum index, and maximum id of a replica.
 const NUMBER_MAX: u64 = 1 << 62;
-/// Files of one snapshot.
+/// Maximum number of files in one snapshot.
 const FILES_MAX: usize = 1 << 20;
-/// Bytes of one file of a snapshot.
+/// Maximum bytes of one file of a snapshot.
 const FILE_BYTES_MAX: u64 = 1 << 50;
 
-/// The term of a request: that of the replica that makes it.
+/// Term of a request: the term of the replica that sends it. `None` for messages without a term.
 pub(crate) fn term_of(body: &Body) -> Option<u64> {
     let vote = match body {
         Body::Append(append) => append.vote,
@@ -32,7 +32,7 @@ pub(crate) fn term_of(body: &Body) -> Option<u64> {
     vote.map(|vote| vote.term)
 }
 
-/// Refuses a message, a request or a reply, whose numbers make no sense to a replica in a term.
+/// Refuses a message (request or reply) whose numbers are implausible for a replica in `term`.
 ///
 /// # Errors
 /// [`RaftError::InvalidInput`].
@@ -79,7 +79,7 @@ pub(crate) fn check(body: &Body, term: u64) -> Result<(), RaftError> {
     }
 }
 
-/// What makes sense to a replica.
+/// Bounds for the numbers of a message.
 struct Limit {
     term_max: u64,
 }
@@ -98,7 +98,7 @@ impl Limit {
         self.number(position.index, "index")
     }
 
-    /// The entries of a leader follow each other, and none is of a later term than the leader's.
+    /// Checks that the entries of a leader follow each other, and that none has a later term than the leader's.
     fn append(&self, append: &pb::RaftAppend) -> Result<(), RaftError> {
         self.vote(append.vote.as_ref())?;
         self.position(append.previous.as_ref())?;

@@ -1,10 +1,10 @@
-//! What comes in on a link: requests of all groups, each answered when its group has.
+//! Serves incoming links: requests of all groups, each answered when its group has answered.
 //!
 //! Invariants:
-//! - requests reach a group in the order in which they came, though they are answered as they are done;
-//! - what is under way for a link is bounded, in number and bytes; beyond that it is not read;
-//! - no message makes a group. One that is for a replica that is not here is refused;
-//! - numbers that make no sense are refused before the group sees them (`sense.rs`).
+//! - requests reach a group in order of arrival, though they are answered in order of completion;
+//! - the in-flight requests of a link are bounded in number and bytes; over the bound the link is not read;
+//! - no message creates a group. A message for a replica that is not on this node is refused;
+//! - implausible numbers are refused before the group sees them (`sense.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,24 +27,24 @@ use crate::snapshot::INSTALL_WAIT;
 use crate::transport::{Frames, VERSION};
 use crate::wire;
 
-/// How long a node that opens a link may take to greet.
+/// Maximum time that a node may take to greet after opening a link.
 const HELLO_WAIT: Duration = Duration::from_secs(2);
-/// Requests of one link under way.
+/// Maximum in-flight requests of one link.
 const UNDER_WAY_MAX: usize = 4096;
-/// Their bytes.
+/// Maximum bytes of the in-flight requests of one link.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
-/// Answers in one frame.
+/// Maximum number of answers in one frame.
 const FRAME_LEN_MAX: usize = 1024;
-/// How long a group may take to answer. Who asked has given up before.
+/// Maximum time that a group may take to answer. The caller has given up by then.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// A link on which nobody has said anything for so long is closed: its other end may have lost its power, and nobody
-/// would ever know. One that lives opens another when it has something to say.
+/// Idle time after which a link is closed: its other end may have lost power without anybody noticing. A live node
+/// opens another link for its next call.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
 type UnderWay = FuturesUnordered<BoxFuture<'static, (usize, RaftMessage)>>;
 
-/// Serves a link until it ends or the host stops.
+/// Serves a link until the link ends or the host stops.
 pub(crate) async fn serve(host: Arc<Host>, mut incoming: Frames, out: mpsc::Sender<RaftFrame>) {
     let mut stopped = host.stopped();
     let serving = async {
@@ -59,7 +59,7 @@ pub(crate) async fn serve(host: Arc<Host>, mut incoming: Frames, out: mpsc::Send
     }
 }
 
-/// Says who we are, and makes sure that the other side means us and speaks as we do.
+/// Exchanges greetings: checks that the other side means this node and speaks the same version.
 async fn greet(
     host: &Host,
     incoming: &mut Frames,
@@ -68,7 +68,7 @@ async fn greet(
     let silent = || RaftError::Unavailable("the node that opened a link says nothing".to_owned());
     let first = timeout(HELLO_WAIT, incoming.next()).await.map_err(|_| silent())?;
     let hello = first.ok_or_else(silent)??.hello.ok_or_else(silent)?;
-    // Before anything is refused, so that the other side can tell why.
+    // Answer before anything is refused, so that the other side learns the reason.
     let refusal = host.manners().refusal(&hello);
     let own = host.manners().hello(hello.node, refusal.as_ref());
     out.send(RaftFrame { hello: Some(own), messages: Vec::new() }).await.map_err(|_| silent())?;
@@ -117,7 +117,7 @@ async fn answer_all(
                     for message in frame.messages {
                         let size = message.encoded_len();
                         let mut answering = begin(host, peer, message, size);
-                        // Its first step hands the request to the group: before that of the next one.
+                        // The first poll hands the request to its group, before the next request is begun.
                         match futures::poll!(&mut answering) {
                             std::task::Poll::Ready((_, answer)) => answers.push(answer),
                             std::task::Poll::Pending => {
@@ -150,7 +150,7 @@ async fn answer_all(
     }
 }
 
-/// The answer to a request, to be polled until it is there.
+/// Begins to answer a request; the future yields the answer.
 fn begin(
     host: &Host,
     peer: NodeId,
@@ -159,6 +159,7 @@ fn begin(
 ) -> BoxFuture<'static, (usize, RaftMessage)> {
     let RaftMessage { id, group, from, to, body } = message;
     let answer = move |body| (size, RaftMessage { id, group, from, to, body: Some(body) });
+    // Beats belong to no group and are answered at once.
     if let Some(Body::Beat(beat)) = body {
         for named in &beat.asleep {
             if let Some(group) = host.group(GroupId(named.group)) {
@@ -174,6 +175,7 @@ fn begin(
     let Some(body) = body else {
         return refuse("this version does not know such a request".to_owned());
     };
+    // The replica that the message names must be the one that runs here.
     let here = host.group(GroupId(group)).filter(|here| here.replica() == ReplicaId(to));
     let Some(here) = here else {
         return refuse(format!("replica {to} of group {group} is not on node {}", host.node()));
@@ -191,7 +193,7 @@ fn begin(
     .boxed()
 }
 
-/// Asks a group.
+/// Passes a request to a group.
 async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftError> {
     let raft = group.raft();
     let stopped = |error: &dyn std::fmt::Display| RaftError::Stopped {
@@ -207,7 +209,7 @@ async fn ask(group: &Group, from: ReplicaId, body: Body) -> Result<Body, RaftErr
         Body::Append(append) => {
             group.pace().stir().await;
             let previous = append.previous;
-            // A leader that has the log from its beginning gives that up when it is told to bring this replica up.
+            // A leader whose log is complete from its beginning purges it when told to bring this replica up to date.
             if previous.is_none()
                 && !append.entries.is_empty()
                 && group.machine().begins_with_files()

@@ -1,36 +1,36 @@
-//! openraft's settings, and the times on which replication depends.
+//! openraft's configuration, and the timeouts on which replication depends.
 
 use openraft::{Config, SnapshotPolicy};
 use partita_proto::id::GroupId;
 
 use crate::error::RaftError;
 
-/// A leader shows itself this often. Groups of one member have no heartbeat, and groups that sleep share one.
+/// Interval of a leader's heartbeats. Groups of one member have no heartbeat, and groups that sleep share one.
 pub(crate) const HEARTBEAT_MS: u64 = 250;
-/// A follower that hears nothing for a time between these two asks for votes. A fail-over takes the upper one (the
-/// old leader's lease) plus a time between both: 1.9 to 2.4 s.
+/// Bounds of the election timeout: a follower that hears nothing for a time between these two asks for votes. A
+/// fail-over takes the upper bound (the old leader's lease) plus a time between both: 1.9 to 2.4 s.
 pub(crate) const ELECTION_MIN_MS: u64 = 700;
 pub(crate) const ELECTION_MAX_MS: u64 = 1200;
-/// Proposals that may wait for a group's task.
+/// Maximum proposals that wait for a group's task.
 const GROUP_QUEUE_LEN: u64 = 4096;
 
-/// The settings of a group; `leads`: a replica whose vote says that it leads may do so at once.
+/// Configuration of a group; `leads`: a replica whose vote says that it leads may lead at once after the start.
 pub(crate) fn config(group: GroupId, leads: bool) -> Result<Config, RaftError> {
     let config = Config {
         cluster_name: format!("group {group}"),
         heartbeat_interval: HEARTBEAT_MS,
         election_timeout_min: ELECTION_MIN_MS,
         election_timeout_max: ELECTION_MAX_MS,
-        // The group's pace turns them on.
+        // Ticks are switched on by `pace.rs`.
         enable_tick: false,
-        // The machine decides when it flushes; a snapshot is the mark of that. What of the log is purged then, the
-        // group decides: openraft on its own would purge nothing.
+        // The machine decides when it flushes; a snapshot only records its mark. The group decides how much of the log
+        // is purged then: openraft on its own purges nothing.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         enable_leader_restore: Some(leads),
         enable_pre_vote: Some(true),
         api_channel_size: Some(GROUP_QUEUE_LEN),
-        // A follower that has just taken entries need not be told that its leader lives.
+        // A follower that has just received entries needs no heartbeat.
         heartbeat_min_interval: Some(HEARTBEAT_MS / 2),
         ..Config::default()
     };

@@ -1,10 +1,10 @@
 //! Applies committed entries to a [`Machine`], as openraft's state machine.
 //!
 //! Invariants:
-//! - what is applied after a start begins right after the machine's durable mark;
+//! - the first entry applied after a start is the one right after the machine's durable mark;
 //! - a snapshot is the durable mark and nothing else: it costs nothing to build, and allows the log up to it to be
 //!   purged. Files are pinned only when they are sent (`snapshot/`);
-//! - the state of another replica takes the place of the own one as a whole, and durably, before the log goes on;
+//! - the state of another replica replaces the local state as a whole, and durably, before the log continues;
 //! - an apply that fails or panics stops the group.
 
 use std::io;
@@ -21,7 +21,7 @@ use crate::error::RaftError;
 use crate::machine::{Committed, Incoming, Machine};
 use crate::types::{Mark, RaftLogId, RaftStoredMembership, Reply, Types, log_id, position};
 
-/// Entries that are applied together, at most. Enough to make a batch of many small writes, few enough that their
+/// Maximum number of entries that are applied together: enough to batch many small writes, few enough that their
 /// replies do not wait long.
 const APPLY_LEN_MAX: usize = 1024;
 
@@ -29,22 +29,22 @@ pub(crate) type MetaType =
     SnapshotMeta<openraft::impls::leader_id_adv::LeaderId<u64, u64>, u64, crate::types::Member>;
 pub(crate) type SnapshotType = openraft::type_config::alias::SnapshotOf<Types, SnapshotContent>;
 
-/// The content of a snapshot.
+/// Content of a snapshot.
 pub(crate) enum SnapshotContent {
-    /// What this replica's own files hold.
+    /// This replica's own files.
     Here,
-    /// What came from another replica, ready to be installed.
+    /// Another replica's state, ready to be installed.
     Received(Box<dyn Incoming>),
 }
 
 /// Lets entries through to the machine until it is closed.
 ///
-/// openraft's own shutdown does not wait for an apply that is under way.
+/// openraft's own shutdown does not wait for an apply that is in progress.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<tokio::sync::Mutex<bool>>);
 
 impl Gate {
-    /// Waits for the apply that is under way, and lets no other begin.
+    /// Waits for the apply in progress, and lets no other begin.
     pub(crate) async fn close(&self) {
         *self.0.lock().await = true;
     }
@@ -57,7 +57,7 @@ pub(crate) struct StateMachine {
     gate: Gate,
     applied: Option<RaftLogId>,
     membership: Arc<RaftStoredMembership>,
-    /// What the last snapshot covered.
+    /// Metadata of the last snapshot.
     snapshot: Arc<parking_lot::Mutex<Option<MetaType>>>,
 }
 
@@ -96,7 +96,7 @@ impl StateMachine {
             self.applied = Some(entry.log_id);
         }
         let commands = responders.iter().filter(|(command, _)| *command).count();
-        // A panic would end the task that applies and leave the group waiting for it; as an error it stops the group.
+        // A panic would end the applying task and leave the group waiting for it; as an error it stops the group.
         let applied = AssertUnwindSafe(self.machine.apply(committed)).catch_unwind().await;
         let replies = applied
             .map_err(|_panic| stopped("the machine panicked".to_owned()))?
@@ -141,7 +141,7 @@ impl RaftStateMachine<Types> for StateMachine {
     {
         let mut batches = entries.try_ready_chunks(APPLY_LEN_MAX);
         while let Some(batch) = batches.next().await {
-            // What came before the error in the same batch is dropped with it: the group stops anyway.
+            // Entries before the error in the same batch are dropped with it: the group stops anyway.
             let batch = batch.map_err(|error| error.1)?;
             self.apply_batch(batch).await.map_err(RaftError::into_io)?;
         }
@@ -181,7 +181,7 @@ impl RaftStateMachine<Types> for StateMachine {
     }
 }
 
-/// Makes a snapshot: looks up the durable mark.
+/// Makes a snapshot, which only records the machine's durable mark.
 pub(crate) struct SnapshotBuilder {
     machine: Arc<dyn Machine>,
     snapshot: Arc<parking_lot::Mutex<Option<MetaType>>>,

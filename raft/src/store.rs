@@ -1,6 +1,6 @@
 //! One group's view of the shared log, as openraft's log storage.
 //!
-//! Invariant: reads never bring more than a few MiB into memory at once, however long the log is.
+//! Invariant: a read never brings more than a few MiB into memory, however long the log is.
 
 use std::fmt::Debug;
 use std::io;
@@ -19,9 +19,9 @@ use crate::types::{
     stored_entry, stored_vote,
 };
 
-/// Bytes of entries read at once.
+/// Maximum bytes of entries in one read.
 const READ_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of entries sent at once to another replica: few enough that heartbeats do not wait long behind them.
+/// Maximum bytes of entries sent at once to another replica: few enough that heartbeats do not wait long behind them.
 const SEND_BYTES_MAX: u64 = 1 << 20;
 
 /// The log of one group.
@@ -48,7 +48,7 @@ impl GroupStore {
     }
 }
 
-/// `[start, end)` of any range.
+/// Any range as `[start, end)`.
 fn limits(range: &impl RangeBounds<u64>) -> (u64, u64) {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,

@@ -1,7 +1,7 @@
-//! Where openraft's types meet ours: its type parameters, and the translation of entries, votes and positions.
+//! openraft's type parameters, and the translation between its entries, votes and positions and ours.
 //!
-//! Invariant: what goes to disk is encoded here and in `log/`, never by openraft, so that its internals may change
-//! between versions without touching what was written.
+//! Invariant: everything on disk is encoded here and in `log/`, never by openraft, so that its internals may change
+//! between versions without affecting existing data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,8 +19,8 @@ use crate::error::RaftError;
 use crate::log::{EntryKind, LogEntry, Position, Vote};
 
 openraft::declare_raft_types!(
-    /// What openraft is instantiated with. Its node ids are our replica ids: openraft forbids that an id returns to a
-    /// group, and a partition may well return to a node.
+    /// openraft's type parameters. Its node ids are our replica ids: openraft forbids that an id returns to a group,
+    /// and a partition may well return to a node.
     pub(crate) Types:
         D = Command,
         R = Reply,
@@ -37,7 +37,7 @@ pub(crate) type RaftEntryType =
 pub(crate) type RaftMembership = Membership<u64, Member>;
 pub(crate) type RaftStoredMembership = StoredMembership<LeaderId<u64, u64>, u64, Member>;
 
-/// A command, opaque here.
+/// A command; its bytes are opaque to this crate.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Command(pub(crate) Bytes);
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Command {
     }
 }
 
-/// A machine's answer to a command, opaque here.
+/// A machine's reply to a command; its bytes are opaque to this crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply(pub(crate) Bytes);
 
@@ -102,10 +102,10 @@ pub(crate) fn raft_entry(entry: LogEntry) -> Result<RaftEntryType, RaftError> {
 
 #[derive(Clone, PartialEq, Message)]
 struct MembershipMessage {
-    /// One configuration, or two while it changes.
+    /// One configuration, or two during a change.
     #[prost(message, repeated, tag = "1")]
     configurations: Vec<VotersMessage>,
-    /// All members, learners too.
+    /// All members, learners included.
     #[prost(message, repeated, tag = "2")]
     members: Vec<MemberMessage>,
 }
@@ -187,10 +187,10 @@ fn decode_membership(bytes: &[u8]) -> Result<RaftMembership, RaftError> {
         .map_err(|error| RaftError::Corrupted(format!("a membership contradicts itself: {error}")))
 }
 
-/// A place in a group's log that a machine keeps with its own files: everything up to it is in them.
+/// A position in a group's log that a machine keeps with its own files: they contain everything up to it.
 ///
-/// It carries what the group needs to go on from there (position and membership) and is opaque otherwise. Cloning is
-/// cheap.
+/// It carries the state that the group needs to continue from there (position and membership) and is opaque otherwise.
+/// Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     position: Position,
@@ -202,13 +202,13 @@ impl Mark {
         Self { position, membership }
     }
 
-    /// Index of the last entry it covers.
+    /// Index of the last entry that the mark covers.
     #[must_use]
     pub fn index(&self) -> u64 {
         self.position.index
     }
 
-    /// The members of the group as of this mark, with the nodes that hold them.
+    /// Members of the group as of this mark, with their nodes.
     #[must_use]
     pub fn members(&self) -> BTreeMap<ReplicaId, NodeId> {
         self.membership
@@ -218,9 +218,9 @@ impl Mark {
             .collect()
     }
 
-    /// The mark of the first entry of a group that begins where this one has come to: at the same index, proposed by
-    /// the replica on the same node, with the same members under other numbers. `None` if the group's members, as of
-    /// this mark, are not exactly one voter on each of these nodes, and the leader one of them.
+    /// Mark of the first entry of a group that continues from this mark: at the same index, proposed by the replica on
+    /// the same node, with the same members under other ids. `None` if the group's members, as of this mark, are not
+    /// exactly one voter on each of these nodes, or the leader is not one of them.
     #[must_use]
     pub fn child(&self, replicas: &BTreeMap<NodeId, ReplicaId>) -> Option<Self> {
         let membership = self.membership.membership();
@@ -242,7 +242,7 @@ impl Mark {
         Some(Self { position, membership: Arc::new(membership) })
     }
 
-    /// The entry that a group which begins at this mark begins with.
+    /// The first entry of a group that begins at this mark.
     pub(crate) fn seed(&self) -> LogEntry {
         LogEntry {
             position: self.position,
@@ -251,7 +251,7 @@ impl Mark {
         }
     }
 
-    /// The mark as bytes, to be kept with what it describes.
+    /// Encodes the mark, to be kept with the state that it describes.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let message = MarkMessage {
@@ -262,10 +262,10 @@ impl Mark {
         message.encode_to_vec().into()
     }
 
-    /// Reads back what [`Mark::to_bytes`] wrote.
+    /// Decodes a mark encoded by [`Mark::to_bytes`].
     ///
     /// # Errors
-    /// [`RaftError::Corrupted`] if these are other bytes.
+    /// [`RaftError::Corrupted`] if the bytes are no mark.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, RaftError> {
         let message = MarkMessage::decode(bytes)
             .map_err(|error| RaftError::Corrupted(format!("a mark does not parse: {error}")))?;

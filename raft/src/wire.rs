@@ -1,8 +1,8 @@
-//! What openraft's requests and answers look like on the wire.
+//! Translation of openraft's requests and answers to and from their wire form.
 //!
 //! Invariants:
-//! - payloads are passed on as they stand in the log, never looked into;
-//! - what is missing or unknown is an error, never a default: another version may have sent it.
+//! - payloads are passed on as they are in the log, without decoding;
+//! - a missing or unknown field is an error, never a default: another version may have sent it.
 
 use openraft::raft::{
     AppendEntriesRequest, StreamAppendError, StreamAppendResult, TransferLeaderRequest,
@@ -88,7 +88,8 @@ pub(crate) fn append_in(request: pb::RaftAppend) -> Result<AppendEntriesRequest<
     })
 }
 
-/// What an append request asks of the receiver's log: to hold `previous`, and then to reach to `last`.
+/// The part of the log that an append request asks for: the receiver must hold `previous`, and then have all up to
+/// `last`.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     previous: Option<RaftLogId>,
@@ -101,7 +102,7 @@ impl Asked {
         Self { previous: request.prev_log_id, last: last.or(request.prev_log_id) }
     }
 
-    /// The answer of a replica that has all of it.
+    /// Answer of a replica that has all of it.
     pub(crate) fn taken(&self) -> StreamAppendResult<Types> {
         Ok(self.last)
     }
@@ -166,7 +167,7 @@ pub(crate) fn voted_in(answer: Body) -> Result<VoteResponse<Types>, RaftError> {
     Ok(VoteResponse::new(vote_in(answer.vote)?, last, answer.granted))
 }
 
-/// A replica's vote alone, as the answer to the end of a snapshot.
+/// The vote of a replica alone, as the answer to the end of a snapshot.
 pub(crate) fn follows_out(vote: &RaftVoteType) -> Body {
     Body::Voted(pb::RaftVoted { vote: Some(vote_out(vote)), last: None, granted: false })
 }

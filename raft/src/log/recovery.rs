@@ -202,11 +202,11 @@ struct Replayed {
     lost: BTreeMap<u64, (Location, Position)>,
     /// First damaged place whose records could not be identified; votes or entries of this group may have been there.
     unknown: Option<(u32, u32)>,
-    /// What the entries behind that place reveal about it.
+    /// Evidence of the entries behind that place.
     behind: Behind,
 }
 
-/// What the entries behind a damaged place reveal about entries that may have lain there.
+/// Evidence, from the entries behind a damaged place, about entries that may have lain there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Behind {
     /// There are no entries behind it.

@@ -1,4 +1,4 @@
-//! Snapshots: a machine's files on their way to a replica that the log alone cannot bring up to date.
+//! Snapshots: the transfer of a machine's files to a replica that the log alone cannot bring up to date.
 //!
 //! ```text
 //!   leader                                   follower
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Invariants:
-//! - every chunk bears a checksum, and is taken only where the file so far ends;
-//! - a transfer that broke goes on from what arrived, as long as the receiver's process lives;
-//! - all transfers of a node together keep to its budget of bytes per second, and few run at a time.
+//! - every chunk carries a checksum, and is accepted only at the current end of its file;
+//! - a broken transfer continues from the bytes received, as long as the receiver's process lives;
+//! - all transfers of a node together keep to its budget of bytes per second, and only a few run at a time.
 
 mod receive;
 mod send;

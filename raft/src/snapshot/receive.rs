@@ -1,4 +1,4 @@
-//! The follower's side: takes, checks, installs.
+//! The follower's side: receives, checks, installs.
 
 use partita_proto::id::ReplicaId;
 use partita_proto::wire::pb;
@@ -11,7 +11,7 @@ use crate::state::{MetaType, SnapshotContent, SnapshotType};
 use crate::types::{Mark, log_id};
 use crate::wire;
 
-/// A snapshot while it comes in.
+/// A snapshot that is being received.
 pub(crate) struct Receiving {
     from: ReplicaId,
     offer: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// Checks that a chunk is the next one of its file.
+    /// Checks that a chunk is the next one of its file; returns the file's number and the chunk's offset.
     fn check(&self, chunk: &pb::RaftSnapshotChunk) -> Result<(usize, u64), RaftError> {
         let refused = |why: String| RaftError::InvalidInput(why);
         let at = chunk.file as usize;
@@ -63,14 +63,14 @@ fn unavailable(error: impl std::fmt::Display) -> RaftError {
 }
 
 impl Group {
-    /// Another replica has something to offer: says what of it is here already.
+    /// Handles an offer of another replica; answers with the bytes already received of each file.
     pub(crate) async fn offered(
         &self,
         from: ReplicaId,
         offer: pb::RaftSnapshotOffer,
     ) -> Result<Body, RaftError> {
         let mut receiving = self.receiving().lock().await;
-        // One at a time: what came before is given up, but for what the machine has kept of it.
+        // One transfer at a time: an earlier one is dropped, except for the files that the machine has kept.
         drop(receiving.take());
         let mark = Mark::from_bytes(&offer.mark)?;
         let meta = MetaType {
@@ -99,7 +99,7 @@ impl Group {
         Ok(Body::Wanted(wanted))
     }
 
-    /// Takes a piece of what was offered.
+    /// Accepts a chunk of the offered state.
     pub(crate) async fn take_chunk(
         &self,
         from: ReplicaId,
@@ -107,7 +107,7 @@ impl Group {
     ) -> Result<Body, RaftError> {
         let mut receiving = self.receiving().lock().await;
         let belongs = |r: &mut Receiving| r.from == from && r.offer == chunk.offer;
-        // Taken out while it changes: should this be cut short, nobody knows what the machine has of the file.
+        // Taken out while it changes: if this future is dropped, the machine's part of the file is unknown.
         let Some(mut current) = receiving.take_if(belongs) else {
             return Err(unavailable("it is not the one that was offered last"));
         };
@@ -123,7 +123,7 @@ impl Group {
         Ok(Body::Done(pb::RaftDone {}))
     }
 
-    /// Everything is there: installs it. Answers whom this replica follows.
+    /// Installs the state, once everything has been received. Answers with the vote of this replica.
     pub(crate) async fn end_snapshot(
         &self,
         from: ReplicaId,

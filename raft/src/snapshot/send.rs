@@ -19,18 +19,18 @@ use crate::sense;
 use crate::types::{RaftVoteType, Types};
 use crate::wire;
 
-/// Bytes in one chunk: few enough that what waits behind it does not wait long.
+/// Bytes of one chunk: few enough that calls behind it do not wait long.
 const CHUNK_BYTES: u64 = 512 << 10;
-/// Transfers at a time.
+/// Maximum concurrent transfers.
 const TRANSFERS_MAX: usize = 2;
-/// How long the receiver may take for a chunk, or to look what it has.
+/// Maximum time that the receiver may take to accept a chunk, or to list what it has.
 const CHUNK_WAIT: Duration = Duration::from_secs(20);
-/// How long it may take to install everything.
+/// Maximum time that the receiver may take to install the state.
 pub(crate) const INSTALL_WAIT: Duration = Duration::from_secs(300);
-/// What may be sent at once after a pause, as time at the full rate.
+/// Burst allowed after a pause, as time at the full rate.
 const BURST: Duration = Duration::from_millis(100);
 
-/// What all transfers from a node share.
+/// State shared by all transfers from a node.
 pub(crate) struct Outgoing {
     slots: Semaphore,
     throttle: Throttle,
@@ -50,7 +50,7 @@ impl Outgoing {
 /// Spreads bytes over time.
 struct Throttle {
     bytes_per_second: u64,
-    /// When what was let through until now would have been sent at the full rate.
+    /// Time at which all bytes admitted so far have been sent at the full rate.
     paid_until: Mutex<Instant>,
 }
 
@@ -59,7 +59,7 @@ impl Throttle {
         Self { bytes_per_second: bytes_per_second.max(1), paid_until: Mutex::new(now) }
     }
 
-    /// When so many bytes may be sent.
+    /// Admits `bytes`; returns the time at which they may be sent.
     fn admit(&self, bytes: u64, now: Instant) -> Instant {
         let mut paid_until = self.paid_until.lock();
         let from = (*paid_until).max(now - BURST);
@@ -69,7 +69,7 @@ impl Throttle {
     }
 }
 
-/// What a failure is to openraft, which tries again; not before some time when the peer cannot be reached.
+/// Translates a failure for openraft, which tries again; from an unreachable peer it backs off first.
 fn failed(error: CallError, route: Route) -> StreamingError<Types> {
     match error {
         CallError::Unreachable(_) | CallError::Refused(_) => Unreachable::from_string(error).into(),
@@ -81,7 +81,7 @@ fn failed(error: CallError, route: Route) -> StreamingError<Types> {
     }
 }
 
-/// Sends what a machine has on disk, until it is done or called off.
+/// Sends the machine's durable state, until it is complete or cancelled.
 pub(crate) async fn send(
     outgoing: &Outgoing,
     peer: &Peer,
@@ -108,6 +108,7 @@ async fn transfer(
         Unreachable::from_string(error).into()
     };
     let _slot = outgoing.slots.acquire().await.map_err(|error| local(&error))?;
+    // Pin the state and offer it; the receiver answers with the bytes that it has of each file.
     let snapshot = machine.snapshot().await.map_err(|error| local(&error))?;
     let offer = outgoing.next_offer.fetch_add(1, Ordering::Relaxed);
     let files = snapshot.files();
@@ -121,6 +122,7 @@ async fn transfer(
     if wanted.have.len() != files.len() {
         return Err(local(&"the receiver speaks of other files"));
     }
+    // Send the rest of each file, at the rate that all transfers of the node share.
     let begun = Instant::now();
     let mut sent = 0;
     for ((number, file), mut offset) in (0..).zip(&files).zip(wanted.have) {
@@ -134,6 +136,7 @@ async fn transfer(
             sent += bytes;
         }
     }
+    // Let the receiver install it; the answer is its vote.
     let end = Body::End(pb::RaftSnapshotEnd { offer, vote: Some(wire::vote_out(&vote)) });
     let reply = call(Lane::Bulk, end, INSTALL_WAIT).await?;
     sense::check(&reply, wire::vote_out(&vote).term).map_err(|error| local(&error))?;

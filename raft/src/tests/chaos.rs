@@ -57,7 +57,7 @@ impl Drop for Seed {
     }
 }
 
-/// What the clients know.
+/// History of requests, as the clients know it.
 #[derive(Default)]
 struct History {
     acknowledged: BTreeSet<Bytes>,
@@ -162,7 +162,7 @@ impl Clients {
     }
 }
 
-/// What others lack of its log then, they may have to get as files.
+/// Flushes a node, so that replicas that lag may need its files instead of its log.
 async fn flush(node: &Node) {
     node.machine(GROUP).flush();
     // May fail: its group may be busy with an election.

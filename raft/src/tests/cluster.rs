@@ -14,7 +14,8 @@ use crate::log::simulated::SimulatedDisk;
 use crate::transport::memory::MemoryNetwork;
 use crate::{Group, GroupId, Host, HostOptions, NodeId, RaftError, ReplicaId, Start};
 
-/// How long a test waits for what must come. Elections take up to 2.4 s, and machines that run tests are slow.
+/// Maximum time that a test waits for an expected event. Elections take up to 2.4 s, and machines that run tests are
+/// slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Elections are a matter of time: clusters take turns, so that each has the machine.
@@ -263,7 +264,7 @@ impl Cluster {
     }
 }
 
-/// What a refused read or command says: anything that can be tried again.
+/// True if a refused read or command can be tried again.
 pub(super) fn passing(error: &RaftError) -> bool {
     error.is_retryable()
 }

@@ -40,7 +40,8 @@ pub(crate) struct Recorder {
     pub(crate) installed: AtomicU64,
     /// Bytes of them that came in.
     pub(crate) taken: AtomicU64,
-    /// Whether it makes nothing of the log's beginning while it is empty, and how often it was asked.
+    /// True if the machine, while empty, cannot start from the log's beginning (`begins_with_files`); `asked` counts
+    /// the calls.
     pub(crate) begins_with_files: AtomicBool,
     pub(crate) asked: AtomicU64,
     /// Flushes after every apply, and accepts entries with gaps.

@@ -1,7 +1,7 @@
 //! Links over gRPC, between processes.
 //!
 //! One bidirectional stream per pair of nodes and direction. The server side is a tonic service, to be added to the
-//! router of whatever port the node listens on.
+//! router of the node's port.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use super::{FRAME_BYTES_MAX, FRAMES_WAITING, Link, Transport};
 use crate::error::RaftError;
 use crate::host::Host;
 
-/// How long establishing a connection may take.
+/// Maximum time to establish a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
-/// What may be under way to a node before it must be read there: enough for a bulk load over a fast network.
+/// Maximum unread bytes on their way to a node: enough for a bulk load over a fast network.
 const WINDOW_BYTES: u32 = 8 << 20;
 
-/// Where a node listens, as `host:port`; `None` when nobody knows.
+/// Address of a node, as `host:port`; `None` when it is not known.
 pub type Addresses = Arc<dyn Fn(NodeId) -> Option<String> + Send + Sync>;
 
 /// Opens links by gRPC.
@@ -36,7 +36,7 @@ pub struct Grpc {
 }
 
 impl Grpc {
-    /// With the nodes at these addresses. They are looked up anew for every link, so they may change.
+    /// Opens links to nodes at these addresses. An address is looked up anew for every link, so it may change.
     #[must_use]
     pub fn new(addresses: Addresses) -> Arc<Self> {
         Arc::new(Self { addresses })
@@ -89,7 +89,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service that hands what arrives to the groups of a host.
+    /// A service that passes incoming requests to the groups of a host.
     #[must_use]
     pub fn server(host: Arc<Host>) -> RaftServer<Self> {
         RaftServer::new(Self { host })

@@ -1,6 +1,6 @@
-//! Links within one process, for tests: they delay, break and fall silent as they are told, by a seed.
+//! Links within one process, for tests: they delay, break and fall silent as configured, at random from a seed.
 //!
-//! Frames go through their bytes, as they would between processes.
+//! Frames are encoded and decoded, as they would be between processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -19,18 +19,18 @@ use super::{FRAMES_WAITING, Link, Transport};
 use crate::error::RaftError;
 use crate::host::Host;
 
-/// What links do to frames.
+/// Faults of links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// A frame takes up to so long.
+    /// Maximum delay of a frame.
     pub delay_max: Duration,
-    /// Of a million frames, so many break their link: both ends learn of it.
+    /// Frames per million that break their link; both ends learn of it.
     pub breaks: u32,
-    /// Of a million frames, so many are lost, with everything after them, and nobody learns of it.
+    /// Frames per million that are lost together with everything after them; neither end learns of it.
     pub silences: u32,
 }
 
-/// What happens to one frame.
+/// Fate of one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Arrives { after: Duration },
@@ -40,9 +40,9 @@ enum Fate {
 
 struct State {
     hosts: BTreeMap<NodeId, Weak<Host>>,
-    /// How often each node has been taken off the network: its links from before have broken.
+    /// Number of times that each node was detached; links from an earlier life have broken.
     lives: BTreeMap<NodeId, u64>,
-    /// Ways on which nothing arrives.
+    /// Directions in which nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
     faults: Faults,
     random: u64,
@@ -90,7 +90,7 @@ pub struct MemoryNetwork {
 }
 
 impl MemoryNetwork {
-    /// A network without faults; what it is told to do at random later follows from the seed.
+    /// A network without faults; later random faults follow from the seed.
     #[must_use]
     pub fn new(seed: u64) -> Arc<Self> {
         let state = State {
@@ -103,39 +103,39 @@ impl MemoryNetwork {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// The way from a node into this network.
+    /// The transport of a node in this network.
     #[must_use]
     pub fn transport(self: &Arc<Self>, node: NodeId) -> Arc<dyn Transport> {
         let life = self.state.lock().life(node);
         Arc::new(Port { network: Arc::clone(self), node, life })
     }
 
-    /// Lets a host be reached, under its node's number. It is let go of when it is dropped.
+    /// Makes a host reachable under its node's id, until it is dropped.
     pub fn attach(&self, host: &Arc<Host>) {
         self.state.lock().hosts.insert(host.node(), Arc::downgrade(host));
     }
 
-    /// Takes a node off the network, as its power goes: nothing that was sent arrives, all links to it and from it
-    /// break. It comes back with a new [`MemoryNetwork::transport`] and a new host.
+    /// Detaches a node from the network, as if its power failed: frames on their way are lost, and all its links break.
+    /// It comes back with a new [`MemoryNetwork::transport`] and a new host.
     pub fn detach(&self, node: NodeId) {
         let mut state = self.state.lock();
         state.hosts.remove(&node);
         *state.lives.entry(node).or_default() += 1;
     }
 
-    /// Whether anything that is sent from one node to another now may arrive.
+    /// True if frames sent from one node to the other may arrive.
     #[must_use]
     pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
         !self.state.lock().cut.contains(&(from, to))
     }
 
-    /// Lets nothing more through from one node to another. Links that lose something stay silent even after
-    /// [`MemoryNetwork::heal`], until their ends give them up.
+    /// Drops everything that is sent from one node to the other. Links that lose a frame stay silent even after
+    /// [`MemoryNetwork::heal`], until their ends close them.
     pub fn cut(&self, from: NodeId, to: NodeId) {
         self.state.lock().cut.insert((from, to));
     }
 
-    /// Cuts a node off from all others, both ways.
+    /// Cuts a node off from all others, in both directions.
     pub fn isolate(&self, node: NodeId) {
         let mut state = self.state.lock();
         let others: Vec<NodeId> =
@@ -146,17 +146,17 @@ impl MemoryNetwork {
         }
     }
 
-    /// Undoes all cuts.
+    /// Removes all cuts.
     pub fn heal(&self) {
         self.state.lock().cut.clear();
     }
 
-    /// What links do from now on.
+    /// Sets the faults of links.
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().faults = faults;
     }
 
-    /// Carries frames one way until either end is gone or the link breaks.
+    /// Carries frames in one direction until either end is gone or the link breaks.
     async fn carry(
         self: Arc<Self>,
         (from, to): (End, End),
@@ -164,6 +164,7 @@ impl MemoryNetwork {
         arriving: mpsc::Sender<Result<RaftFrame, RaftError>>,
     ) {
         let mut silent = false;
+        // A link that has lost a frame delivers nothing more, but does not break.
         while let Some(frame) = sent.recv().await {
             if silent {
                 continue;
@@ -193,7 +194,7 @@ impl MemoryNetwork {
     }
 }
 
-/// One node's way into the network.
+/// One node's access to the network.
 struct Port {
     network: Arc<MemoryNetwork>,
     node: NodeId,
@@ -228,7 +229,7 @@ impl Transport for Port {
         let (returning, replies) = mpsc::channel(FRAMES_WAITING);
         let here = End { node: self.node, life: self.life };
         let (there, back) = ((here, there), (there, here));
-        // A link breaks as a whole: when one way ends, so does the other.
+        // A link breaks as a whole: when one direction ends, so does the other.
         let network = Arc::clone(&self.network);
         tokio::spawn(async move {
             tokio::select! {

@@ -1,14 +1,14 @@
-//! How frames get from one node to another.
+//! Transport of frames from one node to another.
 //!
 //! ```text
 //!   peer.rs  -- requests -->  Link  ~~~ network ~~~  Host::accept (server.rs)
 //!            <-- replies ---
 //! ```
 //!
-//! Two ways exist: [`grpc`] between processes, and [`memory`] within one, which can be told to misbehave.
+//! Two implementations exist: [`grpc`] between processes, and [`memory`] within one process, with faults on demand.
 //!
-//! Invariant: of what is sent on a link a prefix arrives, in order. A link that loses anything loses everything
-//! after it too.
+//! Invariant: a prefix of the frames sent on a link arrives, in order. A link that loses a frame loses everything after
+//! it too.
 
 pub mod grpc;
 pub mod memory;
@@ -21,17 +21,17 @@ use tokio::sync::mpsc;
 
 use crate::error::RaftError;
 
-/// What this version speaks.
+/// Version of the replication protocol.
 pub(crate) const VERSION: u32 = 1;
-/// The largest frame that is accepted: an entry can be 16 MiB with segments of 64 MiB, and goes together with others.
+/// Maximum bytes of a frame: an entry can be 16 MiB with segments of 64 MiB, and shares its frame with others.
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
-/// Frames that wait between a link's end and the network.
+/// Frames buffered between a link's end and the network.
 pub(crate) const FRAMES_WAITING: usize = 4;
 
 /// Frames from a node; an error ends them.
 pub type Frames = BoxStream<'static, Result<RaftFrame, RaftError>>;
 
-/// An open way to a node: requests go out, replies come in.
+/// An open connection to a node: requests out, replies in.
 pub struct Link {
     pub(crate) requests: mpsc::Sender<RaftFrame>,
     pub(crate) replies: Frames,
@@ -47,7 +47,7 @@ pub trait Transport: Send + Sync + 'static {
     async fn connect(&self, node: NodeId) -> Result<Link, RaftError>;
 }
 
-/// No way to anywhere: for a node whose groups all have one member.
+/// A transport without links: for a node whose groups all have one member.
 pub(crate) struct Nowhere;
 
 #[async_trait]

@@ -69,7 +69,7 @@ async fn every_truncation_of_the_last_segment_leaves_a_prefix() {
     }
 }
 
-/// What is named when the log is opened; `None` if all is well.
+/// Description of the damage that opening the log reports; `None` if there is none.
 fn named(disk: &SimulatedDisk) -> Option<String> {
     let log = match open(disk) {
         Ok(log) => log,

@@ -69,7 +69,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
-/// What a group's log may be found to be.
+/// State of a group's log as recovery reports it.
 #[derive(Clone, Debug, PartialEq)]
 struct Found {
     replica: u64,

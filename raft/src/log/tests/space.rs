@@ -6,7 +6,7 @@ use super::*;
 
 const A: GroupId = GroupId(1);
 const IDLE: GroupId = GroupId(2);
-/// How long a test waits for what must come.
+/// Maximum time that a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn small() -> LogOptions {
