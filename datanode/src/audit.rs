@@ -1,4 +1,4 @@
-//! What a replica holds, whoever leads: for those who compare replicas.
+//! Reads the content of one replica, leader or not: for checks that compare replicas.
 
 use arrow::record_batch::RecordBatch;
 use futures::TryStreamExt;
@@ -9,18 +9,18 @@ use partita_proto::id::PartitionId;
 
 use crate::node::Datanode;
 
-/// All rows of one replica at one place of its group's log.
+/// All rows of one replica at one position of its group's log.
 #[derive(Clone, Debug)]
 pub struct Content {
-    /// The index up to which the log is in it.
+    /// Index of the last log entry that the rows reflect.
     pub applied: u64,
     /// The rows, in no particular order.
     pub rows: Vec<RecordBatch>,
 }
 
 impl Datanode {
-    /// Reads all that a replica here has applied, without asking its group. Never what a client is to see: it may be
-    /// old.
+    /// Reads everything that the replica here has applied, without asking its group. Not for clients: the rows may be
+    /// stale.
     ///
     /// # Errors
     /// [`Error::NotFound`] when there is no replica here; those of reading.
@@ -38,7 +38,7 @@ impl Datanode {
                 newest_only: false,
             };
             let scanned = engine.scan(scan).map_err(Error::from)?;
-            // Versions only grow, so what was pinned in between is as of this index too.
+            // The applied index only grows, so a version pinned in between reflects this index too.
             if engine.applied() == applied {
                 break (scanned, applied);
             }

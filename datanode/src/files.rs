@@ -1,9 +1,10 @@
-//! Where a datanode keeps the files of its replicas: a directory, or whatever a simulation puts in its place.
+//! Storage of a datanode's replica files: a local directory, or a replacement in simulations.
 //!
-//! On disk: `CATALOG`, the catalog that the node follows; `OLDER`, the replicas of an older copy; `partitions/<id>/` for
-//! each replica. A replica is dropped by renaming its directory to `<id>.dropped` first, which goes when its log is gone,
-//! to the trash (`trash.rs`): so a crash in the middle leaves either the whole replica or something that says to the next
-//! start that it was dropped, and a directory that is missing was not. A damaged one becomes `<id>.damaged-<n>` and stays.
+//! On disk: `CATALOG`, the catalog that the node follows; `OLDER`, the replicas of an older copy; `partitions/<id>/`
+//! for each replica. To drop a replica, its directory is first renamed to `<id>.dropped`; once its log is gone, that
+//! directory moves to the trash (`trash.rs`). So a crash in the middle leaves either the whole replica or a directory
+//! that tells the next start that the replica was dropped; a directory that is missing without it was not dropped. A
+//! damaged replica's directory becomes `<id>.damaged-<n>` and stays.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -18,50 +19,50 @@ use tracing::warn;
 
 use crate::trash::Trash;
 
-/// Where replicas are, below the node's directory.
+/// Directory of the replicas, below the node's directory.
 const PARTITIONS: &str = "partitions";
-/// The file that says which catalog the node follows.
+/// File with the position of the catalog that the node follows.
 const CATALOG: &str = "CATALOG";
-/// The file that lists the replicas of an older copy.
+/// File that lists the replicas of an older copy.
 const OLDER: &str = "OLDER";
-/// What a replica's directory is called while it is being dropped.
+/// Suffix of a replica's directory while it is being dropped.
 const DROPPED: &str = "dropped";
 
-/// Of which partitions there are files.
+/// Partitions of which files exist.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Those that have files, or had begun to.
+    /// Partitions with files, complete or not.
     pub here: BTreeSet<PartitionId>,
-    /// Those whose removal has begun.
+    /// Partitions whose removal has begun.
     pub dropped: BTreeSet<PartitionId>,
 }
 
-/// The files of a node's replicas. A replica's are below its partition's number.
+/// Files of a node's replicas. The files of a replica lie below its partition's number.
 pub trait Files: Send + Sync {
-    /// Where they are read and written. A put that was answered survives a power cut.
+    /// Object store for the replicas' files. A put that has returned survives a power cut.
     fn store(&self) -> Arc<dyn ObjectStore>;
 
-    /// The partitions of which there is something.
+    /// Partitions of which any file exists.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when they cannot be listed.
     fn partitions(&self) -> Result<Found, Error>;
 
-    /// Takes all files of a partition away, if there are any, and makes durable that it was dropped: what there is of it
-    /// elsewhere may go too. [`Files::remove`] ends it.
+    /// Moves all files of a partition out of use, if there are any, and records durably that it was dropped, so that
+    /// its log may be removed too. [`Files::remove`] completes the removal.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when that did not work; it may be ordered again.
+    /// [`Error::Unavailable`] on failure; the call may be repeated.
     fn begin_removal(&self, partition: PartitionId) -> Result<(), Error>;
 
-    /// Removes all files of a partition, durably, if there are any, and what [`Files::begin_removal`] has left.
+    /// Removes all files of a partition, durably, if there are any, and those left by [`Files::begin_removal`].
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when that did not work; it may be ordered again.
+    /// [`Error::Unavailable`] on failure; the call may be repeated.
     fn remove(&self, partition: PartitionId) -> Result<(), Error>;
 
-    /// As [`Files::remove`], of a replica that was dropped at a time: its files may be kept for a while where people
-    /// can look at them.
+    /// As [`Files::remove`], for a replica dropped at `now_ms`: its files may be kept for a while, for people to
+    /// inspect.
     ///
     /// # Errors
     /// As [`Files::remove`].
@@ -70,57 +71,58 @@ pub trait Files: Send + Sync {
         self.remove(partition)
     }
 
-    /// Removes what [`Files::discard`] has kept for so long, and more where space is short. To be called often.
+    /// Removes files that [`Files::discard`] has kept for at least `keep_ms`, and more where space is short. Call it
+    /// often.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when that did not work; the next call goes on.
+    /// [`Error::Unavailable`] on failure; the next call continues.
     fn sweep(&self, now_ms: i64, keep_ms: i64) -> Result<(), Error> {
         let _nothing_kept = (now_ms, keep_ms);
         Ok(())
     }
 
-    /// Puts the files of a partition where nothing looks at them but people; says where.
+    /// Moves the files of a partition to a place that only people read; returns that place.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when that did not work.
+    /// [`Error::Unavailable`] on failure.
     fn put_aside(&self, partition: PartitionId) -> Result<String, Error>;
 
-    /// What [`Files::keep_followed`] kept last.
+    /// The text last saved by [`Files::keep_followed`].
     ///
     /// # Errors
     /// [`Error::Unavailable`] when it cannot be read.
     fn followed(&self) -> Result<Option<String>, Error>;
 
-    /// Keeps which catalog the node follows, durably, whole or not at all.
+    /// Saves the position of the catalog that the node follows: atomically and durably.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] or [`Error::Unavailable`] when that did not work.
+    /// [`Error::DiskFull`] or [`Error::Unavailable`] on failure.
     fn keep_followed(&self, text: &str) -> Result<(), Error>;
 
-    /// What [`Files::keep_older`] kept last.
+    /// The text last saved by [`Files::keep_older`].
     ///
     /// # Errors
     /// [`Error::Unavailable`] when it cannot be read.
     fn older(&self) -> Result<Option<String>, Error>;
 
-    /// Keeps which replicas are of an older copy, durably, whole or not at all.
+    /// Saves the list of replicas of an older copy: atomically and durably.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] or [`Error::Unavailable`] when that did not work.
+    /// [`Error::DiskFull`] or [`Error::Unavailable`] on failure.
     fn keep_older(&self, text: &str) -> Result<(), Error>;
 }
 
 /// Files in a directory.
 pub(crate) struct LocalFiles {
     dir: PathBuf,
-    /// Where the replicas are.
+    /// Directory of the replicas.
     root: PathBuf,
     store: Arc<LocalStore>,
     trash: Trash,
 }
 
 impl LocalFiles {
-    /// Opens a node's directory; makes it if it is not there.
+    /// Opens a node's directory; creates it if it does not exist.
     pub(crate) fn open(dir: &Path) -> Result<Self, Error> {
         let root = dir.join(PARTITIONS);
         std::fs::create_dir_all(&root).map_err(|error| io_error(&root, &error))?;
@@ -133,18 +135,18 @@ impl LocalFiles {
         self.root.join(format!("{partition}.{DROPPED}"))
     }
 
-    /// The text of a file in the node's directory, if it is there.
+    /// Text of a file in the node's directory; `None` if it does not exist.
     fn small_file(&self, name: &str) -> Result<Option<String>, Error> {
         let path = self.dir.join(name);
         match std::fs::read(&path) {
-            // What is no text does not parse.
+            // Bytes that are not UTF-8 fail to parse later.
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error(&path, &error)),
         }
     }
 
-    /// Replaces the text of a file in the node's directory, whole or not at all.
+    /// Replaces the text of a file in the node's directory atomically.
     fn keep_small_file(&self, name: &str, text: &str) -> Result<(), Error> {
         let (path, new) = (self.dir.join(name), self.dir.join(format!("{name}.new")));
         let written = std::fs::File::create(&new).and_then(|mut file| {
@@ -183,7 +185,7 @@ impl Files for LocalFiles {
             return Ok(());
         }
         let to = self.dropped(partition);
-        // What an earlier removal has left would be in the way.
+        // The directory of an earlier removal would block the rename.
         remove_dir(&to)?;
         std::fs::rename(&from, &to).map_err(|error| io_error(&from, &error))?;
         std::fs::File::open(&self.root)
@@ -240,12 +242,12 @@ impl Files for LocalFiles {
     }
 }
 
-/// Makes durable which names are in a directory.
+/// Makes the names in a directory durable.
 pub(crate) fn sync_dir(path: &Path) -> std::io::Result<()> {
     std::fs::File::open(path)?.sync_all()
 }
 
-/// Removes a directory and what is in it, if it is there.
+/// Removes a directory and its content, if it exists.
 pub(crate) fn remove_dir(path: &Path) -> Result<(), Error> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(path, &error)),

@@ -1,9 +1,9 @@
-//! The catalog that this node follows: the newest one that it has taken an order from, on disk.
+//! The catalog that this node follows: the newest one from which it has accepted an order, stored on disk.
 //!
 //! Invariants:
-//! - an order is carried out only after the position of its catalog is on disk, so that a catalog which does not know
-//!   what the order made is older than what the node has followed, also after a crash;
-//! - a node that follows a catalog takes no order that does not say where it comes from.
+//! - an order is carried out only after the position of its catalog is on disk, so that a catalog without the effects
+//!   of that order is recognized as older than the one followed, even after a crash;
+//! - a node that follows a catalog refuses orders that do not name their catalog.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use tracing::{error, info};
 
 use crate::files::Files;
 
-/// What an operator does to have a node follow another catalog.
+/// Instruction for an operator who wants the node to follow another catalog.
 const TO_FOLLOW_ANOTHER: &str = "to have this node follow it all the same, stop the node and remove the file CATALOG in its data directory";
 
-/// The position in the catalog that a node follows.
+/// The position that the node has followed in its catalog.
 pub(crate) struct Followed {
     files: Arc<dyn Files>,
     position: Mutex<Option<CatalogPosition>>,
 }
 
 impl Followed {
-    /// Reads it.
+    /// Reads the position from disk.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] when what is there does not parse; those of the disk.
+    /// [`Error::Corrupted`] when the file does not parse; those of the disk.
     pub(crate) fn open(files: Arc<dyn Files>) -> Result<Self, Error> {
         let position = files.followed()?.as_deref().map(parse).transpose()?;
         Ok(Self { files, position: Mutex::new(position) })
     }
 
-    /// Takes note of the catalog of an order, durably, before the order is carried out.
+    /// Records the catalog of an order, durably, before the order is carried out.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when the catalog does not continue the one followed, or the order does not say where it
-    /// comes from; those of the disk.
+    /// [`Error::InvalidInput`] when the catalog does not continue the one followed, or the order does not name its
+    /// catalog; those of the disk.
     pub(crate) fn recognize(&self, catalog: Option<&CatalogHistory>) -> Result<(), Error> {
         let mut position = self.position.lock();
         let Some(catalog) = catalog else {
@@ -72,7 +72,7 @@ fn print(position: &CatalogPosition) -> String {
         "cluster {cluster:016x}\nversion {version}\nterm {term}\nleadership {nonce:016x}\n"
     );
     let checksum = crc32c::crc32c(text.as_bytes());
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     writeln!(text, "checksum {checksum:08x}").ok();
     text
 }

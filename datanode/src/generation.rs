@@ -1,12 +1,12 @@
-//! How a node has the generations of its data directory recorded by meta: before it serves, while it runs, and last when
-//! it stops ([`partita_proto::generation`]).
+//! Records the generations of a node's data directory with meta: before the node serves, while it runs, and a last time
+//! when it stops ([`partita_proto::generation`]).
 //!
 //! ```text
 //!   confirm ── current ──▶ serves, renews
 //!      └────── older ────▶ its replicas are refused (`older.rs`) ── begin anew ──▶ serves what others give it, renews
 //! ```
 //!
-//! Invariant: an older directory begins anew only after all that may be older in it was refused durably.
+//! Invariant: an older directory begins anew only after all replicas in it that may be stale are refused durably.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,32 +18,32 @@ use partita_proto::id::{NodeId, PartitionId};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-/// Before meta is asked again.
+/// Pause before meta is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Makes random numbers.
+/// Source of random numbers.
 pub type Chance = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Age of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// Nothing later is known.
+    /// No later generation is known: the directory is current.
     Current {
-        /// Of the partitions whose older replicas are accepted, those of which this node has the only replica.
+        /// Accepted partitions of which this node has the only replica.
         alone: Vec<PartitionId>,
     },
-    /// It is an older copy.
+    /// The directory is an older copy.
     Older {
-        /// The generation that is recorded.
+        /// The generation recorded by meta.
         recorded: Generation,
         /// As in [`Age::Current`].
         alone: Vec<PartitionId>,
     },
-    /// Meta is of an earlier version, or does not know the node.
+    /// Cannot be told: meta runs an earlier version, or does not know the node.
     Unknown,
 }
 
-/// The generations of the data directory of a node, and how it has them recorded.
+/// The generations of a node's data directory, and the state of recording them with meta.
 pub struct GenerationKeeper {
     generations: Arc<Generations>,
     node: NodeId,
@@ -54,7 +54,7 @@ pub struct GenerationKeeper {
 }
 
 impl GenerationKeeper {
-    /// Keeps the generations of a node; `every` is the age at which the next one is made.
+    /// Creates the keeper; `every` is the age at which the next generation is made.
     pub fn new(
         generations: Generations,
         (node, identity): (NodeId, u64),
@@ -65,13 +65,13 @@ impl GenerationKeeper {
         Self { generations, node, identity, chance, every, renewed: Instant::now() }
     }
 
-    /// The generations, as heartbeats bear them.
+    /// The generations, as heartbeats carry them.
     #[must_use]
     pub fn claim(&self) -> Claim {
         self.generations.claim()
     }
 
-    /// Has a new generation recorded, for which it waits as long as nobody can tell; `accepted` are the partitions whose
+    /// Records a new generation with meta, and waits as long as meta cannot answer; `accepted` are the partitions whose
     /// older replicas the operator accepts.
     ///
     /// # Errors
@@ -87,6 +87,7 @@ impl GenerationKeeper {
             let renewal = Renewal { accepted: accepted.to_vec(), ..self.renewal(claim) };
             match ask(renewal).await {
                 Ok(Renewed { recorded, alone }) => {
+                    // Meta has recorded a later generation than this directory knows: it is an older copy.
                     if claim.is_older(Some(recorded)) {
                         error!(
                             node = %self.node,
@@ -96,6 +97,7 @@ impl GenerationKeeper {
                         );
                         return Ok(Age::Older { recorded, alone });
                     }
+                    // Otherwise the directory adopts the recorded generation, and asks again until both agree.
                     if !self.note(recorded).await? {
                         tokio::time::sleep(PAUSE).await;
                     } else if self.generations.is_settled() {
@@ -111,7 +113,7 @@ impl GenerationKeeper {
         }
     }
 
-    /// Has a generation recorded that follows the recorded one, after what may be older was refused.
+    /// Records a generation that follows meta's, after all replicas that may be stale were refused.
     ///
     /// # Errors
     /// As [`GenerationKeeper::confirm`].
@@ -139,11 +141,11 @@ impl GenerationKeeper {
         }
     }
 
-    /// Has the next generation recorded when it is time for that; one attempt.
+    /// Records the next generation when it is due; one attempt.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when another process has started over a copy of the directory, or the node was removed.
-    /// Others pass.
+    /// Others are transient.
     pub async fn renew_when_due<F: Future<Output = Result<Renewed, Error>>>(
         &mut self,
         ask: impl Fn(Renewal) -> F,
@@ -155,8 +157,8 @@ impl GenerationKeeper {
         self.renew(ask).await
     }
 
-    /// Has the next generation recorded; one attempt. When a process stops, copies that were made while it ran are older
-    /// from then on.
+    /// Records the next generation; one attempt. When a process stops, copies made while it ran become older copies by
+    /// this.
     ///
     /// # Errors
     /// As [`GenerationKeeper::renew_when_due`].
@@ -200,7 +202,7 @@ impl GenerationKeeper {
         Ok(noted)
     }
 
-    /// Changes what is on the disk.
+    /// Changes the generations on disk.
     async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Generations) -> Result<T, Error> + Send + 'static,
@@ -211,7 +213,7 @@ impl GenerationKeeper {
     }
 }
 
-/// Waits before meta is asked again, unless asking again is in vain.
+/// Waits before meta is asked again; returns the error if asking again is useless.
 async fn pause(error: Error, warned: &mut String) -> Result<(), Error> {
     if matches!(error, Error::InvalidInput(_)) {
         return Err(error);

@@ -1,20 +1,20 @@
-//! A bound on what one partition's write lane takes, for experiments: rows pass one after another, each in its share of a
-//! second, as if the lane were as slow as that.
+//! Rate limit of one partition's write lane, for experiments: rows pass one after another, each taking its share of a
+//! second, as if the lane were that slow.
 //!
-//! Without it a hot partition is as fast as the machine, and on a small one everything else is slow with it; with it the
-//! difference that a key design makes shows on any machine.
+//! Without it a hot partition is as fast as the machine, and on a small machine everything else slows down with it;
+//! with it the difference that a key design makes shows on any machine.
 //!
-//! Invariants: over any time in which rows wait, as many pass as the rate says, whatever the timer's resolution; a lane
-//! that rested has saved nothing up.
+//! Invariants: over any period in which rows wait, the number of rows that pass follows the rate, whatever the timer's
+//! resolution; an idle lane saves nothing up.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Rows that pass at once are worth so much of the lane's time: a timer wakes to the millisecond.
+/// Minimum lane time of rows that pass together: a timer wakes to the millisecond.
 const GRAIN: Duration = Duration::from_millis(10);
 
-/// See the head of the file.
+/// Rate limit of one write lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     rows_per_s: f64,
@@ -22,22 +22,22 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// A lane of so many rows a second, which must be more than 0.
+    /// A lane of `rows_per_s` rows per second, which must be more than 0.
     pub(crate) fn new(rows_per_s: f64) -> Self {
         Self { rows_per_s, free: None }
     }
 
-    /// Until when nothing else passes.
+    /// Time until which the lane is closed; `None` if it is open.
     pub(crate) fn closed(&self, now: Instant) -> Option<Instant> {
         self.free.filter(|free| *free > now)
     }
 
-    /// Whether as many rows are enough to pass together.
+    /// True if that many rows are enough to pass together.
     pub(crate) fn is_enough(&self, rows: usize) -> bool {
         self.time(rows) >= GRAIN
     }
 
-    /// Rows pass, the first of which has waited since then; how long they take.
+    /// Lets rows pass, the first of which has waited since `since`; returns the lane time that they take.
     pub(crate) fn pass(&mut self, rows: usize, since: Instant) -> Duration {
         let took = self.time(rows);
         let begun = self.free.map_or(since, |free| free.max(since));

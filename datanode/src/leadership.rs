@@ -1,5 +1,5 @@
-//! Gives leadership away when the node is to stop: its groups then have a leader at once, and not only
-//! when the others have noticed that this one is gone.
+//! Hands leadership over before the node stops: its groups then have a leader at once, instead of after an election
+//! timeout.
 
 use futures::{StreamExt, stream};
 use tracing::warn;
@@ -7,12 +7,12 @@ use tracing::warn;
 use crate::node::Datanode;
 use crate::replica::Replica;
 
-/// Groups that change their leader at once.
+/// Maximum number of groups that change their leader at the same time.
 const HAND_OVERS_MAX: usize = 16;
 
 impl Datanode {
-    /// Hands the leadership of every partition that this node leads to another replica, if there is one
-    /// that can take it. What cannot be handed over is left: its group elects somebody later.
+    /// Hands the leadership of every partition that this node leads to another replica, if one can take it. A group
+    /// whose leadership cannot be handed over elects a leader later.
     pub async fn hand_over(&self) {
         let replicas = self.replicas();
         let handed = stream::iter(replicas).map(|replica| async move { give_away(&replica).await });

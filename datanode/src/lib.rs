@@ -48,7 +48,7 @@ use partita_proto::error::Error;
 use partita_proto::id::PartitionId;
 use partita_raft::{Group, RaftError};
 
-/// What a replication error means to the one who asked.
+/// Translates a replication error into the error that the client gets.
 fn raft_error(partition: PartitionId, error: RaftError) -> Error {
     match error {
         RaftError::NotLeader { leader } => {
@@ -59,7 +59,7 @@ fn raft_error(partition: PartitionId, error: RaftError) -> Error {
         RaftError::InvalidInput(message) => Error::InvalidInput(message),
         RaftError::Unavailable(message) => Error::Unavailable(message),
         RaftError::OutcomeUnknown(message) => Error::Timeout(message),
-        // Fail-stop: asking again does not help until the process was started again.
+        // Fail-stop: repeating the request does not help until the process is restarted.
         error @ (RaftError::Stopped { .. } | RaftError::Io { .. }) => {
             Error::Storage(format!("partition {partition}: {error}"))
         }
@@ -69,8 +69,8 @@ fn raft_error(partition: PartitionId, error: RaftError) -> Error {
     }
 }
 
-/// As [`raft_error`], of a replica that runs: where it has stopped and there are others, one of these leads soon, and
-/// whoever asks is to ask again.
+/// As [`raft_error`], for a replica that runs: if it has stopped and the group has other replicas, one of them will
+/// lead soon, so the error is retryable.
 fn group_error(group: &Group, error: RaftError) -> Error {
     let partition = PartitionId(group.id().0);
     match error {

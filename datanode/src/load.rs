@@ -1,4 +1,4 @@
-//! What one replica counts of the load that it bears while it leads.
+//! Counts the load of one replica while it leads.
 //!
 //! ```text
 //!   writer ── busy, latency ──┐
@@ -6,12 +6,12 @@
 //!   scans ── keys, ranges ────┘
 //! ```
 //!
-//! The *write lane* of a partition is everything that happens to its writes one after another: encoding proposals,
-//! waiting for a free place among those in flight, applying. It is busy while it does any of this, so that its busy
-//! share says how near the partition is to the most that it can take.
+//! The *write lane* of a partition is all work that its writes do one after another: encoding proposals, waiting for a
+//! free place among those in flight, applying. It is busy while it does any of this, so its busy share says how close
+//! the partition is to its maximum rate.
 //!
-//! Invariants: counters never fall within a term; all that is kept is bounded; nothing here waits for anything but a
-//! short lock.
+//! Invariants: counters never decrease within a term; all state is bounded; code here waits for nothing but a short
+//! lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,15 +27,15 @@ use partita_proto::id::PartitionId;
 use partita_proto::key::{KeyCodec, Keys};
 use partita_proto::range::KeyRange;
 
-/// Seconds of samples that each beat repeats, so that one that is lost loses nothing.
+/// Seconds of samples that each beat repeats, so that a lost beat loses none.
 const SECONDS_PER_BEAT: u64 = 4;
-/// Durations from 1 µs to a minute, to two digits: about 20 KB.
+/// Upper bound of recorded durations; from 1 µs to a minute, to two digits: about 20 KB.
 const LATENCY_MAX_US: u64 = 60_000_000;
 
 /// The load of one replica.
 pub(crate) struct Load {
     clock: Arc<dyn Clock>,
-    /// Whether the lane's rate is bounded: it is busy by what that makes of the rows then.
+    /// True if the lane's rate is limited: then the lane's busy time follows from that limit and the rows.
     bounded: bool,
     write_rows: AtomicU64,
     write_bytes: AtomicU64,
@@ -57,7 +57,7 @@ pub(crate) struct Load {
     reads: Mutex<Durations>,
 }
 
-/// What the counters were when the term began.
+/// Values of the counters at the beginning of the term.
 #[derive(Default)]
 struct Term {
     number: u64,
@@ -65,7 +65,7 @@ struct Term {
     before: Counters,
 }
 
-/// How long things took; the memory is taken when there is something to keep.
+/// Histogram of durations; allocated at the first one.
 #[derive(Default)]
 struct Durations(Option<Histogram<u64>>);
 
@@ -95,7 +95,7 @@ impl Durations {
 }
 
 impl Load {
-    /// Nothing was counted yet. `seed` decides which keys are sampled.
+    /// Creates counters at zero. `seed` determines which keys are sampled.
     pub(crate) fn new(clock: Arc<dyn Clock>, codec: &KeyCodec, seed: u64, bounded: bool) -> Self {
         let columns = {
             let codec = codec.clone();
@@ -128,7 +128,7 @@ impl Load {
         }
     }
 
-    /// Rows were applied; these are their keys, in order of arrival or of key.
+    /// Counts applied rows by their keys, which are in order of arrival or of key.
     pub(crate) fn wrote(&self, keys: &Keys) {
         let second = now_ms(&self.clock) / 1_000;
         self.write_keys.lock().observe(second, keys.len(), |row| keys.get(row));
@@ -139,37 +139,37 @@ impl Load {
         }
     }
 
-    /// The partition owns another range now.
+    /// Records that the partition's range has changed.
     pub(crate) fn resized(&self, range: &KeyRange) {
         let mut known = self.highest.lock();
         known.take_if(|highest| !range.contains(highest));
     }
 
-    /// So many rows and bytes were applied, of so many requests.
+    /// Counts applied rows and bytes, and the requests that they came with.
     pub(crate) fn applied(&self, rows: u64, bytes: u64, requests: u64) {
         self.write_rows.fetch_add(rows, Ordering::Relaxed);
         self.write_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.write_batches.fetch_add(requests, Ordering::Relaxed);
     }
 
-    /// The write lane was busy.
+    /// Adds busy time of the write lane.
     pub(crate) fn busy(&self, time: Duration) {
         add(&self.busy_ns, time);
     }
 
-    /// The write lane did something that takes the machine's time.
+    /// Adds time that the write lane used the machine; not counted when the lane's rate is limited.
     pub(crate) fn worked(&self, time: Duration) {
         if !self.bounded {
             self.busy(time);
         }
     }
 
-    /// A write was answered.
+    /// Counts an answered write and its latency.
     pub(crate) fn answered(&self, took: Duration) {
         self.writes.lock().add(took);
     }
 
-    /// A scan of some ranges of keys was opened, in a partition that holds these.
+    /// Counts an opened scan of the key ranges `asked`, in a partition that owns `all`.
     pub(crate) fn opened(&self, asked: &[KeyRange], all: &KeyRange, took: Duration) {
         self.reads.lock().add(took);
         let second = now_ms(&self.clock) / 1_000;
@@ -191,19 +191,19 @@ impl Load {
         }
     }
 
-    /// A scan gave rows.
+    /// Counts rows that a scan returned.
     pub(crate) fn read(&self, rows: u64, bytes: u64, time: Duration) {
         self.read_rows.fetch_add(rows, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         add(&self.scan_ns, time);
     }
 
-    /// A request was refused because a bound was reached.
+    /// Counts a request refused because a bound was reached.
     pub(crate) fn rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A write was held back because a bound was reached.
+    /// Counts a write delayed because a bound was reached.
     pub(crate) fn held_back(&self, time: Duration) {
         add(&self.throttled_ns, time);
     }
@@ -226,7 +226,7 @@ impl Load {
         }
     }
 
-    /// What is told to meta; durations begin anew.
+    /// The heartbeat's content for meta; resets the histograms of durations.
     pub(crate) fn beat(
         &self,
         partition: PartitionId,

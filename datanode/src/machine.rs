@@ -1,12 +1,12 @@
-//! A partition's state machine: committed commands into the engine.
+//! State machine of a partition: applies committed commands to the engine.
 //!
 //! Invariants:
-//! - commands take effect in log order, each once, whatever is replayed at start;
-//! - rows that were meant for another epoch have no effect: what the partition owns may be another then;
-//! - the remembered requests and the memtable change together, under one lock, and are sealed
-//!   together, so that a flush never separates a row from the request that brought it;
+//! - commands take effect in log order, each once, however much is replayed at the start;
+//! - rows sent for another epoch have no effect: the partition's range may be another then;
+//! - the remembered requests and the memtable change together, under one lock, and are sealed together, so that a flush
+//!   never separates a row from the request that brought it;
 //! - another replica's state brings its remembered requests with it (`transfer.rs`);
-//! - any failure is returned, and stops the group: nothing is skipped.
+//! - every failure is returned, and stops the group: no entry is skipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -39,11 +39,11 @@ pub(crate) struct PartitionMachine {
     /// Held while an entry is applied and while the memtable is sealed.
     pub(crate) requests: Arc<Mutex<Requests>>,
     pub(crate) near: Arc<Surroundings>,
-    /// Nothing that waits for better times goes on when this is cancelled.
+    /// Ends all waiting for disk space when it is cancelled.
     pub(crate) stop: CancellationToken,
-    /// The last order that changed what the partition owns since the replica was opened.
+    /// Result of the last order that changed the partition's range since the replica was opened.
     pub(crate) last: Mutex<Reshaped>,
-    /// The partition's durable mark as it was last read back from its bytes.
+    /// The partition's durable mark, as last decoded.
     durable: Mutex<Option<Mark>>,
     rows_written: AtomicU64,
     bytes_written: AtomicU64,
@@ -51,7 +51,7 @@ pub(crate) struct PartitionMachine {
 }
 
 impl PartitionMachine {
-    /// The machine of an open partition, with the requests remembered as of its files.
+    /// Creates the machine of an open partition, with the requests remembered with its files.
     pub(crate) fn new(
         partition: Arc<Partition>,
         near: Arc<Surroundings>,
@@ -77,18 +77,18 @@ impl PartitionMachine {
         })
     }
 
-    /// Seals the memtable, so that a flush covers everything applied until now.
+    /// Seals the memtable, so that a flush covers everything applied so far.
     pub(crate) fn seal(&self) {
         let requests = self.requests.lock();
         self.partition.seal(|| requests.encode());
     }
 
-    /// Whether no requests are taken, because a neighbour is to take the partition over.
+    /// True if the partition refuses requests, because a neighbour is to absorb it.
     pub(crate) fn is_frozen(&self) -> bool {
         self.requests.lock().is_frozen()
     }
 
-    /// What of the files of another partition here is damaged, as far as that is known.
+    /// Description of the known damage to another partition's files here; `None` if none is known.
     pub(crate) fn damage_of(&self, partition: PartitionId) -> Option<String> {
         let damage = self.near.partition(partition)?.damage();
         (!damage.is_empty()).then(|| damage.join("; "))
@@ -99,7 +99,7 @@ impl PartitionMachine {
         (self.rows_written.load(Relaxed), self.bytes_written.load(Relaxed))
     }
 
-    /// Applies entries up to one that changes what the partition owns, which it answers with, or to the end.
+    /// Applies entries up to the next order that changes the partition's range, which is returned, or to the end.
     fn apply_plain(
         &self,
         entries: &mut impl Iterator<Item = Committed>,
@@ -118,7 +118,7 @@ impl PartitionMachine {
                     let outcome = self.apply_command(&mut requests, index, mark, command, bytes)?;
                     replies.push(outcome.encode());
                 }
-                // Membership and blank entries: only the mark moves.
+                // Membership and blank entries only move the mark.
                 None => self.pass(index, &mark)?,
             }
             if self.partition.wants_seal() {
@@ -128,7 +128,7 @@ impl PartitionMachine {
         Ok(None)
     }
 
-    /// An entry that has no effect here.
+    /// Moves the mark past an entry that has no effect here.
     pub(crate) fn pass(&self, index: u64, mark: &Mark) -> Result<(), MachineError> {
         self.partition.apply(index, mark.to_bytes(), &[]).map(drop).map_err(failed)
     }
@@ -151,7 +151,8 @@ impl PartitionMachine {
                 let first = match requests.known(id, &[]) {
                     Known::New => None,
                     Known::Taken(first) => Some(first),
-                    // Meta gives one order after the other: what it gave after this one was taken, and so was this.
+                    // Meta gives one order after another: an order later than this one has taken effect, so this one
+                    // has too.
                     Known::Perhaps => Some(index),
                 };
                 if first.is_some() {
@@ -159,7 +160,7 @@ impl PartitionMachine {
                     return Ok(Outcome::At(vec![first]));
                 }
                 if requests.is_frozen() {
-                    // What is taken over is what was there when it was frozen.
+                    // The neighbour absorbs the state as of the freeze.
                     self.pass(index, &mark)?;
                     return Ok(Outcome::Stale { current: self.partition.config().epoch });
                 }
@@ -173,13 +174,14 @@ impl PartitionMachine {
         }
     }
 
-    /// Whether what was accepted under an epoch concerns the partition now; answers what it is at otherwise.
+    /// Compares the epoch under which a command was accepted with the partition's: `None` if they agree, or the current
+    /// epoch if the command is stale.
     pub(crate) fn check_epoch(&self, accepted: Epoch) -> Result<Option<Epoch>, MachineError> {
         let config = self.partition.config();
         match accepted.cmp(&config.epoch) {
             Ordering::Equal => Ok(None),
             Ordering::Less if !config.join => Ok(Some(config.epoch)),
-            // It knows from elsewhere what the group came to own, but not when.
+            // The replica knows the partition's range from elsewhere, but not since which entry.
             Ordering::Less => Err(MachineError(format!(
                 "this replica was made for epoch {}, but gets entries of epoch {accepted} without the files before them",
                 config.epoch
@@ -207,8 +209,8 @@ impl PartitionMachine {
         let mut batches = Rows::decode(write.rows)?;
         let mut writes: Vec<(WriteKind, RecordBatch)> = Vec::new();
         let mut indexes = Vec::with_capacity(write.parts.len());
-        // Neighbours of one kind, counted before they are cut out: a thousand single-row writes that
-        // share a proposal reach the memtable as the one batch that they were decoded as.
+        // Consecutive parts of one kind are counted before they are cut out: a thousand single-row writes that share a
+        // proposal reach the memtable as the one batch they were decoded as.
         let mut fresh: Option<(WriteKind, usize)> = None;
         let mut rows = 0;
         for part in write.parts {
@@ -251,7 +253,7 @@ impl Machine for PartitionMachine {
         let (index, bytes) = self.partition.durable_mark()?;
         let mut durable = self.durable.lock();
         if durable.as_ref().is_none_or(|mark| mark.index() != index) {
-            // These are bytes that this process made; should they not parse, the older mark is safe.
+            // This process encoded these bytes; if they do not parse, the older mark is safe.
             if let Ok(mark) = Mark::from_bytes(&bytes) {
                 *durable = Some(mark);
             }
@@ -259,7 +261,8 @@ impl Machine for PartitionMachine {
         durable.clone()
     }
 
-    /// It was made for what the partition owns now, and the log's beginning is about what it owned then.
+    /// True if the replica was created with the partition's current range: the beginning of the log refers to an
+    /// earlier range.
     fn begins_with_files(&self) -> bool {
         let config = self.partition.config();
         config.join && config.epoch > FIRST_EPOCH && self.partition.applied() == 0
@@ -296,7 +299,7 @@ impl Machine for PartitionMachine {
     }
 }
 
-/// Reads the requests that the state of a partition remembers.
+/// Decodes the requests that the state of a partition remembers.
 pub(crate) fn remembered(state: &[u8]) -> Result<Requests, MachineError> {
     if state.is_empty() {
         return Ok(Requests::default());

@@ -1,9 +1,9 @@
-//! The node's background work: flush, compaction, expiry, and sweeping the trash.
+//! Background work of the node: flush, compaction, expiry, and sweeping the trash.
 //!
-//! What to do next is decided by pure functions of what every replica reports ([`choose_flush`], [`choose_merge`]);
-//! this file's worker only carries it out, one of each at a time: so the work never takes more than two cores from
-//! requests, and memtables are written while files are merged. (One after the other, writers stood still for as long
-//! as a merge took, once memtables and log were full.)
+//! Pure functions decide what to do next, from the state that every replica reports ([`choose_flush`],
+//! [`choose_merge`]). The worker in this file only carries it out, one flush and one merge at a time: so background
+//! work never takes more than two cores from requests, and memtables are flushed while files are merged. (When both ran
+//! one after the other, writers were blocked for the length of a merge once memtables and log were full.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use tracing::{error, info, warn};
 use crate::node::Datanode;
 use crate::replica::Replica;
 
-/// How often the replicas are looked at.
+/// Interval at which replicas are examined.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// A replica to which nothing happens, and which wants nothing, is looked at only so often: hundreds of them would keep a
-/// core busy. What time alone brings about (a memtable that is old, files that may be merged now) can wait for so long.
+/// Interval for a replica that is idle and needs nothing: hundreds of them would keep a core busy. Work that becomes
+/// due by time alone (an old memtable, files that may be merged now) can wait that long.
 const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often expired files are looked for.
+/// Interval at which expired files are looked for.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
-/// How often the trash is looked at: on a disk that is short of space it is in the way.
+/// Interval at which the trash is swept; short, because on a nearly full disk the trash takes space that is needed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a piece of work that failed (a full disk, mostly) is not tried again.
+/// Time before failed work (mostly on a full disk) is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What a decision needs to know of one replica.
+/// State of one replica, as far as decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// The partition.
     pub partition: PartitionId,
-    /// Bytes in its memtables.
+    /// Bytes in the partition's memtables.
     pub memtable_bytes: u64,
-    /// Whether the engine wants its memtables written: they are full, or old.
+    /// True if the engine asks for a flush: memtables are full, or old.
     pub wants_flush: bool,
-    /// Whether the engine wants files merged.
+    /// True if the engine asks for a compaction.
     pub wants_compaction: bool,
-    /// Whether the log cannot be reclaimed because of it.
+    /// True if the log cannot be reclaimed because this partition has not flushed.
     pub pins_log: bool,
 }
 
@@ -54,8 +54,8 @@ pub enum Work {
     Compact(PartitionId),
 }
 
-/// The memtables to be written next: what the engine asks for, then what the log asks for, then the largest when all
-/// together exceed their budget.
+/// The partition to flush next: first one for which the engine asks, then one that pins the log, then the largest when
+/// all memtables together exceed their budget.
 pub fn choose_flush(views: &[View], memtables_bytes_max: u64) -> Option<Work> {
     let flushable = || views.iter().filter(|view| view.memtable_bytes > 0);
     let asked = views.iter().find(|view| view.wants_flush);
@@ -69,13 +69,13 @@ pub fn choose_flush(views: &[View], memtables_bytes_max: u64) -> Option<Work> {
     None
 }
 
-/// The files to be merged next.
+/// The partition to compact next.
 pub fn choose_merge(views: &[View]) -> Option<Work> {
     views.iter().find(|view| view.wants_compaction).map(|view| Work::Compact(view.partition))
 }
 
-/// A replica as if it did not want the work that is left alone. What it wants besides is done: merging files
-/// makes the space that a flush lacked.
+/// The view without work that is deferred after a failure. Other work of the replica is still done: a merge makes the
+/// space that a flush lacked.
 fn without(mut view: View, left_alone: &[(Work, tokio::time::Instant)]) -> View {
     let alone = |work: Work| left_alone.iter().any(|(other, _)| *other == work);
     if alone(Work::Flush(view.partition)) {
@@ -85,11 +85,11 @@ fn without(mut view: View, left_alone: &[(Work, tokio::time::Instant)]) -> View 
     view
 }
 
-/// What a replica wanted when it was looked at.
+/// View of a replica at some time.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     view: View,
-    /// [`partita_engine::Partition::changes`] as of then.
+    /// [`partita_engine::Partition::changes`] at that time.
     changes: u64,
     at: tokio::time::Instant,
 }
@@ -107,7 +107,7 @@ impl Look {
         Self { view, changes, at: now }
     }
 
-    /// Whether a new one would say the same, as far as it matters.
+    /// True if a new look would give the same result, as far as it matters.
     fn holds(&self, changes: u64, now: tokio::time::Instant) -> bool {
         self.changes == changes
             && !self.view.wants_flush
@@ -121,16 +121,16 @@ impl Look {
 struct Looks(BTreeMap<PartitionId, Look>);
 
 impl Looks {
-    /// What the replicas want now.
+    /// Current views of the replicas.
     fn views(&mut self, node: &Datanode, pinning: &BTreeSet<GroupId>) -> Vec<View> {
         let now = tokio::time::Instant::now();
         let replicas = node.replicas();
         if self.0.len() > replicas.len() {
-            // Some are gone.
+            // Some replicas are gone.
             self.0.clear();
         }
         let views = replicas.iter().map(|replica| {
-            // Before the look itself: what happens meanwhile is seen the next time.
+            // Read before the look: a change during the look is seen the next time.
             let changes = replica.partition().changes();
             let look = match self.0.get(&replica.id()) {
                 Some(known) if known.holds(changes, now) => *known,
@@ -146,22 +146,22 @@ impl Looks {
     }
 }
 
-/// A piece of work, and whether it changed anything.
+/// A piece of work, and its result: true if it changed anything.
 type Ended = (Work, Result<bool, Error>);
 
-/// What was tried in vain, and until when it is not tried again.
+/// Failed work, with the time until which it is not tried again.
 #[derive(Debug, Default)]
 struct LeftAlone(Vec<(Work, tokio::time::Instant)>);
 
 impl LeftAlone {
-    /// What replicas want, but for what is left alone.
+    /// The views, without deferred work.
     fn leave(&mut self, views: Vec<View>) -> Vec<View> {
         let now = tokio::time::Instant::now();
         self.0.retain(|(_, until)| *until > now);
         views.into_iter().map(|view| without(view, &self.0)).collect()
     }
 
-    /// Takes note of how a piece of work ended.
+    /// Records the result of a piece of work.
     fn note(&mut self, (work, result): Ended) {
         match result {
             Ok(true) => return,
@@ -171,7 +171,7 @@ impl LeftAlone {
         self.0.push((work, tokio::time::Instant::now() + RETRY_INTERVAL));
     }
 
-    /// The same of `merging`, which ran beside; one that panicked is not begun again at once either.
+    /// As [`LeftAlone::note`], for `merging`, which ran on a task of its own; a panicked merge is deferred too.
     fn note_merged(&mut self, merging: Option<Work>, merged: Result<Option<Ended>, JoinError>) {
         match (merged, merging) {
             (Ok(Some(ended)), _) => self.note(ended),
@@ -186,7 +186,7 @@ impl LeftAlone {
     }
 }
 
-/// Looks, chooses and works until stopped; what was begun is brought to its end.
+/// Examines, chooses and works until stopped; work that has begun is completed.
 pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut look = tokio::time::interval(LOOK_INTERVAL);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -198,7 +198,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     let mut looks = Looks::default();
     let mut left_alone = LeftAlone::default();
     let mut expiry_due = false;
-    // At most one: a merge, or expiry, which would wait for it.
+    // At most one: a merge, or expiry, which would wait for the merge.
     let mut merges: JoinSet<Option<Ended>> = JoinSet::new();
     let mut merging = None;
     loop {
@@ -236,7 +236,7 @@ pub(crate) async fn run(node: Arc<Datanode>, stop: CancellationToken) {
     while merges.join_next().await.is_some() {}
 }
 
-/// Drops files that hold nothing but expired rows.
+/// Drops files all of whose rows have expired.
 async fn expire_all(node: &Datanode) -> Option<Ended> {
     for replica in node.replicas() {
         if let Err(error) = replica.partition().expire().await {
@@ -246,7 +246,7 @@ async fn expire_all(node: &Datanode) -> Option<Ended> {
     None
 }
 
-/// Does one piece of work; whether it changed anything.
+/// Does one piece of work; the result is true if it changed anything.
 async fn carry_out(node: &Datanode, work: Work) -> Ended {
     let (Work::Flush(partition) | Work::Compact(partition)) = work;
     let Ok(replica) = node.replica(partition) else { return (work, Ok(false)) };

@@ -1,9 +1,9 @@
-//! Who makes or removes the files of which partition.
+//! Locks against concurrent creation and removal of a partition's files.
 //!
 //! Invariants:
-//! - one at a time for each partition;
-//! - whoever holds a [`Hold`] waits for no group, and for space on the disk as long as it takes: an order waits for a
-//!   hold for a moment only, because dropping another partition may be what makes space.
+//! - one holder at a time for each partition;
+//! - a holder of a [`Hold`] waits for no group, but for disk space as long as it takes. An order therefore waits for a
+//!   hold for a moment only: dropping another partition may be what makes the space.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,22 +14,22 @@ use partita_proto::error::Error;
 use partita_proto::id::PartitionId;
 use tokio::sync::OwnedMutexGuard;
 
-/// How long an order waits for whoever makes or removes the same partition.
+/// Maximum time that an order waits for the current holder of the same partition.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// The partitions whose files are being made or removed.
+/// Locks of the partitions whose files are being created or removed.
 #[derive(Default)]
 pub(crate) struct Making {
     held: Mutex<BTreeMap<PartitionId, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// Nobody else makes or removes the files of a partition as long as this is there.
+/// Exclusive right to create or remove the files of a partition, while it lives.
 pub(crate) struct Hold {
     _guard: OwnedMutexGuard<()>,
 }
 
 impl Making {
-    /// Waits until nobody else makes or removes the files of a partition.
+    /// Waits until no other task creates or removes the files of the partition.
     pub(crate) async fn hold(&self, partition: PartitionId) -> Hold {
         Hold { _guard: self.of(partition).lock_owned().await }
     }
@@ -37,7 +37,7 @@ impl Making {
     /// As [`Making::hold`], for orders.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when somebody else is at it for longer than a moment.
+    /// [`Error::Unavailable`] when another task holds the partition for longer than a moment.
     pub(crate) async fn hold_soon(&self, partition: PartitionId) -> Result<Hold, Error> {
         let held = tokio::time::timeout(MOMENT, self.hold(partition)).await;
         held.map_err(|_elapsed| {

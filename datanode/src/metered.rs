@@ -1,6 +1,6 @@
-//! Rows of a scan, with what they cost.
+//! Counts the cost of a scan's rows.
 //!
-//! Invariant: what a scan has read is counted once, when its last stream has ended or was dropped.
+//! Invariant: the rows of a scan are counted once, when its last stream has ended or was dropped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::load::Load;
 
-/// What all streams of one scan cost.
+/// Cost of all streams of one scan.
 pub(crate) struct Meter {
     load: Arc<Load>,
     stats: Arc<ScanStats>,
@@ -28,7 +28,7 @@ impl Meter {
         Arc::new(Self { load, stats, nanos: AtomicU64::new(0) })
     }
 
-    /// A stream whose work is counted.
+    /// Wraps a stream so that its work is counted.
     pub(crate) fn watch(self: &Arc<Self>, rows: RowStream) -> RowStream {
         Box::pin(Metered { rows, meter: Arc::clone(self) })
     }

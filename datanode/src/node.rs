@@ -1,11 +1,11 @@
 //! The datanode: runs its replicas and serves requests to them. (`start.rs` opens, makes and removes them.)
 //!
 //! On disk, below its directory: `partitions/<id>/` for each replica, and `CATALOG` (`files.rs`). The directory's name
-//! is the partition's number and never anything that a user wrote.
+//! is the partition's number, and never text from a user.
 //!
 //! Invariants:
-//! - memtables together stay below [`NodeOptions::memtables_bytes_max`] times two; writes wait, then
-//!   are refused, beyond that.
+//! - memtables together stay below [`NodeOptions::memtables_bytes_max`] times two; above that, writes wait and are then
+//!   refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -43,34 +43,34 @@ use crate::older::Older;
 use crate::replica::Replica;
 use crate::surroundings::Surroundings;
 
-/// How long a write waits for memtables to be flushed before it is refused.
+/// Maximum time that a write waits for memtables to be flushed, before it is refused.
 const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
-/// How often it looks.
+/// Polling interval of that wait.
 const MEMTABLE_POLL: Duration = Duration::from_millis(5);
-/// How long what memtables hold together counts as known. A node may have a thousand of them, and what comes within a
-/// millisecond is little beside their budget.
+/// Maximum age of the known sum of memtable bytes. A node may have a thousand memtables, and the writes of a
+/// millisecond are small compared with their budget.
 const MEMTABLES_KNOWN: Duration = Duration::from_millis(1);
 
-/// What a datanode needs to know.
+/// Options of a datanode.
 pub struct NodeOptions {
-    /// The node's number.
+    /// Node id.
     pub node: NodeId,
-    /// Its directory.
+    /// Data directory.
     pub dir: PathBuf,
-    /// Bytes that all memtables together may have before the largest is flushed.
+    /// Bytes of all memtables together above which the largest is flushed.
     pub memtables_bytes_max: u64,
     /// Options of every partition.
     pub engine: EngineOptions,
-    /// Whether a damaged replica that others can replace is put aside at the start, for meta to have it made anew.
-    /// Otherwise what is whole of it is served, or nothing of it where its manifest or its log is damaged.
+    /// If true, a damaged replica that others can replace is put aside at the start, for meta to recreate it. Otherwise
+    /// its intact files are served, or nothing of it if its manifest or its log is damaged.
     pub put_aside: bool,
-    /// Whether the directory is an older copy, which was put back: no replica that is in it is served.
+    /// True if the directory is an older copy that was restored: none of its replicas is served.
     pub older: bool,
-    /// The partitions whose only replicas are served as they are although they are of an older copy.
+    /// Partitions whose only replicas are served although they are of an older copy.
     pub accepted: BTreeSet<PartitionId>,
-    /// How long the files of a replica that was dropped are kept (`trash.rs`); zero: not at all.
+    /// Time for which the files of a dropped replica are kept (`trash.rs`); zero: not at all.
     pub trash_keep: Duration,
-    /// Rows a second, more than 0, that one partition takes at most: for experiments (`lane.rs`).
+    /// Maximum rows per second of one partition, more than 0: for experiments (`lane.rs`).
     pub partition_rows_per_s: Option<f64>,
 }
 
@@ -78,34 +78,34 @@ pub struct NodeOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) why: String,
-    /// Its number, where its files say it.
+    /// Replica id, if its files tell it.
     pub(crate) replica: Option<ReplicaId>,
-    /// There are others, as far as this one knows: these are to be asked.
+    /// True if, as far as this replica knows, others exist, which clients can ask instead.
     pub(crate) others: bool,
 }
 
-/// A node's replicas.
+/// The replicas of a node.
 pub struct Datanode {
-    /// Itself, for orders that must end even when who gave them stops waiting.
+    /// Self-reference, for orders that must run to the end even when the caller stops waiting.
     me: Weak<Self>,
     options: NodeOptions,
     host: Arc<Host>,
-    /// What the machines of the replicas may touch.
+    /// Resources that the replicas' machines may use.
     pub(crate) near: Arc<Surroundings>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) replicas: RwLock<BTreeMap<PartitionId, Arc<Replica>>>,
-    /// The partitions whose replicas here are not served: they are damaged and nobody else has them, or are of an older
+    /// Partitions whose replicas here are not served: they are damaged and have no other replica, or are of an older
     /// copy.
     pub(crate) refused: RwLock<BTreeMap<PartitionId, Refused>>,
-    /// Those of an older copy.
+    /// Replicas of an older copy.
     pub(crate) older: Older,
-    /// One order at a time creates or drops replicas.
+    /// Held by the one order at a time that creates or drops replicas.
     pub(crate) orders: tokio::sync::Mutex<()>,
-    /// The catalog that gives orders here.
+    /// The catalog that gives orders to this node.
     followed: Followed,
-    /// What memtables held together, and when.
+    /// Sum of memtable bytes, and the time at which it was computed.
     memtables: Mutex<Option<(Instant, u64)>>,
-    /// Why the last flush failed, if there was no space.
+    /// Reason why the last flush failed, if the disk was full.
     disk_full: Mutex<Option<String>>,
     tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -126,7 +126,7 @@ impl Datanode {
         Self::open_over(options, host, clock, Arc::new(files)).await
     }
 
-    /// As [`Datanode::open`], over files that may be anywhere.
+    /// As [`Datanode::open`], over another implementation of [`Files`].
     ///
     /// # Errors
     /// As [`Datanode::open`].
@@ -171,12 +171,12 @@ impl Datanode {
         &self.options
     }
 
-    /// The node's tasks, all of which end before the node does.
+    /// Tracker of the node's tasks, all of which end before the node does.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.tasks
     }
 
-    /// Groups that keep the log from being reclaimed.
+    /// Groups that prevent the log from being reclaimed.
     pub(crate) fn pressure(&self) -> watch::Receiver<Vec<GroupId>> {
         self.host.pressure()
     }
@@ -195,7 +195,7 @@ impl Datanode {
         })
     }
 
-    /// Why a partition that is here is not served.
+    /// Reason why a partition that is here is not served; `None` if it is served, or not here.
     pub(crate) fn refusal(&self, partition: PartitionId) -> Option<String> {
         self.refused.read().get(&partition).map(|refused| refused.why.clone())
     }
@@ -204,12 +204,12 @@ impl Datanode {
         self.replicas.read().values().cloned().collect()
     }
 
-    /// The load of the partitions that are led here, as of now.
+    /// Current load of the partitions that are led here.
     pub fn loads(&self) -> Vec<LoadBeat> {
         self.replicas().iter().filter_map(|replica| replica.beat()).collect()
     }
 
-    /// The partitions whose replicas here do not serve, and why.
+    /// Partitions whose replicas here do not serve, with reasons.
     pub fn ailments(&self) -> Vec<Ailment> {
         let failed = self.replicas().into_iter().filter_map(|replica| {
             let reason = replica.failure().or_else(|| replica.stuck())?;
@@ -222,14 +222,14 @@ impl Datanode {
         failed.chain(refused).collect()
     }
 
-    /// Remembers that memtables cannot be flushed for want of space.
+    /// Records that a flush failed on a full disk.
     pub(crate) fn flush_failed(&self, error: &Error) {
         if let Error::DiskFull(why) = error {
             *self.disk_full.lock() = Some(why.clone());
         }
     }
 
-    /// There is space.
+    /// Records that a flush has found space.
     pub(crate) fn flush_succeeded(&self) {
         *self.disk_full.lock() = None;
     }
@@ -238,7 +238,7 @@ impl Datanode {
         i64::try_from(self.options.trash_keep.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Removes what was dropped long enough ago, or what is in the way of new files.
+    /// Removes files of replicas dropped long enough ago, or as many as are needed to free space.
     pub(crate) async fn sweep_trash(&self) {
         let (files, now_ms) = (Arc::clone(&self.near.files), self.clock.now_ms());
         let full = self.disk_full.lock().is_some();
@@ -251,7 +251,8 @@ impl Datanode {
         }
     }
 
-    /// Waits while memtables are over twice their budget: flushing cannot keep up. On a full disk it would be in vain.
+    /// Waits while memtables are over twice their budget, because flushing cannot keep up. On a full disk waiting would
+    /// be useless, so the write is refused.
     async fn wait_for_memory(&self, replica: &Replica) -> Result<(), Error> {
         let limit = self.options.memtables_bytes_max.saturating_mul(2);
         if self.memtable_bytes(MEMTABLES_KNOWN) <= limit {
@@ -279,7 +280,7 @@ impl Datanode {
         Ok(())
     }
 
-    /// Bytes that all memtables hold together, or held so long ago at most.
+    /// Bytes of all memtables together; at most `known_for` old.
     fn memtable_bytes(&self, known_for: Duration) -> u64 {
         let mut known = self.memtables.lock();
         let now = Instant::now();
@@ -294,11 +295,11 @@ impl Datanode {
         bytes
     }
 
-    /// Stops taking requests, flushes every memtable and stops the groups.
+    /// Stops accepting requests, flushes every memtable and stops the groups.
     ///
     /// # Errors
-    /// The first flush or stop that failed; the rest is stopped all the same. What was not flushed is
-    /// still in the log.
+    /// The first failed flush or stop; the rest is stopped all the same. Rows that were not flushed are still in the
+    /// log.
     pub async fn shutdown(&self) -> Result<(), Error> {
         let mut first = Ok(());
         for replica in self.replicas() {
@@ -319,7 +320,7 @@ impl Datanode {
 }
 
 impl Datanode {
-    /// Ends as a crash would, for tests and simulations: nothing is flushed.
+    /// Ends without a flush, as a crash would; for tests and simulations.
     pub async fn abandon(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -402,7 +403,7 @@ impl DataService for Datanode {
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error> {
         let mut statuses: Vec<_> = self.replicas().iter().map(|replica| replica.status()).collect();
         for (partition, refused) in self.refused.read().iter() {
-            // One that has no number nobody could ask for.
+            // No order can name a replica without an id.
             let Some(replica) = self.near.in_log(*partition).or(refused.replica) else { continue };
             let failure = Some(refused.why.clone());
             let partition = *partition;
@@ -418,8 +419,7 @@ impl DataService for Datanode {
 }
 
 impl Datanode {
-    /// Runs an order in a task of its own: half an order must not be left because the one who gave it
-    /// timed out.
+    /// Runs an order in a task of its own, so that it completes even when its caller times out.
     async fn to_the_end<T, F>(&self, order: impl FnOnce(Arc<Self>) -> F) -> Result<T, Error>
     where
         T: Send + 'static,

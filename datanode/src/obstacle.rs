@@ -1,6 +1,6 @@
-//! What is in the way of a change of what a partition owns, and of a request while such a change is under way.
+//! Obstacles to a change of a partition's range, and to requests during such a change.
 //!
-//! Invariant: whatever is damaged, what was frozen can be given free, and nobody waits for it for ever.
+//! Invariant: whatever is damaged, a frozen partition can be unfrozen, and requests do not wait for it for ever.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use partita_proto::error::Error;
 use partita_proto::id::PartitionId;
 use partita_proto::reshape::Reshape;
 
-/// How long a partition that is frozen for a merge is waited for; meta gives the merge up well before.
+/// Maximum time that requests wait for a partition frozen for a merge; meta gives the merge up well before.
 pub(crate) const FROZEN_MAX: Duration = Duration::from_secs(45);
 
-/// Why an order cannot be carried out, given what is damaged of each partition: files that cannot be copied would stop
-/// the group where the order is applied. To give a partition free, or only to raise its epoch, takes no file.
+/// Reason why an order cannot be carried out, given the damage of each partition: files that cannot be copied would
+/// stop the group where the order is applied. Unfreezing a partition, or only raising its epoch, needs no file.
 pub(crate) fn obstacle(
     order: &Reshape,
     damage: impl Fn(PartitionId) -> Option<String>,
@@ -25,7 +25,7 @@ pub(crate) fn obstacle(
     }
 }
 
-/// What a request is answered to a partition that has been frozen for so long.
+/// Error for a request to a partition that has been frozen for `time`.
 pub(crate) fn frozen(partition: PartitionId, time: Duration) -> Error {
     if time < FROZEN_MAX {
         return Error::Unavailable(format!(

@@ -1,12 +1,12 @@
-//! The replicas here that are of an older copy of the data directory: they may lack what was acknowledged since, and have
+//! Replicas here that belong to an older copy of the data directory: they may lack later acknowledged writes, and have
 //! forgotten votes.
 //!
-//! On disk: the file `OLDER`, a partition's number a line.
+//! On disk: the file `OLDER`, one partition number per line.
 //!
 //! Invariants:
-//! - such a replica neither serves nor votes; it stays where it is until meta has it dropped, because the other replicas
-//!   have agreed to do without it, or until its operator accepts it as it is;
-//! - one is listed before the directory's next generation is recorded, so that none is forgotten.
+//! - such a replica neither serves nor votes; it stays until meta has it dropped, because the other replicas have
+//!   agreed to do without it, or until its operator accepts it as it is;
+//! - a replica is listed before the directory's next generation is recorded, so that none is forgotten.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,16 +18,16 @@ use partita_proto::id::PartitionId;
 
 use crate::files::Files;
 
-/// The list.
+/// The durable list of these replicas.
 pub(crate) struct Older {
     files: Arc<dyn Files>,
     partitions: Mutex<BTreeSet<PartitionId>>,
-    /// What is on the disk does not parse: any replica may have been listed.
+    /// True if the file does not parse: then any replica may have been listed.
     pub(crate) damaged: bool,
 }
 
 impl Older {
-    /// Reads it.
+    /// Reads the list.
     ///
     /// # Errors
     /// Those of the disk.
@@ -37,12 +37,12 @@ impl Older {
         Ok(Self { files, partitions: Mutex::new(parsed.unwrap_or_default()), damaged })
     }
 
-    /// Whether the replica of a partition is listed.
+    /// True if the replica of the partition is listed.
     pub(crate) fn has(&self, partition: PartitionId) -> bool {
         self.partitions.lock().contains(&partition)
     }
 
-    /// Those that are listed.
+    /// All listed partitions.
     pub(crate) fn all(&self) -> BTreeSet<PartitionId> {
         self.partitions.lock().clone()
     }
@@ -50,7 +50,7 @@ impl Older {
     /// Replaces the list, durably.
     ///
     /// # Errors
-    /// Those of the disk; nothing has changed then.
+    /// Those of the disk; the list is unchanged then.
     pub(crate) fn replace(&self, partitions: BTreeSet<PartitionId>) -> Result<(), Error> {
         let mut listed = self.partitions.lock();
         if *listed != partitions || self.damaged {
@@ -60,7 +60,7 @@ impl Older {
         Ok(())
     }
 
-    /// Takes a partition off the list, durably.
+    /// Removes a partition from the list, durably.
     ///
     /// # Errors
     /// As [`Older::replace`].
@@ -73,7 +73,7 @@ impl Older {
     }
 }
 
-/// What whoever asks for such a replica is told.
+/// Reason that requests to such a replica get.
 pub(crate) fn describe(partition: PartitionId) -> String {
     format!(
         "the data directory was put back from an older copy, so this replica may lack what was acknowledged since. Other \
@@ -84,7 +84,7 @@ pub(crate) fn describe(partition: PartitionId) -> String {
 fn print(partitions: &BTreeSet<PartitionId>) -> String {
     let mut text: String = partitions.iter().map(|partition| format!("{partition}\n")).collect();
     let checksum = crc32c::crc32c(text.as_bytes());
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     writeln!(text, "checksum {checksum:08x}").ok();
     text
 }

@@ -1,4 +1,4 @@
-//! Who is to belong to a partition's group, and who is to lead it: an order of meta's, step by step.
+//! Carries out meta's order to change the members of a partition's group, and its leader, step by step.
 //!
 //! ```text
 //!   add the missing as learners ── wait until they are near ── voters: exactly those wanted ── remove learners
@@ -6,13 +6,13 @@
 //!                      the leader is to go: voters: both ── hand over; the new leader does the rest
 //! ```
 //!
-//! What to do next is decided by [`choose`], a pure function of what the group says of itself. So an
-//! order that ended early, wherever, goes on when it is given again, to whoever leads then.
+//! A pure function, [`choose`], decides the next step from the state of the group. So an order that ended early, at any
+//! step, continues when it is repeated, on whichever replica leads then.
 //!
 //! Invariants:
-//! - nobody becomes a voter who lags far behind: a group must not come to wait for him;
-//! - no change begins that leaves the decision to voters of whom most lag far behind, or are not there at all: it could
-//!   be neither ended nor taken back.
+//! - a replica that lags far behind never becomes a voter: the group must not come to wait for it;
+//! - no change begins whose new voters mostly lag far behind, or are unreachable: it could neither be completed nor be
+//!   undone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,18 +22,18 @@ use partita_raft::{Group, MemberStatus};
 
 use crate::group_error;
 
-/// A learner that lacks no more entries than this is near enough to vote: it gets them in a moment.
+/// Maximum number of entries that a learner may lack and still become a voter: it gets them in a moment.
 const NEAR_ENTRIES: u64 = 1_000;
-/// Steps that one order takes at most: one per learner to be added, and a few.
+/// Maximum steps of one order, besides one per learner to be added.
 const STEPS_MAX: usize = 16;
 
-/// What a decision needs to know of a group; its leader says it.
+/// State of a group, as its leader reports it for a decision.
 struct View<'a> {
     me: ReplicaId,
     members: &'a [MemberStatus],
-    /// Whether a change of voters has begun and not ended.
+    /// True while a change of voters has begun and not ended.
     changing: bool,
-    /// The last entry of the leader's log.
+    /// Index of the last entry of the leader's log.
     last: u64,
 }
 
@@ -47,14 +47,14 @@ enum Step {
         replica: ReplicaId,
         at: Option<u64>,
     },
-    /// Too few of those that are to vote are there to decide anything.
+    /// Too few of the future voters are reachable to form a quorum.
     Away(BTreeSet<ReplicaId>),
     SetVoters(BTreeSet<ReplicaId>),
     RemoveLearners(BTreeSet<ReplicaId>),
     HandOver(ReplicaId),
 }
 
-/// The next step to make `wanted` the voters, and nobody else a member.
+/// The next step towards a group whose voters are exactly `wanted`, and which has no other member.
 fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
     let member = |replica| view.members.iter().find(|member| member.replica == replica);
     let missing = wanted.iter().find(|(replica, _)| member(*replica).is_none());
@@ -69,7 +69,7 @@ fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
     }
     let voters: BTreeSet<ReplicaId> =
         view.members.iter().filter(|m| m.voter).map(|m| m.replica).collect();
-    // One that has begun can only be ended.
+    // A change that has begun can only be completed.
     let set = |voters: BTreeSet<ReplicaId>| {
         let there = |replica: &&ReplicaId| {
             **replica == view.me || member(**replica).is_some_and(|member| near(member.matched))
@@ -94,7 +94,7 @@ fn choose(view: &View<'_>, wanted: &BTreeSet<(ReplicaId, NodeId)>) -> Step {
     if surplus.is_empty() { Step::Done } else { Step::RemoveLearners(surplus) }
 }
 
-/// Says who leads, if it is not this replica.
+/// Returns an error that names the leader, if this replica does not lead.
 fn check_leads(partition: PartitionId, group: &Group) -> Result<(), Error> {
     let status = group.status();
     if let Some(failure) = status.stopped {
@@ -106,7 +106,7 @@ fn check_leads(partition: PartitionId, group: &Group) -> Result<(), Error> {
     Err(Error::NotLeader { partition, leader: status.leader.map(|(_, node)| node) })
 }
 
-/// Makes these replicas the voters of a group and the only members.
+/// Makes these replicas the voters of a group and its only members.
 pub(crate) async fn reconfigure(
     partition: PartitionId,
     group: &Group,
@@ -117,6 +117,8 @@ pub(crate) async fn reconfigure(
     }
     let failed = |error| group_error(group, error);
     let wanted: BTreeSet<(ReplicaId, NodeId)> = voters.into_iter().collect();
+    // One step at a time: look, choose, act. Each step is a change that the group has agreed on, so a failure in
+    // between leaves a state from which the repeated order continues.
     for _ in 0..STEPS_MAX + wanted.len() {
         check_leads(partition, group)?;
         let members = group.members();

@@ -1,11 +1,11 @@
 //! One replica: a partition of the engine behind its Raft group.
 //!
 //! Invariants:
-//! - a write is answered after it is applied here, a scan starts after a read barrier;
-//! - a request for another epoch has no effect: it is refused before it reaches the log, or where it is applied;
-//! - the rows that a scan gives are of the epoch that it asked for;
+//! - a write is answered after it is applied here; a scan starts after a read barrier;
+//! - a request for another epoch has no effect: it is refused before it reaches the log, or when it is applied;
+//! - the rows of a scan are of the epoch that the scan names;
 //! - once a storage error has stopped the group, every request gets that error;
-//! - a replica that found its files damaged says so, and leaves reading to the others if there are any.
+//! - a replica whose files are damaged reports it, and leaves reads to the other replicas if there are any.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,11 +43,11 @@ use crate::reconfigure;
 use crate::reply::Outcome;
 use crate::writer::{QUEUE_MAX, Waiting, Writer};
 
-/// How long a request waits for a group that has no leader yet, as right after a start.
+/// Maximum time that a request waits for a group without a leader, as right after a start.
 const LEADER_WAIT: Duration = Duration::from_secs(5);
-/// The epoch that partitions are created with.
+/// Epoch of a newly created partition.
 pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
-/// How often it looks.
+/// Polling interval of that wait.
 const LEADER_POLL: Duration = Duration::from_millis(2);
 
 /// One replica on this node.
@@ -58,21 +58,21 @@ pub(crate) struct Replica {
     load: Arc<Load>,
     writes: mpsc::Sender<Waiting>,
     stop: CancellationToken,
-    /// Since when it is known to be frozen.
+    /// Time since when the partition has been seen frozen.
     frozen_since: Mutex<Option<Instant>>,
-    /// One order at a time changes the members.
+    /// Held by the one order at a time that changes the members.
     changing: tokio::sync::Mutex<()>,
     requests: AtomicU64,
     scans: AtomicU64,
     rejected: AtomicU64,
-    /// Whether files hold more than the group was told of. Held while that changes.
+    /// True if files hold entries that the group does not know to be durable. Locked while that changes.
     untold: tokio::sync::Mutex<bool>,
-    /// What of its files turned out not to be what was written.
+    /// Description of the damage found in the partition's files.
     damage: Arc<OnceLock<String>>,
 }
 
 impl Replica {
-    /// Puts the parts together and starts the writer.
+    /// Assembles the replica and starts its writer.
     pub(crate) fn start(
         partition: Arc<Partition>,
         machine: Arc<PartitionMachine>,
@@ -113,7 +113,7 @@ impl Replica {
         self.partition.config().partition
     }
 
-    /// Which replica of the partition it is.
+    /// Replica id.
     pub(crate) fn number(&self) -> ReplicaId {
         self.group.replica()
     }
@@ -129,12 +129,12 @@ impl Replica {
         Err(Error::StaleRoute { partition: self.id(), requested, current })
     }
 
-    /// Refuses requests while a neighbour is to take the partition over.
+    /// Refuses requests while the partition is frozen for a merge.
     fn check_free(&self) -> Result<(), Error> {
         self.frozen_for().map_or(Ok(()), |time| Err(frozen(self.id(), time)))
     }
 
-    /// For how long it has been seen frozen, if it is.
+    /// Time for which the partition has been seen frozen; `None` if it is not frozen.
     fn frozen_for(&self) -> Option<Duration> {
         let mut since = self.frozen_since.lock();
         if !self.machine.is_frozen() {
@@ -144,14 +144,14 @@ impl Replica {
         Some(since.get_or_insert_with(Instant::now).elapsed())
     }
 
-    /// Why it answers no request although nothing of it has failed: it has been frozen for too long.
+    /// Reason why the replica refuses requests although nothing of it has failed: it has been frozen for too long.
     pub(crate) fn stuck(&self) -> Option<String> {
         let time = self.frozen_for().filter(|time| *time >= FROZEN_MAX)?;
         Some(frozen(self.id(), time).to_string())
     }
 
-    /// Refuses rows of other types than the table's before they are in the log: what cannot be applied
-    /// stops the group.
+    /// Refuses rows whose types are not the table's, before they are in the log: a command that cannot be applied stops
+    /// the group.
     fn check_columns(&self, rows: &RecordBatch) -> Result<(), Error> {
         let config = self.partition.config();
         for field in rows.schema_ref().fields() {
@@ -170,7 +170,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Refuses a write that the log would take although the files have failed: nobody could be told that it is there. The
+    /// Refuses a write that the log would accept although the files have failed: its outcome could not be reported. The
     /// group stops in a moment ([`Replica::stop_if_failed`]), and another replica leads, if there is any.
     fn check_files(&self) -> Result<(), Error> {
         let Some(failure) = self.partition.failure() else { return Ok(()) };
@@ -181,7 +181,7 @@ impl Replica {
         })
     }
 
-    /// Waits until this replica leads, if there is no other, which right after a start takes a moment.
+    /// Waits until this replica leads, if it is the only one; right after a start that takes a moment.
     pub(crate) async fn lead_if_alone(&self) -> Result<(), Error> {
         let members = self.group.members();
         if !members.iter().map(|member| member.replica).eq([self.group.replica()]) {
@@ -229,18 +229,18 @@ impl Replica {
         answered.await.map_err(|_| self.stopping())?
     }
 
-    /// Counts a write that a bound refused.
+    /// Counts a write that was refused because a bound was reached.
     pub(crate) fn reject(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
         self.load.rejected();
     }
 
-    /// What is counted of its load.
+    /// Counters of the replica's load.
     pub(crate) fn load(&self) -> &Load {
         &self.load
     }
 
-    /// Its load, if it leads.
+    /// Load for the heartbeat; `None` if the replica does not lead.
     pub(crate) fn beat(&self) -> Option<LoadBeat> {
         let group = self.group.status();
         if !group.is_leader {
@@ -263,7 +263,7 @@ impl Replica {
             self.check_epoch(request.epoch, current)?;
         }
         if let Some(damage) = self.damage.get() {
-            // Others have what this one has lost, if there are others.
+            // Other replicas, if there are any, have the rows that this one has lost.
             leadership::give_away(self).await;
             if !self.leads() {
                 return Err(Error::Unavailable(format!(
@@ -289,7 +289,7 @@ impl Replica {
             .map_err(|error| {
                 elsewhere(self.noted(Error::from(error)), self.number(), self.has_others())
             })?;
-        // Of what is read, not of what was there before the wait: it may have come to own less, or more.
+        // The epoch of the pinned version counts, not the one before the wait: the range may have changed meanwhile.
         self.check_epoch(request.epoch, scanned.epoch)?;
         self.check_free()?;
         self.load.opened(&asked, &self.partition.range(), begun.elapsed());
@@ -299,18 +299,18 @@ impl Replica {
         Ok(ScanReply { streams, sorted: scanned.sorted, stats: scanned.stats })
     }
 
-    /// Waits until everything that was ever acknowledged is applied here.
+    /// Waits until every acknowledged write is applied here.
     pub(crate) async fn read_barrier(&self) -> Result<(), Error> {
         self.group.read_barrier().await.map_err(|error| group_error(&self.group, error))
     }
 
-    /// Remembers that files were found damaged.
+    /// Records damage that a read has found.
     fn noted(&self, error: Error) -> Error {
         note(&self.damage, self.id(), &error);
         error
     }
 
-    /// A stream whose errors are noted.
+    /// A stream whose errors are recorded.
     fn watched(&self, stream: RowStream) -> RowStream {
         let (damage, partition) = (Arc::clone(&self.damage), self.id());
         let (replica, others) = (self.number(), self.has_others());
@@ -320,7 +320,7 @@ impl Replica {
         }))
     }
 
-    /// Whether another replica may lead.
+    /// True if another replica may lead.
     fn has_others(&self) -> bool {
         !self.other_voters().is_empty()
     }
@@ -347,21 +347,21 @@ impl Replica {
         self.propose(Command::Truncate(id)).await
     }
 
-    /// Writes everything applied until now to files and lets the log forget it. Every replica does so by
-    /// itself, whoever leads.
+    /// Writes everything applied so far to files and lets the log purge it. Every replica flushes on its own, whoever
+    /// leads.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
         let mut untold = self.untold.lock().await;
         self.machine.seal();
         *untold |= self.partition.flush().await.map_err(|error| self.noted(Error::from(error)))?;
         if *untold {
-            // If this fails, or nobody waits for it to end, the next flush tells it, also one with nothing to write.
+            // If this fails or is cancelled, the next flush reports it, even a flush without rows.
             self.group.flushed().await.map_err(|error| group_error(&self.group, error))?;
             *untold = false;
         }
         Ok(())
     }
 
-    /// Writes everything applied until now to files, of a replica that ends: nobody needs to know.
+    /// Writes everything applied so far to files, for a replica that is being dropped: the group is not told.
     pub(crate) async fn write_rows(&self) -> Result<(), Error> {
         self.machine.seal();
         self.partition.flush().await.map(drop).map_err(Error::from)
@@ -371,7 +371,7 @@ impl Replica {
         self.partition.compact(all).await.map_err(|error| self.noted(Error::from(error)))
     }
 
-    /// Makes these replicas the voters of the group, and the only members.
+    /// Makes these replicas the voters of the group, and its only members.
     pub(crate) async fn reconfigure(
         &self,
         voters: BTreeMap<ReplicaId, NodeId>,
@@ -386,8 +386,8 @@ impl Replica {
         reconfigure::reconfigure(self.id(), &self.group, voters).await
     }
 
-    /// Gives up the log up to the last change of what the partition owns: one who joins is told what it owns now, and
-    /// could not make sense of what was written before.
+    /// Purges the log up to the last change of the partition's range: a new member is told the current range, and could
+    /// not apply entries for an earlier one.
     async fn forget_reshapes(&self) -> Result<(), Error> {
         if self.partition.config().epoch <= FIRST_EPOCH {
             return Ok(());
@@ -396,13 +396,13 @@ impl Replica {
         self.group.give_up_log().await.map_err(|error| group_error(&self.group, error))
     }
 
-    /// Changes what the partition owns, through its log.
+    /// Changes the partition's range, through its log.
     pub(crate) async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error> {
         let busy = |what: &str| {
             Error::Unavailable(format!("the replicas of partition {} {what}", self.id()))
         };
         let _one_at_a_time = self.changing.try_lock().map_err(|_| busy("change just now"))?;
-        // Whoever has not applied all of the log may take what was done for something to be done.
+        // A replica that has not applied the whole log may repeat an order that has taken effect.
         self.read_barrier().await?;
         if let Some(done) = self.machine.done(&order) {
             return Ok(done);
@@ -424,7 +424,7 @@ impl Replica {
                 )));
             }
         }
-        // What is in files by then does not hold up the log when the order is applied.
+        // Rows in files by then do not delay the log when the order is applied.
         self.flush().await?;
         let epoch = order.epoch();
         let applied = self.group.propose(Command::Reshape(order).encode()).await;
@@ -435,17 +435,17 @@ impl Replica {
         }
     }
 
-    /// Where it would best be cut in two.
+    /// The key that cuts the partition best into two.
     pub(crate) async fn middle_key(&self) -> Result<Option<Bound>, Error> {
         self.partition.middle().await.map_err(|error| self.noted(Error::from(error)))
     }
 
-    /// Whether it leads.
+    /// True if the replica leads.
     pub(crate) fn leads(&self) -> bool {
         self.group.status().is_leader
     }
 
-    /// The nodes of the other replicas that may lead, those that are furthest first.
+    /// The nodes of the other voters, the most up-to-date first.
     pub(crate) fn other_voters(&self) -> Vec<NodeId> {
         let mine = self.group.replica();
         let mut others = self.group.members();
@@ -493,14 +493,15 @@ impl Replica {
         }
     }
 
-    /// Why it does not serve, or not all that it should: its files failed, its group stopped, or it found damage.
+    /// Reason why the replica does not serve, or not completely: its files failed, its group stopped, or damage was
+    /// found.
     pub(crate) fn failure(&self) -> Option<String> {
         let stopped = self.partition.failure().or_else(|| self.group.status().stopped);
         stopped.or_else(|| self.damage())
     }
 
-    /// Stops the group once the files have failed: it applies nothing more, so that another replica is to lead. The
-    /// group would notice only at the next write.
+    /// Stops the group once the files have failed: nothing more can be applied, so another replica should lead. The
+    /// group itself would notice only at the next write.
     pub(crate) async fn stop_if_failed(&self) {
         let Some(failure) = self.partition.failure() else { return };
         if self.group.status().stopped.is_some() {
@@ -512,7 +513,7 @@ impl Replica {
         }
     }
 
-    /// What of its files is damaged, as far as that is known.
+    /// Description of the known damage to the partition's files; `None` if none is known.
     fn damage(&self) -> Option<String> {
         let found = self.damage.get().cloned();
         found.or_else(|| {
@@ -520,7 +521,7 @@ impl Replica {
         })
     }
 
-    /// What of the files of a partition here is damaged: of this one, or of a neighbour.
+    /// Description of the known damage to the files of a partition here: this one, or a neighbour.
     fn damage_of(&self, partition: PartitionId) -> Option<String> {
         if partition == self.id() {
             return self.damage();
@@ -535,8 +536,7 @@ impl Replica {
     }
 }
 
-/// The error of a read that found damage. Where others have the rows, the next read is theirs, so the error says to try
-/// again.
+/// The error of a read that found damage. It is retryable if others have the rows, because the next read goes to them.
 fn elsewhere(error: Error, replica: ReplicaId, others: bool) -> Error {
     match error {
         Error::Corrupted(damage) if others => Error::Unavailable(format!(
@@ -546,7 +546,7 @@ fn elsewhere(error: Error, replica: ReplicaId, others: bool) -> Error {
     }
 }
 
-/// Notes what is damaged; the first finding is kept.
+/// Records damage; the first finding is kept.
 fn note(damage: &OnceLock<String>, partition: PartitionId, error: &Error) {
     if let Error::Corrupted(what) = error
         && damage.set(what.clone()).is_ok()

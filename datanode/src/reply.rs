@@ -1,4 +1,4 @@
-//! What applying an entry came to, on its way from the machine to whoever proposed the entry. Never stored nor sent.
+//! Result of applying an entry, passed from the machine to the proposer. Never stored or sent.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use partita_proto::error::Error;
 use partita_proto::id::{Epoch, PartitionId};
 use partita_proto::reshape::Reshaped;
 
-/// The answer to one entry.
+/// The result of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The index at which each of its parts took effect; `None`: it had no effect now, and may have had one long before.
+    /// The index at which each part took effect; `None` for a part without effect now, which may have taken effect long
+    /// before.
     At(Vec<Option<u64>>),
-    /// It was meant for another epoch, and had no effect.
+    /// The entry named another epoch, and had no effect.
     Stale { current: Epoch },
-    /// It does not fit what the partition is, and had no effect.
+    /// The entry does not fit the partition's state, and had no effect.
     Unfit(String),
-    /// The partition owns something else now.
+    /// The partition's range has changed.
     Reshaped(Reshaped),
 }
 
@@ -78,7 +79,7 @@ impl Outcome {
         outcome.ok_or_else(|| Error::Internal("the reply to an entry cannot be read".to_owned()))
     }
 
-    /// The error that it is for who asked for something else; `epoch` is that of the request.
+    /// Translates the outcome for a request that expected another one; `requested` is the epoch of the request.
     pub(crate) fn refused(self, partition: PartitionId, requested: Epoch) -> Error {
         match self {
             Self::Stale { current } => Error::StaleRoute { partition, requested, current },

@@ -1,17 +1,18 @@
-//! Which requests a partition has taken lately, so that one that is sent again takes effect once: writes, and the last
-//! order that changed what it owns; and whether it takes any.
+//! The requests that a partition has accepted recently, so that a repeated one takes effect once: writes, and the last
+//! order that changed its range; and whether the partition is frozen.
 //!
-//! Part of the replicated state: every replica sees the same requests in the same order. It is saved
-//! with each sealed memtable and read back at start.
+//! Part of the replicated state: every replica sees the same requests in the same order. It is saved with each sealed
+//! memtable and read back at start.
 //!
-//! A partition cannot remember everything that it has ever taken. Of what it has forgotten it keeps, for each client, how
-//! far that reaches: a client counts its requests, so one that is not remembered, and lies within, may have been taken or
-//! not. It is refused. What a partition remembers therefore decides how late a request may come again and still be
-//! answered, and never whether it takes effect twice.
+//! A partition cannot remember every request. For each client it keeps the highest sequence number that it has
+//! forgotten: a client numbers its requests, so one that is not remembered and lies below may have been accepted or
+//! not. It is refused. The number of remembered requests therefore decides how late a repeated request still gets its
+//! answer, and never whether it takes effect twice.
 //!
 //! Invariants:
-//! - the newest [`REQUESTS_MAX`] write requests are remembered, and at most twice as many; the oldest go first;
-//! - a request that takes effect was never taken before, as long as no more than [`CLIENTS_MAX`] clients are at work.
+//! - the newest [`REQUESTS_MAX`] write requests are remembered, and at most twice as many; the oldest are forgotten
+//!   first;
+//! - a request that takes effect was never accepted before, as long as no more than [`CLIENTS_MAX`] clients are active.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -23,47 +24,48 @@ use partita_proto::service::RequestId;
 use partita_proto::wire::Wire;
 use prost::Message;
 
-/// Requests that a partition remembers at least. A frontend gives up on a write after half a minute; at 2,000 of them a
-/// second that is 60,000. About 3 MiB of memory when full.
+/// Minimum number of requests that a partition remembers. A frontend gives up on a write after half a minute; at 2,000
+/// writes a second that is 60,000. About 3 MiB of memory when full.
 pub const REQUESTS_MAX: usize = 65_536;
-/// ... and at most: a partition that took over its neighbour goes on with what both remember, so that the change costs
-/// nobody his answer, and comes down to what one remembers with what it takes from then on.
+/// Maximum number of requests: after absorbing its neighbour a partition keeps the requests of both, so that no client
+/// loses its answer, and shrinks to the normal number with later requests.
 const JOINED_MAX: usize = 2 * REQUESTS_MAX;
-/// Clients of which it is known how far what was forgotten reaches; a frontend is one.
+/// Maximum number of clients whose forgotten requests are tracked; a frontend is one client.
 const CLIENTS_MAX: usize = 1024;
 
-/// What is known of a request that comes.
+/// Status of an incoming request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It, or one of which it is a part, took effect at this index.
+    /// The request, or one of which it is a part, took effect at this index.
     Taken(u64),
-    /// It was never taken.
+    /// The request was never accepted.
     New,
-    /// It may have been taken and forgotten.
+    /// The request may have been accepted and forgotten.
     Perhaps,
 }
 
 /// The remembered requests of one partition.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// With the index at which each took effect.
+    /// Requests in order of acceptance, with the index at which each took effect.
     order: VecDeque<(RequestId, u64)>,
     index_of: HashMap<RequestId, u64>,
     forgotten: Forgotten,
-    /// The stored form of these, once somebody has asked: a cut asks three times while writes wait.
+    /// Cached encoding of the requests: a split encodes them three times while writes wait.
     listed: OnceLock<Bytes>,
     frozen: bool,
-    /// The last order that changed what the partition owns, and its index.
+    /// The last order that changed the partition's range, and its index.
     last: Option<(Reshape, u64)>,
 }
 
-/// The last request of each client that was forgotten. The client of which one was forgotten last comes last.
+/// For each client its forgotten request with the highest sequence number. The client whose request was forgotten last
+/// comes last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Forgotten(Vec<RequestId>);
 
 impl Forgotten {
     fn add(&mut self, id: RequestId) {
-        // Those at work are at the end.
+        // Active clients are at the end.
         let known = self.0.iter().rposition(|other| other.client == id.client);
         let before = known.map(|at| self.0.remove(at).sequence);
         self.0.push(RequestId { sequence: before.unwrap_or_default().max(id.sequence), ..id });
@@ -78,8 +80,8 @@ impl Forgotten {
     }
 }
 
-/// The stored form: three parallel lists, oldest first. Sequences and indexes are differences to the
-/// value before, so that most take one byte.
+/// The stored form: three parallel lists, oldest first. Sequences and indexes are differences to the previous value, so
+/// that most take one byte.
 #[derive(Clone, PartialEq, Message)]
 struct Stored {
     #[prost(fixed64, repeated, tag = "1")]
@@ -97,7 +99,7 @@ struct Stored {
     last: Option<Bytes>,
     #[prost(uint64, tag = "7")]
     last_index: u64,
-    /// Two parallel lists: the last that was forgotten of each client.
+    /// Two parallel lists: the last forgotten request of each client.
     #[prost(fixed64, repeated, tag = "8")]
     forgotten_clients: Vec<u64>,
     #[prost(uint64, repeated, tag = "9")]
@@ -105,7 +107,8 @@ struct Stored {
 }
 
 impl Requests {
-    /// What is known of a request, some of which may have been sent before under other identities, with more.
+    /// Status of a request. `earlier`: identities under which parts of it may have been sent before, together with
+    /// others.
     pub fn known(&self, id: RequestId, earlier: &[RequestId]) -> Known {
         let mut all = std::iter::once(&id).chain(earlier);
         if let Some(index) = all.clone().find_map(|id| self.index_of.get(id)) {
@@ -121,7 +124,7 @@ impl Requests {
             new.insert(index);
             self.order.push_back((id, index));
         }
-        // One for one; two for one as long as there are those of a neighbour besides.
+        // Forget one request for each new one; two while a neighbour's requests are kept too.
         for _ in 0..2 {
             if self.order.len() > REQUESTS_MAX
                 && let Some((oldest, _)) = self.order.pop_front()
@@ -132,7 +135,7 @@ impl Requests {
         }
     }
 
-    /// Whether the partition takes no writes and answers no reads, because a neighbour is to take it over.
+    /// True if the partition refuses writes and reads, because a neighbour is to absorb it.
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }
@@ -142,14 +145,14 @@ impl Requests {
         self.last.as_ref().filter(|(last, _)| last == order).map(|(_, index)| *index)
     }
 
-    /// An order has taken effect at an index.
+    /// Records that an order took effect at an index.
     pub fn took(&mut self, order: &Reshape, index: u64) {
         self.frozen = freezes(order);
         self.last = Some((order.clone(), index));
     }
 
-    /// Remembers the write requests of another partition too. There is no telling which of the two took one first, so
-    /// they lie side by side, by how many each took after them.
+    /// Remembers the write requests of another partition too. The order between the two partitions' requests is
+    /// unknown, so they are interleaved by the number of later requests of each.
     pub fn join(&mut self, other: &Self) {
         let newest =
             |of: &Self| -> Vec<(RequestId, u64)> { of.order.iter().rev().copied().collect() };
@@ -170,17 +173,17 @@ impl Requests {
         }
     }
 
-    /// How many are remembered.
+    /// Number of remembered requests.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether none is.
+    /// True if no request is remembered.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// The stored form.
+    /// Encodes the requests.
     pub fn encode(&self) -> Bytes {
         let (last, last_index) = match &self.last {
             Some((order, index)) => (Some(order.encode_wire()), *index),
@@ -189,19 +192,18 @@ impl Requests {
         self.encode_onto(Stored { frozen: self.frozen, last, last_index, ..Stored::default() })
     }
 
-    /// The stored form of what there will be once an order has taken effect at an index.
+    /// Encodes the requests as they will be once an order has taken effect at an index.
     pub fn encode_after(&self, order: &Reshape, index: u64) -> Bytes {
         let (frozen, last) = (freezes(order), Some(order.encode_wire()));
         self.encode_onto(Stored { frozen, last, last_index: index, ..Stored::default() })
     }
 
-    /// The stored form for a partition that is cut off from this one: all that is known of write requests, and nothing
-    /// else.
+    /// Encodes the state for a partition that is split off: all write requests, and nothing else.
     pub fn encode_for_child(&self) -> Bytes {
         self.encode_onto(Stored::default())
     }
 
-    /// The stored form of what is known of write requests, with the rest behind it: parts of a message are one message.
+    /// Encodes the write requests, followed by `rest`: concatenated parts of a message are one message.
     fn encode_onto(&self, rest: Stored) -> Bytes {
         let listed = self.listed.get_or_init(|| self.encode_list());
         let mut encoded = Vec::with_capacity(listed.len() + rest.encoded_len());
@@ -213,7 +215,7 @@ impl Requests {
     fn encode_list(&self) -> Bytes {
         let mut stored = Stored::default();
         let mut clients: HashMap<u64, u32> = HashMap::new();
-        // Most have the client of the one before.
+        // Most requests have the client of the previous one.
         let mut before = None;
         let (mut sequence, mut index) = (0i64, 0i64);
         for (id, at) in &self.order {
@@ -241,7 +243,7 @@ impl Requests {
         stored.encode_to_vec().into()
     }
 
-    /// Reads the stored form; `None` when it is not one.
+    /// Decodes the requests; `None` if the bytes are invalid.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let stored = Stored::decode(bytes).ok()?;
         let same = |one: usize, other: usize| (one == other).then_some(());
@@ -269,7 +271,7 @@ impl Requests {
     }
 }
 
-/// Whether a partition is frozen after an order.
+/// True if the order freezes the partition.
 fn freezes(order: &Reshape) -> bool {
     matches!(order, Reshape::Freeze(Freeze { on: true, .. }))
 }
@@ -284,7 +286,7 @@ mod tests {
 
     const MOST: u64 = REQUESTS_MAX as u64;
 
-    /// What a partition remembers that took these of one client, from index 100 on.
+    /// The requests of a partition that accepted these sequence numbers of one client, at indexes from 100 on.
     fn of(client: u64, sequences: std::ops::Range<u64>) -> Requests {
         let mut requests = Requests::default();
         sequences.for_each(|sequence| requests.insert(id(client, sequence), sequence + 100));

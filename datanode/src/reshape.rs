@@ -1,4 +1,4 @@
-//! Changes of what a partition owns, as entries of its log.
+//! Changes of a partition's range, applied as entries of its log.
 //!
 //! ```text
 //!   split at S:   flush ── own range and epoch ── child's files ── child's group in the log ── start child; S: one edit
@@ -6,16 +6,16 @@
 //!   absorb at A:  flush ── the frozen neighbour's files ── own range, epoch and A: one edit
 //! ```
 //!
-//! Nothing is applied meanwhile, but a split waits for no sync: what its child needs to be there after a crash, and the
-//! edit of its own manifest, are made while entries are applied again.
+//! No entry is applied during a change, but a split waits for no sync: the files that its child needs after a crash,
+//! and the edit of the parent's manifest, are made while entries are applied again.
 //!
 //! Invariants:
-//! - whether an order takes effect is decided by the entry and by what was applied before it, so that all replicas do the
-//!   same; what a replica finds of the new partition on its own disk decides nothing else than what is left to be made;
-//! - the own durable mark passes the entry only with the last step: a crash before it, wherever, does all again, and
-//!   finds what was done;
+//! - the entry and the entries before it alone decide whether an order takes effect, so that all replicas do the same;
+//!   the state that a replica finds of the child on its own disk decides only which steps are left to do;
+//! - the partition's own durable mark passes the entry only with the last step: a crash before that repeats all steps,
+//!   and finds those already done;
 //! - an order that took effect is not carried out again: it is remembered, and the epoch tells;
-//! - a frozen partition has the same rows on all replicas until it is given free: nothing that is applied changes them.
+//! - a frozen partition has the same rows on all replicas until it is unfrozen: no applied entry changes them.
 
 use partita_engine::{EngineError, Origin, PartitionConfig, Place, Settled, Unrecorded};
 use partita_proto::id::Epoch;
@@ -29,13 +29,13 @@ use crate::machine::{PartitionMachine, failed};
 use crate::reply::Outcome;
 use crate::surroundings::{Birth, root_of};
 
-/// The epoch after one.
+/// The next epoch.
 fn after(epoch: Epoch) -> Epoch {
     Epoch(epoch.0 + 1)
 }
 
 impl PartitionMachine {
-    /// What an order came to, if it is the last one that took effect.
+    /// Result of an order, if it is the last one that took effect.
     pub(crate) fn done(&self, order: &Reshape) -> Option<Reshaped> {
         let index = self.requests.lock().reshaped_by(order)?;
         let last = *self.last.lock();
@@ -73,7 +73,7 @@ impl PartitionMachine {
         Ok(Outcome::Reshaped(reshaped))
     }
 
-    /// Takes no requests any more, or takes them again.
+    /// Freezes the partition, so that it refuses requests, or unfreezes it.
     async fn freeze(
         &self,
         index: u64,
@@ -90,7 +90,7 @@ impl PartitionMachine {
         Ok(None)
     }
 
-    /// Takes over what the right neighbour owned; answers why not.
+    /// Absorbs the right neighbour's range and rows; returns a reason if the order has no effect.
     async fn absorb(
         &self,
         index: u64,
@@ -98,6 +98,8 @@ impl PartitionMachine {
         order: &Reshape,
         absorb: &Absorb,
     ) -> Result<Option<String>, MachineError> {
+        // A partition that has changed since the order was given has nothing to absorb; the order has no effect on any
+        // replica.
         let config = self.partition.config();
         let range = match self.partition.widened(&absorb.end) {
             Some(range) if !self.is_frozen() => range,
@@ -108,6 +110,8 @@ impl PartitionMachine {
                 )));
             }
         };
+        // The neighbour must be here, frozen at the index that the order names, and adjoin this partition: otherwise
+        // this replica differs from the others, and stops.
         self.flush_all().await?;
         let _nobody_removes = self.near.making.hold(absorb.right).await;
         let (right, theirs) = self.near.frozen(absorb.right, absorb.frozen)?;
@@ -120,6 +124,7 @@ impl PartitionMachine {
                 absorb.end
             )));
         }
+        // Both sides' requests are remembered from now on. A full disk is waited for: a replica cannot skip the order.
         let mut requests = self.requests.lock().clone();
         requests.took(order, index);
         requests.join(&theirs);
@@ -135,7 +140,7 @@ impl PartitionMachine {
         Ok(None)
     }
 
-    /// Cuts the partition in two; answers why not.
+    /// Splits the partition in two; returns a reason if the order has no effect.
     async fn split(
         &self,
         index: u64,
@@ -165,7 +170,7 @@ impl PartitionMachine {
         debug!(partition = %config.partition, took = ?begun.elapsed(), "at rest");
         let node = mark.members().get(&config.replica).copied();
         let replica = node.and_then(|node| split.replicas.get(&node).copied());
-        // One that was removed from the group is no parent.
+        // A replica that was removed from the group creates no child.
         let birth = match replica {
             Some(replica) => {
                 let config = PartitionConfig {
@@ -198,7 +203,7 @@ impl PartitionMachine {
         Ok(None)
     }
 
-    /// Puts everything that was applied into files, and lets nobody change them.
+    /// Writes everything applied so far into files, and keeps other tasks from changing them.
     async fn settle(&self) -> Result<Settled, MachineError> {
         loop {
             self.seal();
@@ -209,7 +214,7 @@ impl PartitionMachine {
         }
     }
 
-    /// Puts everything that was applied into files.
+    /// Writes everything applied so far into files.
     async fn flush_all(&self) -> Result<(), MachineError> {
         loop {
             self.seal();
@@ -220,7 +225,8 @@ impl PartitionMachine {
         }
     }
 
-    /// Makes a range, the next epoch and that the order took effect count, which is then to be recorded.
+    /// Switches to the new range and the next epoch, with the order remembered; returns the state to be recorded
+    /// durably.
     fn resize(
         &self,
         settled: Settled,

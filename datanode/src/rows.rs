@@ -1,4 +1,4 @@
-//! The rows of one write command, handed out to the requests that it joins.
+//! The rows of one write command, split among the requests that it joins.
 
 use arrow::record_batch::RecordBatch;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use partita_proto::service::WriteKind;
 use partita_proto::wire::ipc;
 use partita_raft::MachineError;
 
-/// The rows of one command, handed out part by part.
+/// The rows of one command, taken part by part.
 pub(crate) struct Rows {
     batches: std::collections::VecDeque<RecordBatch>,
 }

@@ -1,23 +1,23 @@
-//! How replicas come to run on a node, and go: at its start, by order, and by being cut off from another.
+//! Creation, start and removal of a node's replicas: at its start, by order, and by a split.
 //!
 //! Invariants:
 //! - a replica is created only by an order ([`partita_proto::service::DataService::open_partition`]) or by an entry of
-//!   its parent's log, never by a message; it begins together with the group's other members, or empty, to get everything
-//!   from their leader, or with its parent's files;
-//! - a replica whose files say that it had a log, but whose log is gone, is not opened; one that was cut off and never
-//!   came to be in the log waits until its parent has applied the cut again;
-//! - a log whose replica's files are gone goes only where they were dropped, or where others can replace the replica: a
-//!   disk that was not mounted takes no row with it;
+//!   its parent's log, never by a message; it begins together with the group's other members, or empty, to receive
+//!   everything from their leader, or with its parent's files;
+//! - a replica whose files say that it had a log, but whose log is gone, is not opened; one that was split off and
+//!   never reached the log waits until its parent has applied the split again;
+//! - the log of a replica without files is removed only if the files were dropped, or if others can replace the
+//!   replica: a disk that is not mounted loses no row;
 //! - a replica whose manifest or log cannot be trusted is never served. Where others can replace it
-//!   ([`crate::NodeOptions::put_aside`]) it is put aside as `<id>.damaged-<n>`; otherwise it stays as it is, is named, and
-//!   the node's other replicas serve;
-//! - one with damaged files is put aside too, where others can replace it. Where it is the only one, it serves what does
-//!   not need them;
+//!   ([`crate::NodeOptions::put_aside`]) it is put aside as `<id>.damaged-<n>`; otherwise it stays as it is and is
+//!   reported, and the node's other replicas serve;
+//! - a replica with damaged files is put aside too, where others can replace it. If it is the only one, it serves the
+//!   requests that do not need those files;
 //! - a replica of an older copy of the directory is not started, and stays as it is (`older.rs`);
-//! - a replica that was removed never comes back under its number: one that was cut off stays as long as its parent has
-//!   that still to do;
-//! - a replica that should be here and is not is waited for or missed ([`Datanode::until_led`]), never made anew: that
-//!   would be an empty one in its place.
+//! - a removed replica never comes back under its id: one that was split off is kept until its parent has durably
+//!   applied the split;
+//! - a replica that should be here and is not is waited for or reported missing ([`Datanode::until_led`]), never
+//!   created anew: that would replace it by an empty one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,26 +40,26 @@ use crate::raft_error;
 use crate::replica::Replica;
 use crate::surroundings::root_of;
 
-/// How long a drop waits for the rows in memory to be in files, which go to the trash.
+/// Maximum time that a drop waits for rows in memory to be flushed to files, which go to the trash.
 const KEEP_ROWS_WAIT: Duration = Duration::from_secs(2);
-/// How long a start waits for all partitions that the logs of others have still to cut off.
+/// Maximum time that a start waits for all partitions that parents' logs have still to split off.
 const REPLAY_WAIT: Duration = Duration::from_secs(30);
-/// How often it looks.
+/// Polling interval of that wait.
 const REPLAY_POLL: Duration = Duration::from_millis(2);
 
 impl Datanode {
-    /// Waits until these partitions, of which there are no other replicas, are led here. One that was cut off just before
-    /// the last process ended may not be on the disk yet: its parent's log brings it.
+    /// Waits until these partitions, which have no other replicas, are led here. A partition that was split off just
+    /// before the last process ended may not be on disk yet: its parent's log recreates it.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is one that no log brings. What keeps another from leading.
+    /// [`Error::NotFound`] when no log creates one of them; the error that keeps another from leading.
     pub async fn until_led(&self, mut partitions: Vec<PartitionId>) -> Result<(), Error> {
         let deadline = Instant::now() + REPLAY_WAIT;
-        // What is cut off has a higher number than its parent.
+        // A child has a higher number than its parent.
         partitions.sort_unstable();
         for partition in partitions {
             if self.refusal(partition).is_some() {
-                // It is named, and what is asked of it says why.
+                // It is reported already, and requests to it get the reason.
                 continue;
             }
             if self.replica(partition).is_err() {
@@ -67,7 +67,7 @@ impl Datanode {
                 if let Ok(cut_off) = tokio::time::timeout_at(deadline, cut_off).await {
                     cut_off?;
                 } else {
-                    // It may wait for space, which dropping another makes, which the node has to be there for.
+                    // It may wait for disk space; dropping another partition makes space, and needs the node to be up.
                     warn!(%partition, "still to be cut off from another; what asks for it has to wait");
                     continue;
                 }
@@ -77,14 +77,14 @@ impl Datanode {
         Ok(())
     }
 
-    /// Waits until everything in the logs here is applied, and a partition that came of it runs.
+    /// Waits until everything in the logs here is applied, and the partition that results from it runs.
     async fn until_cut_off(&self, partition: PartitionId) -> Result<(), Error> {
         info!(%partition, "to be cut off from another by its log");
         for replica in self.replicas() {
             replica.lead_if_alone().await?;
             replica.read_barrier().await?;
         }
-        // Whoever makes it has held this since the cut was applied.
+        // The task that creates it has held this since the split was applied.
         drop(self.near.making.hold(partition).await);
         while self.replica(partition).is_err() {
             self.near.in_log(partition).ok_or_else(|| missing(partition))?;
@@ -102,7 +102,7 @@ impl Datanode {
             groups.filter(|group| *group != META_GROUP).map(|group| PartitionId(group.0)).collect();
         self.give_up_logs(&known, &found).await?;
         self.list_older(&found.here)?;
-        // Before any of them applies its log: what one has applied tells what to make of others.
+        // Before any replica applies its log: the state of one tells how to treat others.
         let mut opened = BTreeMap::new();
         for partition in found.here {
             match self.open_files(partition, known.contains(&partition)).await {
@@ -126,7 +126,7 @@ impl Datanode {
             }
         }
         drop(opened);
-        // All are known before one applies its log, which may concern others.
+        // All replicas are registered before one applies its log, which may refer to others.
         for (engine, _) in &starts {
             self.know(engine);
         }
@@ -139,14 +139,14 @@ impl Datanode {
         Ok(())
     }
 
-    /// How a replica's files are damaged, if others can replace the replica.
+    /// Description of the damage to a replica's files, if others can replace the replica.
     fn replaceable_damage(&self, engine: &Partition) -> Option<String> {
         let damage = engine.damage();
         let replaceable = self.options().put_aside && !is_alone(engine);
         (replaceable && !damage.is_empty()).then(|| damage.join("; "))
     }
 
-    /// Removes from the log what has no files here, if that is as it should be.
+    /// Removes the logs of replicas that have no files here, if their files were dropped or can be replaced.
     async fn give_up_logs(
         &self,
         known: &BTreeSet<PartitionId>,
@@ -154,7 +154,7 @@ impl Datanode {
     ) -> Result<(), Error> {
         let gone: Vec<_> = known.difference(&found.here).collect();
         let mut missing = gone.iter().filter(|partition| !found.dropped.contains(partition));
-        // Where nothing at all is left, it is more likely somewhere else than gone.
+        // If no files are left at all, the disk is more likely not mounted than the replicas gone.
         let replaceable = self.options().put_aside && !found.here.is_empty();
         if let Some(partition) = missing.next()
             && !replaceable
@@ -167,14 +167,14 @@ impl Datanode {
             }
             self.destroy_group(*partition).await?;
         }
-        // Last: they say what was dropped.
+        // Last: these directories record what was dropped.
         for partition in found.dropped.difference(&found.here) {
             self.near.files.discard(*partition, self.clock.now_ms())?;
         }
         self.near.files.sweep(self.clock.now_ms(), self.trash_keep_ms())
     }
 
-    /// Lists the replicas that are of an older copy, and distrusts their logs.
+    /// Lists the replicas of an older copy, and distrusts their logs.
     fn list_older(&self, here: &BTreeSet<PartitionId>) -> Result<(), Error> {
         let all = self.options().older || self.older.damaged;
         let listed = if all { here.clone() } else { &self.older.all() & here };
@@ -200,9 +200,9 @@ impl Datanode {
         );
         match engine.await {
             Ok(engine) => Ok(Some(engine)),
-            // It is in the log only when it was whole.
+            // A replica is in the log only once its files are complete.
             Err(EngineError::NotFound(_)) if in_log => Err(without_files(partition, 0)),
-            // Its creation never finished, so nobody was told that it exists.
+            // Its creation never finished, so it was never reported as created.
             Err(EngineError::NotFound(_)) => {
                 warn!(%partition, "removing what a creation that did not finish has left");
                 self.near.files.remove(partition)?;
@@ -212,7 +212,7 @@ impl Datanode {
         }
     }
 
-    /// How a replica that has files is to be started, if it is.
+    /// Way to start a replica that has files; `None` if it is not to be started.
     async fn check_log(
         &self,
         engine: &Partition,
@@ -225,7 +225,7 @@ impl Datanode {
             return Ok(Some(Start::Restart));
         }
         if self.older.has(partition) {
-            // It may have voted since.
+            // The replica may have voted since the copy was made.
             return Err(Error::Corrupted(format!(
                 "partition {partition} is of an older copy, whose log does not know it"
             )));
@@ -242,7 +242,7 @@ impl Datanode {
                 if parent.is_some_and(|mark| mark.is_none_or(|(upto, _)| upto < index)) {
                     info!(%partition, parent = %origin.parent, "waits until its parent is cut");
                 } else {
-                    // The parent went another way: it was dropped, or has got the files of another replica.
+                    // The parent took another course: it was dropped, or has received the files of another replica.
                     let to = self.near.files.put_aside(partition)?;
                     warn!(%partition, parent = %origin.parent, to, "its parent will never be cut again; put aside");
                 }
@@ -254,9 +254,9 @@ impl Datanode {
         }
     }
 
-    /// Takes a damaged replica out of use. Where others have what it has, it is as if the node never had it: with its log
-    /// it forgets its votes too, so it must never come back under its number. Its files are kept for people to look at.
-    /// Where nobody else has it, all of it stays where it is, and whoever asks for it is told.
+    /// Takes a damaged replica out of use. If others can replace it, the node treats it as if it had never existed:
+    /// with its log its votes are forgotten too, so it must never come back under its id. Its files are kept for people
+    /// to inspect. If it is the only replica, all of it stays where it is, and requests get the reason.
     async fn put_aside_or(
         &self,
         partition: PartitionId,
@@ -291,12 +291,12 @@ impl Datanode {
         self.near.partitions.write().insert(partition, Arc::clone(engine));
     }
 
-    /// Starts the group of an open engine partition that is known.
+    /// Starts the group of an open, registered engine partition.
     async fn start(&self, engine: Arc<Partition>, start: Start) -> Result<(), Error> {
         let config = engine.config();
         let partition = config.partition;
         let stop = self.stop.child_token();
-        // The same keys are sampled whenever the same is run again.
+        // The seed depends on the ids only, so a repeated run samples the same keys.
         let seed = partition.0.rotate_left(32) ^ config.replica.0;
         let rate = self.options().partition_rows_per_s;
         let load = Load::new(Arc::clone(&self.clock), &engine.codec(), seed, rate.is_some());
@@ -322,11 +322,11 @@ impl Datanode {
         destroyed.map_err(|error| raft_error(partition, error))
     }
 
-    /// Starts a replica that was cut off.
+    /// Starts a replica that was split off.
     pub(crate) async fn begin(&self, partition: PartitionId) {
         let _one_at_a_time = self.orders.lock().await;
         if let Err(error) = self.start_known(partition, Start::Seeded).await {
-            // Its files and its log are there: it is started when it is ordered, or with the node.
+            // Its files and its log exist: the next order, or the next start of the node, starts it.
             error!(%partition, %error, "a replica that was cut off did not start");
         }
     }
@@ -348,18 +348,18 @@ impl Datanode {
         started
     }
 
-    /// Creates a replica, or sees to it that it runs.
+    /// Creates a replica, or makes sure that it runs.
     pub(crate) async fn create(&self, spec: PartitionSpec) -> Result<(), Error> {
         let _one_at_a_time = self.orders.lock().await;
         let partition = spec.partition;
         if let Some(damage) = self.refusal(partition) {
-            // Nothing takes its place while somebody may still want what can be read of it.
+            // Nothing replaces it while somebody may still want to read its intact rows.
             return Err(Error::Corrupted(format!(
                 "partition {partition} is here, damaged: {damage}"
             )));
         }
         let nobody_else = self.near.making.hold_soon(partition).await?;
-        // Looked at now that nobody makes one: what was cut off a moment ago is in the log.
+        // Read now that no other task creates one: a partition split off a moment ago is in the log.
         let number = self.replica(partition).map(|replica| replica.number()).ok();
         match number.or_else(|| self.near.in_log(partition)) {
             Some(number) if number == spec.replica => {
@@ -384,7 +384,7 @@ impl Datanode {
             false => Start::Create { members: config.members.clone() },
         };
         if let Err(error) = self.start(engine, start).await {
-            // Nobody was told that it exists: leave nothing behind.
+            // Its creation was not reported to anyone: leave nothing behind.
             self.near.partitions.write().remove(&partition);
             self.near.files.begin_removal(partition)?;
             self.destroy_group(partition).await?;
@@ -395,7 +395,7 @@ impl Datanode {
         self.replica(partition)?.lead_if_alone().await
     }
 
-    /// Makes the files of a replica that is to be created; nobody else makes or removes them.
+    /// Creates the files of a replica; the caller holds the partition.
     async fn make(&self, spec: PartitionSpec) -> Result<Arc<Partition>, Error> {
         let partition = spec.partition;
         let root = root_of(partition);
@@ -408,7 +408,7 @@ impl Datanode {
                 origin.parent
             )));
         }
-        // What an order that failed has left, or one whose parent will not be cut any more: the log does not know it.
+        // Files of a failed order, or of a child whose parent will not split any more: the log does not know it.
         self.near.files.remove(partition)?;
         self.older.forget(partition)?;
         let engine = Partition::create(
@@ -430,7 +430,7 @@ impl Datanode {
         }
     }
 
-    /// What a replica was cut off from, if it is in the log.
+    /// The parent and index from which a replica was split off, if the replica is in the log.
     async fn origin_in_log(&self, partition: PartitionId) -> Option<Origin> {
         self.near.in_log(partition)?;
         if let Some(engine) = self.near.partition(partition) {
@@ -440,12 +440,12 @@ impl Datanode {
         found.ok().flatten().flatten()
     }
 
-    /// Refuses to remove a replica as long as its parent has still to be cut.
+    /// Refuses to remove a replica whose parent has not durably applied the split yet.
     async fn check_cut(&self, partition: PartitionId) -> Result<(), Error> {
         if let Some(origin) = self.origin_in_log(partition).await
             && self.near.awaits(origin)
         {
-            // It would be made again, and have forgotten its votes.
+            // The parent would create it again, without its votes.
             return Err(Error::Unavailable(format!(
                 "partition {partition} was cut off from partition {}, which has still to be cut here",
                 origin.parent
@@ -454,7 +454,7 @@ impl Datanode {
         Ok(())
     }
 
-    /// Removes a replica. Every step may be done already by an order that failed half-way.
+    /// Removes a replica. An earlier order that failed half-way may have done some of the steps.
     pub(crate) async fn remove(
         &self,
         partition: PartitionId,
@@ -463,12 +463,12 @@ impl Datanode {
         let _one_at_a_time = self.orders.lock().await;
         let here = self.replica(partition).map(|replica| replica.number()).ok();
         if here.or_else(|| self.near.in_log(partition)).is_some_and(|here| here != number) {
-            // The order is about one that was dropped before this one came.
+            // The order refers to an earlier replica of the partition.
             return Ok(());
         }
         self.check_cut(partition).await?;
         if let Ok(replica) = self.replica(partition) {
-            // What is in memory only would be missing in the trash.
+            // Rows that are only in memory would be missing in the trash.
             if !self.options().trash_keep.is_zero() {
                 let kept = tokio::time::timeout(KEEP_ROWS_WAIT, replica.write_rows()).await;
                 if !matches!(kept, Ok(Ok(()))) {
@@ -478,11 +478,11 @@ impl Datanode {
             if let Err(error) = replica.shutdown().await {
                 warn!(%partition, %error, "group of a dropped partition did not stop cleanly");
             }
-            // A flush under way would write into the directory after it is gone.
+            // A flush in progress would write into the directory after it is gone.
             replica.partition().close().await;
         }
         let _nobody_else = self.near.making.hold_soon(partition).await?;
-        // Of one that was cut off meanwhile the log knew nothing yet.
+        // The log did not know yet of a replica that was split off meanwhile.
         self.check_cut(partition).await?;
         self.near.files.begin_removal(partition)?;
         if self.near.in_log(partition).is_some() {
@@ -500,7 +500,7 @@ impl Datanode {
     }
 }
 
-/// Whether there are no other replicas, as far as this one knows.
+/// True if the partition has no other replicas, as far as this one knows.
 fn is_alone(engine: &Partition) -> bool {
     let mark = engine.durable_mark().and_then(|(_, mark)| Mark::from_bytes(&mark).ok());
     match mark {

@@ -1,10 +1,10 @@
-//! What a replica's machine may touch besides its own partition, when the partition's range changes: the log that it
-//! shares with the node's other groups, and the partitions next to its own.
+//! Resources besides its own partition that a replica's machine may use when the partition's range changes: the log
+//! shared with the node's other groups, and the adjoining partitions.
 //!
 //! Invariants:
-//! - a replica that was cut off has files before it is in the log, and is in the log before its parent's manifest gives
-//!   up what it owns now: after a crash at any time one of the two has the rows;
-//! - nobody else makes or removes the files of a partition from the moment at which one is cut off until it is in the log.
+//! - a replica that was split off has files before it is in the log, and is in the log before its parent's manifest
+//!   gives up the child's range: after a crash at any time one of the two has the rows;
+//! - no other task creates or removes the files of a partition from the moment of the split until it is in the log.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ use crate::making::{Hold, Making};
 use crate::node::Datanode;
 use crate::requests::Requests;
 
-/// How long to wait for space on the disk before looking again.
+/// Pause between checks for free space on the disk.
 const SPACE_WAIT: Duration = Duration::from_millis(200);
 
 /// The node, as its machines see it.
@@ -36,23 +36,23 @@ pub(crate) struct Surroundings {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) making: Making,
-    /// The partitions that are open, started or about to be.
+    /// Partitions that are open, whether started or not yet.
     pub(crate) partitions: RwLock<BTreeMap<PartitionId, Arc<Partition>>>,
 }
 
-/// A partition that is to be cut off.
+/// A partition that is being split off.
 pub(crate) struct Birth {
     pub(crate) offspring: Offspring,
     pub(crate) partition: PartitionId,
     pub(crate) replica: ReplicaId,
     pub(crate) mark: Mark,
     pub(crate) origin: Origin,
-    /// Of the new partition.
+    /// The hold of the new partition.
     pub(crate) nobody_else: Hold,
 }
 
 impl Surroundings {
-    /// As which replica the log knows a partition's group.
+    /// The replica id under which the log knows a partition's group.
     pub(crate) fn in_log(&self, partition: PartitionId) -> Option<ReplicaId> {
         let known = self.host.known_groups().into_iter();
         let mut known = known.filter(|(group, _)| *group == GroupId::from(partition));
@@ -64,15 +64,16 @@ impl Surroundings {
         self.partitions.read().get(&partition).cloned()
     }
 
-    /// Whether the parent of a partition is here and has not come to the cut yet.
+    /// True if the parent of a partition is here and has not durably applied the split yet.
     pub(crate) fn awaits(&self, origin: Origin) -> bool {
         let parent = self.partition(origin.parent);
         let durable = |parent: Arc<Partition>| parent.durable_mark().map_or(0, |(index, _)| index);
         parent.is_some_and(|parent| durable(parent) < origin.index)
     }
 
-    /// Makes the replica of a partition that is cut off, durably: its files, then its group. What a crash has left of
-    /// it is used or made anew; what is here for another reason is left alone. Answers whether it is to be started.
+    /// Creates the replica of a split-off partition, durably: first its files, then its group. Remains of a crash are
+    /// used or replaced; a replica that is here for another reason is left alone. Returns true if the replica is to be
+    /// started.
     async fn bear(&self, birth: Birth, stop: &CancellationToken) -> Result<bool, MachineError> {
         let begun = Instant::now();
         let Birth { offspring, partition, replica, mark, origin, nobody_else: _nobody_else } =
@@ -81,7 +82,7 @@ impl Surroundings {
         if let Some(other) = here.as_ref().filter(|here| here.origin() != Some(origin))
             && mark.members().len() == 1
         {
-            // Nobody else has the rows that this one lacks.
+            // No other replica has the rows that this one lacks.
             return Err(MachineError(format!(
                 "partition {partition} is to be cut off from partition {} as of entry {}, but is here with another \
                  origin: {:?}",
@@ -95,7 +96,7 @@ impl Surroundings {
         }
         match Partition::origin_at(&self.store, &root_of(partition)).await {
             Ok(Some(Some(found))) if found == origin => {}
-            // Ordered to be here as one that gets everything from its leader.
+            // It was created by an order, to receive everything from its leader.
             Ok(Some(_)) => return Ok(false),
             Ok(None) | Err(EngineError::Corrupted(_)) => loop {
                 self.remove(partition)?;
@@ -117,8 +118,8 @@ impl Surroundings {
         self.files.remove(partition).map_err(|error| MachineError(error.to_string()))
     }
 
-    /// Returns when it may be tried again to do what failed for want of space. Until then the log stands still: a
-    /// replica cannot leave out what the others do.
+    /// Waits before an operation that failed on a full disk is repeated. Until it succeeds no entry is applied: a
+    /// replica cannot skip what the others do.
     pub(crate) async fn wait_for_space(
         &self,
         partition: PartitionId,
@@ -135,7 +136,7 @@ impl Surroundings {
         }
     }
 
-    /// Makes durable what a partition owns now.
+    /// Makes the partition's new range durable.
     pub(crate) async fn record(
         &self,
         unrecorded: &mut Unrecorded,
@@ -148,7 +149,7 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Makes durable what a partition owns now, after what was cut off from it, while it goes on.
+    /// Makes the partition's new range durable after a split, in the background, while the partition continues.
     pub(crate) fn record_later(
         self: &Arc<Self>,
         birth: Option<Birth>,
@@ -156,7 +157,7 @@ impl Surroundings {
         partition: PartitionId,
         stop: CancellationToken,
     ) {
-        // Without the node nobody goes on: the log brings it back.
+        // Without the node nothing continues: the log repeats the change at the next start.
         let Some(node) = self.node.upgrade() else { return };
         let near = Arc::clone(self);
         node.tasks().spawn(async move {
@@ -175,8 +176,8 @@ impl Surroundings {
         });
     }
 
-    /// The replica here of a partition that was frozen, and what it remembers; the error says why it is not what it must
-    /// be before another partition takes it over.
+    /// The replica here of a frozen partition, and the requests it remembers. The error says why it is not in the state
+    /// in which another partition can absorb it.
     pub(crate) fn frozen(
         &self,
         partition: PartitionId,
@@ -196,7 +197,7 @@ impl Surroundings {
         Ok((found, requests))
     }
 
-    /// Has a replica that was cut off started: nobody waits for it, because a group that starts applies its own log.
+    /// Starts a replica that was split off. Not awaited, because a group that starts applies its own log.
     fn begin(&self, partition: PartitionId) {
         if let Some(node) = self.node.upgrade() {
             let tasks = node.tasks().clone();
@@ -205,7 +206,7 @@ impl Surroundings {
     }
 }
 
-/// Where a partition's files are in the node's store.
+/// Path of a partition's files in the node's store.
 pub(crate) fn root_of(partition: PartitionId) -> Path {
     Path::from(partition.to_string())
 }

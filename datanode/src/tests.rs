@@ -93,7 +93,7 @@ impl Running {
         Self::start_aged(dir, false, &[]).await
     }
 
-    /// Starts over a directory that is an older copy, or not; what replicas of that are served as they are.
+    /// Starts over a directory that is an older copy, or not; the older replicas of `accepted` are served as they are.
     async fn start_aged(dir: &Path, older: bool, accepted: &[PartitionId]) -> Self {
         let options = HostOptions {
             segment_bytes: 1 << 20,
@@ -131,7 +131,7 @@ impl Running {
     }
 }
 
-/// Rows of the table, as a write brings them.
+/// Rows of the table, as a write sends them.
 fn batch(rows: &[(i64, i64)]) -> RecordBatch {
     let schema = Schema::new(vec![
         Field::new("id", DataType::Int64, true),
@@ -142,7 +142,7 @@ fn batch(rows: &[(i64, i64)]) -> RecordBatch {
     RecordBatch::try_new(Arc::new(schema), vec![Arc::new(ids), Arc::new(values)]).unwrap()
 }
 
-/// Writes rows with an identity of this number; answers at which index they took effect.
+/// Writes rows with an identity of this number; returns the index at which they took effect.
 async fn write(node: &Datanode, sequence: u64, rows: &[(i64, i64)]) -> Result<u64, Error> {
     write_to(node, (PARTITION, Epoch(1)), sequence, rows).await
 }
@@ -212,7 +212,7 @@ async fn written_rows_are_read_and_survive_a_restart_with_and_without_a_flush() 
     let running = Running::start(dir.path()).await;
     assert_eq!(running.rows().await, [(1, 10), (2, 20)]);
     running.write(2, &[(2, 21), (3, 30)]).await.unwrap();
-    // No flush this time: the process is gone between two instructions.
+    // No flush this time: the process is killed at an arbitrary instruction.
     running.host.shutdown().await.unwrap();
     drop(running);
 
@@ -331,7 +331,7 @@ async fn memtables_are_flushed_by_themselves_and_the_log_is_reclaimed() {
     running.node.open_partition(spec(false)).await.unwrap();
     for round in 0..100i64 {
         let rows: Vec<_> = (0..5_000).map(|row| (round * 5_000 + row, row)).collect();
-        // On a slow machine flushing may not keep up, which writers are told.
+        // On a slow machine flushing may not keep up; then writes are refused.
         while let Err(error) = running.write(round.cast_unsigned(), &rows).await {
             assert!(matches!(error, Error::Overloaded(_)), "{error}");
         }

@@ -1,9 +1,8 @@
-//! A partition's files on their way between replicas: the engine's state as Raft sends and takes it.
+//! Transfer of a partition's files between replicas: the engine's state as Raft sends and receives it.
 //!
 //! Invariants:
-//! - what is sent is what files and manifest hold, with the mark and the remembered requests that belong
-//!   to it;
-//! - what is installed takes the place of rows and remembered requests together.
+//! - a snapshot consists of files and manifest, with the mark and the remembered requests that belong to them;
+//! - an installed snapshot replaces rows and remembered requests together.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use partita_raft::{Incoming, MachineError, Mark, Offer, Snapshot, SnapshotFile};
 use crate::machine::{failed, remembered};
 use crate::requests::Requests;
 
-/// The partition's durable state, to be sent.
+/// The partition's durable state, ready to be sent.
 pub(crate) struct Outgoing {
     mark: Mark,
     pinned: Pinned,
@@ -53,12 +52,12 @@ impl Snapshot for Outgoing {
     }
 }
 
-/// Another replica's state while it comes in.
+/// Another replica's state while it is received.
 pub(crate) struct Arriving {
     arrival: Arrival,
-    /// Those that come with it.
+    /// The requests that come with the state.
     offered: Requests,
-    /// Those of this replica.
+    /// The requests of this replica, to be replaced at the end.
     requests: Arc<Mutex<Requests>>,
 }
 
@@ -88,8 +87,8 @@ impl Incoming for Arriving {
         self.arrival.write(file, offset, &data).await.map_err(failed)
     }
 
-    /// Nothing is applied meanwhile; should the memtable be sealed between the two steps, it is empty,
-    /// so that nothing is saved with the old requests.
+    /// No entry is applied meanwhile; if the memtable is sealed between the two steps, it is empty, so that nothing is
+    /// saved with the old requests.
     async fn install(self: Box<Self>) -> Result<(), MachineError> {
         let Self { arrival, offered, requests } = *self;
         arrival.install().await.map_err(failed)?;

@@ -1,12 +1,12 @@
-//! What was dropped, for a while: a replica that was dropped by mistake is a directory that can still be looked at.
+//! Keeps dropped replicas for a while: after a drop by mistake the directory can still be inspected.
 //!
-//! On disk: `trash/<partition>.<when>` below the node's directory, as the replica's files were; `<when>` in milliseconds
-//! since the Unix epoch. Its Parquet files have every row and version that was written to files.
+//! On disk: `trash/<partition>.<when>` below the node's directory, with the replica's files as they were; `<when>` in
+//! milliseconds since the Unix epoch. Its Parquet files have every row and version that was flushed.
 //!
 //! Invariants:
-//! - nothing stays for longer than it is to be kept, and nothing where the disk is short of space: what was dropped
-//!   longest ago goes first;
-//! - nothing else is in the way of a drop: where it cannot be moved here, it is removed.
+//! - no replica stays longer than the configured time, and none where the disk is short of space: the oldest goes
+//!   first;
+//! - the trash never prevents a drop: a replica that cannot be moved here is removed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ use tracing::{info, warn};
 
 use crate::files::{io_error, remove_dir, sync_dir};
 
-/// Where it is, below the node's directory.
+/// Directory of the trash, below the node's directory.
 const TRASH: &str = "trash";
-/// Bytes of free space below which nothing is kept.
+/// Free bytes below which nothing is kept.
 const FREE_BYTES_MIN: u64 = 1 << 30;
-/// Share of the disk, one of so many, that has to be free for something to be kept.
+/// Reciprocal of the share of the disk that must be free for anything to be kept.
 const FREE_SHARE_MIN: u64 = 10;
 
-/// What was dropped of one node.
+/// Trash of one node.
 pub(crate) struct Trash {
     dir: PathBuf,
 }
 
-/// A replica that was dropped.
+/// A dropped replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Dropped {
     at_ms: i64,
@@ -40,7 +40,7 @@ impl Trash {
         Self { dir: node_dir.join(TRASH) }
     }
 
-    /// Takes the directory of a replica that was dropped at some time; its name is free afterwards, durably.
+    /// Moves the directory of a replica dropped at `at_ms` into the trash; its name is free afterwards, durably.
     pub(crate) fn take(
         &self,
         from: &Path,
@@ -70,7 +70,7 @@ impl Trash {
         self.dir.join(format!("{partition}.{at_ms}"))
     }
 
-    /// Removes what has been here for `keep_ms`, and while the disk is short of space what was dropped longest ago.
+    /// Removes replicas that have been here for `keep_ms`, and, while the disk is short of space, the oldest ones.
     pub(crate) fn sweep(&self, now_ms: i64, keep_ms: i64) -> Result<(), Error> {
         let mut dropped = self.dropped()?;
         dropped.sort();
@@ -95,7 +95,7 @@ impl Trash {
         for entry in entries {
             let path = entry.map_err(|error| io_error(&self.dir, &error))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // What people have put here is theirs.
+            // Directories with other names belong to people.
             let at_ms = name.split_once('.').and_then(|(partition, at_ms)| {
                 partition.parse::<u64>().ok()?;
                 at_ms.parse().ok()
@@ -106,8 +106,8 @@ impl Trash {
     }
 }
 
-/// Removes what was dropped at `oldest_ms` or before, and as much more, from the oldest on, as it takes until the disk is
-/// not short of space.
+/// Removes replicas dropped at `oldest_ms` or before, and more, the oldest first, until the disk is no longer short of
+/// space.
 fn sweep(
     dropped: &[Dropped],
     oldest_ms: i64,
@@ -123,7 +123,8 @@ fn sweep(
     Ok(())
 }
 
-/// Whether the disk of a directory has too little space for what nobody needs. One that does not say is not short.
+/// True if the disk of a directory is too full to keep dropped replicas. A disk whose space cannot be read does not
+/// count as full.
 fn is_short(dir: &Path) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|disk| {
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);

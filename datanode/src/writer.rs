@@ -1,11 +1,10 @@
-//! Joins the writes that wait for one partition into one proposal.
+//! Joins waiting writes of one partition into proposals.
 //!
-//! A single sync of the log can then serve many writers. While a proposal is on its way others are
-//! collected; a few are in flight at once, so that the log's device and the encoder work side by side.
+//! A single sync of the log can then serve many writers. While a proposal is in flight, further writes are collected; a
+//! few proposals are in flight at once, so that the log's device and the encoder work in parallel.
 //!
-//! Invariants: the queue, the size of a proposal and the number in flight are bounded; every write
-//! taken from the queue is answered, also when the replica stops; where a partition's rate is bounded, a
-//! write waits for its turn and for nothing else.
+//! Invariants: the queue, the size of a proposal and the number in flight are bounded; every write taken from the queue
+//! is answered, also when the replica stops; with a rate limit, a write waits for its turn and for nothing else.
 
 use std::sync::Arc;
 
@@ -27,33 +26,33 @@ use crate::lane::Lane;
 use crate::load::Load;
 use crate::reply::Outcome;
 
-/// Writes that may wait for one partition.
+/// Maximum number of waiting writes of one partition.
 pub(crate) const QUEUE_MAX: usize = 4_096;
-/// Bytes of rows that one proposal joins at most, where the group's log takes that much.
+/// Maximum bytes of rows in one proposal of several writes, if the group's log accepts that much.
 const PROPOSAL_BYTES_MAX: usize = 4 << 20;
-/// Bytes that a write takes in a command beside its rows, at least; and each of its earlier requests.
+/// Minimum bytes that a write takes in a command besides its rows; also the bytes of each of its earlier requests.
 const WRITE_BYTES: usize = 64;
 const REQUEST_BYTES: usize = 32;
-/// Writes that one proposal joins at most.
+/// Maximum number of writes in one proposal.
 const PROPOSAL_WRITES_MAX: usize = 4_096;
-/// Large proposals of one partition in flight.
+/// Maximum number of in-flight proposals of one partition when they are large.
 const PROPOSALS_IN_FLIGHT: usize = 8;
-/// Small ones: one that is on its way and one behind it. What comes meanwhile joins into the next,
-/// because a small proposal costs what it costs whether it brings one row or a hundred.
+/// Maximum number of in-flight proposals when they are small: one in flight and one behind it. Further writes join the
+/// next one, because a small proposal costs the same whether it carries one row or a hundred.
 const SMALL_PROPOSALS_IN_FLIGHT: usize = 2;
-/// Mean bytes of rows from which proposals are large.
+/// Mean bytes of rows from which proposals count as large.
 const LARGE_PROPOSAL_BYTES: usize = 128 << 10;
-/// Batches below this many rows are copied together; larger ones travel as they are.
+/// Batches of at most this many rows are copied together; larger ones are sent as they are.
 const COPY_ROWS_MAX: usize = 512;
 
-/// A write that waits.
+/// A write that waits to be proposed.
 pub(crate) struct Waiting {
     pub(crate) id: RequestId,
     pub(crate) earlier: Vec<RequestId>,
     pub(crate) epoch: Epoch,
     pub(crate) kind: WriteKind,
     pub(crate) rows: RecordBatch,
-    /// When it began to wait.
+    /// Time at which it began to wait.
     pub(crate) since: Instant,
     pub(crate) answer: oneshot::Sender<Result<WriteReply, Error>>,
 }
@@ -69,14 +68,14 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Runs until stopped; then answers what still waits.
+    /// Runs until stopped; then answers all writes that still wait.
     pub(crate) async fn run(mut self) {
-        // Half of what the log takes is left to the encoding: names of columns, padding.
+        // Half of a command's limit is reserved for the encoding: column names, padding.
         let bytes_max = PROPOSAL_BYTES_MAX.min(self.group.command_bytes_max() / 2);
         let mut in_flight = FuturesUnordered::new();
         let mut bytes_in_flight = 0;
         let mut waiting: Vec<Waiting> = Vec::new();
-        // Since when no other proposal may set out.
+        // Time since when no further proposal could be sent.
         let mut full: Option<Instant> = None;
         loop {
             if full.is_none() && !may_propose(in_flight.len(), bytes_in_flight) {
@@ -115,7 +114,7 @@ impl Writer {
         }
     }
 
-    /// Counts for how long the lane is taken by writes that set out now; `full` since when none could.
+    /// Counts the lane time of writes that are proposed now; `full`: since when none could be.
     fn pass(&mut self, waiting: &mut Vec<Waiting>, full: Option<Instant>) {
         let Some(first) = waiting.first().map(|write| write.since) else { return };
         let Some(lane) = &mut self.lane else {
@@ -141,14 +140,14 @@ async fn opened(closed: Option<Instant>) {
     }
 }
 
-/// Whether another proposal may set out beside those in flight.
+/// True if another proposal may be sent beside those in flight.
 fn may_propose(proposals: usize, bytes: usize) -> bool {
     let large = bytes >= proposals * LARGE_PROPOSAL_BYTES;
     proposals < if large { PROPOSALS_IN_FLIGHT } else { SMALL_PROPOSALS_IN_FLIGHT }
 }
 
-/// Sorts waiting writes into proposals: same columns, same epoch, not more than `bytes_max` where they are
-/// several (told with each); order is kept.
+/// Groups waiting writes into proposals: same columns, same epoch, and at most `bytes_max` unless it is a single write.
+/// Returns each proposal with its bytes; order is kept.
 fn join(waiting: Vec<Waiting>, bytes_max: usize) -> Vec<(usize, Vec<Waiting>)> {
     let mut proposals: Vec<(usize, Vec<Waiting>)> = Vec::new();
     for write in waiting {
@@ -171,6 +170,7 @@ fn join(waiting: Vec<Waiting>, bytes_max: usize) -> Vec<(usize, Vec<Waiting>)> {
 
 /// Encodes one proposal.
 fn encode(writes: &[Waiting]) -> Result<Command, Error> {
+    // The parts name each request and its number of rows.
     let parts = writes
         .iter()
         .map(|write| {
@@ -179,6 +179,8 @@ fn encode(writes: &[Waiting]) -> Result<Command, Error> {
             Ok(WritePart { id: write.id, earlier: write.earlier.clone(), kind: write.kind, rows })
         })
         .collect::<Result<Vec<_>, Error>>()?;
+    // Small batches are concatenated; a large one ends the run before it and stays as it is. The rows keep the order of
+    // the parts.
     let mut batches: Vec<RecordBatch> = Vec::new();
     let mut small: Vec<&RecordBatch> = Vec::new();
     let schema = writes[0].rows.schema();
@@ -212,6 +214,7 @@ async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, wri
         }
         Err(error) => Err(error),
     };
+    // Each write gets its own result: the index at which it took effect, or why it had none.
     let outcome = applied.and_then(|applied| match Outcome::decode(&applied.reply)? {
         Outcome::At(indexes) => Ok(indexes),
         other => Err(other.refused(partition, writes[0].epoch)),
@@ -236,7 +239,7 @@ async fn propose(partition: PartitionId, group: Arc<Group>, load: Arc<Load>, wri
 }
 
 fn answer(write: Waiting, result: Result<WriteReply, Error>) {
-    // The writer may have given up waiting; then nobody needs the answer.
+    // The writer may have given up waiting; then the answer is not needed.
     drop(write.answer.send(result));
 }
 

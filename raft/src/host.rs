@@ -12,8 +12,8 @@
 //! - a group runs at most once;
 //! - messages never create a group; only [`Host::start_group`] does;
 //! - a restarted leader never leads without a new election, so that it cannot serve reads from a state that is older
-//! than the writes it had acknowledged. A replica that was just seeded has acknowledged nothing, and its state is
-//! complete;
+//!   than the writes it had acknowledged. A replica that was just seeded has acknowledged nothing, and its state is
+//!   complete;
 //! - a group is seeded once: a replica that is in the log may have given a vote.
 
 use std::collections::{BTreeMap, BTreeSet};

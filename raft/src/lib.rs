@@ -17,7 +17,7 @@
 //! - a command is acknowledged when a quorum has it on disk and the leader has applied it;
 //! - openraft is named nowhere outside this crate, and none of its types reaches the disk or the wire;
 //! - a storage error stops what it affects: one group if its machine fails, the log and all groups if a write or a sync
-//! does. Nothing is retried over an unknown state;
+//!   does. Nothing is retried over an unknown state;
 //! - every queue is bounded; when it is full, callers wait or are refused with a retryable error.
 
 mod beat;

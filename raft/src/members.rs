@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - a change of voters goes through both sets at once (joint consensus): at no moment can the old and the new voters
-//! decide separately;
+//!   decide separately;
 //! - leadership is handed only to a voter that has the whole log: until it has taken over, the group has no leader.
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - `stream_append` itself never fails; errors come inside the stream. openraft backs off only from the latter; after
-//! the former it would call again at once, for ever;
+//!   the former it would call again at once, for ever;
 //! - requests of one stream are sent in order, and answered in order;
 //! - any reply that is not an answer of the other replica becomes an error that says so: it never counts as a vote.
 

@@ -18,10 +18,10 @@
 //!
 //! Invariants:
 //! - a follower sleeps only while its leader's node names the group, with the leader, term and index that the follower
-//! itself has: all of the log is committed and applied on both sides;
+//!   itself has: all of the log is committed and applied on both sides;
 //! - sleep never extends a lease. A leader that slept asks a quorum before it serves a read or takes a command;
 //! - a replica that restarted neither votes nor stands for election before the leases have expired to which it may have
-//! contributed: openraft forgets at a restart what it had promised.
+//!   contributed: openraft forgets at a restart what it had promised.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -9,7 +9,7 @@
 //! Invariants:
 //! - calls on one lane are sent in the order in which they were made;
 //! - a call ends in one of four ways: a reply, a refusal, its deadline, or the end of the link. No call waits for a
-//! node that is known to be unreachable;
+//!   node that is known to be unreachable;
 //! - a link is opened for the first call, and not before: a node without calls costs nothing;
 //! - calls whose caller has given up are not sent.
 

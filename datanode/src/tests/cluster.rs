@@ -10,7 +10,8 @@ use partita_raft::{Group, GroupId};
 use super::table::Table;
 use super::*;
 
-/// How long a test waits for what must come. Elections take up to 2.4 s, and machines that run tests are slow.
+/// Maximum time that a test waits for an expected event. Elections take up to 2.4 s, and machines that run tests are
+/// slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// Rows of one write that is to fill the log: of these some dozens are half of its budget.
 pub(super) const MANY_ROWS: i64 = 1500;
@@ -28,7 +29,7 @@ pub(super) struct Member {
 pub(super) struct Cluster {
     network: Arc<MemoryNetwork>,
     members: Vec<Member>,
-    /// Whether the next nodes to start find that their directories are older copies.
+    /// True if the next nodes to start find that their directories are older copies.
     pub(super) older: bool,
     _turn: tokio::sync::MutexGuard<'static, ()>,
 }

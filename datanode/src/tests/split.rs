@@ -196,7 +196,7 @@ pub(super) async fn under_writes(
     assert_eq!(found, expected);
 }
 
-/// What goes on meanwhile.
+/// Reads and writes that run in the background of a test.
 pub(super) struct Traffic<'a> {
     cluster: &'a Cluster,
     acknowledged: &'a [AtomicI64],

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - every entry returned has passed its checksum and carries the requested group and index;
 //! - no lock is held while the disk is read, so an entry may move or disappear meanwhile: then the whole read is
-//! planned anew.
+//!   planned anew.
 
 use std::sync::Arc;
 

@@ -19,8 +19,8 @@
 //!
 //! Invariants:
 //! - `segment` is covered by the checksum, so an old record in a recycled file never parses as one of the new segment;
-//! - `durable` tells a torn tail from damage: a valid record behind a bad one proves, if its `durable` lies beyond
-//! the bad one, that the bad one had been written whole;
+//! - `durable` tells a torn tail from damage: a valid record behind a bad one proves, if its `durable` lies beyond the
+//!   bad one, that the bad one had been written whole;
 //! - the header has its own checksum, so a record with a bad payload can still be identified.
 
 use std::borrow::Cow;

@@ -22,7 +22,7 @@
 //! Invariants:
 //! - only the last segment may end without a seal;
 //! - a group that may lack something it acknowledged is marked as damaged. It is not used until it is removed, or an
-//! operator accepts the loss;
+//!   operator accepts the loss;
 //! - every entry between the purged position and the end of a group's log is either found or named as missing.
 
 use std::collections::{BTreeMap, BTreeSet};

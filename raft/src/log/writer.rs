@@ -3,7 +3,7 @@
 //! ```text
 //! loop: wait for a request, take all others that wait (up to 8 MiB)
 //!       encode into one buffer -> write -> sync -> index learns where entries lie -> complete
-//! give up segments that nothing needs; over budget, move small old tails, or name the groups that must flush
+//!       give up segments that nothing needs; over budget, move small old tails, or name the groups that must flush
 //! ```
 //!
 //! Invariants:
