@@ -1,17 +1,17 @@
-//! A larger range for a partition: it takes over the rows of its right neighbour.
+//! Extends a partition's range: it absorbs the rows of its right neighbour.
 //!
 //! ```text
 //!   [a ...... m)  files: 1 2        [m .... z)  files: 1 3      (1: cut once, and not written again since)
 //!   [a ................... z)  files: 1' 2 4' 5                 1': of 1 what is before m; 4', 5: the neighbour's
 //! ```
 //!
-//! No row is copied: the neighbour's files get second names among this partition's. The two have no key in common, so
-//! that it does not matter which is older.
+//! No row is copied: the neighbour's files get second names among this partition's. The two partitions have no key in
+//! common, so it does not matter which file is older.
 //!
 //! Invariants:
-//! - what was outside of a partition's range once never comes back when the range grows: such a file keeps what of it
-//!   counts ([`crate::file::Within`]);
-//! - files, range and place in the log change in one edit of the manifest.
+//! - rows outside of a partition's earlier range never come back when the range grows: a file with such rows records
+//!   the part that counts ([`crate::file::Within`]);
+//! - files, range and log position change in one edit of the manifest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::partition::Partition;
 use crate::rewrite::discard;
 use crate::split::Place;
 
-/// The neighbour's files as they come.
+/// One of the neighbour's files, with its metadata in this partition.
 struct Coming {
     from: Arc<FileHandle>,
-    /// What they are here.
+    /// Metadata of the file in this partition.
     meta: FileMeta,
 }
 
 impl Partition {
-    /// The range when it ends at another bound, behind its end now; `None` if that is not behind it, or not a bound.
+    /// The range extended to `end`; `None` if `end` does not lie behind its present end, or is no valid bound.
     pub fn widened(&self, end: &Bound) -> Option<TypedRange> {
         let version = self.version();
         let layout = &version.layout;
@@ -48,7 +48,7 @@ impl Partition {
         (exact && behind).then(|| TypedRange { start, end: end.clone() })
     }
 
-    /// Whether `right` begins where this one ends, and ends at a bound.
+    /// True if `right` begins where this partition ends, and ends at `end`.
     pub fn is_left_of(&self, right: &Self, end: &Bound) -> bool {
         let (own, other) = (self.version(), right.version());
         let end_of = |layout: &Layout| (!end.is_empty()).then(|| layout.codec.encode_bound(end));
@@ -56,9 +56,9 @@ impl Partition {
             && end_of(&other.layout).transpose() == Ok(other.layout.range.end.clone())
     }
 
-    /// Applies an entry that makes the files of `right`, a partition in the same store that begins where this one ends,
-    /// this one's, and gives it a range and an epoch; durable when this answers. Everything before the entry must be in
-    /// files, and all rows that `right` ever had too. An entry that was applied is ignored.
+    /// Applies a log entry that transfers the files of `right`, a partition in the same store that begins where this
+    /// one ends, to this partition, with a new range and epoch; durable on return. All earlier entries must be in
+    /// files, and so must all rows that `right` ever had. An entry that was applied already is ignored.
     ///
     /// # Errors
     /// [`EngineError::InvalidInput`] when the range does not fit the key, [`EngineError::DiskFull`]: nothing was
@@ -70,6 +70,7 @@ impl Partition {
         epoch: Epoch,
         right: &Self,
     ) -> Result<()> {
+        // Hold the neighbour's files, and keep flushes and manifest edits away. Both sides must have all rows in files.
         let (theirs, handles) = right.pin_files().await?;
         let _no_flush = self.flushing.lock().await;
         let mut manifest = self.manifest.lock().await;
@@ -84,12 +85,14 @@ impl Partition {
         let config =
             PartitionSpec { range, epoch, join: false, ..PartitionSpec::clone(&old.config) };
         let layout = Arc::new(Layout::new(Arc::new(config))?);
+        // Files that reach beyond the present range record the part that counts, before the range grows.
         let mut clipped = Vec::new();
         for entry in version.files.values().filter(|entry| entry.is_clipped()) {
             clipped.push(Arc::new(entry.handle.with_meta(entry.kept_within(&old)?)));
         }
         let doomed: Vec<_> = version.doomed.iter().map(|one| Arc::clone(&one.handle)).collect();
         drop(version);
+        // Give the neighbour's files second names. They may become durable as late as the edit that names them.
         let coming = coming(&mut manifest, &handles, &right.version().layout)?;
         let added: Vec<FileMeta> = coming.iter().map(|file| file.meta.clone()).collect();
         let copies =
@@ -101,6 +104,7 @@ impl Partition {
                 return Err(error);
             }
         };
+        // One edit of the manifest records files, range and log position; without space nothing has changed.
         let width = self.version().width.max(theirs.width);
         let durable = Durable::from(place);
         let forgotten: Vec<FileId> = doomed.iter().map(|handle| handle.meta.id).collect();
@@ -118,6 +122,7 @@ impl Partition {
             discard(&self.store, &self.root, &added).await;
         }
         recorded?;
+        // Switch to the new version. Files that the edit removed are deleted with their last reader.
         let replaced = clipped.iter().map(|handle| handle.meta.id);
         let gone: Vec<FileId> = replaced.chain(forgotten).collect();
         let files = clipped.into_iter().chain(self.handles(&added)).collect();
@@ -146,7 +151,7 @@ impl Partition {
     }
 }
 
-/// What the neighbour's files are to be here: runs stay runs, and those that were older stay older.
+/// Metadata of the neighbour's files in this partition: new ids; runs stay runs, and older ones stay older.
 fn coming(
     manifest: &mut Manifest,
     handles: &[Arc<FileHandle>],

@@ -1,4 +1,4 @@
-//! Another replica's state while it comes in, and how it takes the place of the own one.
+//! Receives another replica's state, and replaces the local state by it.
 //!
 //! ```text
 //!   receive ──> Arrival ── write, write, ... ──> install: one edit of the manifest
@@ -6,14 +6,14 @@
 //!      └── Kept ───┘
 //! ```
 //!
-//! Files come in under numbers of this replica, where its own files are: they are files like those of
-//! a flush that has not reached the manifest yet. So the two replicas' numbers never meet, nothing has
-//! to be moved, and what a crash leaves behind is removed when the partition is opened.
+//! Files are received under file ids of this replica, in the directory of its own files: like the files of a flush that
+//! has not reached the manifest yet. So the two replicas' ids never collide, no file has to be moved, and files left by
+//! a crash are removed when the partition is opened.
 //!
 //! Invariants:
-//! - a file is whole only if its bytes have the checksum that the other replica's manifest gives;
-//! - the state changes by one edit of the manifest: it is the old one before, the offered one after;
-//! - no flush or compaction that began before can bring anything of the old state into the new one;
+//! - a file is complete only if its bytes have the checksum from the other replica's manifest;
+//! - the state changes by one edit of the manifest: the old state before it, the offered one after it;
+//! - a flush or compaction that began before the install cannot bring rows of the old state into the new one;
 //! - the state never goes back behind an entry that was applied.
 
 use std::sync::Arc;
@@ -32,23 +32,22 @@ use crate::rewrite::discard;
 use crate::sink::PART_BYTES;
 use crate::version::Version;
 
-/// How long what a transfer has left waits for the next one. Whoever broke off comes again within
-/// seconds if he still has to.
+/// Maximum time that the files of a broken transfer are kept. A disconnected sender retries within seconds.
 const KEPT_MS_MAX: i64 = 10 * 60 * 1000;
 
-/// Another replica's state while it comes in. The own one goes on being used. Dropped before it is
-/// installed, it leaves what has arrived to the next one from the same replica.
+/// Another replica's state while it is received. The local state stays in use. If it is dropped before it is installed,
+/// the received files are kept for the next transfer from the same replica.
 #[derive(Debug)]
 pub struct Arrival {
     partition: Arc<Partition>,
     from: ReplicaId,
     offered: Recorded,
     durable: Durable,
-    /// In the order of the offer; `None` for one that is being written, or whose writing failed.
+    /// Files in the order of the offer; `None` for one that is being written, or whose write failed.
     files: Vec<Option<ArrivingFile>>,
 }
 
-/// What arrived of a replica's files before the transfer ended.
+/// Files received of a replica before its transfer ended early.
 #[derive(Debug)]
 pub(crate) struct Kept {
     from: ReplicaId,
@@ -58,27 +57,27 @@ pub(crate) struct Kept {
 
 #[derive(Debug)]
 struct ArrivingFile {
-    /// What the other replica knows of it.
+    /// Metadata of the file at the other replica.
     offered: FileMeta,
-    /// Its number here.
+    /// File id on this replica.
     id: FileId,
-    /// So much of it has arrived. All of it is also in the store.
+    /// Bytes received. A complete file is also in the store.
     bytes: u64,
-    /// The checksum of what has arrived.
+    /// CRC32C of the bytes received.
     sum: u32,
-    /// What was not handed to the store yet.
+    /// Bytes received and not yet passed to the store.
     part: BytesMut,
     upload: Option<Box<dyn MultipartUpload>>,
 }
 
 impl Partition {
-    /// Begins to take up what another replica has pinned: its [`Pinned::state`](crate::Pinned::state)
-    /// and the [`files`](crate::Pinned::files) that belong to it. What is at hand of another transfer
-    /// from the same replica is used; anything else at hand is thrown away.
+    /// Begins to receive another replica's pinned state: its [`Pinned::state`](crate::Pinned::state) and its
+    /// [`files`](crate::Pinned::files). Files of an earlier transfer from the same replica are reused; all other
+    /// received files are deleted.
     ///
     /// # Errors
-    /// [`EngineError::Corrupted`] when the state cannot be read, [`EngineError::InvalidInput`] when it is
-    /// not one of this partition, or when the partition has stopped.
+    /// [`EngineError::Corrupted`] when the state cannot be read, [`EngineError::InvalidInput`] when it belongs to
+    /// another partition, or when the partition has stopped.
     pub async fn receive(
         self: &Arc<Self>,
         from: ReplicaId,
@@ -88,7 +87,7 @@ impl Partition {
         let (offered, durable) = self.check_offer(state, files)?;
         let mut manifest = self.manifest.lock().await;
         self.check_running()?;
-        // From here to the arrival nothing waits: what was kept is in one of the two at any time.
+        // No await from here to the arrival: at any time the kept files belong to one of the two.
         let kept = self.kept.lock().take();
         let mut kept = kept.map_or_else(Vec::new, |kept| match kept.from == from {
             true => kept.files.into_iter().map(|file| (true, file)).collect(),
@@ -129,11 +128,11 @@ impl Partition {
                 "the files {files:?} are not those of the state that is offered with them"
             )));
         }
-        // Whose replica it is does not travel.
+        // The local replica id and members stay.
         offered.config = Arc::new(PartitionSpec {
             replica: own.replica,
             members: own.members.clone(),
-            // From here on it has what the group has.
+            // From here on it has everything that the group has.
             join: false,
             ..PartitionSpec::clone(config)
         });
@@ -142,7 +141,7 @@ impl Partition {
         Ok((offered, durable))
     }
 
-    /// Throws away what a transfer has left, if nobody has asked for it for long.
+    /// Deletes the files of a broken transfer that has not been resumed for long.
     pub(crate) async fn tidy_arrivals(&self) {
         let oldest = self.clock.now_ms().saturating_sub(KEPT_MS_MAX);
         let kept = self.kept.lock().take_if(|kept| kept.since_ms < oldest);
@@ -158,7 +157,7 @@ impl Partition {
         }
     }
 
-    /// Makes another replica's state, whose files are all here, the own one.
+    /// Replaces the local state by another replica's, whose files have all been received.
     async fn install(&self, state: Recorded, durable: Durable, files: Vec<FileMeta>) -> Result<()> {
         let mut manifest = self.manifest.lock().await;
         self.check_running()?;
@@ -176,7 +175,7 @@ impl Partition {
         let old: Vec<Arc<FileHandle>> =
             manifest.recorded().files.keys().filter_map(|id| now.handle(*id)).collect();
         drop(now);
-        // Runs keep their numbers, and those to come are younger.
+        // Runs keep their numbers; later runs get higher ones.
         manifest.allocate_from(state.next_id);
         let edit = Edit {
             removed: old.iter().map(|handle| handle.meta.id).collect(),
@@ -195,7 +194,7 @@ impl Partition {
         self.retire(&old);
         drop(old);
         if let Err(error) = self.collect_garbage().await {
-            // They stay in the list.
+            // The files stay in the list of garbage.
             tracing::warn!(partition = %self.root, %error, "files of the old state are not removed yet");
         }
         Ok(())
@@ -203,27 +202,27 @@ impl Partition {
 }
 
 impl Arrival {
-    /// What the owner of the other replica gave to [`Partition::seal`].
+    /// The state that the owner of the other replica passed to [`Partition::seal`].
     pub fn state(&self) -> Bytes {
         self.durable.state.clone()
     }
 
-    /// The mark that the partition will have.
+    /// The mark of the offered state, which the partition will have after the install.
     pub fn mark(&self) -> Bytes {
         self.durable.mark.clone()
     }
 
-    /// Bytes at hand of each file, in the order of the offer.
+    /// Bytes received of each file, in the order of the offer.
     pub fn have(&self) -> Vec<u64> {
         self.files.iter().map(|file| file.as_ref().map_or(0, |file| file.bytes)).collect()
     }
 
-    /// Takes the next bytes of a file. With its last ones the file is checked and made durable.
+    /// Appends bytes to a file. A file is checked and made durable with its last bytes.
     ///
     /// # Errors
-    /// [`EngineError::Corrupted`] when the file is not what was offered, [`EngineError::DiskFull`], or
-    /// when the store fails: the file has to be sent again, in another transfer.
-    /// [`EngineError::InvalidInput`] when these are not the next bytes.
+    /// [`EngineError::Corrupted`] when the file is not the one offered, [`EngineError::DiskFull`], or when the store
+    /// fails: the file has to be sent again, in another transfer. [`EngineError::InvalidInput`] when these are not the
+    /// next bytes.
     pub async fn write(&mut self, file: usize, offset: u64, data: &[u8]) -> Result<()> {
         let at = |file: Option<&ArrivingFile>| file.map(|file| (file.bytes, file.offered.bytes));
         let slot = self.files.get_mut(file);
@@ -238,7 +237,7 @@ impl Arrival {
                 )));
             }
         };
-        // Taken out while it changes: should this be cut short, nobody knows what there is of it.
+        // Taken out while it changes: if this future is dropped, the stored part of the file is unknown.
         let Some(mut taken) = slot.take() else { return Ok(()) };
         if let Err(error) = taken.add(&self.partition, data).await {
             taken.abort().await;
@@ -248,11 +247,11 @@ impl Arrival {
         Ok(())
     }
 
-    /// Makes the offered state the partition's own, durably, all of it or nothing. Nothing may be
-    /// applied meanwhile. Scans that are open keep what they see; what memtables held is gone.
+    /// Replaces the partition's state by the offered one: durably, all of it or nothing. No entry may be applied
+    /// meanwhile. Open scans keep their version; rows in memtables are dropped.
     ///
     /// # Errors
-    /// [`EngineError::InvalidInput`] when a file is not whole, or the state is older than what was applied;
+    /// [`EngineError::InvalidInput`] when a file is incomplete, or the state is older than the applied entries;
     /// [`EngineError::DiskFull`]: nothing was changed. Anything else: stop the partition.
     pub async fn install(mut self) -> Result<()> {
         let missing =
@@ -261,8 +260,8 @@ impl Arrival {
         if missing > 0 {
             return Err(EngineError::InvalidInput(format!("{missing} files are not whole")));
         }
-        // Nothing is left to be kept: whatever happens now, no file may be thrown away that the
-        // manifest may name.
+        // Nothing may be kept for a later transfer: from here on the manifest may name these files, so none may be
+        // deleted.
         let files = std::mem::take(&mut self.files);
         let files: Vec<FileMeta> = files.into_iter().flatten().map(|file| file.here()).collect();
         let partition = Arc::clone(&self.partition);
@@ -280,7 +279,7 @@ impl Drop for Arrival {
         let files = std::mem::take(&mut self.files).into_iter().flatten();
         let files: Vec<_> = files.filter(|file| file.bytes > 0).collect();
         let mut kept = self.partition.kept.lock();
-        // Of two at a time, which do not happen, one is forgotten until the next start.
+        // Two arrivals at once do not happen; if they did, the files of one would stay until the next start.
         if !files.is_empty() && kept.is_none() {
             let since_ms = self.partition.clock.now_ms();
             *kept = Some(Kept { from: self.from, since_ms, files });
@@ -297,7 +296,7 @@ impl ArrivingFile {
         self.bytes == self.offered.bytes
     }
 
-    /// What this replica knows of it.
+    /// Metadata of the file on this replica.
     fn here(&self) -> FileMeta {
         FileMeta { id: self.id, ..self.offered.clone() }
     }
@@ -313,6 +312,7 @@ impl ArrivingFile {
                 "file {name}, as it came, fails its checksum"
             )));
         }
+        // Bytes are stored in large parts; a file that fits into one part is put at once.
         if !whole && self.part.len() < PART_BYTES {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! The bytes of files: read and checked by blocks, and kept for who reads them next.
+//! Reads files by blocks, checks them, and caches them for later reads.
 //!
-//! Small reads are what repeats: a point query's few pages. Their blocks are kept, checked, in a cache
-//! that all partitions of a node share, so that the next such query neither waits for a thread that
-//! may block nor computes checksums. What a large scan reads is not kept: it would drive out the rest.
+//! Small reads, such as the few pages of a point query, repeat. Their blocks are kept, already checked, in a cache that
+//! all partitions of a node share, so that the next such query neither waits for a blocking thread nor computes
+//! checksums. Blocks of large scans are not cached: they would evict the rest.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::footer::{Counters, Footer, read_error, read_tail};
 use crate::sink::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Of reads of more bytes than this nothing is kept.
+/// Reads of more bytes than this are not cached.
 const KEPT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// Blocks of files that were read last, checked. Cheap to share between all partitions of a node.
+/// Cache of recently read, checked file blocks. Cheap to share between all partitions of a node.
 #[derive(Debug)]
 pub struct BlockCache(Recent<(u64, u64), Bytes>);
 
 impl BlockCache {
-    /// A cache of so many bytes.
+    /// A cache of at most `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self(Recent::new(bytes_max))
     }
 }
 
-/// Gives a Parquet decoder the bytes of a file, each block checked.
+/// Reads the bytes of a file for a Parquet decoder, and checks each block.
 pub(crate) struct BlockReader {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) file: Arc<FileHandle>,
@@ -61,7 +61,7 @@ impl BlockReader {
         parts.ok_or_else(|| self.corrupted("a range of it could not be read"))
     }
 
-    /// What is kept of some spans of blocks, and the spans that are not.
+    /// Cached blocks of the given spans, and the spans that are not cached.
     fn kept(&self, spans: &[Range<u64>]) -> (Vec<Piece>, Vec<Range<u64>>) {
         let (mut pieces, mut missing) = (Vec::new(), Vec::<Range<u64>>::new());
         for span in spans {
@@ -81,7 +81,7 @@ impl BlockReader {
         (pieces, missing)
     }
 
-    /// Reads spans of blocks, checks them, and keeps them if they are few.
+    /// Reads spans of blocks and checks them; caches them if they are few.
     async fn fetch(&self, spans: Vec<Range<u64>>) -> Result<Vec<Piece>> {
         let read = self.store.get_ranges(&self.file.path, &spans).await;
         let read = read.map_err(|error| read_error(&self.file, &error))?;
@@ -91,7 +91,7 @@ impl BlockReader {
             check(&self.file, &self.footer, &span, &bytes)?;
             if total <= KEPT_BYTES_MAX {
                 for (number, block) in (span.start / BLOCK..).zip(bytes.chunks(BLOCK_BYTES)) {
-                    // A copy, so that no block keeps its neighbours in memory.
+                    // A copy, so that a cached block does not keep its neighbours in memory.
                     let block = Bytes::copy_from_slice(block);
                     let size = block.len() as u64;
                     self.cache.0.insert((self.file.number, number), block, size);
@@ -111,7 +111,7 @@ fn corrupted(file: &FileHandle, what: &str) -> EngineError {
     EngineError::Corrupted(format!("file {}: {what}", file.path))
 }
 
-/// Checks the blocks of a span that begins where one does.
+/// Checks the blocks of a span that begins at a block boundary.
 fn check(file: &FileHandle, footer: &Footer, span: &Range<u64>, bytes: &Bytes) -> Result<()> {
     if bytes.len() as u64 != span.end - span.start {
         return Err(corrupted(file, "it is too short"));
@@ -127,7 +127,7 @@ fn check(file: &FileHandle, footer: &Footer, span: &Range<u64>, bytes: &Bytes) -
     Ok(())
 }
 
-/// Reads any range of a file, checked, past all caches: for who reads the whole file, once.
+/// Reads any range of a file, checked, bypassing all caches: for readers of the whole file.
 pub(crate) async fn read_through(
     store: &Arc<dyn ObjectStore>,
     file: &FileHandle,
@@ -156,14 +156,14 @@ pub(crate) async fn read_through(
     cut(&pieces, &range).ok_or_else(|| corrupted(file, "a range of it could not be read"))
 }
 
-/// Bytes of a file.
+/// Bytes of a file, and their offset.
 struct Piece {
     start: u64,
     bytes: Bytes,
 }
 
-/// A range out of pieces, which are ascending and do not overlap; copied only where it goes from one
-/// to the next. `None` when they do not cover it.
+/// A range assembled from pieces, which are ascending and do not overlap; copied only if it spans several. `None` when
+/// the pieces do not cover it.
 fn cut(pieces: &[Piece], range: &Range<u64>) -> Option<Bytes> {
     let end_of = |piece: &Piece| piece.start + piece.bytes.len() as u64;
     let mut at = pieces.partition_point(|piece| end_of(piece) <= range.start);
@@ -188,8 +188,8 @@ fn cut(pieces: &[Piece], range: &Range<u64>) -> Option<Bytes> {
     Some(whole.into())
 }
 
-/// The blocks that some ranges touch, as ascending ranges that do not; `None` when one leaves the
-/// part of the file that has blocks.
+/// The blocks that some ranges touch, as ascending, disjoint spans; `None` when a range leaves the part of the file
+/// that has blocks.
 fn block_spans(ranges: &[Range<u64>], end: u64) -> Option<Vec<Range<u64>>> {
     let mut spans = Vec::with_capacity(ranges.len());
     for range in ranges {

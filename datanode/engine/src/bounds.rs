@@ -1,11 +1,9 @@
-//! Shortens the smallest and largest text of a page or column, so that statistics stay small
-//! however long texts are.
+//! Shortens the smallest and largest text of a page or column, so that statistics stay small however long texts are.
 //!
-//! Invariant: what is shortened still bounds the values: a minimum is at most what it was, a
-//! maximum at least. What of a text is left is a text. The results are those of the `parquet`
-//! crate's own writer.
+//! Invariant: a shortened bound still bounds the values: a minimum is at most the original, a maximum at least. A
+//! shortened text is valid UTF-8. The results equal those of the `parquet` crate's own writer.
 
-/// At most so many bytes of a minimum, and whether it was shortened.
+/// A lower bound of at most `bytes_max` bytes for a minimum; true if it was shortened.
 pub(crate) fn lower(value: &[u8], text: bool, bytes_max: Option<usize>) -> (Vec<u8>, bool) {
     let shorter = bytes_max.filter(|max| value.len() > *max).and_then(|max| {
         match text.then(|| std::str::from_utf8(value)) {
@@ -20,12 +18,13 @@ pub(crate) fn lower(value: &[u8], text: bool, bytes_max: Option<usize>) -> (Vec<
     (shorter.unwrap_or_else(|| value.to_vec()), shortened)
 }
 
-/// At most so many bytes that are more than a maximum's, and whether it was shortened. Where there are none, all of it.
+/// An upper bound of at most `bytes_max` bytes for a maximum; true if it was shortened. Without such a bound, the
+/// maximum itself.
 pub(crate) fn upper(value: &[u8], text: bool, bytes_max: Option<usize>) -> (Vec<u8>, bool) {
     let shorter = bytes_max.filter(|max| value.len() > *max).and_then(|max| {
         match text.then(|| std::str::from_utf8(value)) {
             Some(Ok(text)) => {
-                // A character has four bytes at most.
+                // A character takes at most four bytes.
                 let mut ends = max.saturating_sub(3)..=max;
                 let end = ends.rfind(|at| text.is_char_boundary(*at))?;
                 next_text(&text[..end])
@@ -37,8 +36,8 @@ pub(crate) fn upper(value: &[u8], text: bool, bytes_max: Option<usize>) -> (Vec<
     (shorter.unwrap_or_else(|| value.to_vec()), shortened)
 }
 
-/// A text that is more than all that begin with this one: the last character that has a successor of as many bytes is
-/// replaced by it, and those behind it left out.
+/// A text greater than all that begin with this one: the last character with a successor of the same length is replaced
+/// by it, and the rest is dropped.
 fn next_text(text: &str) -> Option<Vec<u8>> {
     text.char_indices().rev().find_map(|(at, character)| {
         let next = char::from_u32(u32::from(character) + 1)?;
@@ -51,7 +50,7 @@ fn next_text(text: &str) -> Option<Vec<u8>> {
     })
 }
 
-/// Bytes that are more than all that begin with these.
+/// Bytes greater than all that begin with these.
 fn next_bytes(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     for byte in bytes.iter_mut().rev() {
         *byte = byte.wrapping_add(1);

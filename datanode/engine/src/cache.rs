@@ -1,11 +1,11 @@
-//! What is kept in memory of what is on disk: bounded, the least recently used goes first.
+//! An in-memory cache with a bound on bytes; evicts the least recently used entry first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use parking_lot::Mutex;
 
-/// The values that were used last. To make room, all entries are looked at: it is for some thousands.
+/// The cache. Eviction examines all entries: made for some thousands of them.
 #[derive(Debug)]
 pub(crate) struct Recent<K, V> {
     bytes_max: u64,
@@ -32,12 +32,12 @@ impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
         Self { bytes_max, entries: Mutex::new(entries) }
     }
 
-    /// The most bytes that are kept.
+    /// Maximum bytes of all values.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// What is kept under a key.
+    /// The value of a key; marks it as used.
     pub(crate) fn get(&self, key: K) -> Option<V> {
         let mut entries = self.entries.lock();
         entries.uses += 1;
@@ -47,7 +47,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Keeps a value of so many bytes in place of what was kept under the key.
+    /// Inserts a value of `bytes` bytes, replacing an earlier value of the key.
     pub(crate) fn insert(&self, key: K, value: V, bytes: u64) {
         let mut entries = self.entries.lock();
         entries.remove(&key);
@@ -65,7 +65,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Recent<K, V> {
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub(crate) fn remove(&self, key: K) {
         self.entries.lock().remove(&key);
     }

@@ -1,9 +1,8 @@
-//! The bytes of a column chunk that is a dictionary and pages of indices, and what indexes and
-//! footer say of it.
+//! Encodes a column chunk that consists of a dictionary and pages of indices, with its page indexes and metadata.
 //!
-//! Everything is as the `parquet` crate's own writer has it for such a chunk: the dictionary first,
-//! data pages of version 2, statistics of the chunk and of each page, histograms of levels. Offsets
-//! count from the chunk's first byte; who appends it to a row group moves them.
+//! The result equals that of the `parquet` crate's own writer for such a chunk: the dictionary first, data pages of
+//! version 2, statistics of the chunk and of each page, histograms of levels. Offsets count from the chunk's first
+//! byte; the caller that appends it to a row group shifts them.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -26,12 +25,12 @@ use parquet::schema::types::ColumnDescPtr;
 
 use crate::bounds::{lower, upper};
 
-/// The level of zstd.
+/// Compression level of zstd.
 const ZSTD_LEVEL: i32 = 1;
-/// Pages of fewer bytes are not compressed: a page of one run has three.
+/// Minimum bytes of a page to be compressed: a page with a single run has three.
 const COMPRESSED_MIN: usize = 64;
 
-/// Compresses pages of the chunks of a file, one after the other.
+/// Compressor for the pages of a file's chunks, one after the other.
 pub(crate) enum Codec {
     Lz4,
     Zstd(zstd::bulk::Compressor<'static>),
@@ -42,7 +41,7 @@ impl Codec {
         Ok(Self::Zstd(zstd::bulk::Compressor::new(ZSTD_LEVEL)?))
     }
 
-    /// What the footer says of it.
+    /// The compression to be recorded in the footer.
     pub(crate) fn compression(&self) -> Result<Compression> {
         Ok(match self {
             Self::Lz4 => Compression::LZ4_RAW,
@@ -58,21 +57,21 @@ impl Codec {
     }
 }
 
-/// What is known of a page when its rows are complete.
+/// A complete page, before encoding.
 pub(crate) struct Rows<'a> {
     pub(crate) rows: u32,
     pub(crate) nulls: u32,
-    /// Which rows are not NULL, encoded; empty in a column that has no NULLs.
+    /// Definition levels (which rows are not NULL), encoded; empty in a column without NULLs.
     pub(crate) levels: Vec<u8>,
-    /// Indices of the other rows' values, encoded.
+    /// Dictionary indices of the other rows' values, encoded.
     pub(crate) indices: Vec<u8>,
-    /// The smallest and the largest value; `None` if all rows are NULL.
+    /// Smallest and largest value; `None` if all rows are NULL.
     pub(crate) bounds: Option<(&'a [u8], &'a [u8])>,
     /// Bytes of all values.
     pub(crate) bytes: i64,
 }
 
-/// Gathers the pages of one chunk.
+/// Collects the pages of one chunk.
 pub(crate) struct ChunkWriter {
     descr: ColumnDescPtr,
     properties: WriterPropertiesPtr,
@@ -118,7 +117,7 @@ impl ChunkWriter {
         self.descr.logical_type_ref() == Some(&LogicalType::String)
     }
 
-    /// Whether the column may have NULLs.
+    /// True if the column may have NULLs.
     pub(crate) fn nullable(&self) -> bool {
         self.descr.max_def_level() > 0
     }
@@ -157,11 +156,13 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Adds a page to the indexes and to what is said of the chunk.
+    /// Adds a page to the page indexes and to the chunk's statistics.
     fn describe(&mut self, page: &Rows<'_>) {
         let (text, bytes_max) = (self.text(), self.properties.column_index_truncate_length());
         let nulls = i64::from(page.nulls);
         match page.bounds {
+            // A page of NULLs only has no bounds. Otherwise compare its bounds with the last page's, for the order of
+            // pages, and extend those of the chunk.
             None => self.column_index.append(true, Vec::new(), Vec::new(), nulls),
             Some((min, max)) => {
                 let (shown_min, _) = lower(min, text, bytes_max);
@@ -183,6 +184,7 @@ impl ChunkWriter {
                 }
             }
         }
+        // Counts and histograms, of the page and of the chunk.
         let levels = self.levels(page.nulls.into(), page.rows.into());
         self.column_index.append_histograms(&None, &levels);
         self.offset_index.append_row_count(page.rows.into());
@@ -192,13 +194,14 @@ impl ChunkWriter {
         self.bytes += page.bytes;
     }
 
-    /// The chunk, with a dictionary of so many values, each behind its length.
+    /// Encodes the chunk. `dictionary` holds `values` values, each preceded by its length.
     pub(crate) fn finish(
         mut self,
         codec: &mut Codec,
         dictionary: &[u8],
         values: usize,
     ) -> Result<(Bytes, ColumnCloseResult)> {
+        // The dictionary page comes first, then the data pages, whose offsets go into the offset index.
         let page = Page::DictionaryPage {
             buf: codec.compress(dictionary)?.into(),
             num_values: u32::try_from(values)?,
@@ -222,6 +225,7 @@ impl ChunkWriter {
             pages += 1;
         }
         out.flush()?;
+        // Metadata as the crate's writer records it; offsets are relative to the chunk.
         let encodings = [Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY];
         let counted = |page_type, encoding, count| PageEncodingStats { page_type, encoding, count };
         let metadata = ColumnChunkMetaData::builder(Arc::clone(&self.descr))
@@ -240,6 +244,7 @@ impl ChunkWriter {
             .set_unencoded_byte_array_data_bytes(Some(self.bytes))
             .set_definition_level_histogram(self.levels(self.nulls, self.rows))
             .build()?;
+        // The column index says whether the pages are in order of their bounds.
         self.column_index.set_boundary_order(match (self.ascending, self.descending) {
             (true, _) => BoundaryOrder::ASCENDING,
             (false, true) => BoundaryOrder::DESCENDING,

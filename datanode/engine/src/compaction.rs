@@ -1,19 +1,20 @@
 //! Compaction and expiry: fewer files for the same rows, and no files for expired ones.
 //!
-//! What to merge is decided by [`pick`], a pure function of the files. It looks at one window at a
-//! time (files of windows that overlap count as one window, since a key's versions may be in both)
-//! and merges neighbouring runs of about one size into one of the next size. Files that reach beyond the partition's
-//! range go first: they are written again without what lies outside, once the range has been the same for a while, since
-//! one split is often followed by the next, and writers need the CPU then. While rows come fast, more runs are waited for:
-//! what is merged then is merged again soon.
+//! A pure function, [`pick`], decides from the metadata of the files which ones to merge. It looks at one window at a
+//! time (files of overlapping windows count as one window, since a key's versions may be in both) and merges
+//! neighbouring runs of about one size into one of the next size. Files that reach beyond the partition's range come
+//! first: they are rewritten without the rows outside, once the range has been stable for a while, since one split is
+//! often followed by the next, and writers need the CPU then. During a high write rate more runs are collected first: a
+//! result merged then would soon be merged again.
 //!
 //! Invariants:
-//! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out
-//!   is between those that are merged;
-//! - what was merged while the partition's range changed is thrown away;
-//! - where a file is known to be damaged, nothing of its windows is merged: its rows keep their place among the versions;
-//! - deletes are dropped only by a pick that begins with the oldest run of its window: nothing older
-//!   is left that they would have to hide.
+//! - the runs of a pick are neighbours in age, so that no version of a key in a file that is left out lies between the
+//!   merged ones;
+//! - a merge during which the partition's range changed is discarded;
+//! - where a file is known to be damaged, no file of its windows is merged: its rows keep their place among the
+//!   versions;
+//! - deletes are dropped only by a pick that begins with the oldest run of its window: no older row is left that they
+//!   would have to hide.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,27 +34,27 @@ use crate::source::file_input;
 use crate::version::Version;
 use crate::writer::Purpose;
 
-/// Runs that are merged at once: a row group of each is in memory.
+/// Maximum runs of one merge: a row group of each is in memory.
 const RUNS_MAX: usize = 16;
-/// Runs up to this size are of one size.
+/// Runs up to this size count as one size.
 const SIZE_MIN: u64 = 4 * 1024 * 1024;
 
-/// Flushes that follow each other within this time mean that rows come fast, until none has come for as long.
+/// Maximum interval between flushes that counts as a high write rate, and the time it takes to end.
 const BUSY_MS: i64 = 10_000;
 
-/// For how long a range has to have been the same before files are written again that reach beyond it.
+/// Time for which the range must be stable before files that reach beyond it are rewritten.
 const REST_MS: i64 = 10_000;
 
-/// What is worth merging now.
+/// Conditions under which files are merged now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aim {
-    /// So many runs of one size.
+    /// Minimum number of runs of one size.
     runs_min: usize,
-    /// Files that reach beyond the range, even alone.
+    /// True if files that reach beyond the range are rewritten, even alone.
     clipped: bool,
 }
 
-/// When the last two flushes ended.
+/// Times at which the last two flushes ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flushes {
     last_ms: Option<i64>,
@@ -65,7 +66,7 @@ impl Flushes {
         self.before_ms = self.last_ms.replace(now_ms);
     }
 
-    /// Whether rows come fast.
+    /// True if the write rate is high: the last two flushes followed each other closely, and recently.
     fn busy(&self, now_ms: i64) -> bool {
         let (Some(last), Some(before)) = (self.last_ms, self.before_ms) else { return false };
         now_ms.saturating_sub(last) < BUSY_MS && last.saturating_sub(before) < BUSY_MS
@@ -76,13 +77,13 @@ impl Flushes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pick {
     files: Vec<FileId>,
-    /// The window of the result.
+    /// Time window of the result.
     window: Option<(i64, i64)>,
-    /// Whether nothing older is left in the window.
+    /// True if no older file is left in the window.
     covering: bool,
 }
 
-/// What a decision needs to know of a file.
+/// Metadata of a file that decides about merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct View {
     id: FileId,
@@ -90,13 +91,13 @@ struct View {
     bytes: u64,
     window: Option<(i64, i64)>,
     has_op: bool,
-    /// Whether it reaches beyond the partition's range.
+    /// True if the file reaches beyond the partition's range.
     clipped: bool,
-    /// Whether it is known to be damaged.
+    /// True if the file is known to be damaged.
     damaged: bool,
 }
 
-/// A run of files in one window.
+/// The files of one run in one window.
 #[derive(Clone, Debug, Default)]
 struct RunOfFiles {
     files: Vec<FileId>,
@@ -106,7 +107,7 @@ struct RunOfFiles {
     damaged: bool,
 }
 
-/// Windows that overlap, and their runs, oldest first.
+/// Overlapping windows and their runs, oldest first.
 #[derive(Clone, Debug)]
 struct Window {
     window: Option<(i64, i64)>,
@@ -114,7 +115,7 @@ struct Window {
 }
 
 impl Partition {
-    /// Whether there are files that should be merged, or deleted.
+    /// True if there are files to be merged, or to be deleted.
     pub fn wants_compaction(&self) -> bool {
         if !self.garbage.lock().is_empty() {
             return true;
@@ -122,7 +123,7 @@ impl Partition {
         let version = self.version();
         let aim = self.aim();
         let mut due = self.compaction_due.lock();
-        // It is asked often, and files change seldom.
+        // Called often, while files change seldom: the answer is cached.
         let of = (version.files_changes, aim);
         match *due {
             Some((known, answer)) if known == of => answer,
@@ -134,7 +135,7 @@ impl Partition {
         }
     }
 
-    /// What is worth merging now.
+    /// Conditions under which files are merged now.
     fn aim(&self) -> Aim {
         let options = &self.options;
         let now_ms = self.clock.now_ms();
@@ -150,17 +151,17 @@ impl Partition {
             }
         };
         let clipped = now_ms.saturating_sub(since_ms) >= REST_MS;
-        // More are never merged at once, so that to wait for more would be to wait for ever.
+        // A merge never takes more runs, so a higher minimum would never be reached.
         Aim { runs_min: runs.clamp(2, RUNS_MAX), clipped }
     }
 
-    /// Merges files where there are too many; with `all`, merges all files of each window into one
-    /// run (it may be several files, but they share no key) and carries out all deletes. Returns
-    /// whether anything was done. Readers and writers go on meanwhile.
+    /// Merges files where there are too many; with `all`, merges all files of each window into one run (possibly
+    /// several files, but they share no key) and carries out all deletes. Returns true if anything was merged. Readers
+    /// and writers continue meanwhile.
     ///
     /// # Errors
-    /// [`EngineError::DiskFull`] and [`EngineError::Corrupted`]: nothing was changed. Anything else:
-    /// stop the partition.
+    /// [`EngineError::DiskFull`] and [`EngineError::Corrupted`]: nothing was changed. Anything else: stop the
+    /// partition.
     pub async fn compact(&self, all: bool) -> Result<bool> {
         let _one_at_a_time = self.compacting.lock().await;
         self.check_running()?;
@@ -183,7 +184,7 @@ impl Partition {
         }
     }
 
-    /// Merges picked files; false when they were truncated away meanwhile, or the partition came to own something else.
+    /// Merges picked files; false when they were truncated meanwhile, or the partition's range has changed.
     async fn merge_files(&self, version: Arc<Version>, pick: Pick) -> Result<bool> {
         let mut written = Vec::new();
         if let Err(error) = self.write_merged(&version, &pick, &mut written).await {
@@ -196,7 +197,7 @@ impl Partition {
         drop(version);
         let mut manifest = self.manifest.lock().await;
         let now = self.version();
-        // What was merged for another range may hold what the partition has lost since, or lack what it has got.
+        // A merge for an earlier range may hold rows outside the current one, or lack some inside.
         let of_now = now.layout.config.epoch == epoch;
         if !of_now || !pick.files.iter().all(|id| now.files.contains_key(id)) {
             discard(&self.store, &self.root, &written).await;
@@ -224,7 +225,7 @@ impl Partition {
         let mut files: Vec<FileEntry> =
             pick.files.iter().filter_map(|id| version.files.get(id).cloned()).collect();
         files.sort_by_key(|file| (file.meta().run, file.meta().id));
-        // The result is as old as the youngest that went into it.
+        // The result is as old as its youngest input.
         let run = files.last().map(|file| file.meta().run);
         let run = run.ok_or_else(|| EngineError::Internal("nothing to merge".to_owned()))?;
         let with_op = files.iter().any(|file| file.meta().has_op);
@@ -248,7 +249,7 @@ impl Partition {
                 ranges: Arc::from([file.range.clone()]),
                 groups: 0..file.row_groups(),
             };
-            // Files may hold more than the partition's range: it is cut to it here.
+            // Files may hold rows outside the partition's range: these are dropped here.
             let bounds = file.bounds(&layout.range);
             file_input(reader.clone(), file, read, Arc::clone(layout), bounds)
         });
@@ -258,9 +259,8 @@ impl Partition {
         output.write(merge, schema, run, pick.window, written).await
     }
 
-    /// Drops files all of whose rows are expired. (Scans leave expired rows out at once.) Returns
-    /// whether there were any. To be called now and then: it also drops what is left of another
-    /// replica's files that nobody goes on sending.
+    /// Deletes files all of whose rows have expired. (Scans leave expired rows out anyway.) Returns true if there were
+    /// any. Call it now and then: it also deletes the files of another replica's broken transfer that is not resumed.
     ///
     /// # Errors
     /// As [`Partition::compact`].
@@ -303,7 +303,7 @@ fn views(version: &Version) -> Vec<View> {
     version.files.values().map(view).collect()
 }
 
-/// The windows of files, in order, of which none is damaged.
+/// The windows of files, in order, without those that hold a damaged file.
 fn windows(files: &[View]) -> Vec<Window> {
     let mut files = files.to_vec();
     files.sort_by_key(|file| file.window);
@@ -334,8 +334,8 @@ fn windows(files: &[View]) -> Vec<Window> {
     windows.into_iter().map(window).filter(whole).collect()
 }
 
-/// What to merge when there is nothing special to be done. What is to be merged anyway and reaches beyond the range goes
-/// before what only does the latter: it is written once for both.
+/// The next merge. Among merges that are due, one with a file that reaches beyond the range comes first: it writes that
+/// file once for both purposes. Then such a file alone, then any other.
 fn pick(files: &[View], options: &EngineOptions, aim: Aim) -> Option<Pick> {
     let windows = windows(files);
     let due = windows.iter().filter_map(|window| pick_in(window, options, aim.runs_min));
@@ -363,7 +363,7 @@ fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<
                 most = most.max(run.bytes);
                 to += 1;
             }
-            // A large run is not written again for the sake of a few small ones.
+            // A large run is not rewritten for the sake of a few small ones.
             if to - from >= runs_min && bytes >= 2 * most {
                 return Some(window.pick(from, to));
             }
@@ -373,7 +373,7 @@ fn pick_in(window: &Window, options: &EngineOptions, runs_min: usize) -> Option<
     None
 }
 
-/// What to merge so that each window has one run and no deletes.
+/// The next merge towards one run per window, without deletes.
 fn pick_all(files: &[View]) -> Option<Pick> {
     let windows = windows(files);
     let unfinished = |run: &RunOfFiles| run.has_op || !run.clipped.is_empty();
@@ -387,8 +387,8 @@ impl Window {
         Pick { files: files.collect(), window: self.window, covering: from == 0 }
     }
 
-    /// A file that reaches beyond the partition's range. It shares no key with the others of its run, so that it may be
-    /// written again without them.
+    /// A file that reaches beyond the partition's range. It shares no key with the others of its run, so it can be
+    /// rewritten without them.
     fn pick_clipped(&self) -> Option<Pick> {
         let clipped = |run: &RunOfFiles| run.clipped.first().copied();
         let found = self.runs.iter().enumerate().find_map(|(at, run)| Some((at, clipped(run)?)));

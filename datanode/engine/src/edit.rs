@@ -1,6 +1,6 @@
 //! A change of a partition's manifest, and its form on disk.
 //!
-//! Bytes of an object: magic, version, CRC32C of the rest (little-endian), the message. Numbers of fields never change
+//! Bytes of an object: magic, version, CRC32C of the rest (little-endian), the message. Field numbers never change
 //! their meaning.
 
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::error::Result;
 use crate::file::{FileId, FileMeta, Within};
 use crate::memtable::LogPosition;
 
-/// The first bytes of every object, the last of which is the format's version.
+/// First bytes of every object; the last of them is the version of the format.
 const MAGIC: &[u8; 4] = b"PMF\x01";
 const HEADER_BYTES: usize = MAGIC.len() + 4;
 
-/// Where the files' rows end in the log.
+/// Log position up to which all rows are in files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Durable {
     pub(crate) index: u64,
@@ -34,12 +34,12 @@ impl Durable {
     }
 }
 
-/// What a partition was cut off from, and where.
+/// Parent of a partition that was split off, and the place of the split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The partition that owned its range before.
+    /// Partition that owned the range before.
     pub parent: PartitionId,
-    /// The index in the parent's log at which it was cut.
+    /// Index of the split in the parent's log.
     pub index: u64,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Edit {
     pub(crate) removed: Vec<FileId>,
     pub(crate) durable: Option<Durable>,
     pub(crate) config: Option<Arc<PartitionSpec>>,
-    /// The width of time windows, in ticks of the time index.
+    /// Width of time windows, in ticks of the time index.
     pub(crate) width: Option<i64>,
     pub(crate) origin: Option<Origin>,
 }
 
-/// The bytes of an edit; `next_id` is the next number for a file.
+/// Encodes an edit; `next_id` is the next file id.
 pub(crate) fn encode(edit: &Edit, next_id: u64) -> Bytes {
     let message = EditMessage::from_edit(edit, next_id).encode_to_vec();
     let mut bytes = BytesMut::with_capacity(HEADER_BYTES + message.len());
@@ -65,7 +65,7 @@ pub(crate) fn encode(edit: &Edit, next_id: u64) -> Bytes {
     bytes.freeze()
 }
 
-/// Reads [`encode`]; the error says what is wrong.
+/// Decodes the result of [`encode`]; the error text says what is invalid.
 pub(crate) fn parse(bytes: &[u8]) -> std::result::Result<(Edit, u64), String> {
     let Some((header, message)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err("too short".to_owned());
@@ -83,7 +83,7 @@ pub(crate) fn parse(bytes: &[u8]) -> std::result::Result<(Edit, u64), String> {
     message.into_edit().map_err(|error| error.to_string())
 }
 
-/// An edit on disk. Numbers of fields never change their meaning.
+/// An edit on disk. Field numbers never change their meaning.
 #[derive(Clone, PartialEq, Message)]
 struct EditMessage {
     #[prost(message, repeated, tag = "1")]

@@ -1,7 +1,7 @@
-//! What can go wrong with a partition's storage, by what its owner does about it.
+//! Errors of a partition's storage; variants are named by what the owner can do.
 //!
-//! [`EngineError::DiskFull`] leaves everything as it was: try again when there is space. Everything
-//! else that comes from a disk is a reason to stop the partition.
+//! [`EngineError::DiskFull`] leaves everything unchanged: try again when there is space. After any other error of the
+//! disk, stop the partition.
 
 use std::error::Error as StdError;
 use std::io;
@@ -17,7 +17,7 @@ pub enum EngineError {
     /// The caller's rows or request are wrong; nothing was changed.
     #[error("{0}")]
     InvalidInput(String),
-    /// Well-formed, but not something the table does.
+    /// Well-formed, but not supported by the table.
     #[error("{0} is not supported")]
     Unsupported(String),
     /// There is no partition at this place.
@@ -26,19 +26,19 @@ pub enum EngineError {
     /// There is a partition at this place already.
     #[error("a partition exists at {0}")]
     AlreadyExists(String),
-    /// The device is full. Nothing was changed and nothing is lost: memtables stay in memory.
+    /// The device is full. Nothing was changed or lost: memtables stay in memory.
     #[error("no space left on device: {0}")]
     DiskFull(String),
-    /// Stored bytes fail their checksum or cannot be what was written; they were not served.
+    /// Stored bytes fail their checksum or are invalid; they were not served.
     #[error("corrupted data: {0}")]
     Corrupted(String),
     /// The store failed.
     #[error("storage: {0}")]
     Storage(String),
-    /// An earlier failure left unknown what is stored; only opening the partition again helps.
+    /// An earlier failure left the stored state unknown; only reopening the partition helps.
     #[error("the partition has stopped: {0}")]
     Stopped(String),
-    /// A failure that nobody can do anything about.
+    /// An unexpected failure that no caller can handle.
     #[error("internal error: {0}")]
     Internal(String),
 }
@@ -75,7 +75,7 @@ impl From<Error> for EngineError {
     }
 }
 
-/// In-memory columns did something that they cannot do.
+/// A failed operation on in-memory columns.
 impl From<ArrowError> for EngineError {
     fn from(error: ArrowError) -> Self {
         find(&error).unwrap_or_else(|| Self::Internal(error.to_string()))
@@ -83,7 +83,7 @@ impl From<ArrowError> for EngineError {
 }
 
 impl EngineError {
-    /// An error of the object store about `place`.
+    /// An error of the object store about the object `place`.
     pub(crate) fn store(place: &impl std::fmt::Display, error: &object_store::Error) -> Self {
         if disk_is_full(error) {
             return Self::DiskFull(format!("{place}: {error}"));
@@ -91,7 +91,7 @@ impl EngineError {
         Self::Storage(format!("{place}: {error}"))
     }
 
-    /// An error of reading a file: what the reader below reported, or bytes that do not decode.
+    /// An error of reading a file: the error of the reader below, or bytes that do not decode.
     pub(crate) fn reading(file: &impl std::fmt::Display, error: &ParquetError) -> Self {
         find(error).unwrap_or_else(|| Self::Corrupted(format!("file {file}: {error}")))
     }
@@ -102,7 +102,7 @@ impl EngineError {
     }
 }
 
-/// The engine's own error that others have wrapped.
+/// The engine's own error within a chain of wrapping errors.
 fn find(error: &(dyn StdError + 'static)) -> Option<EngineError> {
     chain(error).find_map(|error| error.downcast_ref::<EngineError>().cloned())
 }

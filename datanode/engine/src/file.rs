@@ -1,4 +1,4 @@
-//! One immutable, sorted file of a partition: what the manifest knows of it, and when it goes away.
+//! One immutable, sorted file of a partition: its metadata in the manifest, and its lifetime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,75 +13,77 @@ use partita_proto::value::Value;
 use crate::error::{EngineError, Result};
 use crate::layout::Layout;
 
-/// The number of a file; grows, never used again within its partition.
+/// Id of a file; grows, and is never reused within its partition.
 pub(crate) type FileId = u64;
 
-/// What the manifest knows of a file.
+/// Metadata of a file in the manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FileMeta {
     pub(crate) id: FileId,
-    /// Files of one run were written together and have no key in common. Runs that share a key are
-    /// ordered by age: everything in the one with the smaller number is older.
+    /// Number of the run. Files of one run were written together and have no key in common. Runs that share a key are
+    /// ordered by age: every row of the run with the smaller number is older.
     pub(crate) run: u64,
     pub(crate) bytes: u64,
     pub(crate) rows: u64,
     /// CRC32C of the whole file.
     pub(crate) checksum: u32,
-    /// Where the checked blocks end and indexes and footer begin, and the CRC32C of the latter.
+    /// Offset at which the checked blocks end and indexes and footer begin; `tail_checksum` is the CRC32C of the
+    /// latter.
     pub(crate) tail: u64,
     pub(crate) tail_checksum: u32,
-    /// The key's columns when the file was written; the bounds below are values of these.
+    /// The key's columns when the file was written; the bounds below are values of these columns.
     pub(crate) key: Vec<ColumnId>,
     /// First key.
     pub(crate) first: Bound,
     /// Last key.
     pub(crate) last: Bound,
-    /// First keys of all row groups but the first one.
+    /// First keys of all row groups except the first.
     pub(crate) splits: Vec<Bound>,
     /// First and last value of the time index.
     pub(crate) time: Option<(i64, i64)>,
-    /// The time window that it lies in, half-open.
+    /// Time window that contains all rows, half-open.
     pub(crate) window: Option<(i64, i64)>,
-    /// First and last log index.
+    /// Lowest and highest log index of the rows.
     pub(crate) seq: (u64, u64),
-    /// Rows that delete.
+    /// Number of rows that are deletes.
     pub(crate) tombstones: u64,
-    /// Whether it has the column of operations.
+    /// True if the file has the operation column.
     pub(crate) has_op: bool,
-    /// What of it counts, whatever the partition owns; `None`: all of it.
+    /// Part of the file that counts, whatever the partition's range; `None`: all of it.
     pub(crate) within: Option<Within>,
 }
 
-/// The part of a file that counts: it came from a partition that owned no more, or the partition owned no more once.
+/// The part of a file that counts: the file came from a partition that owned only that range, or this partition once
+/// owned only that.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Within {
-    /// The key's columns, whose values the range's bounds are.
+    /// The key's columns to which the range's bounds belong.
     pub(crate) key: Vec<ColumnId>,
     pub(crate) range: TypedRange,
 }
 
-/// Where files that nobody needs any more are put down, to be deleted by the partition's owner.
+/// Paths of files without readers, to be deleted by the partition's owner.
 pub(crate) type Garbage = Arc<Mutex<Vec<Path>>>;
 
-/// A file that somebody may still read.
+/// A file that may still be read.
 #[derive(Debug)]
 pub(crate) struct FileHandle {
     pub(crate) meta: FileMeta,
     pub(crate) path: Path,
-    /// No other file of the process has it.
+    /// Process-wide unique number of the file.
     pub(crate) number: u64,
-    /// Why it cannot be read, if that was found when the partition was opened.
+    /// Description of the damage found when the partition was opened; the file cannot be read then.
     damage: Option<Arc<str>>,
     life: Arc<Life>,
 }
 
-/// How long a file is kept: as long as one handle of it is.
+/// Lifetime of a file, shared by its handles: the last one to be dropped ends it.
 #[derive(Debug)]
 struct Life {
     path: Path,
-    /// Set when the manifest no longer names it.
+    /// Set when the manifest no longer names the file.
     obsolete: AtomicBool,
-    /// Set when the partition is closed: whoever closed it may remove its files.
+    /// Set when the partition is closed: then the caller may delete its files.
     closed: AtomicBool,
     garbage: Garbage,
 }
@@ -97,12 +99,12 @@ impl FileHandle {
         Self { meta, path, number, damage: None, life }
     }
 
-    /// The same, of a file that is not what was written; `damage` says how, and names file and partition.
+    /// A handle of a damaged file; `damage` describes the damage, and names file and partition.
     pub(crate) fn damaged(self, damage: String) -> Self {
         Self { damage: Some(damage.into()), ..self }
     }
 
-    /// How it is damaged, as far as that is known.
+    /// Description of the file's damage, if any is known.
     pub(crate) fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
@@ -118,23 +120,24 @@ impl FileHandle {
         }
     }
 
-    /// Another handle of the same file, of which only a part counts.
+    /// Another handle of the same file, with other metadata.
     pub(crate) fn with_meta(&self, meta: FileMeta) -> Self {
         let (path, life) = (self.path.clone(), Arc::clone(&self.life));
         Self { meta, path, number: self.number, damage: self.damage.clone(), life }
     }
 
-    /// The manifest no longer names it: it goes when the last reader has gone.
+    /// Marks the file as no longer named by the manifest: it is deleted after its last reader.
     pub(crate) fn retire(&self) {
         self.life.obsolete.store(true, Ordering::Release);
     }
 
-    /// The partition is closed: it is no wonder from now on if the file is not there.
+    /// Marks the partition as closed: from now on a missing file is no error.
     pub(crate) fn close(&self) {
         self.life.closed.store(true, Ordering::Release);
     }
 
-    /// Whether it may be gone, although somebody reads it, because the partition was closed.
+    /// True if the file may be missing although it is being read, because the partition was closed or the file is
+    /// obsolete.
     pub(crate) fn may_be_gone(&self) -> bool {
         self.life.closed.load(Ordering::Acquire) || self.life.obsolete.load(Ordering::Acquire)
     }
@@ -148,7 +151,7 @@ impl Drop for Life {
     }
 }
 
-/// Where a partition's files are.
+/// Directory of a partition's files.
 pub(crate) fn files_directory(root: &Path) -> Path {
     root.clone().join("files")
 }
@@ -157,23 +160,23 @@ pub(crate) fn file_path(root: &Path, id: FileId) -> Path {
     files_directory(root).join(file_name(id))
 }
 
-/// What a file is called among those of its replica.
+/// Name of a file among the files of its replica.
 pub(crate) fn file_name(id: FileId) -> String {
     format!("{id:016}.parquet")
 }
 
-/// A file under the layout of now: its bounds as encoded keys.
+/// A file under the current layout, with its bounds as encoded keys.
 #[derive(Clone, Debug)]
 pub(crate) struct FileEntry {
     pub(crate) handle: Arc<FileHandle>,
-    /// What of it counts.
+    /// Range of the rows that count.
     pub(crate) range: KeyRange,
-    /// No row that counts has a key before this one, or behind the other.
+    /// Bounds of the rows that count: none has a key below `first` or above `last`.
     pub(crate) first: Bytes,
     pub(crate) last: Bytes,
-    /// First keys of all row groups but the first one.
+    /// First keys of all row groups except the first.
     pub(crate) splits: Arc<[Bytes]>,
-    /// How much of it counts: so many of so many halves of row groups.
+    /// Estimated share of the rows that count: half row groups, of all half row groups.
     share: (u64, u64),
 }
 
@@ -199,7 +202,7 @@ impl FileEntry {
         Ok(entry)
     }
 
-    /// Counts what lies in the range, and leaves the rest out.
+    /// Restricts the entry to the rows in its range.
     fn clip(&mut self) {
         let range = self.range.clone();
         let halves = |group: usize| {
@@ -207,7 +210,7 @@ impl FileEntry {
             if range.is_empty() || !overlaps((first, last), std::slice::from_ref(&range)) {
                 return 0;
             }
-            // The last key is the next group's first one: that may lie outside.
+            // The last key may equal the next group's first key, which may lie outside.
             let ends_inside = range.end.as_ref().is_none_or(|end| match self.splits.get(group) {
                 Some(next) => next <= end,
                 None => last < end.as_ref(),
@@ -215,7 +218,7 @@ impl FileEntry {
             if range.contains(first) && ends_inside { 2 } else { 1 }
         };
         let inside = (0..self.row_groups()).map(halves).sum();
-        // It reaches beyond, so it is never all of it.
+        // The file reaches beyond its range, so the share is never all of it.
         self.share = (inside, 2 * self.row_groups() as u64 + 1);
         self.first = self.first.clone().max(range.start);
         if let Some(end) = range.end {
@@ -223,13 +226,14 @@ impl FileEntry {
         }
     }
 
-    /// Where to cut its rows so that those are left that count and lie in a range; `None` if these are all.
+    /// The range to which rows must be cut, so that those remain that count and lie in `range`; `None` if that is all
+    /// rows.
     pub(crate) fn bounds(&self, range: &KeyRange) -> Option<KeyRange> {
         let inside = range.contains(&self.first) && range.contains(&self.last);
         (self.is_clipped() || !inside).then(|| self.range.intersect(range))
     }
 
-    /// What the manifest is to know of it before the partition's range grows: what of it counts now is all that ever will.
+    /// Metadata to be recorded before the partition's range grows: rows that do not count now never will.
     pub(crate) fn kept_within(&self, layout: &Layout) -> Result<FileMeta> {
         let mut meta = self.meta().clone();
         if self.is_clipped() {
@@ -241,22 +245,22 @@ impl FileEntry {
         Ok(meta)
     }
 
-    /// Whether no row of it counts.
+    /// True if no row of the file counts.
     pub(crate) fn is_outside(&self) -> bool {
         self.share.0 == 0
     }
 
-    /// Whether it reaches beyond the partition's range: what lies outside is left out by whoever reads it.
+    /// True if the file reaches beyond the partition's range: readers leave out the rows outside.
     pub(crate) fn is_clipped(&self) -> bool {
         self.share.0 < self.share.1
     }
 
-    /// The rows that lie in the partition's range, estimated if it reaches beyond.
+    /// Number of rows in the partition's range; estimated if the file reaches beyond it.
     pub(crate) fn rows(&self) -> u64 {
         self.part_of(self.meta().rows)
     }
 
-    /// The bytes that those rows take.
+    /// Bytes of those rows.
     pub(crate) fn bytes(&self) -> u64 {
         self.part_of(self.meta().bytes)
     }
@@ -279,27 +283,27 @@ impl FileEntry {
         self.splits.len() + 1
     }
 
-    /// First and last key of a row group. Equal keys may go on from one group to the next, so that the last is the
-    /// first of the next one.
+    /// First and last key of a row group. Equal keys may continue into the next group, so the last key is the first of
+    /// the next group.
     pub(crate) fn group_span(&self, group: usize) -> (&[u8], &[u8]) {
         let first = if group == 0 { &self.first } else { &self.splits[group - 1] };
         (first, self.splits.get(group).unwrap_or(&self.last))
     }
 
-    /// Whether a row group may hold a key of some ranges, which are sorted and disjoint.
+    /// True if a row group may hold a key in `ranges`, which are sorted and disjoint.
     pub(crate) fn group_overlaps(&self, group: usize, ranges: &[KeyRange]) -> bool {
         overlaps(self.group_span(group), ranges)
     }
 }
 
-/// Whether an inclusive span of keys has one in some ranges, which are sorted and disjoint.
+/// True if an inclusive span of keys overlaps one of `ranges`, which are sorted and disjoint.
 pub(crate) fn overlaps((first, last): (&[u8], &[u8]), ranges: &[KeyRange]) -> bool {
     let ends_before = |range: &KeyRange| range.end.as_ref().is_some_and(|end| **end <= *first);
     let next = ranges.partition_point(ends_before);
     ranges.get(next).is_some_and(|range| range.start.as_ref() <= last)
 }
 
-/// The parts of some ranges, which are sorted and disjoint, that lie in another.
+/// The intersections of `ranges`, which are sorted and disjoint, with another range.
 pub(crate) fn parts_within<'a>(
     ranges: &'a [KeyRange],
     range: &'a KeyRange,
@@ -313,7 +317,7 @@ pub(crate) fn parts_within<'a>(
     parts.filter(|part| !part.is_empty())
 }
 
-/// A key of an older schema as one of the layout's: a column that was added to the key since is NULL.
+/// A key of an older schema as one of the current layout: a column that was added to the key since is NULL.
 fn bound_now(layout: &Layout, key: &[ColumnId], bound: &Bound) -> Bound {
     let value_of = |id: &ColumnId| {
         let position = key.iter().position(|known| known == id);

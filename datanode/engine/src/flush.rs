@@ -1,8 +1,8 @@
-//! Flush: sealed memtables to files.
+//! Flush: writes sealed memtables to files.
 //!
-//! Their runs are cut by time window and merged window by window. Nothing changes until the manifest
-//! has the new files and the new place in the log, in one edit; a crash before leaves files that the
-//! next start removes, and the rows in the log.
+//! Their runs are cut by time window and merged window by window. Nothing changes until the manifest has the new files
+//! and the new log position, in one edit; a crash before that leaves files that the next start removes, and the rows
+//! are still in the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use crate::version::{Flushed, Version};
 use crate::window;
 use crate::writer::Purpose;
 
-/// Bytes of memtables that are few enough to be encoded on the spot.
+/// Bytes of memtables that are encoded on the current thread.
 const FEW_BYTES: u64 = 256 * 1024;
 
 /// Sorted rows of one window, oldest source first.
 type Windows = BTreeMap<i64, Vec<Part>>;
 
 enum Part {
-    /// A run that lies in the window.
+    /// A run that lies in the window as a whole.
     Run(Arc<Run>),
-    /// The rows of a run that do.
+    /// The rows of a run that lie in the window.
     Rows(Sorted),
 }
 
 impl Partition {
-    /// Writes all sealed memtables to files; afterwards the durable mark is that of the last one.
-    /// Returns whether it moved. Readers and writers go on meanwhile.
+    /// Writes all sealed memtables to files; afterwards the durable mark is that of the last one. Returns true if the
+    /// mark moved. Readers and writers continue meanwhile.
     ///
     /// # Errors
-    /// [`crate::EngineError::DiskFull`]: nothing was changed, try again when there is space. Anything else:
-    /// stop the partition.
+    /// [`crate::EngineError::DiskFull`]: nothing was changed, try again when there is space. Anything else: stop the
+    /// partition.
     pub async fn flush(&self) -> Result<bool> {
         let _one_at_a_time = self.flushing.lock().await;
         self.check_running()?;
@@ -57,7 +57,7 @@ impl Partition {
             Ok(width) => width,
             Err(error) => {
                 discard(&self.store, &self.root, &written).await;
-                // Perhaps there is no space: merging makes some, so it no longer waits for more files.
+                // If space is short, a merge makes some, so compaction no longer waits for more files.
                 *self.flushes.lock() = Flushes::default();
                 return Err(error);
             }
@@ -69,13 +69,13 @@ impl Partition {
         };
         let mut manifest = self.manifest.lock().await;
         if self.version().installs != version.installs {
-            // The memtables went with the state that they belonged to.
+            // The memtables were dropped with the state that they belonged to.
             drop(manifest);
             discard(&self.store, &self.root, &written).await;
             return Ok(false);
         }
-        // Memtables that a truncation took meanwhile are written all the same: it will be applied
-        // again if there is a crash, and hides the files if there is none.
+        // Memtables that were truncated meanwhile are written all the same: after a crash the truncation is applied
+        // again, and without one it hides the files.
         let forgotten: Vec<_> = self
             .version()
             .doomed
@@ -108,8 +108,8 @@ impl Partition {
         Ok(true)
     }
 
-    /// Writes the sealed memtables of a version to files, which no manifest names yet; with `lazy` they need not be
-    /// durable ([`crate::Lazy`]). Answers the width of windows, if that is known now.
+    /// Writes the sealed memtables of a version to files that no manifest names yet; with `lazy` they need not be
+    /// durable ([`crate::Lazy`]). Returns the width of time windows, if it is known now.
     pub(crate) async fn write_sealed(
         &self,
         version: &Version,
@@ -123,7 +123,7 @@ impl Partition {
     }
 }
 
-/// The width of windows for what is to be written, if the table has a time index.
+/// Width of time windows for the rows to be written, if the table has a time index.
 fn width(layout: &Layout, sealed: &[Arc<Sealed>], now: Option<i64>) -> Result<Option<i64>> {
     let Some(time) = &layout.time else { return Ok(None) };
     let runs = sealed.iter().flat_map(|sealed| &sealed.memtable.runs);
@@ -156,7 +156,7 @@ async fn write_runs(
         let merge = Merge::new(layout, Arc::clone(&schema), inputs, false);
         let window = width.map(|width| window::window(start, width));
         if output.lazy && few {
-            // Somebody waits for them: the partition is to be cut.
+            // A split waits for these files.
             output.write_few(merge, schema, run, window, written).await?;
         } else {
             output.write(merge, schema, run, window, written).await?;

@@ -1,5 +1,4 @@
-//! How the versions of one key become one row: a pure function, the same for memtables, flush,
-//! compaction and scans.
+//! Folds the versions of one key into one row: a pure function, the same for memtables, flush, compaction and scans.
 //!
 //! Versions are ordered from the oldest to the newest: by log index, then by position in the entry.
 //!
@@ -9,18 +8,18 @@
 //! | last_row | the newest version, whole |
 //! | last_non_null | each field's newest value that is not NULL, back to the nearest delete |
 //!
-//! What folding gives may itself be folded with older versions later, with the same result as
-//! folding all at once. That is why there is [`REPLACE`]: `put a=1; delete; put b=2` folds to
-//! `replace b=2`, which hides whatever `a` an older file still has.
+//! A folded row may be folded with older versions later, with the same result as folding all at once. That is the
+//! reason for [`REPLACE`]: `put a=1; delete; put b=2` folds to `replace b=2`, which hides any `a` that an older file
+//! still has.
 
-/// The row's fields are set; fields that are NULL may be older versions' (last_non_null).
+/// Sets the row's fields; NULL fields may get older versions' values (last_non_null).
 pub(crate) const PUT: u8 = 0;
-/// The key has no row.
+/// Deletes the key's row.
 pub(crate) const DELETE: u8 = 1;
-/// The row is this, whatever older versions say.
+/// Sets the whole row; older versions have no influence.
 pub(crate) const REPLACE: u8 = 2;
 
-/// A table's policy.
+/// Rule by which a table folds versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     Append,
@@ -29,7 +28,7 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// Whether a key has at most one row.
+    /// True if a key has at most one row.
     pub(crate) fn folds(self) -> bool {
         self != Self::Append
     }
@@ -49,6 +48,8 @@ pub(crate) fn fold(
     if policy != Policy::LastNonNull || ops[newest] != PUT {
         return ops[newest];
     }
+    // Go back to the nearest delete or replace. Older versions have no influence on the row; a row that hides older
+    // versions becomes a replace.
     let mut oldest = newest;
     let mut op = PUT;
     while oldest > 0 && op == PUT {
@@ -61,6 +62,7 @@ pub(crate) fn fold(
             _ => op = REPLACE,
         }
     }
+    // Each field that is NULL in the newest version comes from the youngest version that gives it a value.
     for &field in fields {
         let given = (oldest..=newest).rev().find(|version| !is_null(*version, field));
         if let Some(version) = given.filter(|version| *version != newest) {

@@ -1,4 +1,4 @@
-//! Footers of files, decoded; and what scans count.
+//! Decoded footers of files; and the counters of scans.
 //!
 //! Every byte passes a checksum before it is decoded: the tail of a file (indexes and footer) as a
 //! whole against the manifest, everything before it in blocks against the footer ([`crate::blocks`]).
@@ -25,15 +25,15 @@ use crate::writer::BLOCKS_KEY;
 #[derive(Debug)]
 pub(crate) struct Footer {
     pub(crate) metadata: ArrowReaderMetadata,
-    /// The checksums of its blocks.
+    /// CRC32C of each block.
     pub(crate) blocks: Vec<u32>,
 }
 
-/// The footers that were used last. Bounded.
+/// Cache of recently used footers.
 pub(crate) type Footers = Recent<FileId, Arc<Footer>>;
 
 impl Footers {
-    /// A file's footer, read if it is not at hand.
+    /// The footer of a file, read if it is not cached.
     pub(crate) async fn of(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -70,7 +70,7 @@ async fn read_footer(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<
     Ok(Footer { metadata, blocks })
 }
 
-/// Reads what is behind the blocks of a file, checked.
+/// Reads and checks the tail of a file: everything behind its blocks.
 pub(crate) async fn read_tail(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<Bytes> {
     let meta = &file.meta;
     let tail = read(store, file, meta.tail..meta.bytes).await?;
@@ -86,7 +86,7 @@ fn parse_sums(text: &str) -> Option<Vec<u32>> {
     digits.map(|digits| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).collect()
 }
 
-/// Reads a range of a file, all of it.
+/// Reads a range of a file completely.
 async fn read(store: &Arc<dyn ObjectStore>, file: &FileHandle, range: Range<u64>) -> Result<Bytes> {
     file.check()?;
     let bytes = store.get_range(&file.path, range.clone()).await;
@@ -97,8 +97,8 @@ async fn read(store: &Arc<dyn ObjectStore>, file: &FileHandle, range: Range<u64>
     Ok(bytes)
 }
 
-/// A file that is gone, or shorter than it was, is corrupted data, unless the partition was removed under its reader;
-/// anything else is the store's.
+/// Translates a read error: a file that is missing, or shorter than it was, is corrupted data, unless the partition was
+/// removed during the read; any other error is one of the store.
 pub(crate) fn read_error(file: &FileHandle, error: &object_store::Error) -> EngineError {
     match error {
         object_store::Error::NotFound { .. } if file.may_be_gone() => EngineError::Stopped(
@@ -111,7 +111,7 @@ pub(crate) fn read_error(file: &FileHandle, error: &object_store::Error) -> Engi
     }
 }
 
-/// Reads a whole file and compares it with its checksum.
+/// Reads a whole file and checks it against its checksum.
 pub(crate) async fn verify(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> Result<()> {
     const STEP: u64 = 8 * 1024 * 1024;
     let (mut sum, mut offset) = (0, 0);
@@ -126,17 +126,17 @@ pub(crate) async fn verify(store: &Arc<dyn ObjectStore>, file: &FileHandle) -> R
     Ok(())
 }
 
-/// What a scan counts: for its caller, and for the partition as a whole.
+/// Counters of a scan: for its caller, and for the partition as a whole.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) scan: Arc<ScanStats>,
     rows_scanned: Arc<AtomicU64>,
-    /// Files that were read. Parts of a file may be read by several streams.
+    /// Files that were read; several streams may read parts of the same file.
     files: Arc<Mutex<BTreeSet<FileId>>>,
 }
 
 impl Counters {
-    /// Counters of a scan; rows also count to a total.
+    /// Counters of a scan, with the partition's total of rows.
     pub(crate) fn new(rows_scanned: &Arc<AtomicU64>) -> Self {
         Self { rows_scanned: Arc::clone(rows_scanned), ..Self::default() }
     }

@@ -1,11 +1,11 @@
 //! Encodes batches as row groups of a Parquet file, column by column.
 //!
-//! Texts are encoded by [`Texts`] while their dictionary pays, everything else by the `parquet`
-//! crate. A column whose texts outgrow a dictionary is left to the crate as well: the whole chunk,
-//! and the next ones of the file until one of them needed no more than a dictionary.
+//! Texts are encoded by [`Texts`] while their dictionary pays, everything else by the `parquet` crate. A column whose
+//! texts outgrow a dictionary is left to the crate as well: the whole chunk, and the next ones of the file until one of
+//! them needs no more than a dictionary.
 //!
-//! Invariant: pages of all columns end at the same rows, every [`PAGE_ROWS`], but for columns of
-//! values so large that the crate ends pages by their bytes.
+//! Invariant: pages of all columns end at the same rows, every [`PAGE_ROWS`], except for columns with values so large
+//! that the crate ends pages by their bytes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::options::PAGE_ROWS;
 use crate::texts::{Texts, encodes};
 use crate::writer::Purpose;
 
-/// Bytes of a dictionary.
+/// Maximum bytes of a dictionary.
 const DICTIONARY_BYTES_MAX: usize = if cfg!(test) { 256 } else { 1024 * 1024 };
 
 /// Writes row groups.
@@ -35,7 +35,7 @@ pub(crate) struct GroupWriter<W: Write + Send> {
     pub(crate) writer: SerializedFileWriter<W>,
     factory: ArrowRowGroupWriterFactory,
     codec: Codec,
-    /// Columns whose last chunk outgrew a dictionary.
+    /// True for each column whose last chunk outgrew a dictionary.
     outgrown: Vec<bool>,
     /// The row group in progress, if it has rows.
     group: Option<Group>,
@@ -60,19 +60,19 @@ impl<W: Write + Send> GroupWriter<W> {
             Purpose::Compaction => Codec::zstd()?,
         };
         let properties = properties(&schema, codec.compression()?);
-        // It knows how Arrow's schema is kept in the footer.
+        // The crate's writer knows how the footer stores Arrow's schema.
         let writer = ArrowWriter::try_new(sink, Arc::clone(&schema), Some(properties))?;
         let (writer, factory) = writer.into_serialized_writer()?;
         let outgrown = vec![false; schema.fields().len()];
         Ok(Self { schema, writer, factory, codec, outgrown, group: None })
     }
 
-    /// Rows of the row group in progress.
+    /// Number of rows of the row group in progress.
     pub(crate) fn rows(&self) -> usize {
         self.group.as_ref().map_or(0, |group| group.rows)
     }
 
-    /// About how many bytes the file has by now.
+    /// Approximate bytes of the file so far.
     pub(crate) fn bytes(&self) -> usize {
         let columns = self.group.iter().flat_map(|group| &group.columns);
         let in_progress = columns.map(|column| match &column.texts {
@@ -107,7 +107,7 @@ impl<W: Write + Send> GroupWriter<W> {
                 Some(group) => group,
                 None => self.begin()?,
             };
-            // The crate ends pages where writes do.
+            // The crate ends a page at the end of each write.
             let rows = (batch.num_rows() - at).min(PAGE_ROWS - group.rows % PAGE_ROWS);
             let fields = self.schema.fields().iter();
             for ((field, array), column) in fields.zip(batch.columns()).zip(&mut group.columns) {
@@ -153,7 +153,7 @@ impl Column {
         if taken == array.len() {
             return Ok(());
         }
-        // The dictionary is full. What it is worth to have one for some of the rows, the crate knows.
+        // The dictionary is full. The crate decides whether a dictionary for some of the rows pays.
         if let Some(texts) = self.texts.take() {
             for before in texts.into_arrays(array.data_type())? {
                 self.write_plain(field, &before)?;
@@ -172,7 +172,7 @@ fn properties(schema: &SchemaRef, compression: Compression) -> WriterProperties 
         .set_created_by(format!("partita {}", env!("CARGO_PKG_VERSION")))
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_compression(compression)
-        // Row groups are ended by the writer, where batches end, so that their first keys are known.
+        // Row groups are ended by the writer, at the end of a batch, so that their first keys are known.
         .set_max_row_group_row_count(None)
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_write_batch_size(PAGE_ROWS / 4)
@@ -193,7 +193,7 @@ fn properties(schema: &SchemaRef, compression: Compression) -> WriterProperties 
             | DataType::Timestamp(..) => properties
                 .set_column_dictionary_enabled(column.clone(), false)
                 .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED),
-            // Values of a measurement hardly repeat; a dictionary would only be built to be given up.
+            // Measured values hardly repeat; a dictionary would be built only to be dropped.
             DataType::Float32 | DataType::Float64 | DataType::Decimal128(..) => {
                 properties.set_column_dictionary_enabled(column, false)
             }
@@ -276,7 +276,7 @@ mod tests {
         writer.writer.into_inner().unwrap().into()
     }
 
-    /// What the crate makes of the same, if its writes end where pages do.
+    /// Output of the crate for the same batches, if its writes end at page boundaries.
     fn expected(purpose: Purpose, groups: &[Vec<RecordBatch>]) -> Bytes {
         let compression = match purpose {
             Purpose::Flush => Compression::LZ4_RAW,

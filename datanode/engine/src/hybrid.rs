@@ -1,38 +1,37 @@
-//! Small numbers as Parquet writes levels and indices of a dictionary: runs of one number, and
-//! groups of eight packed by bits, after one another (`RLE/bit-packed hybrid`).
+//! Encodes small numbers as Parquet encodes levels and dictionary indices: runs of one number, and bit-packed groups of
+//! eight, in sequence (`RLE/bit-packed hybrid`).
 //!
-//! Numbers come as runs. So whoever has runs already pays by the run; who has none pays for
-//! packing, and no byte more than the packed numbers take. Invariant: every packed run but the last
-//! has whole groups of eight; the last one is padded with zeros, which readers know from the count
-//! of numbers, kept elsewhere.
+//! Numbers are passed as runs. So a caller with runs pays per run; a caller without pays for the packing, and the
+//! output is no larger than the packed numbers. Invariant: every packed run except the last has whole groups of eight;
+//! the last one is padded with zeros, which readers skip because the count of numbers is stored elsewhere.
 
-/// Fewer equal numbers than a group are packed.
+/// Fewer equal numbers than this are packed.
 const GROUP: usize = 8;
-/// So many numbers a packed run holds at most: its header is one byte then, which is all that some readers expect.
+/// Maximum numbers in a packed run: its header is one byte then, and some readers expect no more.
 const PACKED_MAX: usize = 63 * GROUP;
 
-/// Encodes one page's numbers.
+/// Encoder for one page's numbers.
 pub(crate) struct Hybrid {
     bits: u32,
     out: Vec<u8>,
-    /// What is not yet in a run of either kind; less than [`PACKED_MAX`], and all of it is to be packed.
+    /// Numbers that are not yet in a run of either kind and will be packed; fewer than [`PACKED_MAX`].
     packed: Vec<u32>,
-    /// The last number and how often it came.
+    /// The last number, and its number of repetitions.
     last: (u32, usize),
 }
 
-/// How many bits numbers up to this one need.
+/// Number of bits that numbers up to `max` need.
 pub(crate) fn bits_of(max: u32) -> u32 {
     u32::BITS - max.leading_zeros()
 }
 
 impl Hybrid {
-    /// Appends to `out`, where numbers take this many bits.
+    /// Creates an encoder that appends to `out`; each number takes `bits` bits.
     pub(crate) fn new(bits: u32, out: Vec<u8>) -> Self {
         Self { bits, out, packed: Vec::new(), last: (0, 0) }
     }
 
-    /// Appends a number so many times. It must fit the bits.
+    /// Appends a number `count` times. It must fit the bits.
     pub(crate) fn push(&mut self, number: u32, count: usize) {
         debug_assert!(bits_of(number) <= self.bits, "{number} has more than {} bits", self.bits);
         if self.last.0 == number {
@@ -53,7 +52,7 @@ impl Hybrid {
 
     fn end_run(&mut self) {
         let (number, mut count) = self.last;
-        // A packed run is whole groups: this one's last is filled up first.
+        // A packed run has whole groups: its last group is filled up first.
         let room = self.packed.len().next_multiple_of(GROUP) - self.packed.len();
         self.pack(number, count.min(room));
         count -= count.min(room);
@@ -67,7 +66,7 @@ impl Hybrid {
         }
     }
 
-    /// Has a number packed; fewer than a group at a time.
+    /// Adds numbers to be packed; fewer than a group at a time.
     fn pack(&mut self, number: u32, count: usize) {
         self.packed.resize(self.packed.len() + count, number);
         if self.packed.len() >= PACKED_MAX {

@@ -1,5 +1,5 @@
-//! What a table's schema means to its storage: names of internal columns, the key codec, the policy
-//! by which versions of a key merge, the time index. Made once for every schema version.
+//! Storage layout of a table's schema: names of internal columns, the key codec, the fold policy, the time index. Made
+//! once for every schema version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use partita_proto::value::Value;
 use crate::error::{EngineError, Result};
 use crate::fold::{PUT, Policy};
 
-/// The log index that brought a row: UInt64, never NULL.
+/// Index of the log entry that wrote a row: UInt64, never NULL.
 pub(crate) const SEQ_COLUMN: &str = "__seq";
-/// What a row does, one of [`crate::fold`]'s operations: UInt8, never NULL. Left out where all rows put.
+/// Operation of a row, one of [`crate::fold`]'s: UInt8, never NULL. Left out if all rows are puts.
 pub(crate) const OP_COLUMN: &str = "__op";
 
-/// Bytes of the time index's cell in a key: whether it is NULL, and 64 bits.
+/// Bytes of the time index's cell in a key: a NULL marker, and 64 bits.
 const TIME_CELL_BYTES: usize = 9;
 
 /// The time index.
@@ -36,18 +36,19 @@ pub(crate) struct TimeColumn {
     pub(crate) unit: Unit,
 }
 
-/// A partition's configuration and what follows from it.
+/// A partition's configuration, and all that is derived from it.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) config: Arc<PartitionSpec>,
     pub(crate) codec: KeyCodec,
-    /// The keys that the partition owns.
+    /// Range of the partition's keys.
     pub(crate) range: KeyRange,
     pub(crate) policy: Policy,
     pub(crate) time: Option<TimeColumn>,
-    /// All stored columns but the internal ones at the end: the placement, if any, then the table's.
+    /// All stored columns except the internal ones at the end: the placement, if any, then the table's.
     pub(crate) columns: SchemaRef,
-    /// By storage name: the value, one row each, of columns in rows from before they were added. Of others it is NULL.
+    /// Defaults of added columns, by storage name: the value, in one row, of the column in rows from before it was
+    /// added. A column without an entry is NULL there.
     missing: BTreeMap<String, ArrayRef>,
 }
 
@@ -84,12 +85,12 @@ impl Layout {
         Ok(Self { codec, range, policy, time, columns, missing, config })
     }
 
-    /// Whether a stored column belongs to the key: the placement does.
+    /// True if a stored column belongs to the key; the placement does.
     pub(crate) fn is_key(&self, name: &str) -> bool {
         name == PLACEMENT_COLUMN || self.codec.key_columns().iter().any(|key| key == name)
     }
 
-    /// Names of the columns that a key is encoded from.
+    /// Names of the columns from which a key is encoded.
     pub(crate) fn key_names(&self) -> impl Iterator<Item = &str> {
         let placement = self.codec.placed().then_some(PLACEMENT_COLUMN);
         placement.into_iter().chain(self.codec.key_columns().iter().map(String::as_str))
@@ -107,7 +108,7 @@ impl Layout {
         }
     }
 
-    /// The schema of files: all columns, then sequence, then (if wanted) operation.
+    /// The schema of files: all columns, then sequence, then, with `with_op`, operation.
     pub(crate) fn file_schema(&self, with_op: bool) -> SchemaRef {
         let internal = [Some(SEQ_COLUMN), with_op.then_some(OP_COLUMN)];
         let internal = internal.into_iter().flatten().filter_map(|name| self.field(name));
@@ -115,19 +116,19 @@ impl Layout {
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// What is left of the time index by the table's `ttl`, if it has one; to be applied exactly.
+    /// The domain of the time index that the table's `ttl` leaves, if it has one; to be applied exactly.
     pub(crate) fn alive(&self, now_ms: i64) -> Option<(&str, Domain)> {
         let time = self.time.as_ref()?;
         let oldest = oldest(now_ms, self.config.schema.options.ttl?, time.unit);
         Some((&time.name, Domain::compare(Comparison::GreaterOrEqual, Value::Timestamp(oldest))))
     }
 
-    /// The oldest tick that is not expired.
+    /// The oldest tick that has not expired.
     pub(crate) fn oldest_tick(&self, now_ms: i64) -> Option<i64> {
         Some(oldest(now_ms, self.config.schema.options.ttl?, self.time.as_ref()?.unit))
     }
 
-    /// The bytes of the time index at the end of every key, if it is the key's last column.
+    /// Bytes of the time index at the end of every key, if it is the key's last column.
     pub(crate) fn time_tail(&self) -> Option<usize> {
         let (time, last) = (self.time.as_ref()?, self.codec.key_columns().last()?);
         (time.name == *last).then_some(TIME_CELL_BYTES)
@@ -138,13 +139,13 @@ impl Layout {
         domains.only(|name| self.is_key(name))
     }
 
-    /// The value, in one row, of a column in rows from before it was added; `None`: NULL.
+    /// Value, in one row, of a column in rows from before it was added; `None`: NULL.
     pub(crate) fn missing(&self, name: &str) -> Option<&ArrayRef> {
         self.missing.get(name)
     }
 
-    /// The batch with exactly the fields of `schema`, found by name. A column that it does not have has the value that
-    /// it was added with, or is NULL; a missing operation is a put.
+    /// The batch with exactly the fields of `schema`, found by name. A missing column gets the default with which it
+    /// was added, or NULL; a missing operation is a put.
     pub(crate) fn adapt(&self, batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
         if batch.schema_ref() == schema {
             return Ok(batch.clone());

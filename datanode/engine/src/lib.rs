@@ -1,5 +1,5 @@
-//! Storage of one partition: a log-structured store of Arrow batches and Parquet files. It knows
-//! neither network nor Raft; the replicated log that its owner applies is its write-ahead log.
+//! Storage of one partition: a log-structured store of Arrow batches and Parquet files. It does not depend on network
+//! or Raft; the replicated log that its owner applies serves as its write-ahead log.
 //!
 //! ```text
 //!   apply ── run ── memtable ── (sealed) ── flush ─┐
@@ -16,9 +16,9 @@
 //!   pinned ── (files and state travel to another replica) ── arrival ── manifest
 //! ```
 //!
-//! Terms: a *run* is a sorted batch in memory, or a set of files that were written together and share
-//! no key. A *version* of the partition is an immutable list of memtables and files; versions of a
-//! row are rows with one key, of which the *fold* makes one.
+//! Terms: a *run* is a sorted batch in memory, or a set of files that were written together and share no key. A
+//! *version* of the partition is an immutable list of memtables and files; versions of a row are rows with one key,
+//! which the *fold* turns into one.
 
 mod absorb;
 mod arrival;

@@ -1,9 +1,9 @@
-//! The manifest: the durable record of a partition's configuration, files and place in the log.
+//! The manifest: the durable record of a partition's configuration, files and log position.
 //!
-//! It is a sequence of edits, each an object of its own (`manifest/<number>.edit`), numbered without
-//! a gap. Now and then a checkpoint (`manifest/<number>.checkpoint`) stands for everything up to and
-//! including its number, and older objects are removed. An edit is put atomically, so it took effect
-//! or it did not; the state of the partition is the newest checkpoint and the edits behind it.
+//! It is a sequence of edits, each an object of its own (`manifest/<number>.edit`), numbered without a gap. Now and
+//! then a checkpoint (`manifest/<number>.checkpoint`) replaces everything up to and including its number, and older
+//! objects are removed. An edit is put atomically, so it took effect or it did not; the state of the partition is the
+//! newest checkpoint and the edits after it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::error::{EngineError, Result};
 use crate::file::{FileId, FileMeta};
 use crate::store::After;
 
-/// Edits between checkpoints: what a start reads, and what removing old objects is spread over.
+/// Maximum edits between checkpoints: a start reads that many, and the removal of old objects is spread over them.
 const EDITS_MAX: u64 = 64;
 
-/// What all edits come to.
+/// The state that results from all edits.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
     pub(crate) config: Arc<PartitionSpec>,
     pub(crate) files: BTreeMap<FileId, FileMeta>,
     pub(crate) durable: Option<Durable>,
     pub(crate) width: Option<i64>,
-    /// The next number for a file or a run of files.
+    /// Next id of a file or a run.
     pub(crate) next_id: u64,
-    /// `None`: it was created.
+    /// Parent of a partition that was split off; `None` if it was created empty.
     pub(crate) origin: Option<Origin>,
 }
 
@@ -43,7 +43,7 @@ impl Recorded {
         Self { config, files, durable: None, width: None, next_id: 1, origin: None }
     }
 
-    /// The state after an edit.
+    /// Applies an edit.
     fn apply(&mut self, edit: &Edit, next_id: u64) {
         for id in &edit.removed {
             self.files.remove(id);
@@ -62,12 +62,12 @@ impl Recorded {
         self.next_id = self.next_id.max(next_id);
     }
 
-    /// All of it, checksummed: what another replica needs besides the files.
+    /// Encodes the state with a checksum: everything besides the files that another replica needs.
     pub(crate) fn to_bytes(&self) -> Bytes {
         encode(&self.as_edit(), self.next_id)
     }
 
-    /// Reads what [`Recorded::to_bytes`] gave.
+    /// Decodes the result of [`Recorded::to_bytes`].
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let read = parse(bytes).and_then(|(edit, next_id)| {
             let config = edit.config.clone().ok_or_else(|| "has no configuration".to_owned())?;
@@ -96,14 +96,14 @@ pub(crate) struct Manifest {
     store: Arc<dyn ObjectStore>,
     directory: Path,
     recorded: Recorded,
-    /// The number of the last object.
+    /// Number of the last object.
     last: u64,
-    /// The number of the last checkpoint.
+    /// Number of the last checkpoint.
     checkpoint: u64,
 }
 
 impl Manifest {
-    /// The manifest of a new partition.
+    /// Creates the manifest of a new partition.
     pub(crate) async fn create(
         store: Arc<dyn ObjectStore>,
         root: &Path,
@@ -112,8 +112,8 @@ impl Manifest {
         Self::begin(store, root, Recorded::new(config), Vec::new()).await
     }
 
-    /// The manifest of a partition that begins with a state: all of it or nothing is there afterwards. Objects that may
-    /// not be durable yet are before it ([`After`]).
+    /// Creates the manifest of a partition with an initial state, atomically. The objects in `after`, which may not be
+    /// durable yet, become durable before it ([`After`]).
     pub(crate) async fn begin(
         store: Arc<dyn ObjectStore>,
         root: &Path,
@@ -132,6 +132,7 @@ impl Manifest {
     /// Reads the manifest of a partition.
     pub(crate) async fn open(store: Arc<dyn ObjectStore>, root: &Path) -> Result<Self> {
         let directory = directory(root);
+        // Begin with the newest checkpoint.
         let objects = list(&store, &directory).await?;
         let Some(checkpoint) = objects.iter().filter(|o| o.checkpoint).map(|o| o.number).max()
         else {
@@ -149,6 +150,7 @@ impl Manifest {
         })?;
         let mut recorded = Recorded::new(config);
         recorded.apply(&edit, next_id);
+        // Then apply the edits after it, in order; a gap means that one was lost.
         let mut last = checkpoint;
         for object in objects.iter().filter(|o| !o.checkpoint && o.number > checkpoint) {
             if object.number != last + 1 {
@@ -169,20 +171,21 @@ impl Manifest {
         &self.recorded
     }
 
-    /// A number for a file or a run of files.
+    /// Allocates an id for a file or a run.
     pub(crate) fn allocate(&mut self) -> u64 {
         let id = self.recorded.next_id;
         self.recorded.next_id += 1;
         id
     }
 
-    /// Gives out no number before this one any more.
+    /// Makes all later ids at least `id`.
     pub(crate) fn allocate_from(&mut self, id: u64) {
         self.recorded.next_id = self.recorded.next_id.max(id);
     }
 
-    /// Makes an edit durable, and objects before it that may not be yet ([`After`]). When this fails with
-    /// [`EngineError::DiskFull`] nothing was changed; any other failure leaves unknown whether the edit took effect.
+    /// Makes an edit durable; the objects in `after`, which may not be durable yet, become durable before it
+    /// ([`After`]). When this fails with [`EngineError::DiskFull`] nothing was changed; after any other failure it is
+    /// unknown whether the edit took effect.
     pub(crate) async fn record(&mut self, edit: Edit, after: Vec<Path>) -> Result<()> {
         let path = object_path(&self.directory, self.last + 1, false);
         write(&self.store, &path, &edit, self.recorded.next_id, after).await?;
@@ -191,7 +194,7 @@ impl Manifest {
         if self.last - self.checkpoint >= EDITS_MAX
             && let Err(error) = self.write_checkpoint(Vec::new()).await
         {
-            // The edits are there; the next one tries again.
+            // The edits are stored; the next one tries again.
             tracing::warn!(manifest = %self.directory, %error, "checkpoint failed");
         }
         Ok(())
@@ -214,7 +217,7 @@ impl Manifest {
     }
 }
 
-/// Deletes an object; it may be gone already.
+/// Deletes an object; not an error if it is gone already.
 pub(crate) async fn delete(store: &Arc<dyn ObjectStore>, path: &Path) -> Result<()> {
     match store.delete(path).await {
         Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

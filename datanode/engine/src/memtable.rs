@@ -1,9 +1,8 @@
 //! Rows that are in the log but not yet in files.
 //!
-//! A memtable is an immutable list of sorted runs, oldest first; a write makes a new list that shares
-//! the old runs. Runs are merged as they pile up, eight of about one size into one of the next size,
-//! so that a row of a single-row insert is copied a handful of times and nobody who reads or flushes
-//! meets a hundred thousand runs.
+//! A memtable is an immutable list of sorted runs, oldest first; a write makes a new list that shares the old runs.
+//! Runs are merged as they accumulate, eight of about one size into one of the next size, so that a row of a single-row
+//! insert is copied a handful of times and readers and flushes never face a hundred thousand runs.
 
 use std::sync::Arc;
 
@@ -13,17 +12,17 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::run::Run;
 
-/// Neighbouring runs of one size that are merged into one.
+/// Number of neighbouring runs of one size that are merged into one.
 const MERGE_RUNS: usize = 8;
-/// Runs are not merged into one larger than this: it would hold up the log, and reads gain little.
+/// Maximum rows of a merged run: a larger merge would delay the log, and reads would gain little.
 const MERGE_ROWS_MAX: usize = 128 * 1024;
 
-/// Where the log stood.
+/// A position in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LogPosition {
-    /// The index of the last entry.
+    /// Index of the last entry.
     pub(crate) index: u64,
-    /// What the owner wants to know of it.
+    /// The owner's mark for that entry.
     pub(crate) mark: Bytes,
 }
 
@@ -33,7 +32,7 @@ pub(crate) struct Memtable {
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) bytes: u64,
     pub(crate) rows: u64,
-    /// When its first rows came.
+    /// Time at which the first rows arrived.
     pub(crate) since_ms: Option<i64>,
 }
 
@@ -71,13 +70,13 @@ impl Memtable {
 pub(crate) struct Sealed {
     pub(crate) number: u64,
     pub(crate) memtable: Memtable,
-    /// The last entry that is in it or before it.
+    /// Position of the last entry that is in the memtable or before it.
     pub(crate) position: LogPosition,
     /// The owner's state as of that entry.
     pub(crate) state: Bytes,
 }
 
-/// Where the runs begin that are to be merged with all behind them, given the rows of each.
+/// Position of the first of the last runs that are due to be merged, given the rows of each run.
 fn due(rows: &[usize]) -> Option<usize> {
     let tier = |rows: usize| rows.max(1).ilog2() / MERGE_RUNS.ilog2();
     let newest = tier(*rows.last()?);

@@ -1,11 +1,11 @@
 //! Merges sorted batches of several sources into one sorted stream.
 //!
-//! Sources are given oldest first. Rows with one key come out in that order (append), or as the one
-//! row that they fold to. Within a source of a table that folds, no key comes twice.
+//! Sources are given oldest first. Rows with one key are returned in that order (append), or folded into one row.
+//! Within a source of a table that folds, keys are unique.
 //!
-//! The merge does not go row by row where it need not: as long as one source is ahead of all others
-//! it takes whole slices of it, found by galloping. A source is opened when the merge reaches its
-//! first key, so that only sources that overlap are in memory.
+//! The merge avoids going row by row: as long as one source is ahead of all others it takes whole slices of it, found
+//! by galloping. A source is opened when the merge reaches its first key, so that only sources that overlap are in
+//! memory.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -27,9 +27,9 @@ use crate::fold::{DELETE, PUT, Policy, fold};
 use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN};
 use crate::options::BATCH_ROWS;
 
-/// Slices shorter than this on average are gathered row by row.
+/// Slices with fewer rows on average than this are gathered row by row.
 const SLICE_ROWS_MIN: usize = 16;
-/// Slices are put together as they are where each buffer that they bring comes with so many rows on average.
+/// Slices are concatenated if they have at least this many rows on average for each buffer that they reference.
 const BUFFER_ROWS_MIN: usize = 4;
 
 /// Rows in key order, with their keys.
@@ -46,24 +46,24 @@ impl Sorted {
     }
 }
 
-/// Batches of one source, each sorted and not before the one ahead of it.
+/// Sorted batches of one source, in key order.
 pub(crate) type SortedStream = BoxStream<'static, Result<Sorted>>;
 
 /// One source.
 pub(crate) struct Input {
-    /// No key of the source is smaller.
+    /// Lower bound of the source's keys.
     pub(crate) first: Bytes,
     pub(crate) batches: SortedStream,
 }
 
-/// Which rows of which batches come next, and what is folded into them.
+/// The rows to be returned next, by batch and position, and the values folded into them.
 #[derive(Default)]
 pub(crate) struct Gather {
     buffers: Vec<RecordBatch>,
     segments: Vec<Segment>,
     rows: usize,
     patches: Vec<Patch>,
-    /// Rows whose operation is not that of the version they come from.
+    /// Rows whose operation differs from that of their newest version.
     ops: Vec<(usize, u8)>,
 }
 
@@ -118,6 +118,7 @@ impl Gather {
             Some(column) => buffers[buffer].column(column).as_primitive::<UInt8Type>().value(row),
             None => PUT,
         };
+        // Fold; values of older versions become patches of the output row.
         let ops: Vec<u8> = versions.iter().map(|version| op_of(*version)).collect();
         let row = self.rows;
         let op = fold(
@@ -133,6 +134,7 @@ impl Gather {
                 patches.push(Patch { row, column, buffer, from });
             },
         );
+        // The row itself is the newest version.
         let newest = versions.len() - 1;
         if op != ops[newest] {
             self.ops.push((row, op));
@@ -141,9 +143,9 @@ impl Gather {
         self.take(buffer, from, 1);
     }
 
-    /// The rows, in batches of this schema (which is also that of all buffers).
+    /// Returns the rows in one batch of this schema (which is also that of all buffers).
     pub(crate) fn finish(self, schema: &SchemaRef) -> Result<RecordBatch> {
-        // The same for all columns, but for what is folded.
+        // Computed at most once, and the same for all columns except for patches.
         let places = LazyCell::new(|| self.places());
         let columns = (0..schema.fields().len()).map(|column| self.column(schema, column, &places));
         let columns = columns.collect::<Result<Vec<_>>>()?;
@@ -151,15 +153,16 @@ impl Gather {
         Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
     }
 
-    /// The buffers that all slices of a column bring: each brings all that views of its batch point into, even those
-    /// that another one has brought. Runs that are merged again and again would come to have millions.
+    /// Number of buffers that the slices of a column reference together: each slice references all buffers of its
+    /// batch, even those that another slice references too. Runs that are merged repeatedly would otherwise come to
+    /// have millions.
     fn brought(&self, column: usize) -> usize {
         let each: Vec<usize> =
             self.buffers.iter().map(|batch| view_buffers(batch.column(column))).collect();
         self.segments.iter().map(|segment| each[segment.buffer]).sum()
     }
 
-    /// Where each row comes from: a buffer and a row of it.
+    /// Source of each row: a buffer, and a row of it.
     fn places(&self) -> Vec<(usize, usize)> {
         let mut places = Vec::with_capacity(self.rows);
         for segment in &self.segments {
@@ -179,6 +182,7 @@ impl Gather {
         let slice = |segment: &Segment| {
             self.buffers[segment.buffer].column(column).slice(segment.start, segment.rows)
         };
+        // Long slices are concatenated. Short ones, scattered buffers or patches are gathered row by row.
         let array = match self.segments.as_slice() {
             [] => arrow::array::new_empty_array(schema.field(column).data_type()),
             [segment] if !patched => slice(segment),
@@ -199,6 +203,7 @@ impl Gather {
                 interleave(&arrays.collect::<Vec<_>>(), &places)?
             }
         };
+        // The operation column gets the operations that folding has changed.
         if self.ops.is_empty() || schema.field(column).name() != OP_COLUMN {
             return Ok(array);
         }
@@ -210,7 +215,7 @@ impl Gather {
     }
 }
 
-/// The buffers that views of a column point into.
+/// Number of buffers that the views of a column reference.
 pub(crate) fn view_buffers(column: &dyn Array) -> usize {
     match column.data_type() {
         DataType::Utf8View => column.as_string_view().data_buffers().len(),
@@ -219,14 +224,14 @@ pub(crate) fn view_buffers(column: &dyn Array) -> usize {
     }
 }
 
-/// The columns of a schema that folding may take from older versions.
+/// Positions of the columns whose values folding may take from older versions.
 pub(crate) fn field_columns(layout: &Layout, schema: &SchemaRef) -> Vec<usize> {
     let is_field = |name: &str| !layout.is_key(name) && name != SEQ_COLUMN && name != OP_COLUMN;
     let fields = schema.fields().iter().enumerate();
     fields.filter(|(_, field)| is_field(field.name())).map(|(index, _)| index).collect()
 }
 
-/// Drops deleted keys and the column of operations, given that no older version is left anywhere.
+/// Drops deleted keys and the operation column, for a merge that no older version is left out of.
 pub(crate) fn settle(batch: RecordBatch) -> Result<RecordBatch> {
     let Ok(column) = batch.schema().index_of(OP_COLUMN) else { return Ok(batch) };
     let ops = batch.column(column).as_primitive::<UInt8Type>();
@@ -241,15 +246,15 @@ pub(crate) fn settle(batch: RecordBatch) -> Result<RecordBatch> {
     Ok(batch)
 }
 
-/// Rows that came out of a merge, with the first and last of their keys.
+/// Rows of a merge, with the first and the last of their keys.
 pub(crate) struct Merged {
     pub(crate) batch: RecordBatch,
     pub(crate) first: Bytes,
     pub(crate) last: Bytes,
 }
 
-/// The first sixteen bytes of a key as a number that compares like them; a shorter key is padded with zeros, which
-/// leaves equal heads to the full comparison. Mostly they decide, where a cursor lies and not where its keys do.
+/// The first sixteen bytes of a key as a number with the same order; a shorter key is padded with zeros, so that equal
+/// heads need the full comparison. Mostly the heads decide, without access to the keys.
 fn head(key: &[u8]) -> u128 {
     if let Some(head) = key.first_chunk() {
         return u128::from_be_bytes(*head);
@@ -259,15 +264,15 @@ fn head(key: &[u8]) -> u128 {
     u128::from_be_bytes(head)
 }
 
-/// A source at a position.
+/// A source with a position.
 struct Cursor {
     input: Input,
-    /// That of [`Cursor::key`].
+    /// Head of [`Cursor::key`].
     head: u128,
-    /// The batch it stands in; `None` before the first and when the next has to be fetched.
+    /// The current batch; `None` before the first one and when the next has to be fetched.
     current: Option<Sorted>,
     row: usize,
-    /// The batch's number in the gather, if rows of it were taken.
+    /// Number of the batch in the gather, if rows of it were taken.
     buffer: Option<usize>,
 }
 
@@ -277,7 +282,7 @@ impl Cursor {
         Self { input, head, current: None, row: 0, buffer: None }
     }
 
-    /// The next key, or less than that when the batch is still to be fetched.
+    /// The next key, or a lower bound of it when the batch is still to be fetched.
     fn key(&self) -> &[u8] {
         match &self.current {
             Some(sorted) => sorted.keys.get(self.row),
@@ -285,7 +290,7 @@ impl Cursor {
         }
     }
 
-    /// How the next keys compare.
+    /// Compares the next keys.
     fn compare(&self, other: &Self) -> Ordering {
         self.head.cmp(&other.head).then_with(|| self.key().cmp(other.key()))
     }
@@ -306,13 +311,13 @@ impl Cursor {
         }
     }
 
-    /// Goes to the first row of a batch.
+    /// Moves to the first row of a batch.
     fn enter(&mut self, sorted: Sorted) {
         self.head = head(sorted.keys.get(0));
         self.current = Some(sorted);
     }
 
-    /// Steps over rows that were taken.
+    /// Skips rows that were taken.
     fn advance(&mut self, rows: usize) {
         self.row += rows;
         if let Some(sorted) = &self.current
@@ -328,24 +333,24 @@ impl Cursor {
 
 /// A merge of sources.
 pub(crate) struct Merge {
-    /// Rows that are put together at once.
+    /// Maximum rows of one result.
     rows_max: usize,
     schema: SchemaRef,
     policy: Policy,
-    /// Whether no older version of any key is left out.
+    /// True if the sources cover all older versions of every key.
     covering: bool,
-    /// Whether each source is the one batch that its cursor stands in.
+    /// True if each source is the one batch in which its cursor stands.
     whole: bool,
     fields: Vec<usize>,
     op_column: Option<usize>,
     cursors: Vec<Cursor>,
-    /// The cursors that are not at their end, by next key, then age.
+    /// Cursors that are not at their end, by next key, then age.
     order: Vec<usize>,
 }
 
 impl Merge {
-    /// Merges sources, oldest first, whose batches all have this schema. If they cover every version
-    /// of every key, deletes are carried out and the column of operations is left out.
+    /// Merges sources, oldest first, whose batches all have this schema. If they cover every version of every key,
+    /// deletes are carried out and the operation column is left out.
     pub(crate) fn new(
         layout: &Layout,
         schema: SchemaRef,
@@ -410,8 +415,8 @@ impl Merge {
         }
     }
 
-    /// Takes the rows with the smallest key, or all up to where the next cursor stands. Returns where the
-    /// last key taken is: that of a cursor and a row of its batch.
+    /// Takes the rows with the smallest key, or all up to the next cursor's key. Returns the position of the last key
+    /// taken: a cursor, and a row of its batch.
     fn step(&mut self, gather: &mut Gather) -> (usize, usize) {
         let smallest = self.order[0];
         let cursor = &self.cursors[smallest];
@@ -447,17 +452,17 @@ impl Merge {
         (smallest, end - 1)
     }
 
-    /// The key of the row that the last step ended with.
+    /// The key of the last row that the last step took.
     fn key_taken(&self, (cursor, row): (usize, usize)) -> &[u8] {
         let cursor = &self.cursors[cursor];
         match &cursor.current {
             Some(sorted) => sorted.keys.get(row),
-            // It was the batch's last one.
+            // The row was the batch's last one.
             None => &cursor.input.first,
         }
     }
 
-    /// Where a cursor stands: the number of its batch in the gather, and the row.
+    /// The position of a cursor: the number of its batch in the gather, and the row.
     fn position(&mut self, cursor: usize, gather: &mut Gather) -> (usize, usize) {
         let cursor = &mut self.cursors[cursor];
         let buffer = match (cursor.buffer, &cursor.current) {
@@ -481,8 +486,8 @@ impl Merge {
     }
 }
 
-/// Merges batches that are in memory, oldest first, which all have this schema, into one. Within a batch of a table that
-/// folds, no key comes twice.
+/// Merges in-memory batches, oldest first, which all have this schema, into one. Within a batch of a table that folds,
+/// keys are unique.
 pub(crate) fn merged(layout: &Layout, schema: &SchemaRef, sources: Vec<Sorted>) -> Result<Sorted> {
     let keys: Vec<Keys> = sources.iter().map(|source| source.keys.clone()).collect();
     let input = |source: &Sorted| Input {
@@ -494,7 +499,7 @@ pub(crate) fn merged(layout: &Layout, schema: &SchemaRef, sources: Vec<Sorted>) 
     merge.rows_max = keys.iter().map(Keys::len).sum();
     let mut gather = Gather::default();
     for (cursor, source) in merge.cursors.iter_mut().zip(sources) {
-        // Numbered like the sources.
+        // Buffers are numbered like the sources.
         cursor.buffer = Some(gather.add(&source.batch));
         if source.batch.num_rows() > 0 {
             cursor.enter(source);
@@ -506,7 +511,7 @@ pub(crate) fn merged(layout: &Layout, schema: &SchemaRef, sources: Vec<Sorted>) 
     while !merge.order.is_empty() {
         merge.step(&mut gather);
     }
-    // Of versions that were folded the newest one was taken, whose key is that of all.
+    // Of folded versions the newest one was taken, whose key is that of all.
     let taken = gather
         .segments
         .iter()
@@ -515,8 +520,8 @@ pub(crate) fn merged(layout: &Layout, schema: &SchemaRef, sources: Vec<Sorted>) 
     Ok(Sorted { batch: gather.finish(schema)?, keys })
 }
 
-/// The first row behind `start` (which is taken for granted), up to `limit`, whose key is not below
-/// that of `bound` (or, `inclusive`, is above it).
+/// The first row behind `start` (whose row is taken in any case), up to `limit`, whose key is not below that of `bound`
+/// (or, with `inclusive`, is above it).
 fn gallop(keys: &Keys, start: usize, limit: usize, bound: &Cursor, inclusive: bool) -> usize {
     let before = |row: usize| {
         let key = keys.get(row);

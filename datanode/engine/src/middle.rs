@@ -1,8 +1,8 @@
-//! Where a partition would best be cut in two: about the middle of its rows, behind as few columns of the key as separate
-//! well. A cut behind few columns keeps what belongs together in one partition, and stays readable.
+//! Chooses the key that splits a partition best: near the middle of its rows, with as few columns of the key as
+//! separate well. A bound of few columns keeps related rows in one partition, and stays readable.
 //!
-//! The keys are a sample: of few row groups every so many rows, of many the first key of each. Versions and deletes of
-//! rows count as rows.
+//! The keys are a sample: if there are few row groups, every n-th row; if many, the first key of each. Versions and
+//! deletes of rows count as rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,19 +21,21 @@ use crate::layout::Layout;
 use crate::partition::Partition;
 use crate::reader::{FileReader, Read};
 
-/// Of more row groups than this only the first keys are looked at.
+/// With more row groups than this only their first keys are read.
 const GROUPS_READ_MAX: usize = 16;
-/// About so many keys are looked at.
+/// Approximate number of sampled keys.
 const SAMPLES: usize = 4096;
-/// A cut that leaves one part in so many of the rows on its smaller side is even enough to keep it short.
+/// A split that leaves at least one n-th of the rows on its smaller side is even enough to be preferred for a short
+/// bound.
 const EVEN_ENOUGH: u64 = 4;
 
-/// Keys, and how many rows each stands for.
+/// Sampled keys, and the number of rows that each represents.
 type Samples = BTreeMap<Bytes, u64>;
 
 impl Partition {
-    /// A key below which about half of the rows lie, of as few columns as leave a quarter of them on either side (if
-    /// any number does), and parts no rows that are to stay together; `None` when no such key leaves rows on both sides.
+    /// A key below which about half of the rows lie, with as few columns as leave a quarter of them on either side (if
+    /// any number does), and which separates no rows that have to stay together; `None` when no such key leaves rows on
+    /// both sides.
     ///
     /// # Errors
     /// When files cannot be read.
@@ -76,6 +78,7 @@ impl Partition {
             layout: Arc::clone(layout),
             series: None,
         };
+        // Read the key columns only, and only the rows that count.
         let fields = layout.key_names().filter_map(|name| layout.field(name));
         let read = Read {
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
@@ -93,7 +96,7 @@ impl Partition {
     }
 }
 
-/// Every so many keys, and the last one: it may be the only one of its kind.
+/// Samples every `step`-th key, and the last one: it may be the only one of its kind.
 fn sample(samples: &mut Samples, keys: &Keys, step: usize) {
     let Some(last) = keys.len().checked_sub(1) else { return };
     let places = (0..last).step_by(step).chain([last]);
@@ -103,7 +106,7 @@ fn sample(samples: &mut Samples, keys: &Keys, step: usize) {
     }
 }
 
-/// The first key of every row group.
+/// Samples the first key of every row group.
 fn sample_groups(samples: &mut Samples, file: &FileEntry) {
     let range = std::slice::from_ref(&file.range);
     let rows = file.meta().rows / file.row_groups() as u64;
@@ -117,7 +120,7 @@ fn sample_groups(samples: &mut Samples, file: &FileEntry) {
     }
 }
 
-/// The best cut among those next to the middle, by number of columns.
+/// The best bound among those next to the middle, by number of columns.
 fn choose(samples: &Samples, layout: &Layout) -> Result<Option<Bound>> {
     let total: u64 = samples.values().sum();
     let below = |cut: &Bytes| samples.range(..cut.clone()).map(|(_, rows)| rows).sum::<u64>();
@@ -138,7 +141,7 @@ fn choose(samples: &Samples, layout: &Layout) -> Result<Option<Bound>> {
             Ok((layout.codec.encode_bound(&bound)?, bound))
         };
         let own = prefix(middle)?;
-        // The first one behind all that begin alike.
+        // The first key behind all that share the prefix.
         let mut next = None;
         for key in samples.range(middle.clone()..).map(|(key, _)| key) {
             if !key.starts_with(&own.0) {

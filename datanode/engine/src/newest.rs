@@ -6,13 +6,13 @@
 //!                                                     └─ deleted ones: their series read as usual
 //! ```
 //!
-//! A source that has a version of a series' newest key has it as the series' last row. So the last
-//! rows of all sources tell which key that is, and their rows with that key are all versions of it.
-//! Where the key turns out to be deleted, an older row is the newest, and the whole series is read.
+//! A source that has a version of a series' newest key has it as the series' last row. So the last rows of all sources
+//! tell which key that is, and their rows with that key are all versions of it. If the key turns out to be deleted, an
+//! older row is the newest, and the whole series is read.
 //!
-//! This is no way when rows are kept that share a key, when the time index is not the last column of
-//! the key, when a domain on the time index has an end (the newest row within it is not the series'
-//! last), or when domains concern fields.
+//! This is not possible when rows that share a key are kept, when the time index is not the last column of the key,
+//! when a domain on the time index has an upper end (the newest row within it is not the series' last), or when domains
+//! apply to fields.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -38,10 +38,10 @@ use crate::scan::Reading;
 use crate::series::{SeriesCache, SeriesEnds, newest, of_file, series};
 use crate::source::{file_rows_input, taken};
 
-/// More series than this whose newest row is deleted are read together with all others.
+/// With more series than this whose newest row is deleted, all rows are read.
 const DELETED_MAX: usize = 64;
 
-/// The newest rows, if there is a way to them.
+/// The newest rows; `None` if they cannot be read in this way.
 pub(crate) fn stream(reading: &Reading, cache: &Arc<SeriesCache>) -> Option<RowStream> {
     let Reading { version, domains, exact, .. } = reading;
     let layout = &version.layout;
@@ -55,7 +55,7 @@ pub(crate) fn stream(reading: &Reading, cache: &Arc<SeriesCache>) -> Option<RowS
     sources.files.sort_by_key(|file| (file.meta().run, file.meta().id));
     let mut spans =
         sources.files.iter().map(FileEntry::span).chain(sources.runs.iter().map(|run| run.span()));
-    // Of files that reach beyond the partition's range, the ends within it are known.
+    // For files that reach beyond the partition's range, the ends within it are known.
     let inside = *exact == layout.range
         || spans.all(|(first, last)| exact.contains(first) && exact.contains(last));
     if !possible || !inside {
@@ -66,7 +66,7 @@ pub(crate) fn stream(reading: &Reading, cache: &Arc<SeriesCache>) -> Option<RowS
     Some(futures::stream::once(rows).try_flatten().boxed())
 }
 
-/// Whether every value above one that it holds is held too.
+/// True if the domain is one interval without an upper end.
 fn has_no_end(domain: &Domain) -> bool {
     matches!(domain.intervals(), [interval] if interval.high == Bound::Unbounded)
 }
@@ -110,7 +110,7 @@ impl Search {
         futures::stream::iter(streams).flatten().boxed()
     }
 
-    /// The ends of all files, then of all runs; `None` when those of a file are too many.
+    /// The ends of all files, then of all runs; `None` if a file has too many.
     async fn ends(&self) -> Result<Option<Vec<Arc<SeriesEnds>>>> {
         let layout = &self.reading.version.layout;
         let mut ends = Vec::with_capacity(self.sources.files.len() + self.sources.runs.len());
@@ -125,7 +125,7 @@ impl Search {
         Ok(Some(ends))
     }
 
-    /// The columns that are read.
+    /// The schema of the columns that are read.
     fn schema(&self) -> SchemaRef {
         let Sources { files, runs, .. } = &self.sources;
         let has_op =
@@ -181,7 +181,7 @@ impl Search {
         Ok(Input { first, batches: futures::stream::iter([Ok(sorted)]).boxed() })
     }
 
-    /// The rows that are left when the sources are merged, and the keys that are deleted.
+    /// The rows that remain after the merge, and the deleted keys.
     async fn merge(&self, mut merge: Merge) -> Result<(Vec<RecordBatch>, Vec<Bytes>)> {
         let Reading { version, columns, domains, .. } = &self.reading;
         let (mut rows, mut deleted) = (Vec::new(), Vec::new());

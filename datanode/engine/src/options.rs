@@ -1,4 +1,4 @@
-//! What an owner of partitions may choose, and the constants that nobody needs to.
+//! Options of a partition for its owner, and constants that need no option.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,30 @@ const MIB: u64 = 1024 * 1024;
 /// Options of a partition. Not stored: they may differ from one start to the next.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// A memtable of this size wants to be sealed. Default 64 MiB: large enough that a flush writes
-    /// files worth reading, small enough that a node holds many partitions.
+    /// Bytes at which a memtable is due to be sealed. Default 64 MiB: large enough that a flush writes files worth
+    /// reading, small enough that a node holds many partitions.
     pub memtable_bytes_max: u64,
-    /// A memtable that has had rows for this long wants to be flushed, so that a table that is seldom
-    /// written does not pin the log. Default 10 minutes.
+    /// Maximum age of a memtable with rows before it is due to be flushed, so that a table that is seldom written does
+    /// not pin the log. Default 10 minutes.
     pub flush_age: Duration,
-    /// A file is closed at the first new key behind this size. Default 256 MiB.
+    /// Bytes after which a file is closed at the next new key. Default 256 MiB.
     pub file_bytes_target: u64,
-    /// The most that one compaction reads, unless it is told to compact all. Default 2 GiB: bounds
-    /// how long it takes and how much space it needs on top.
+    /// Maximum bytes that one compaction reads, except a compaction of all files. Default 2 GiB: bounds its duration
+    /// and the additional space that it needs.
     pub compaction_bytes_max: u64,
-    /// So many sorted runs of about one size in one window are merged into one. Default 4; 16
-    /// at most, here and below.
+    /// Number of sorted runs of about one size in one window that are merged into one. Default 4; at most 16, here and
+    /// below.
     pub compaction_runs: usize,
-    /// The same while memtables are flushed one after the other: a load goes on, and its rows would be
+    /// The same number while memtables are flushed in quick succession: during a bulk load rows would otherwise be
     /// merged several times. Default 12.
     pub compaction_runs_busy: usize,
-    /// Bytes of decoded file footers that a partition keeps in memory. Default 32 MiB.
+    /// Maximum bytes of decoded file footers that a partition keeps in memory. Default 32 MiB.
     pub footer_bytes_max: u64,
-    /// Bytes that a partition keeps in memory to find the rows of some series, or the newest row of each, in its files.
-    /// Default 16 MiB: a hundred thousand series, or a thousand of them in each of a hundred files.
+    /// Maximum bytes that a partition keeps in memory to find the rows of some series, or the newest row of each, in
+    /// its files. Default 16 MiB: a hundred thousand series, or a thousand of them in each of a hundred files.
     pub series_bytes_max: u64,
-    /// Keeps what small reads have read of files. Partitions whose options are clones of each other
-    /// share one. Default 64 MiB.
+    /// Cache of the file blocks of small reads. Partitions whose options are clones of each other share one. Default 64
+    /// MiB.
     pub blocks: Arc<BlockCache>,
 }
 
@@ -53,12 +53,12 @@ impl Default for EngineOptions {
     }
 }
 
-// The unit tests' few rows meet all the edges that these sizes make in production.
+// With the small sizes of unit tests, few rows reach all the limits that these sizes set in production.
 
-/// Rows of the batches that scans yield and that merging works on: large enough to amortise the
-/// work per batch, small enough for a batch's columns to stay in the CPU's cache.
+/// Rows of the batches that scans yield and that merging works on: large enough to amortise the work per batch, small
+/// enough for a batch's columns to stay in the CPU's cache.
 pub(crate) const BATCH_ROWS: usize = if cfg!(test) { 5 } else { 8192 };
-/// Rows of a row group: the unit of parallel reading, and what a reader buffers at once.
+/// Rows of a row group: the unit of parallel reading, and the amount that a reader buffers at once.
 pub(crate) const ROW_GROUP_ROWS: usize = if cfg!(test) { 16 } else { 128 * 1024 };
-/// Rows of a page: the least that a selective scan decodes.
+/// Rows of a page: the smallest unit that a selective scan decodes.
 pub(crate) const PAGE_ROWS: usize = if cfg!(test) { 4 } else { 8192 };

@@ -1,4 +1,4 @@
-//! A partition's storage, open: the one place where its state changes.
+//! The storage of an open partition: the only place where its state changes.
 //!
 //! ```text
 //!   apply, seal (one at a time, in log order) ──┐
@@ -7,14 +7,14 @@
 //!   resize (another range) ─────────────────────┘
 //! ```
 //!
-//! A change computes what it needs without the version's lock, makes durable what has to be, and
-//! swaps the version under the lock, which is never held for longer than that. Readers take the
-//! version that is current and are never waited for.
+//! A change computes the new state without the version's lock, makes durable what has to be, and swaps the version
+//! under the lock, which is never held for longer than that. Readers take the current version; nothing ever waits for
+//! them.
 //!
 //! Invariants:
 //! - entries are applied in order of index, each once;
 //! - edits of the manifest are made one at a time, each before the version that needs it is current;
-//! - after a failure that leaves unknown what the manifest says, nothing is changed any more.
+//! - after a failure that leaves the manifest's content unknown, nothing is changed any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,10 +47,10 @@ use crate::series::SeriesCache;
 use crate::version::Version;
 use crate::writer::Purpose;
 
-/// Why a partition that its owner closed takes nothing more.
+/// Reason with which a closed partition refuses changes.
 const CLOSED: &str = "it was closed";
 
-/// What a partition is: which table's, which range, which replica. Kept in the manifest.
+/// Configuration of a partition: its table, range and replica. Kept in the manifest.
 pub type PartitionConfig = PartitionSpec;
 
 /// The storage of one partition.
@@ -63,31 +63,32 @@ pub struct Partition {
     pub(crate) series: Arc<SeriesCache>,
     pub(crate) garbage: Garbage,
     pub(crate) rows_scanned: Arc<AtomicU64>,
-    /// Held by whoever changes memtables.
+    /// Held by the task that changes memtables.
     pub(crate) applying: Mutex<()>,
     version: RwLock<Arc<Version>>,
-    /// How often the version was swapped.
+    /// Number of times that the version was swapped.
     changes: AtomicU64,
     pub(crate) manifest: Arc<tokio::sync::Mutex<Manifest>>,
-    /// As the manifest has it, which never changes.
+    /// Parent of the partition, if it was split off; never changes.
     pub(crate) origin: Option<Origin>,
     /// Held by a flush.
     pub(crate) flushing: Arc<tokio::sync::Mutex<()>>,
-    /// Held by whoever replaces files.
+    /// Held by the task that replaces files.
     pub(crate) compacting: tokio::sync::Mutex<()>,
-    /// What came in of another replica's files when its transfer ended early.
+    /// Files received of another replica, if its transfer ended early.
     pub(crate) kept: Mutex<Option<Kept>>,
-    /// Whether files should be merged, as of a number of changes of the files and of what is worth merging.
+    /// Cached answer to whether files should be merged, with the number of file changes and the conditions for which it
+    /// holds.
     pub(crate) compaction_due: Mutex<Option<((u64, Aim), bool)>>,
-    /// Since when, in milliseconds of the clock, the range has been that of an epoch, as far as somebody looked.
+    /// Epoch of the current range, and the clock's time in milliseconds at which a compaction first saw it.
     pub(crate) range_since: Mutex<Option<(Epoch, i64)>>,
-    /// When memtables were flushed: how many runs are worth merging depends on it.
+    /// Times of the last flushes, on which the number of runs worth merging depends.
     pub(crate) flushes: Mutex<Flushes>,
-    /// Why nothing may be changed any more.
+    /// Reason why nothing may be changed any more.
     stopped: Mutex<Option<String>>,
 }
 
-/// Sizes of a partition. Of files that reach beyond its range, what lies in it is estimated.
+/// Sizes of a partition. For files that reach beyond its range, the share inside is estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionStats {
     /// Rows in files and memtables, versions and tombstones included.
@@ -105,11 +106,11 @@ pub struct PartitionStats {
 }
 
 impl Partition {
-    /// Makes a partition below `root`, empty and durable.
+    /// Creates a partition below `root`, empty and durable.
     ///
     /// # Errors
-    /// [`EngineError::AlreadyExists`] when there is one, [`EngineError::InvalidInput`] when schema,
-    /// placement and range do not fit together, or when the store fails.
+    /// [`EngineError::AlreadyExists`] when there is one, [`EngineError::InvalidInput`] when schema, placement and range
+    /// do not fit together, or when the store fails.
     pub async fn create(
         store: Arc<dyn ObjectStore>,
         root: Path,
@@ -125,13 +126,13 @@ impl Partition {
         Self::start(store, root, options, clock, manifest).await
     }
 
-    /// Opens the partition below `root` as of its durable mark; the log has to be applied from there.
-    /// Files that the manifest does not name are removed. Files that are missing or have another size than it says are
-    /// named by [`Partition::damage`]: reading them fails, and they are never merged with others.
+    /// Opens the partition below `root` as of its durable mark; the log has to be applied from there. Files that the
+    /// manifest does not name are removed. [`Partition::damage`] lists files that are missing or have another size than
+    /// recorded: reading them fails, and they are never merged with others.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none (or its creation was never finished),
-    /// [`EngineError::Corrupted`] when its manifest cannot be trusted, or when the store fails.
+    /// [`EngineError::NotFound`] when there is none (or its creation was never finished), [`EngineError::Corrupted`]
+    /// when its manifest cannot be trusted, or when the store fails.
     pub async fn open(
         store: Arc<dyn ObjectStore>,
         root: Path,
@@ -151,6 +152,8 @@ impl Partition {
     ) -> Result<Arc<Self>> {
         let garbage = Garbage::default();
         let Recorded { config, files, durable, width, origin, .. } = manifest.recorded().clone();
+        // Compare the files in the store with the manifest's: remove those that it does not name, and mark damaged
+        // ones.
         let sizes = stored_files(&store, &root, &files).await?;
         let handles: Vec<_> = files
             .into_values()
@@ -182,43 +185,43 @@ impl Partition {
         }))
     }
 
-    /// The configuration, with the schema as of the last entry applied.
+    /// The configuration, with the schema as of the last applied entry.
     pub fn config(&self) -> Arc<PartitionConfig> {
         Arc::clone(&self.version().layout.config)
     }
 
-    /// The log position that files and manifest stand at: everything up to it is durable without the
-    /// log. `None` before the first flush.
+    /// Log position of files and manifest, with the owner's mark: everything up to it is durable without the log.
+    /// `None` before the first flush.
     pub fn durable_mark(&self) -> Option<(u64, Bytes)> {
         let version = self.version();
         version.durable.as_ref().map(|durable| (durable.index, durable.mark.clone()))
     }
 
-    /// What the owner gave to [`Partition::seal`] for the durable mark; empty before the first flush.
+    /// The state that the owner passed to [`Partition::seal`] for the durable mark; empty before the first flush.
     pub fn state(&self) -> Bytes {
         let version = self.version();
         version.durable.as_ref().map_or_else(Bytes::new, |durable| durable.state.clone())
     }
 
-    /// The index of the last entry that was applied.
+    /// Index of the last applied entry.
     pub fn applied(&self) -> u64 {
         self.version().applied.index
     }
 
-    /// Checks rows as [`Partition::apply`] will, so that what would stop the partition there can be
-    /// refused before it is in the log.
+    /// Checks rows as [`Partition::apply`] will, so that rows that would stop the partition there can be refused before
+    /// they are in the log.
     ///
     /// # Errors
-    /// [`EngineError::InvalidInput`] or [`EngineError::Unsupported`], saying what is wrong.
+    /// [`EngineError::InvalidInput`] or [`EngineError::Unsupported`], with the reason.
     pub fn check(&self, kind: WriteKind, rows: &RecordBatch) -> Result<()> {
         Run::check_write(&self.version().layout, kind, rows)
     }
 
-    /// Applies an entry of the log: `writes` in order, all or none. An entry that was applied is
-    /// ignored. Columns go by storage name; a placed table's rows have their placement
-    /// ([`partita_proto::key::PLACEMENT_COLUMN`]); columns that the table does not have are ignored,
-    /// because it may have lost them since the entry was made. Never waits for a disk. Returns the keys
-    /// of what was written, each batch's in order.
+    /// Applies an entry of the log: `writes` in order, all or none. An entry that was applied already is ignored.
+    /// Columns are named by storage name; rows of a placed table contain their placement
+    /// ([`partita_proto::key::PLACEMENT_COLUMN`]); columns that the table does not have are ignored, because they may
+    /// have been dropped since the entry was made. Never waits for a disk. Returns the keys of the written rows, each
+    /// batch's in order.
     ///
     /// # Errors
     /// As [`Partition::check`]; nothing was changed then, and the entry may not be skipped.
@@ -242,16 +245,16 @@ impl Partition {
             keys.push(run.keys().clone());
             active = active.with(&version.layout, run, now_ms)?;
         }
-        // Only who holds `applying` changes memtables and layout, so these are still the current ones.
+        // Only the holder of `applying` changes memtables and layout, so these are still the current ones.
         self.update(|now| Ok(now.applied(LogPosition { index, mark }, active)))?;
         Ok(keys)
     }
 
-    /// Applies an entry that brings a schema. One that is not newer changes nothing but the position.
+    /// Applies an entry with a schema. A schema that is not newer changes nothing but the position.
     ///
     /// # Errors
-    /// [`EngineError::InvalidInput`] when rows cannot be carried over to it: append mode does not
-    /// change, and the key only gains columns.
+    /// [`EngineError::InvalidInput`] when existing rows cannot be converted: append mode does not change, and the key
+    /// only gains columns.
     pub fn apply_schema(&self, index: u64, mark: Bytes, schema: Arc<TableSchema>) -> Result<()> {
         let _one_at_a_time = self.applying.lock();
         self.check_running()?;
@@ -293,9 +296,8 @@ impl Partition {
         self.update(|now| Ok(now.truncated(LogPosition { index, mark })))
     }
 
-    /// Closes the memtable, so that the next flush covers all that was applied. `state` is asked for
-    /// what the owner wants to find again with it ([`Partition::state`]); the owner makes sure that
-    /// nothing is applied meanwhile.
+    /// Seals the memtable, so that the next flush covers everything applied so far. `state` returns the owner's state,
+    /// to be found again with it ([`Partition::state`]); the owner makes sure that no entry is applied meanwhile.
     pub fn seal(&self, state: impl FnOnce() -> Bytes) {
         let _one_at_a_time = self.applying.lock();
         let version = self.version();
@@ -307,12 +309,12 @@ impl Partition {
         }
     }
 
-    /// Whether the memtable is full and should be sealed.
+    /// True if the memtable is full and should be sealed.
     pub fn wants_seal(&self) -> bool {
         self.version().active.bytes >= self.options.memtable_bytes_max
     }
 
-    /// Whether there is a memtable that should be sealed (if it is not yet) and flushed.
+    /// True if there is a memtable that should be sealed (if it is not yet) and flushed.
     pub fn wants_flush(&self) -> bool {
         let version = self.version();
         let age = version.active.since_ms.map(|since| self.clock.now_ms().saturating_sub(since));
@@ -320,7 +322,7 @@ impl Partition {
         !version.sealed.is_empty() || self.wants_seal() || age.is_some_and(|age| age >= age_max)
     }
 
-    /// The files that were found damaged when the partition was opened and that it still has, in words that name each.
+    /// Descriptions of files that were found damaged when the partition was opened, and that it still has.
     pub fn damage(&self) -> Vec<String> {
         let version = self.version();
         version
@@ -333,7 +335,7 @@ impl Partition {
     /// Checks every byte of every file.
     ///
     /// # Errors
-    /// [`EngineError::Corrupted`] that names the first file that is not as it was written.
+    /// [`EngineError::Corrupted`] that names the first damaged file.
     pub async fn verify(&self) -> Result<()> {
         for entry in self.version().files.values() {
             verify(&self.store, &entry.handle).await?;
@@ -341,7 +343,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Sizes as of now.
+    /// Current sizes.
     pub fn stats(&self) -> PartitionStats {
         let version = self.version();
         let sealed: u64 = version.sealed.iter().map(|sealed| sealed.memtable.rows).sum();
@@ -363,15 +365,15 @@ impl Partition {
         self.version().memtable_bytes()
     }
 
-    /// A number that grows with everything that happens to memtables, files and range. While it stays the same, only time
-    /// changes what [`Partition::wants_flush`] and [`Partition::wants_compaction`] say, and files that no scan needs
+    /// A counter that grows with every change of memtables, files and range. While it stays the same, only time changes
+    /// the results of [`Partition::wants_flush`] and [`Partition::wants_compaction`], besides files that no scan needs
     /// any more.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Ends all writing: when this returns, no flush and no compaction is under way and none begins any
-    /// more, so that the files can be removed. Scans go on as long as the files are there.
+    /// Ends all writing: after it returns, no flush and no compaction runs or begins, so that the files can be removed.
+    /// Scans continue as long as the files exist.
     pub async fn close(&self) {
         let _no_flush = self.flushing.lock().await;
         let _no_compaction = self.compacting.lock().await;
@@ -385,7 +387,7 @@ impl Partition {
         Arc::clone(&self.version.read())
     }
 
-    /// Swaps the version for the one that follows from it.
+    /// Replaces the current version by the one that `change` derives from it.
     pub(crate) fn update(&self, change: impl FnOnce(&Version) -> Result<Version>) -> Result<()> {
         let mut version = self.version.write();
         *version = Arc::new(change(&version)?);
@@ -405,8 +407,8 @@ impl Partition {
         }
     }
 
-    /// Makes an edit durable. If that fails and `written` are certain not to be named by the manifest,
-    /// they are removed; if it is not certain, the partition stops.
+    /// Makes an edit durable. If that fails and the manifest certainly does not name the files in `written`, they are
+    /// removed; if that is uncertain, the partition stops.
     pub(crate) async fn record(
         &self,
         manifest: &mut Manifest,
@@ -420,8 +422,8 @@ impl Partition {
         recorded
     }
 
-    /// Makes an edit durable, and objects before it that may not be yet ([`crate::After`]). If that fails for another
-    /// reason than want of space, the partition stops.
+    /// Makes an edit durable; the objects in `after`, which may not be durable yet, become durable before it
+    /// ([`crate::After`]). If that fails for another reason than lack of space, the partition stops.
     pub(crate) async fn record_after(
         &self,
         manifest: &mut Manifest,
@@ -443,7 +445,7 @@ impl Partition {
         files.iter().map(|meta| Arc::new(handle(meta))).collect()
     }
 
-    /// The manifest has forgotten files: they go with their last reader.
+    /// Marks files as no longer named by the manifest: each is deleted after its last reader.
     pub(crate) fn retire(&self, files: &[Arc<FileHandle>]) {
         for file in files {
             file.retire();
@@ -452,7 +454,7 @@ impl Partition {
         }
     }
 
-    /// Deletes files that nobody needs any more.
+    /// Deletes files without readers.
     pub(crate) async fn collect_garbage(&self) -> Result<()> {
         loop {
             let Some(path) = self.garbage.lock().last().cloned() else { return Ok(()) };
@@ -461,7 +463,7 @@ impl Partition {
         }
     }
 
-    /// Why the partition has stopped, if its storage failed: what is stored is not known any more.
+    /// Reason why the partition has stopped, if its storage failed: the stored state is unknown.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.stopped.lock().clone().filter(|reason| reason != CLOSED)
@@ -489,7 +491,7 @@ impl std::fmt::Debug for Partition {
     }
 }
 
-/// Removes files that the manifest does not name; the sizes of the others that are there.
+/// Removes files that the manifest does not name; returns the sizes of the others that exist.
 async fn stored_files(
     store: &Arc<dyn ObjectStore>,
     root: &Path,
@@ -533,14 +535,14 @@ fn opened_file(
     handle.damaged(damage)
 }
 
-/// Whether rows can be carried over from one schema to the next.
+/// Checks that rows can be carried over from one schema to the next.
 fn check_change(old: &TableSchema, new: &TableSchema) -> Result<()> {
     new.validate()?;
     if old.options.append_mode != new.options.append_mode {
         return Err(EngineError::InvalidInput("append mode cannot be changed".to_owned()));
     }
-    // Columns that are added to the key are NULL in all rows there are, so rows stay in order if the
-    // old key's columns do.
+    // Columns added to the key are NULL in all existing rows, so rows stay in order if the old key's columns keep
+    // theirs.
     let kept: Vec<_> = new.key.iter().filter(|id| old.key.contains(id)).collect();
     if !kept.into_iter().eq(old.key.iter()) {
         return Err(EngineError::InvalidInput("the key can only gain columns".to_owned()));

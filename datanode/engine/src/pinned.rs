@@ -1,9 +1,9 @@
 //! A partition's durable state at one moment, to be sent to another replica.
 //!
-//! It is the manifest as it stands and the files that it names. Nothing is copied: the files stay as
-//! long as somebody has this, whatever flush and compaction do meanwhile.
+//! It consists of the manifest's current state and the files that it names. Nothing is copied: the files stay as long
+//! as this value lives, even if flush and compaction replace them.
 //!
-//! Invariant: bytes that fail their checksum are not given out.
+//! Invariant: bytes that fail their checksum are never returned.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub struct Pinned {
     footers: Arc<Footers>,
     durable: Durable,
     state: Bytes,
-    /// In the order of the state.
+    /// Files in the order of the state.
     files: Vec<Arc<FileHandle>>,
 }
 
 impl Partition {
-    /// Pins what is durable; `None` while nothing is.
+    /// Pins the durable state; `None` if there is none yet.
     ///
     /// # Errors
     /// When the partition has stopped.
@@ -45,9 +45,9 @@ impl Partition {
         }))
     }
 
-    /// What the manifest says, and the files that it names, which stay as long as somebody has them.
+    /// The manifest's state, and the files that it names, which stay as long as their handles live.
     pub(crate) async fn pin_files(&self) -> Result<(Recorded, Vec<Arc<FileHandle>>)> {
-        // Who holds it sees a version that agrees with the manifest.
+        // While the manifest is locked, the version agrees with it.
         let manifest = self.manifest.lock().await;
         self.check_running()?;
         let recorded = manifest.recorded().clone();
@@ -63,26 +63,26 @@ impl Partition {
 }
 
 impl Pinned {
-    /// The mark of the last log entry that is in it.
+    /// The mark of the last log entry in the state.
     pub fn mark(&self) -> Bytes {
         self.durable.mark.clone()
     }
 
-    /// Everything besides the files, as bytes for [`Partition::receive`].
+    /// The state besides the files, as bytes for [`Partition::receive`].
     pub fn state(&self) -> Bytes {
         self.state.clone()
     }
 
-    /// Names and sizes of the files. A name stands for the same bytes for good.
+    /// Names and sizes of the files. The content under a name never changes.
     pub fn files(&self) -> Vec<(String, u64)> {
         self.files.iter().map(|file| (file_name(file.meta.id), file.meta.bytes)).collect()
     }
 
-    /// Bytes of the file at a place in [`Pinned::files`].
+    /// Bytes of a file, given by its position in [`Pinned::files`].
     ///
     /// # Errors
-    /// [`EngineError::Corrupted`] when they are not what was written, [`EngineError::InvalidInput`] when
-    /// there are no such bytes, or when the store fails.
+    /// [`EngineError::Corrupted`] when they are not the bytes written, [`EngineError::InvalidInput`] when there are no
+    /// such bytes, or when the store fails.
     pub async fn read(&self, file: usize, offset: u64, bytes: usize) -> Result<Bytes> {
         let file = self.files.get(file).ok_or_else(|| {
             EngineError::InvalidInput(format!("file {file} of {}", self.files.len()))

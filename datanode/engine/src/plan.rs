@@ -1,9 +1,8 @@
-//! What a scan reads, and what of it has to be merged: a pure function of a version.
+//! Plans a scan: which sources it reads, and which of them must be merged. A pure function of a version.
 //!
-//! Two sources have to be merged if they may share a key: if their time spans overlap and their key
-//! spans do. Files are grouped by time first (their windows keep these groups apart), then by key.
-//! Runs of memtables, which may span everything, are cut where the groups are cut; a group of files
-//! in which no run has a row is read without them.
+//! Two sources have to be merged if they may share a key: if their time spans overlap and their key spans do. Files are
+//! grouped by time first (their windows keep these groups apart), then by key. Runs of memtables, which may span
+//! everything, are cut at the bounds of the groups; a group of files in which no run has a row is read without them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,48 +18,48 @@ use crate::run::Run;
 use crate::source::Piece;
 use crate::version::Version;
 
-/// Row groups of a file that one stream reads plainly before it looks for other work.
+/// Row groups of a file that one stream reads, without a merge, before it takes other work.
 const PLAIN_GROUPS: usize = 2;
-/// A merge of fewer rows than this is not worth dividing.
+/// Minimum rows of a merge that is worth dividing.
 const MERGE_ROWS_MIN: u64 = 2 * ROW_GROUP_ROWS as u64;
 
 /// Sources that are read together.
 #[derive(Clone, Debug)]
 pub(crate) struct Unit {
-    /// Rows with keys outside are another unit's, or nobody's.
+    /// Key range of the unit; rows outside belong to another unit, or to none.
     pub(crate) range: KeyRange,
-    /// Oldest first; which row groups.
+    /// Files with their row groups, oldest first.
     pub(crate) files: Vec<(FileEntry, Range<usize>)>,
-    /// Oldest first; younger than all files.
+    /// Runs, oldest first; younger than all files.
     pub(crate) runs: Vec<Piece>,
-    /// Keys outside these are not wanted.
+    /// Ranges of the wanted keys.
     pub(crate) ranges: Arc<[KeyRange]>,
-    /// Whether there is more than one source, and they have to be merged.
+    /// True if there are several sources that have to be merged.
     pub(crate) merge: bool,
 }
 
-/// What a scan does.
+/// Plan of a scan.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// In key order, if `sorted`.
+    /// Units of work, in key order if `sorted`.
     pub(crate) units: Vec<Unit>,
-    /// Whether a stream that reads units in this order yields rows in key order.
+    /// True if a stream that reads units in this order yields rows in key order.
     pub(crate) sorted: bool,
     pub(crate) files_pruned: u64,
 }
 
-/// What may hold rows of some domains and a range.
+/// Sources that may hold rows of some domains and a range.
 #[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) files: Vec<FileEntry>,
-    /// Oldest first; younger than all files.
+    /// Runs, oldest first; younger than all files.
     pub(crate) runs: Vec<Arc<Run>>,
-    /// Keys outside these are not wanted.
+    /// Ranges of the wanted keys.
     pub(crate) ranges: Vec<KeyRange>,
     pub(crate) files_pruned: u64,
 }
 
-/// Leaves out files and runs by key and time.
+/// Excludes files and runs by key and time.
 pub(crate) fn sources(version: &Version, domains: &Domains, exact: &KeyRange) -> Sources {
     let layout = &version.layout;
     let schema = &layout.config.schema;
@@ -136,8 +135,8 @@ fn plain_run(piece: Piece) -> Unit {
     }
 }
 
-/// The keys of some row groups. The end is inclusive of the next group's first key, which may go on
-/// from one group to the next.
+/// The keys of some row groups. The end includes the next group's first key, since equal keys may continue into the
+/// next group.
 fn group_range(file: &FileEntry, groups: &Range<usize>) -> KeyRange {
     let start = match groups.start {
         0 => file.first.clone(),
@@ -147,7 +146,7 @@ fn group_range(file: &FileEntry, groups: &Range<usize>) -> KeyRange {
     KeyRange { start, end: Some(last.cloned().unwrap_or_else(|| behind(&file.last))) }
 }
 
-/// The smallest key behind one.
+/// The smallest key greater than `key`.
 fn behind(key: &[u8]) -> Bytes {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -179,8 +178,8 @@ fn merging_units(
     units
 }
 
-/// Whether rows of a run may lie between two ticks (half-open; the end of time is in), and if so,
-/// whether it has to be cut to those that do.
+/// Decides whether a run is read for the ticks from `from` to `to` (half-open; the end of time is included): `None` if
+/// it has no such rows, `Some(None)` if all of it is read, and `Some(Some(_))` if it must be cut to these ticks.
 #[expect(clippy::option_option, reason = "none, some of it uncut, some of it cut")]
 fn cut_run(run: &Run, (from, to): (i64, i64)) -> Option<Option<(i64, i64)>> {
     let Some((first, last)) = run.time else { return Some(None) };
@@ -198,7 +197,7 @@ struct TimeGroup {
     files: Vec<FileEntry>,
 }
 
-/// Files by overlapping time; groups are in order and do not overlap. Files without time overlap all.
+/// Groups of files that overlap in time; the groups are in order and disjoint. Files without time overlap all.
 fn group_by_time(mut files: Vec<FileEntry>) -> Vec<TimeGroup> {
     files.sort_by_key(|file| file.meta().time);
     let mut groups: Vec<TimeGroup> = Vec::new();
@@ -218,7 +217,7 @@ fn group_by_time(mut files: Vec<FileEntry>) -> Vec<TimeGroup> {
     groups
 }
 
-/// Units of sources whose times overlap: cut where no file goes on.
+/// Units of sources whose times overlap, cut at keys that no file spans.
 fn key_units(
     mut files: Vec<FileEntry>,
     runs: &[(Arc<Run>, Option<(i64, i64)>)],
@@ -240,7 +239,7 @@ fn key_units(
             }
         }
     }
-    // Between the groups, and before and behind them, there may be rows in runs.
+    // Runs may have rows between the groups, and before and after them.
     let mut segments = Vec::with_capacity(groups.len() * 2 + 1);
     let mut start = Bytes::new();
     for (range, files) in groups {
@@ -257,7 +256,7 @@ fn key_units(
     units
 }
 
-/// Units of sources that have to be merged if they are several.
+/// Units of sources that have to be merged if there are several.
 fn segment_units(
     units: &mut Vec<Unit>,
     range: KeyRange,
@@ -285,7 +284,7 @@ fn segment_units(
         units.extend(pieces.pop().map(|piece| Unit { range, ..plain_run(piece) }));
         return;
     }
-    // Oldest first: files of one run share no key, so that their order does not matter.
+    // Oldest first: files of one run share no key, so their order does not matter.
     files.sort_by_key(|file| (file.meta().run, file.meta().id));
     for part in divide(&range, &files, &pieces, parallelism) {
         let wanted: Arc<[KeyRange]> = parts_within(&wanted, &part).collect();
@@ -311,7 +310,7 @@ fn segment_units(
     }
 }
 
-/// Cuts a range so that each part has about the same number of row groups.
+/// Divides a range into parts with about the same number of row groups.
 fn divide(
     range: &KeyRange,
     files: &[FileEntry],
@@ -340,7 +339,7 @@ fn divide(
     ranges
 }
 
-/// Puts units in key order; says whether they overlap nowhere.
+/// Sorts units by key; true if no two overlap.
 fn sort_units(units: &mut [Unit]) -> bool {
     let in_order = |units: &[Unit]| {
         units

@@ -1,5 +1,5 @@
-//! Reads rows of one file: row groups and pages that cannot hold wanted rows are left out by key
-//! range and statistics; predicates are evaluated before the other columns are decoded.
+//! Reads rows of one file: skips row groups and pages that cannot hold wanted rows, by key range and statistics;
+//! evaluates predicates before the other columns are decoded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,30 +27,30 @@ use crate::layout::Layout;
 use crate::options::BATCH_ROWS;
 use crate::wanted::{BySeries, Wanted};
 
-/// How files are reached.
+/// Access to the files of a partition.
 #[derive(Clone)]
 pub(crate) struct FileReader {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) footers: Arc<Footers>,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) counters: Counters,
-    /// Says what files do not have.
+    /// Layout that supplies columns which a file does not have.
     pub(crate) layout: Arc<Layout>,
-    /// Tells rows by their series, for who reads few of them.
+    /// Index of rows by series, for readers of few series.
     pub(crate) series: Option<BySeries>,
 }
 
-/// What to read of a file.
+/// Rows and columns to be read from a file.
 #[derive(Clone)]
 pub(crate) struct Read {
-    /// The batches' schema; [`Layout::adapt`] gives columns that the file does not have.
+    /// Schema of the batches; [`Layout::adapt`] supplies columns that the file does not have.
     pub(crate) schema: SchemaRef,
-    /// Rows outside these are not returned. They decide what is left out unread, and of the rest they
-    /// are evaluated before other columns are decoded.
+    /// Domains of the rows to be returned. They exclude row groups and pages, and for the remaining rows they are
+    /// evaluated before other columns are decoded.
     pub(crate) domains: Domains,
-    /// Row groups outside these keys need not be read.
+    /// Key ranges; row groups outside need not be read.
     pub(crate) ranges: Arc<[KeyRange]>,
-    /// Which row groups.
+    /// Row groups to be read.
     pub(crate) groups: Range<usize>,
 }
 
@@ -67,13 +67,14 @@ impl FileReader {
         self.open_with(file, read, wanted).await
     }
 
-    /// Opens a file of which these rows are wanted.
+    /// Opens a file; `wanted` restricts it to some rows, if they are known already.
     pub(crate) async fn open_with(
         &self,
         file: &FileEntry,
         mut read: Read,
         wanted: Option<Wanted>,
     ) -> Result<BatchStream> {
+        // Statistics of the columns with domains exclude row groups.
         let footer = self.footer(file).await?;
         let metadata = footer.metadata.metadata();
         let rows = wanted.map(|wanted| {
@@ -99,6 +100,7 @@ impl FileReader {
             return Ok(futures::stream::empty().boxed());
         }
         self.counters.file(file.meta().id);
+        // Statistics of pages exclude rows of the remaining groups; only domains that are not proven need a filter.
         let filters = filters(&footer, &read, &columns, &groups);
         let pages = select_pages(metadata, &columns, &groups)?;
         let selection = match (rows, pages) {
@@ -108,7 +110,7 @@ impl FileReader {
         self.start(file, &footer, read.schema, Rows { groups, selection, filters })
     }
 
-    /// Opens a file for some of its rows, given by their numbers, ascending.
+    /// Opens a file for some rows, given by ascending row numbers.
     pub(crate) async fn open_rows(
         &self,
         file: &FileEntry,
@@ -122,7 +124,7 @@ impl FileReader {
         self.start(file, &footer, schema, rows)
     }
 
-    /// The footer of a file that has as many row groups as the manifest says.
+    /// The footer of a file; checks that it has as many row groups as the manifest says.
     async fn footer(&self, file: &FileEntry) -> Result<Arc<Footer>> {
         let footer = self.footers.of(&self.store, &file.handle).await?;
         let groups = footer.metadata.metadata().num_row_groups();
@@ -175,18 +177,18 @@ impl FileReader {
     }
 }
 
-/// Which rows of a file are decoded.
+/// The rows of a file to be decoded.
 struct Rows {
     groups: Vec<usize>,
-    /// Of the rows of these groups.
+    /// Selected rows of these groups; `None` for all.
     selection: Option<RowSelection>,
     filters: Vec<Box<dyn ArrowPredicate>>,
 }
 
-/// The columns of a file by name, those that it has.
+/// Projection to the columns of these names that the file has.
 fn projection<'a>(footer: &Footer, names: impl Iterator<Item = &'a String>) -> ProjectionMask {
     let schema = footer.metadata.schema();
-    // Columns are flat: a column's position is its leaf's.
+    // Columns are flat: a column's position is that of its leaf.
     let leaves = names.filter_map(|name| schema.index_of(name).ok());
     ProjectionMask::leaves(footer.metadata.parquet_schema(), leaves)
 }
@@ -205,7 +207,7 @@ fn filters(
             continue;
         }
         if footer.metadata.schema().index_of(name).is_err() {
-            // One value in every row: nothing to decode. (If it is not wanted, no group was left.)
+            // One value in every row: nothing to decode. (If it is not wanted, no group is left.)
             continue;
         }
         let domain = domain.clone();
@@ -220,7 +222,7 @@ fn filters(
     filters
 }
 
-/// What the statistics say of one column and its domain.
+/// Conclusions from the statistics about one column and its domain.
 struct ColumnStatistics<'a> {
     name: String,
     domain: &'a Domain,
@@ -231,9 +233,9 @@ struct ColumnStatistics<'a> {
 
 #[derive(Clone, Copy)]
 struct Verdict {
-    /// Whether a row may be in the domain.
+    /// True if a row may be in the domain.
     may_match: bool,
-    /// Whether every row is.
+    /// True if every row is in the domain.
     proven: bool,
 }
 
@@ -242,6 +244,7 @@ impl<'a> ColumnStatistics<'a> {
         let metadata = footer.metadata.metadata();
         let failed = |error| EngineError::reading(&name, &error);
         let schema = footer.metadata.schema();
+        // A column that the file does not have holds one value in every row: its default, or NULL.
         if schema.index_of(name).is_err() {
             let held = match layout.missing(name) {
                 Some(value) => domain.mask(value.as_ref())?.value(0),
@@ -276,7 +279,7 @@ impl<'a> ColumnStatistics<'a> {
 struct Statistics {
     min: ArrayRef,
     max: ArrayRef,
-    /// UInt64; NULL where unknown.
+    /// UInt64; NULL if unknown.
     nulls: ArrayRef,
 }
 
@@ -296,7 +299,7 @@ impl Statistics {
         let (min, max) = (bound(&self.min)?, bound(&self.max)?);
         let may_match = domain.may_contain(min.as_ref(), max.as_ref(), nulls != Some(0));
         let float = matches!(self.min.data_type(), DataType::Float32 | DataType::Float64);
-        // A NaN is in no statistics, so they prove nothing of floats.
+        // Statistics omit NaN, so they prove nothing about floats.
         let proven = !float
             && min.is_some()
             && max.is_some()
@@ -320,6 +323,7 @@ fn select_pages(
     let mut selection: Option<RowSelection> = None;
     for column in columns {
         let Some(converter) = &column.converter else { continue };
+        // A column that matches in every row of all groups excludes no page.
         if groups.iter().all(|group| column.groups[*group].proven) {
             continue;
         }
@@ -333,6 +337,7 @@ fn select_pages(
                 .map(|nulls| Arc::new(nulls) as ArrayRef)
                 .map_err(failed)?,
         };
+        // Translate the pages that may match into ranges of rows, counted over the chosen groups.
         let (mut wanted, mut page, mut before, mut total) = (Vec::new(), 0, 0, 0);
         for group in groups {
             let rows = usize::try_from(metadata.row_group(*group).num_rows()).unwrap_or_default();
@@ -351,6 +356,7 @@ fn select_pages(
             before += rows;
             total = before;
         }
+        // A row must be selected by every column.
         let pages = RowSelection::from_consecutive_ranges(wanted.into_iter(), total);
         selection = Some(match selection {
             Some(selection) => selection.intersection(&pages),
@@ -360,8 +366,8 @@ fn select_pages(
     Ok(selection)
 }
 
-/// Keeps of some row groups (ascending) those that have some of these rows (by number, ascending, disjoint), and says
-/// which rows of the groups kept they are.
+/// Removes from `groups` (ascending) those without any of the given rows (by number, ascending, disjoint), and returns
+/// the selection of these rows within the remaining groups.
 fn rows_of_groups(
     metadata: &ParquetMetaData,
     groups: &mut Vec<usize>,
@@ -388,12 +394,12 @@ fn rows_of_groups(
     RowSelection::from_consecutive_ranges(ranges.into_iter(), kept)
 }
 
-/// The row groups that some rows (by number, ascending) are in, and which rows of these groups they
-/// are.
+/// The row groups that contain the given rows (by number, ascending), and the selection of these rows within those
+/// groups.
 fn select_rows(metadata: &ParquetMetaData, rows: &[u32]) -> (Vec<usize>, RowSelection) {
     let mut rows = rows.iter().map(|row| *row as usize).peekable();
     let (mut groups, mut ranges) = (Vec::new(), Vec::new());
-    // Where the group starts in the file, and among the chosen groups.
+    // First row of the group in the file, and among the chosen groups.
     let (mut start, mut chosen) = (0, 0);
     for (number, group) in metadata.row_groups().iter().enumerate() {
         let count = usize::try_from(group.num_rows()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Writes what comes out of a merge to files: the common half of flush and compaction.
+//! Writes the result of a merge to files: the common half of flush and compaction.
 
 use std::sync::Arc;
 
@@ -16,28 +16,28 @@ use crate::merge::{Merge, Merged};
 use crate::sink::{Sink, write_object, write_small_object};
 use crate::writer::{FileWriter, Purpose};
 
-/// Where and how files are written.
+/// Destination and format of files.
 pub(crate) struct Output<'a> {
     pub(crate) store: &'a Arc<dyn ObjectStore>,
     pub(crate) root: &'a Path,
-    /// Gives files their numbers.
+    /// Allocates file ids.
     pub(crate) manifest: &'a Mutex<Manifest>,
     pub(crate) layout: &'a Arc<Layout>,
     pub(crate) purpose: Purpose,
     pub(crate) bytes_target: u64,
-    /// Whether files need not be durable ([`crate::Lazy`]).
+    /// True if files need not be durable ([`crate::Lazy`]).
     pub(crate) lazy: bool,
 }
 
-/// What is still to be written.
+/// Rows that are still to be written.
 struct Rest {
     merge: Merge,
     next: Option<Merged>,
 }
 
 impl Output<'_> {
-    /// Writes all rows as one run of files, whose number is `run`. Adds to `written` as it goes, so
-    /// that the caller can remove the files when this, or something later, fails.
+    /// Writes all rows as one run of files, with the number `run`. Adds each file to `written` as it is complete, so
+    /// that the caller can remove the files if this, or a later step, fails.
     pub(crate) async fn write(
         &self,
         merge: Merge,
@@ -46,6 +46,7 @@ impl Output<'_> {
         window: Option<(i64, i64)>,
         written: &mut Vec<FileMeta>,
     ) -> Result<()> {
+        // Fetch the first rows where a merge may block: without rows no file is written.
         let mut rest = Some(Rest { merge, next: None });
         let fetched = partita_proto::blocking::spawn(move || {
             let mut rest = rest.take();
@@ -56,6 +57,7 @@ impl Output<'_> {
         });
         let mut rest =
             fetched.await.map_err(|error| EngineError::Internal(error.to_string()))??;
+        // One file after another, until the merge has ended.
         while let Some(now) = rest.take().filter(|rest| rest.next.is_some()) {
             let id = self.manifest.lock().await.allocate();
             let (layout, schema) = (Arc::clone(self.layout), Arc::clone(&schema));
@@ -72,8 +74,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// As [`Output::write`], for few rows that are in memory, which make one file. Their encoding takes no longer than
-    /// it would take a busy machine to have another thread begin with it.
+    /// As [`Output::write`], for few rows that are in memory, which make one file. Encoding them takes no longer than
+    /// it would take another thread to start on a busy machine.
     pub(crate) async fn write_few(
         &self,
         mut merge: Merge,
@@ -104,7 +106,7 @@ impl Output<'_> {
 }
 
 impl Rest {
-    /// Writes rows until the file is large enough. Runs where it may block.
+    /// Writes rows until the file is large enough. Runs on a blocking thread.
     fn write_file(
         mut self,
         layout: &Layout,
@@ -123,8 +125,8 @@ impl Rest {
     }
 }
 
-/// Removes files that did not make it into the manifest. What cannot be removed now goes when the
-/// partition is opened next.
+/// Removes files that did not reach the manifest. Files that cannot be removed now are removed when the partition is
+/// opened next.
 pub(crate) async fn discard(store: &Arc<dyn ObjectStore>, root: &Path, files: &[FileMeta]) {
     for file in files {
         if let Err(error) = delete(store, &file_path(root, file.id)).await {

@@ -1,10 +1,10 @@
-//! A sorted run: rows in memory, in key order, with their keys. What memtables are made of.
+//! A sorted run: rows in memory, in key order, with their keys. Memtables consist of runs.
 //!
 //! Invariants:
-//! - rows are sorted by key, rows with one key from the oldest to the newest;
-//! - in a table that folds, no key comes twice;
-//! - the batch has the columns that its writes gave (never all columns of a wide table), then
-//!   `__seq`, then `__op` if any row does something other than put.
+//! - rows are sorted by key, and rows with one key from the oldest to the newest;
+//! - in a table that folds, keys are unique;
+//! - the batch has the columns of its writes (not always all columns of a wide table), then `__seq`, then `__op` if any
+//!   row is not a put.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,10 +23,9 @@ use crate::fold::{DELETE, PUT};
 use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN, TimeColumn};
 use crate::merge::{Gather, Sorted, field_columns, merged, view_buffers};
 
-/// Rows that keep more memory alive than this many times their own size are copied out of it.
+/// Factor of wasted memory: rows that keep more than this many times their own size alive are copied.
 const WASTE_FACTOR_MAX: usize = 2;
-/// Values of a column may lie in so many buffers, or in more where each has so many rows to itself: whoever merges or
-/// sends rows goes through all of them.
+/// Maximum buffers of a column, unless each has that many rows to itself: merging and sending rows visits all of them.
 const BUFFERS_MAX: usize = 32;
 const BUFFER_ROWS_MIN: usize = 1024;
 
@@ -36,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) sorted: Sorted,
     /// First and last value of the time index.
     pub(crate) time: Option<(i64, i64)>,
-    /// Bytes of memory that it keeps alive.
+    /// Bytes of memory that the run keeps alive.
     pub(crate) bytes: u64,
 }
 
@@ -73,7 +72,7 @@ impl Run {
         Self::new(layout, sorted)
     }
 
-    /// Whether [`Run::of_write`] would take these rows; does not sort them.
+    /// Checks that [`Run::of_write`] would accept these rows; does not sort them.
     pub(crate) fn check_write(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Result<()> {
         let batch = stored_columns(layout, kind, rows)?;
         if layout.range == KeyRange::all() && !layout.codec.placed() {
@@ -83,7 +82,7 @@ impl Run {
         keys.iter().try_for_each(|key| check_range(layout, key))
     }
 
-    /// Runs, oldest first, as one.
+    /// Merges runs, oldest first, into one.
     pub(crate) fn merged(layout: &Layout, runs: &[Arc<Self>]) -> Result<Self> {
         let mut names = BTreeMap::new();
         for run in runs {
@@ -126,7 +125,7 @@ impl Run {
         self.sorted.batch.num_rows()
     }
 
-    /// In order.
+    /// Keys of the rows, in order.
     pub(crate) fn keys(&self) -> &Keys {
         &self.sorted.keys
     }
@@ -137,12 +136,12 @@ impl Run {
         (keys.first().unwrap_or_default(), keys.last().unwrap_or_default())
     }
 
-    /// Whether it has the column of operations.
+    /// True if the run has the operation column.
     pub(crate) fn has_op(&self) -> bool {
         self.sorted.batch.schema_ref().index_of(OP_COLUMN).is_ok()
     }
 
-    /// The rows in any of some ranges, which are sorted and disjoint; without copying.
+    /// The rows in any of `ranges`, which are sorted and disjoint; without copying.
     pub(crate) fn within(&self, ranges: &[KeyRange]) -> Vec<Sorted> {
         let keys = &self.sorted.keys;
         let row_of = |bound: &[u8]| keys.lower_bound(bound);
@@ -180,29 +179,31 @@ pub(crate) fn ticks(batch: &RecordBatch, time: &TimeColumn) -> Result<arrow::arr
     Ok(plain.as_primitive::<Int64Type>().clone())
 }
 
-/// First and last.
+/// Smallest and largest tick.
 pub(crate) fn span(ticks: &arrow::array::Int64Array) -> Option<(i64, i64)> {
     Some((min(ticks)?, max(ticks)?))
 }
 
-/// First and last log index of a batch.
+/// Lowest and highest log index of a batch.
 pub(crate) fn seq_span(batch: &RecordBatch) -> Option<(u64, u64)> {
     let seq = batch.column_by_name(SEQ_COLUMN)?.as_primitive::<UInt64Type>();
     Some((min(seq)?, max(seq)?))
 }
 
-/// The columns of a write that the table stores, in the table's order and types. Columns that the
-/// table does not have are those that it lost since the write was made.
+/// The columns of a write that the table stores, in the table's order and types. Columns that the table does not have
+/// were dropped since the write was made, and are left out.
 fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Result<RecordBatch> {
     let schema = rows.schema();
     let wanted = |name: &str| {
         schema.index_of(name).is_ok() && (kind == WriteKind::Put || layout.is_key(name))
     };
+    // A delete needs only the key.
     if kind == WriteKind::Delete && !layout.policy.folds() {
         return Err(EngineError::Unsupported("DELETE from an append-mode table".to_owned()));
     }
     let fields: Vec<_> =
         layout.columns.fields().iter().filter(|field| wanted(field.name())).cloned().collect();
+    // Types must be the table's, and every row needs a value of the time index.
     for field in &fields {
         let given = schema.field_with_name(field.name())?.data_type();
         if given != field.data_type()
@@ -226,7 +227,7 @@ fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Resul
     layout.adapt(rows, &Arc::new(Schema::new(fields)))
 }
 
-/// Folds equal keys if the table does; rows are in the order of their keys.
+/// Folds equal keys if the table folds; rows are in the order of their keys.
 fn folded(layout: &Layout, sorted: Sorted) -> Result<Sorted> {
     let keys = &sorted.keys;
     let repeats = (1..keys.len()).any(|row| keys.get(row - 1) == keys.get(row));
@@ -253,17 +254,16 @@ fn folded(layout: &Layout, sorted: Sorted) -> Result<Sorted> {
         start = end;
     }
     let folded_keys = keys.take(&UInt32Array::from(newest))?;
-    // Folding last_non_null over a delete gives a replace, which needs the column; the delete that
-    // it comes from has it.
+    // Folding last_non_null over a delete gives a replace, which needs the operation column; the delete has brought it.
     Ok(Sorted { batch: gather.finish(&schema)?, keys: folded_keys })
 }
 
-/// Where a column stands in a batch: the table's order, then the internal columns.
+/// Sort position of a column in a batch: the table's order, then the internal columns.
 fn order_of<'a>(layout: &Layout, name: &'a str) -> (usize, &'a str) {
     let place = match name {
         SEQ_COLUMN => usize::MAX - 1,
         OP_COLUMN => usize::MAX,
-        // A column that the table lost keeps its rows company until they are flushed.
+        // A column that was dropped stays with its rows until they are flushed.
         name => layout.columns.index_of(name).unwrap_or(usize::MAX - 2),
     };
     (place, name)
@@ -283,7 +283,7 @@ fn column_bytes(column: &ArrayRef) -> usize {
     column.to_data().get_slice_memory_size().unwrap_or_default() + beside
 }
 
-/// Bytes that views hold beside themselves: all of a value longer than twelve bytes.
+/// Bytes that views reference outside themselves: every value longer than twelve bytes.
 fn long_bytes(views: &[u128]) -> usize {
     // The low four bytes of a view are its length.
     let lengths = views.iter().map(|view| (*view & u128::from(u32::MAX)) as usize);
@@ -298,7 +298,7 @@ fn kept_bytes(columns: &[ArrayRef]) -> usize {
         let nulls = data.nulls().map(|nulls| nulls.inner().inner());
         for buffer in data.buffers().iter().chain(nulls) {
             let place = buffer.data_ptr().as_ptr() as usize;
-            // Memory that arrow did not allocate has no known capacity: it is what is seen of it.
+            // Memory that arrow did not allocate has no known capacity: only its visible part counts.
             let bytes = buffer.capacity().max(buffer.ptr_offset() + buffer.len());
             let known = allocations.entry(place).or_default();
             *known = bytes.max(*known);
@@ -307,7 +307,7 @@ fn kept_bytes(columns: &[ArrayRef]) -> usize {
     allocations.into_values().sum()
 }
 
-/// Whether a batch's values lie in more buffers than is good.
+/// True if the values of a column lie in too many buffers.
 fn is_scattered(batch: &RecordBatch) -> bool {
     batch.columns().iter().any(column_is_scattered)
 }
@@ -317,9 +317,8 @@ fn column_is_scattered(column: &ArrayRef) -> bool {
     buffers > BUFFERS_MAX && buffers.saturating_mul(BUFFER_ROWS_MIN) > column.len()
 }
 
-/// The batch without memory that it keeps alive for nothing: each column that does so, or is scattered, in memory of
-/// its own. The others stay where they are; mostly they were made for this batch, and only longer texts still lie where
-/// they came from.
+/// Copies columns that keep too much unused memory alive, or are scattered, into memory of their own. The others stay
+/// in place; mostly they were made for this batch, and only longer texts still lie in the memory of their source.
 fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
     let rows = u32::try_from(batch.num_rows()).map_err(|_| too_many_rows())?;
     let all = UInt32Array::from_iter_values(0..rows);
@@ -338,7 +337,7 @@ fn copied(batch: &RecordBatch) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(batch.schema(), columns.collect::<Result<_>>()?)?)
 }
 
-/// The bytes from which on memory for so many of its own is too much.
+/// Bytes from which on memory for `own` bytes of values is wasteful.
 fn wasteful(own: usize) -> usize {
     own.saturating_mul(WASTE_FACTOR_MAX)
 }
@@ -347,17 +346,17 @@ fn too_many_rows() -> EngineError {
     EngineError::InvalidInput("a batch has more than 2^32 rows".to_owned())
 }
 
-/// The operation of every row; `None` when all put.
+/// The operation of every row; `None` when all are puts.
 pub(crate) fn ops(batch: &RecordBatch) -> Option<&UInt8Array> {
     batch.column_by_name(OP_COLUMN).map(|column| column.as_primitive())
 }
 
-/// Rows of a batch that delete.
+/// Number of deletes in a batch.
 pub(crate) fn tombstones(batch: &RecordBatch) -> usize {
     ops(batch).map_or(0, |ops| ops.values().iter().filter(|op| **op == DELETE).count())
 }
 
-/// Whether a batch needs its column of operations.
+/// True if a batch needs its operation column.
 pub(crate) fn needs_op(batch: &RecordBatch) -> bool {
     ops(batch).is_some_and(|ops| ops.values().iter().any(|op| *op != PUT))
 }

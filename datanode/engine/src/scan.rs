@@ -1,13 +1,12 @@
-//! Scans: from what is wanted to streams of rows.
+//! Scans: from a request to streams of rows.
 //!
-//! A scan takes a version, leaves out files and runs by key and time, and makes units of the rest
-//! ([`crate::plan`]): what has to be merged is in one unit, everything else is in units of its own.
-//! Streams take units from a common queue until it is empty.
+//! A scan takes a version, excludes files and runs by key and time, and makes units of the rest ([`crate::plan`]):
+//! sources that have to be merged are in one unit, every other source is in units of its own. Streams take units from a
+//! common queue until it is empty.
 //!
-//! Domains on key columns are applied to each source, since they keep or drop all versions of a key.
-//! Domains on fields are applied behind the merge only: below it they would bring versions back that
-//! lost. (A file that is read by itself has no such versions.) Both are applied exactly, and so is
-//! the table's `ttl`.
+//! Domains on key columns are applied to each source, since they keep or drop all versions of a key. Domains on fields
+//! are applied only after the merge: before it they would bring back older versions. (A file that is read by itself has
+//! no such versions.) Both are applied exactly, and so is the table's `ttl`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,34 +37,32 @@ use crate::source::{file_input, with_keys};
 use crate::version::Version;
 use crate::wanted::BySeries;
 
-/// What to read.
+/// Request of a scan.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// The columns to return, by storage name. One that the partition does not have is NULL.
+    /// Columns to return, by storage name. A column that the partition does not have is NULL.
     pub columns: SchemaRef,
-    /// Rows outside these are not returned. By storage name; they may name other columns than those
-    /// returned.
+    /// Domains of the rows to return, by storage name; they may name columns that are not returned.
     pub domains: Domains,
-    /// At most this many rows are returned.
+    /// Maximum rows to return.
     pub limit: Option<usize>,
-    /// The most streams that are of use.
+    /// Maximum number of useful streams.
     pub parallelism: usize,
-    /// Rows with other keys are not returned.
+    /// Range of the keys to return; `None` for all.
     pub range: Option<KeyRange>,
-    /// Of the rows in the domains whose keys differ in the time index only, all but the newest may
-    /// be left out.
+    /// If true, of rows in the domains whose keys differ in the time index only, all but the newest may be left out.
     pub newest_only: bool,
 }
 
-/// Rows as of one moment.
+/// Rows of one version of the partition.
 pub struct Scanned {
-    /// Every row is in exactly one of them. At least one.
+    /// The streams; every row is in exactly one of them. At least one.
     pub streams: Vec<RowStream>,
-    /// Whether each stream is in key order.
+    /// True if each stream is in key order.
     pub sorted: bool,
-    /// Counts while the streams are read.
+    /// Counters, updated while the streams are read.
     pub stats: Arc<ScanStats>,
-    /// The epoch of what is read: it tells whose rows these are.
+    /// Epoch of the version that is read, which identifies its range.
     pub epoch: Epoch,
 }
 
@@ -79,18 +76,20 @@ impl std::fmt::Debug for Scanned {
 }
 
 impl Partition {
-    /// Reads rows as of now. What it needs is kept until the streams are dropped; it neither waits
-    /// for writers nor holds them up.
+    /// Reads the current rows. All that the scan needs is kept until the streams are dropped; it neither waits for
+    /// writers nor delays them.
     ///
     /// # Errors
-    /// [`crate::EngineError::InvalidInput`] when a domain does not fit its column. What goes wrong
-    /// while reading comes through the streams.
+    /// [`crate::EngineError::InvalidInput`] when a domain does not fit its column. Errors while reading are reported by
+    /// the streams.
     pub fn scan(&self, request: Scan) -> Result<Scanned> {
         let version = self.version();
         let layout = &version.layout;
         let counters = Counters::new(&self.rows_scanned);
         let stats = Arc::clone(&counters.scan);
         let epoch = layout.config.epoch;
+        // Everything that the streams read by is fixed here: the layout, the domains in the types of their columns, and
+        // the part of the range that the partition owns.
         let domains = self.domains(layout, &request.domains)?;
         let exact = match &request.range {
             Some(range) => layout.range.intersect(range),
@@ -115,6 +114,7 @@ impl Partition {
             parallelism: request.parallelism.max(1),
             version,
         };
+        // The newest row of each series may be found without reading the others.
         if request.newest_only
             && let Some(stream) = newest::stream(&reading, &self.series)
         {
@@ -124,7 +124,7 @@ impl Partition {
         Ok(Scanned { streams, sorted, stats, epoch })
     }
 
-    /// The ranges of keys within the partition's own that rows of some domains can have, in order.
+    /// The key ranges, within the partition's own range, of rows that match the domains, in order.
     ///
     /// # Errors
     /// [`crate::EngineError::InvalidInput`] when a domain does not fit its column.
@@ -136,17 +136,17 @@ impl Partition {
         Ok(parts_within(&ranges, &layout.range).collect())
     }
 
-    /// The range of keys that it holds.
+    /// The partition's key range.
     pub fn range(&self) -> KeyRange {
         self.version().layout.range.clone()
     }
 
-    /// How keys are made and read, as of the last entry applied.
+    /// The codec of keys, as of the last applied entry.
     pub fn codec(&self) -> KeyCodec {
         self.version().layout.codec.clone()
     }
 
-    /// The domains in the types of their columns, and what the `ttl` leaves.
+    /// The domains in the types of their columns, with the domain that the `ttl` leaves.
     fn domains(&self, layout: &Layout, wanted: &Domains) -> Result<Domains> {
         let mut domains = Domains::default();
         for (name, domain) in wanted.iter() {
@@ -163,23 +163,23 @@ impl Partition {
     }
 }
 
-/// What is read of one version.
+/// Parameters of reading one version.
 #[derive(Clone)]
 pub(crate) struct Reading {
     pub(crate) version: Arc<Version>,
     pub(crate) reader: FileReader,
     pub(crate) columns: SchemaRef,
-    /// In the types of their columns.
+    /// Domains, in the types of their columns.
     pub(crate) domains: Domains,
-    /// No key outside is returned.
+    /// Range of the keys to return.
     pub(crate) exact: KeyRange,
     pub(crate) limit: Option<usize>,
-    /// At least 1.
+    /// Maximum number of streams; at least 1.
     pub(crate) parallelism: usize,
 }
 
 impl Reading {
-    /// The rows, and whether each stream is in key order.
+    /// The streams, and true if each is in key order.
     pub(crate) fn streams(&self) -> (Vec<RowStream>, bool) {
         let plan = plan(&self.version, &self.domains, &self.exact, self.parallelism);
         let stats = &self.reader.counters.scan;
@@ -197,8 +197,8 @@ impl Reading {
         ((0..count).map(|_| stream(&task)).collect(), plan.sorted)
     }
 
-    /// The columns that a source has to give: those wanted, those that domains on fields need, and
-    /// for a merge the key's and the operation.
+    /// The columns that a source must supply: those returned, those that domains on fields need, and for a merge the
+    /// key's and the operation.
     pub(crate) fn schema(&self, with_key: bool, with_op: bool) -> SchemaRef {
         let layout = &self.version.layout;
         let mut fields = self.columns.fields().to_vec();
@@ -212,7 +212,7 @@ impl Reading {
         let needed = key.chain(restricted.filter(|name| !layout.is_key(name)));
         for name in needed.chain(with_op.then_some(OP_COLUMN)) {
             if fields.iter().all(|field| field.name() != name) {
-                // A column that the table does not have is NULL, which the domains know.
+                // A column that the table does not have is NULL, as the domains know.
                 fields.extend(layout.field(name));
             }
         }
@@ -220,14 +220,14 @@ impl Reading {
     }
 }
 
-/// What the streams of a scan share.
+/// State shared by the streams of a scan.
 struct Task {
     reading: Reading,
     layout: Arc<Layout>,
     key_domains: Domains,
     field_domains: Domains,
     queue: Mutex<VecDeque<Unit>>,
-    /// Rows that are still wanted.
+    /// Number of rows still to be returned.
     left: AtomicUsize,
 }
 
@@ -245,7 +245,7 @@ fn stream(task: &Arc<Task>) -> RowStream {
 /// One stream: reads unit after unit.
 struct Worker {
     task: Arc<Task>,
-    /// Of the unit that it is at.
+    /// Batches of the current unit.
     batches: Option<Batches>,
 }
 
@@ -302,8 +302,8 @@ impl Task {
         if let Some((file, groups)) = files.pop() {
             let bounds = file.bounds(exact);
             let schema = self.reading.schema(bounds.is_some(), with_op);
-            // No version of a row is anywhere else, so that domains on fields may be applied here:
-            // other columns are decoded where they hold.
+            // No other source has a version of these rows, so domains on fields may be applied here: other columns are
+            // decoded only for matching rows.
             let read = read(&schema, &ranges, groups, domains);
             let batches = reader.open(&file, read).await?;
             let layout = Arc::clone(&self.layout);
@@ -323,8 +323,8 @@ impl Task {
         Ok(rows.and_then(|sorted| futures::future::ready(settle(sorted.batch))).boxed())
     }
 
-    /// Applies what could not be applied to sources, gives rows the form that was asked for, and
-    /// counts them against the limit.
+    /// Applies domains that could not be applied to sources, converts rows to the requested form, and counts them
+    /// against the limit.
     fn finish(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let mask = match self.field_domains.is_all() {
             true => None,

@@ -1,9 +1,9 @@
-//! Where the series of a sorted source end.
+//! Finds the last row of each series of a sorted source.
 //!
-//! A *series* is all rows whose keys differ in nothing but the time index, the last cell of their
-//! keys. In key order a series is a run of rows, and the last of them is the newest. Of a file these
-//! places never change as long as the partition's range is the same: they are found once, by reading the columns of its
-//! key, and kept. What of the file lies outside of the range does not count.
+//! A *series* is all rows whose keys differ in nothing but the time index, the last cell of their keys. In key order a
+//! series is a run of rows, and the last of them is the newest. In a file these positions do not change as long as the
+//! partition's range is the same: they are found once, by reading the columns of the key, and cached. Rows of the file
+//! outside of the range do not count.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,54 +23,53 @@ use crate::file::{FileEntry, FileId};
 use crate::layout::Layout;
 use crate::reader::{FileReader, Read};
 
-/// Files with more series than [`SERIES_FEW`] and fewer rows in each than this have no series worth
-/// the name.
+/// Minimum rows per series, in files with more series than [`SERIES_FEW`], for the ends to be kept.
 const ROWS_PER_SERIES_MIN: u64 = 4;
-/// So many series are kept of any file.
+/// Number of series that are kept for any file.
 const SERIES_FEW: u64 = if cfg!(test) { 4 } else { 8192 };
-/// Who could do without the ends of a file gets them when its rows were looked at so often without. All columns of the key
-/// are read for them: about as much as was spent on single columns by then.
+/// Number of reads of a file's row groups after which its ends are found for optional use. That reads all columns of
+/// the key: about as much as was spent on single columns by then.
 const ASKED_MIN: usize = if cfg!(test) { 1 } else { 3 };
-/// The part of the cache that one file may take.
+/// Reciprocal of the share of the cache that one file may take.
 const CACHE_SHARE: u64 = 4;
 
 /// The last row of each series of a source, in key order.
 #[derive(Debug)]
 pub(crate) struct SeriesEnds {
-    /// The rows' numbers.
+    /// Row numbers.
     pub(crate) rows: UInt32Array,
     pub(crate) keys: Keys,
 }
 
-/// What is kept of a file, under one version of the schema and in one range.
+/// Cached result for a file, under one version of the schema and in one range.
 #[derive(Debug)]
 pub(crate) struct Found {
     version: (SchemaVersion, Epoch),
     known: Known,
 }
 
-/// What is known of a file's series.
+/// Knowledge about a file's series.
 #[derive(Clone, Debug)]
 enum Known {
-    /// Nothing, and of so many row groups it was asked for.
+    /// Unknown; the number of row groups for which it was asked.
     Asked(usize),
     Ends(Arc<SeriesEnds>),
-    /// They are too many.
+    /// There are too many series.
     Many,
 }
 
-/// What is known of files.
+/// Cache of the series of files.
 pub(crate) type SeriesCache = Recent<FileId, Arc<Found>>;
 
 impl SeriesEnds {
-    /// The ends of sorted rows whose keys' last `tail` bytes are the time index.
+    /// The ends in sorted rows whose keys' last `tail` bytes are the time index.
     pub(crate) fn of(keys: &Keys, tail: usize) -> Result<Self> {
         let rows = ends(keys, tail).into_iter().map(number);
         let rows = UInt32Array::from_iter_values(rows);
         Ok(Self { keys: keys.take(&rows)?, rows })
     }
 
-    /// The numbers of the rows of a series, by its place; in front of the first one's are those that do not count.
+    /// Row numbers of a series, by its position; the first series' rows include those before it that do not count.
     pub(crate) fn rows_of(&self, place: usize) -> Range<usize> {
         let rows = self.rows.values();
         let start = place.checked_sub(1).map_or(0, |before| rows[before] as usize + 1);
@@ -82,23 +81,23 @@ impl SeriesEnds {
     }
 }
 
-/// Rows have numbers of 32 bits: batches and files with more rows are left out by who asks.
+/// Row numbers have 32 bits: callers leave out batches and files with more rows.
 fn number(row: usize) -> u32 {
     u32::try_from(row).unwrap_or(u32::MAX)
 }
 
-/// Ends of rows that come batch by batch.
+/// Ends of rows that arrive batch by batch.
 #[derive(Default)]
 struct Growing {
     rows: Vec<u32>,
     keys: Vec<Box<[u8]>>,
     key_bytes: usize,
-    /// The number of the row that comes next.
+    /// Number of the next row.
     next: usize,
 }
 
 impl Growing {
-    /// Adds rows of which `before` are left out in front of these keys, and `behind` behind them.
+    /// Adds a batch's keys; `before` rows in front of them and `behind` rows after them do not count.
     fn add(&mut self, keys: &Keys, tail: usize, before: usize, behind: usize) {
         self.next += before;
         if let (Some(last), Some(key)) = (self.keys.last(), keys.first())
@@ -127,8 +126,7 @@ pub(crate) fn series(key: &[u8], tail: usize) -> &[u8] {
     &key[..key.len().saturating_sub(tail)]
 }
 
-/// The rows, ascending, that are the last of their series. Found from behind by galloping: a series
-/// has many rows.
+/// The rows, ascending, that are the last of their series. Found from the end by galloping: a series has many rows.
 fn ends(keys: &Keys, tail: usize) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut behind = keys.len();
@@ -140,7 +138,7 @@ fn ends(keys: &Keys, tail: usize) -> Vec<usize> {
         while step <= last && same(last - step) {
             step *= 2;
         }
-        // The first row of the series is behind `low`, and not behind `high`.
+        // The first row of the series lies behind `low`, and not behind `high`.
         let (mut low, mut high) = (last.checked_sub(step), last - step / 2);
         while low.map_or(0, |low| low + 1) < high {
             let middle = low.map_or(high / 2, |low| low + (high - low) / 2);
@@ -171,6 +169,7 @@ pub(crate) async fn of_file(
         Known::Many => return Ok(None),
         Known::Asked(_) => {}
     }
+    // Read the key columns, and stop as soon as there are too many series or too many bytes of keys.
     let bytes_max = cache.bytes_max() / CACHE_SHARE;
     let fields = layout.key_names().filter_map(|name| layout.field(name));
     let read = Read {
@@ -189,6 +188,7 @@ pub(crate) async fn of_file(
         few = growing.rows.len() as u64 <= SERIES_FEW.max(rows / ROWS_PER_SERIES_MIN)
             && growing.key_bytes as u64 <= bytes_max;
     }
+    // Cache the result; also that there are too many.
     let ends = few.then(|| Arc::new(growing.finish()));
     let bytes = ends.as_ref().map_or(0, |ends| ends.bytes()) + size_of::<Found>() as u64;
     let known = ends.clone().map_or(Known::Many, Known::Ends);
@@ -196,8 +196,8 @@ pub(crate) async fn of_file(
     Ok(ends)
 }
 
-/// As [`of_file`], for who can do without and looks at so many row groups then: the ends are found when they were asked for
-/// often.
+/// As [`of_file`], for readers of `groups` row groups that do not depend on it: the ends are found once they have been
+/// asked for often.
 pub(crate) async fn when_asked_often(
     cache: &SeriesCache,
     reader: &FileReader,
@@ -223,8 +223,8 @@ fn known(cache: &SeriesCache, file: FileId, version: (SchemaVersion, Epoch)) -> 
     found.map_or(Known::Asked(0), |found| found.known.clone())
 }
 
-/// Of each source, which of its ends (by place among them) are the newest rows of their series over
-/// all sources. One that several sources have is chosen in each.
+/// For each source, the positions among its ends that are the newest rows of their series over all sources. A row in
+/// several sources is chosen in each.
 pub(crate) fn newest(sources: &[Arc<SeriesEnds>], tail: usize) -> Vec<Vec<usize>> {
     let mut newest: HashMap<&[u8], &[u8]> = HashMap::new();
     for key in sources.iter().flat_map(|source| source.keys.iter()) {

@@ -1,5 +1,5 @@
-//! A partition at rest: everything that was applied is in files, and nothing else changes them meanwhile. What the
-//! partition owns is changed from here.
+//! A partition at rest: every applied entry is in files, and no other task changes them. Changes of the partition's
+//! range start from here.
 //!
 //! ```text
 //!   settle: sealed memtables -> files ── resize: range, epoch ── a child of the files (`split.rs`) ── record: one edit
@@ -7,14 +7,14 @@
 //!                                        readers and writers go on from here
 //! ```
 //!
-//! A disk is waited for as seldom as can be: the files are durable with the first manifest that names them, and a new
-//! range counts before the partition's own manifest has it. That is no other than rows in a memtable: until it is
-//! recorded, the log brings it back after a crash.
+//! Waits for the disk are avoided: the files become durable with the first manifest that names them, and a new range
+//! takes effect before the partition's own manifest has it. It is then like rows in a memtable: until it is recorded,
+//! the log brings it back after a crash.
 //!
 //! Invariants:
-//! - the durable mark passes the entry that brought the range with the edit that records it, not before;
-//! - if that edit is never made, nothing else is recorded any more either: the manifest knows no row that lies behind
-//!   one which it does not know.
+//! - the durable mark passes the entry with the range only with the edit that records it;
+//! - if that edit is never made, nothing else is recorded either: the manifest knows no row behind an entry that it
+//!   does not know.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,21 +35,21 @@ use crate::rewrite::discard;
 use crate::split::Place;
 use crate::version::Version;
 
-/// A partition at rest. When it is dropped as it is, its memtables are as they were, and what it wrote is removed when
-/// the partition is opened next.
+/// A partition at rest. If it is dropped without a resize, its memtables are unchanged, and the files it wrote are
+/// removed when the partition is opened next.
 pub struct Settled {
     partition: Arc<Partition>,
-    /// What is at rest.
+    /// Version at rest.
     version: Arc<Version>,
-    /// What the manifest does not name yet.
+    /// Files that the manifest does not name yet.
     added: Vec<Arc<FileHandle>>,
     width: Option<i64>,
     manifest: OwnedMutexGuard<Manifest>,
     _no_flush: OwnedMutexGuard<()>,
 }
 
-/// A range that counts and is still to be recorded: until then nothing else is, and a partition of which this is dropped
-/// before has stopped.
+/// A new range that is in effect and still to be recorded: until then nothing else is recorded, and the partition stops
+/// if this is dropped before.
 pub struct Unrecorded {
     partition: Arc<Partition>,
     edit: Edit,
@@ -63,8 +63,8 @@ pub struct Unrecorded {
 }
 
 impl Partition {
-    /// Puts everything that was applied into files, which need not be durable yet, and keeps it so. Everything is sealed,
-    /// and nothing is applied until this is dropped or resized.
+    /// Writes every applied entry into files, which need not be durable yet, and keeps other tasks from changing them.
+    /// All memtables must be sealed, and no entry may be applied until the result is dropped or resized.
     ///
     /// # Errors
     /// [`EngineError::DiskFull`]: nothing was changed. Anything else: stop the partition.
@@ -82,7 +82,7 @@ impl Partition {
         };
         let manifest = Arc::clone(&self.manifest).lock_owned().await;
         self.check_running()?;
-        // Files may have been merged meanwhile; nothing else may have happened.
+        // Files may have been merged meanwhile; nothing else may have changed.
         let version = self.version();
         let upto = version.sealed.last().map(|last| last.position.index);
         let upto = upto.or(version.durable.as_ref().map(|durable| durable.index));
@@ -112,12 +112,12 @@ impl Settled {
         &self.partition
     }
 
-    /// All files with rows of the partition: a truncation has hidden the others.
+    /// All files with rows of the partition, without those that a truncation hides.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<FileHandle>> {
         self.version.files.values().map(|entry| &entry.handle).chain(&self.added)
     }
 
-    /// With what a partition begins that is made of some of the files.
+    /// The initial manifest of a partition that consists of some of the files.
     pub(crate) fn begins(
         &self,
         config: Arc<PartitionSpec>,
@@ -130,8 +130,8 @@ impl Settled {
         Recorded { config, files, durable, origin, width: self.width, ..recorded }
     }
 
-    /// Applies an entry that changes the partition's range and epoch: it counts when this answers, and is durable when
-    /// it has been recorded. `None`: the entry was applied before.
+    /// Applies an entry that changes the partition's range and epoch: in effect on return, and durable when it has been
+    /// recorded. `None`: the entry was applied already.
     ///
     /// # Errors
     /// [`EngineError::InvalidInput`] when the range does not fit the key: nothing was changed.
@@ -164,7 +164,7 @@ impl Settled {
         let mut kept = Vec::with_capacity(added.len());
         for handle in added {
             match FileEntry::new(Arc::clone(&handle), &layout)?.is_outside() {
-                // The manifest never gets to know them.
+                // The manifest never names these files.
                 true => removed.push(handle),
                 false => kept.push(handle),
             }
@@ -210,7 +210,7 @@ impl Unrecorded {
         partition.record_after(manifest, edit.clone(), after.clone()).await?;
         partition.update(|now| Ok(now.recorded(durable.clone())))?;
         self.recorded = true;
-        // They are deleted when there is time.
+        // They are deleted later.
         self.partition.retire(&self.removed);
         Ok(())
     }

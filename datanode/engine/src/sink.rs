@@ -1,5 +1,5 @@
-//! The way of bytes from an encoder to the store: checksummed on the way, handed over in parts, so
-//! that no more than a few parts of a file are ever in memory.
+//! Passes bytes from an encoder to the store: checksummed on the way and in parts, so that at most a few parts of a
+//! file are in memory.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use tokio::sync::mpsc;
 use crate::error::{EngineError, Result};
 use crate::store::Lazy;
 
-/// Bytes of a part. (S3 wants at least 5 MiB of every part but the last.)
+/// Bytes of a part. (S3 requires at least 5 MiB for every part except the last.)
 pub(crate) const PART_BYTES: usize = 8 * 1024 * 1024;
-/// Parts between encoder and store.
+/// Maximum parts that wait between encoder and store.
 const PARTS_WAITING: usize = 1;
 /// Bytes that one checksum covers.
 pub(crate) const BLOCK_BYTES: usize = 64 * 1024;
 
-/// Where an encoder writes to.
+/// Destination of an encoder.
 pub(crate) struct Sink {
     parts: mpsc::Sender<Bytes>,
-    /// Whether there may be several parts, each of which waits until the one ahead of it has been taken.
+    /// True if the file may take several parts: each waits until the previous one has been taken.
     waits: bool,
     part: BytesMut,
     sums: Sums,
@@ -36,11 +36,11 @@ struct Sums {
     blocks: Vec<u32>,
     block: u32,
     block_bytes: usize,
-    /// Where the tail begins and its checksum, once it has begun.
+    /// Offset and checksum of the tail, once it has begun.
     tail: Option<(u64, u32)>,
 }
 
-/// What is known of a file when it has been written.
+/// Size and checksums of a written file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written {
     pub(crate) bytes: u64,
@@ -75,7 +75,7 @@ impl Sums {
 }
 
 impl Sink {
-    /// Ends the part that is checked by blocks; the rest has one checksum. Returns the blocks'.
+    /// Ends the part that is checked by blocks; the rest has one checksum. Returns the checksums of the blocks.
     pub(crate) fn begin_tail(&mut self) -> Vec<u32> {
         if self.sums.block_bytes > 0 {
             self.sums.end_block();
@@ -84,7 +84,7 @@ impl Sink {
         std::mem::take(&mut self.sums.blocks)
     }
 
-    /// Hands over what is left.
+    /// Passes on the remaining bytes.
     pub(crate) fn finish(mut self) -> io::Result<Written> {
         self.send()?;
         let Sums { length, whole, tail, .. } = self.sums;
@@ -117,9 +117,8 @@ impl Write for Sink {
     }
 }
 
-/// Writes an object with what `encode` puts into the sink, on a thread that may block. The object is
-/// there, whole, when this answers, and is not there when it fails. With `lazy` it need not be durable
-/// ([`Lazy`]).
+/// Writes an object with the bytes that `encode` writes into the sink, on a blocking thread. The object exists
+/// completely when this returns, and does not exist if it fails. With `lazy` it need not be durable ([`Lazy`]).
 pub(crate) async fn write_object<T: Send + 'static>(
     store: &Arc<dyn ObjectStore>,
     path: &Path,
@@ -162,7 +161,7 @@ pub(crate) async fn write_object<T: Send + 'static>(
     finished
 }
 
-/// As [`write_object`], for what is encoded in a moment and put as one part: no thread is changed but by the store.
+/// As [`write_object`], for small objects put as one part: encoded on the current thread.
 pub(crate) async fn write_small_object<T>(
     store: &Arc<dyn ObjectStore>,
     path: &Path,
@@ -183,8 +182,7 @@ async fn put(store: &Arc<dyn ObjectStore>, path: &Path, lazy: bool, bytes: Bytes
     put.map(drop).map_err(|error| EngineError::store(path, &error))
 }
 
-/// Uploads parts as they come. One that is the only one is returned instead: it needs no upload in
-/// parts.
+/// Uploads parts as they arrive. A single part is returned instead: it needs no multipart upload.
 async fn upload_parts(
     store: &Arc<dyn ObjectStore>,
     path: &Path,

@@ -20,7 +20,7 @@ use crate::options::BATCH_ROWS;
 use crate::reader::{FileReader, Read};
 use crate::run::{Run, own_bytes, ticks};
 
-/// A file. The schema has the key's columns; rows outside of `bounds` are left out.
+/// A file as a source. The schema has the key's columns; rows outside of `bounds` are left out.
 pub(crate) fn file_input(
     reader: FileReader,
     file: FileEntry,
@@ -41,8 +41,8 @@ pub(crate) fn file_input(
     Input { first, batches: futures::stream::once(batches).try_flatten().boxed() }
 }
 
-/// Some rows of a file, given by their numbers, ascending; `first` is the key of the first of them.
-/// The schema has the key's columns.
+/// Some rows of a file as a source, given by ascending row numbers; `first` is the key of the first of them. The schema
+/// has the key's columns.
 pub(crate) fn file_rows_input(
     reader: FileReader,
     file: FileEntry,
@@ -60,7 +60,7 @@ pub(crate) fn file_rows_input(
     Input { first, batches: futures::stream::once(batches).try_flatten().boxed() }
 }
 
-/// Gives sorted rows their keys and leaves out those outside of `bounds`.
+/// Adds their keys to sorted rows, and leaves out rows outside of `bounds`.
 pub(crate) fn with_keys(
     layout: &Layout,
     batch: RecordBatch,
@@ -78,19 +78,19 @@ pub(crate) fn with_keys(
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub(crate) run: Arc<Run>,
-    /// Keys, sorted and disjoint; all others are left out.
+    /// Key ranges to keep, sorted and disjoint.
     pub(crate) ranges: Arc<[KeyRange]>,
-    /// Values of the time index, half-open (the end of time is in): all others are left out.
+    /// Values of the time index to keep, half-open (the end of time is included).
     pub(crate) time: Option<(i64, i64)>,
 }
 
 impl Piece {
-    /// All of a run.
+    /// A whole run.
     pub(crate) fn whole(run: &Arc<Run>) -> Self {
         Self { run: Arc::clone(run), ranges: Arc::from([KeyRange::all()]), time: None }
     }
 
-    /// The rows of the piece that are in `filter`'s domains, in batches of a schema and not too large.
+    /// The rows of the piece that match `filter`, in batches of the given schema and of limited size.
     pub(crate) fn read(
         self,
         layout: Arc<Layout>,
@@ -107,6 +107,7 @@ impl Piece {
         let time = self.time;
         let batches = slices.map(move |slice| -> Result<Sorted> {
             let mut sorted = slice;
+            // Cut to the time span, then to the domains.
             if let (Some(span), Some(column)) = (time, &layout.time) {
                 let inside = |tick: &i64| span.0 <= *tick && (*tick < span.1 || span.1 == i64::MAX);
                 let ticks = ticks(&sorted.batch, column)?;

@@ -1,4 +1,4 @@
-//! A smaller range for a partition: its right half becomes a partition of its own. (`absorb.rs` is the way back.)
+//! Shrinks a partition's range: its right half becomes a partition of its own. (`absorb.rs` is the inverse.)
 //!
 //! ```text
 //!   [a ............. z)   files: 1 2 3 4
@@ -6,13 +6,13 @@
 //!            [m .... z)   files:     3 4      offspring: the same bytes under a second name
 //! ```
 //!
-//! No row is copied. A file that reaches over the cut belongs to both; whoever reads it leaves out what lies outside,
-//! and compaction writes it again without.
+//! No row is copied. A file that spans the split key belongs to both; readers leave out the rows outside, and
+//! compaction rewrites it without them.
 //!
 //! Invariants:
-//! - everything that was applied is in files before a partition's range changes, so that a range and the place in the log
-//!   from which on it holds are one edit of the manifest;
-//! - a new partition is there as a whole or not at all: its manifest is written last.
+//! - every applied entry is in files before a partition's range changes, so that a range and the log position from
+//!   which it holds are one edit of the manifest;
+//! - a new partition exists completely or not at all: its manifest is written last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,17 +30,17 @@ use crate::manifest::{Durable, Manifest, Origin, Recorded};
 use crate::partition::{Partition, PartitionConfig};
 use crate::settled::Settled;
 
-/// Files that get their second name at the same time.
+/// Maximum files that get their second name at the same time.
 const COPIES_MAX: usize = 8;
 
-/// A place in the log, and what the owner keeps with it.
+/// A log position, with the owner's data for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The index of the last entry.
+    /// Index of the last entry.
     pub index: u64,
-    /// The owner's mark of it.
+    /// The owner's mark of that entry.
     pub mark: Bytes,
-    /// What [`Partition::state`] gives as of it.
+    /// The owner's state as of that entry, for [`Partition::state`].
     pub state: Bytes,
 }
 
@@ -51,8 +51,8 @@ impl From<Place> for Durable {
 }
 
 impl Partition {
-    /// Where the partition below a root comes from; `None` when there is none, or its creation was never finished.
-    /// The outer `Some` says that there is one.
+    /// Reads the origin of the partition below a root. The outer `Option` is `None` when there is no partition, or its
+    /// creation was never finished.
     ///
     /// # Errors
     /// [`EngineError::Corrupted`] when its manifest cannot be trusted, or when the store fails.
@@ -67,12 +67,12 @@ impl Partition {
         }
     }
 
-    /// What the partition was cut off from, if it was. Never waits: the partition may be waiting for space itself.
+    /// Parent of the partition, if it was split off. Never waits: the partition itself may be waiting for space.
     pub fn origin(&self) -> Option<Origin> {
         self.origin
     }
 
-    /// What is left and right of a key of the partition's range; `None` if it is not inside of it, or not a key.
+    /// The ranges left and right of a key; `None` if the key is not inside the partition's range, or not a valid key.
     pub fn halves(&self, at: &Bound) -> Option<(TypedRange, TypedRange)> {
         let version = self.version();
         let layout = &version.layout;
@@ -86,7 +86,8 @@ impl Partition {
         Some((left, TypedRange { start: at.clone(), end }))
     }
 
-    /// Gives files second names, and answers these. They are durable with what is put after them ([`crate::After`]).
+    /// Gives files second names, and returns these. They become durable with the object that names them in
+    /// [`crate::After`].
     pub(crate) async fn copy(&self, files: Vec<(Path, Path)>) -> Result<Vec<Path>> {
         let copies = files.into_iter().map(|(from, to)| async move {
             let copied = self.store.copy(&from, &to).await;
@@ -103,8 +104,8 @@ impl Partition {
     }
 }
 
-/// A partition that is to be cut off: what it begins with, and where. It may be made while its parent goes on, as long
-/// as that is not recorded ([`crate::Unrecorded`]): until then nobody removes the files.
+/// A partition to be split off: its initial manifest and its root. It may be made while its parent continues, as long
+/// as the parent's new range is not recorded ([`crate::Unrecorded`]): until then its files are not removed.
 pub struct Offspring {
     parent: Arc<Partition>,
     root: Path,
@@ -113,8 +114,8 @@ pub struct Offspring {
 }
 
 impl Settled {
-    /// What a partition below `root`, in the same store, is made of that gets what this one has in the range that
-    /// `config` says, as of `place` in its own log.
+    /// Prepares the partition below `root`, in the same store, that gets this one's rows in the range of `config`, as
+    /// of `place` in its own log.
     ///
     /// # Errors
     /// [`EngineError::InvalidInput`] when the range does not fit the key.
@@ -141,11 +142,11 @@ impl Settled {
 }
 
 impl Offspring {
-    /// Makes it: durable when this answers.
+    /// Creates the partition; durable on return.
     ///
     /// # Errors
-    /// [`EngineError::AlreadyExists`] when there is one; [`EngineError::DiskFull`], or when the store fails: remove what
-    /// is below the root, and try again.
+    /// [`EngineError::AlreadyExists`] when there is one; [`EngineError::DiskFull`], or when the store fails: remove
+    /// everything below the root, and try again.
     pub async fn make(&self) -> Result<()> {
         let Self { parent, root, recorded, files } = self;
         let names =

@@ -1,13 +1,13 @@
-//! Files on the local disk that are there after a power cut.
+//! Object store on the local disk whose objects survive a power cut.
 //!
-//! `object_store`'s own local store never syncs. [`LocalStore`] reads through it and writes by
-//! itself. An object is written beside its place under a temporary name, synced, renamed, and its
-//! directory synced: when a put has answered, the whole object is durable; before, none of it is
-//! there. What a crash leaves of temporary files is removed when the store is opened.
+//! `object_store`'s own local store never syncs. [`LocalStore`] reads through it and writes by itself. An object is
+//! written beside its place under a temporary name, synced, renamed, and its directory synced: when a put has returned,
+//! the whole object is durable; before, none of it exists. Temporary files left by a crash are removed when the store
+//! is opened.
 //!
-//! Every sync waits for the disk, so steps that only count together wait once: what is put with [`Lazy`], and every
-//! copy, is durable when a put has answered that came with [`After`] and named it. Stores that do not know these marks
-//! make everything durable at once.
+//! Every sync waits for the disk, so steps that count only together wait once: objects put with [`Lazy`], and all
+//! copies, are durable when a put has returned that carried [`After`] and named them. Stores that do not know these
+//! marks make everything durable at once.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,20 +32,19 @@ use object_store::{
 use partita_proto::blocking::at_once;
 use tokio::task::spawn_blocking;
 
-/// What the store calls itself in errors.
+/// Name of the store in errors.
 const NAME: &str = "LocalStore";
 
-/// Among the extensions of a put: the object is there when the put has answered, but a power cut may take it, or a part
-/// of it, until it is named by an [`After`]. Uploads in parts do not know it.
+/// Extension of a put: the object exists when the put has returned, but a power cut may remove it, or a part of it,
+/// until an [`After`] names it. Multipart uploads ignore it.
 #[derive(Clone, Copy, Debug)]
 pub struct Lazy;
 
-/// Among the extensions of a put: these objects, which were put with [`Lazy`] or copied, are durable before this one is
-/// there.
+/// Extension of a put: these objects, which were put with [`Lazy`] or copied, are durable before this one exists.
 #[derive(Clone, Debug)]
 pub struct After(pub Vec<Path>);
 
-/// An object store in a local directory whose puts are durable when they answer.
+/// An object store in a local directory whose puts are durable when they return.
 #[derive(Debug)]
 pub struct LocalStore {
     inner: LocalFileSystem,
@@ -54,20 +53,20 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// Opens the store in a directory that exists, and removes what a crash left half-written.
+    /// Opens the store in an existing directory, and removes temporary files left by a crash.
     ///
     /// # Errors
     /// When the directory cannot be read or cleaned.
     pub fn open(directory: &FsPath) -> Result<Self> {
         remove_temporary_files(directory).map_err(|error| failed(directory, error))?;
         let inner = LocalFileSystem::new_with_prefix(directory)?;
-        // As the inner store has it: places are compared with it.
+        // Canonical like the inner store's root, because paths are compared with it.
         let root = fs::canonicalize(directory).map_err(|error| failed(directory, error))?;
         Ok(Self { inner, root, next_temporary: AtomicU64::new(0) })
     }
 
-    /// The place of an object, and the name that it has until it is whole. The inner store's listing
-    /// leaves out names of this form.
+    /// The path of an object, and its temporary name until it is complete. The inner store's listing leaves out names
+    /// of this form.
     fn places(&self, location: &Path) -> Result<(PathBuf, PathBuf)> {
         let place = self.inner.path_to_filesystem(location)?;
         let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +115,7 @@ impl ObjectStore for LocalStore {
             Ok::<_, io::Error>(staged)
         };
         if lazy {
-            // No disk is waited for.
+            // No wait for the disk.
             at_once(|| write()?.rename(fresh)).map_err(put_failed)?;
         } else {
             blocking(move || {
@@ -168,8 +167,8 @@ impl ObjectStore for LocalStore {
         self.inner.list_with_delimiter(prefix).await
     }
 
-    /// A second name of the same bytes, which never change under a name. It is not durable until it is named by an
-    /// [`After`].
+    /// Gives the same bytes a second name; bytes never change under a name. The copy is not durable until an [`After`]
+    /// names it.
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         let from = self.inner.path_to_filesystem(from)?;
         let (place, temporary) = self.places(to)?;
@@ -178,7 +177,7 @@ impl ObjectStore for LocalStore {
             let place_now =
                 if matches!(options.mode, CopyMode::Create) { &place } else { &temporary };
             match fs::hard_link(&from, place_now) {
-                // Not every file system, nor every number of names.
+                // Not every file system supports hard links, and their number is limited.
                 Err(error) if has_no_links(&error) => copy_bytes(&from, place_now)?,
                 result => result?,
             }
@@ -186,7 +185,7 @@ impl ObjectStore for LocalStore {
                 return Ok(());
             }
             fs::rename(&temporary, &place)?;
-            // Where both were one file already, the other name is still there.
+            // If both names were links to one file already, the temporary name still exists.
             match fs::remove_file(&temporary) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
@@ -196,7 +195,7 @@ impl ObjectStore for LocalStore {
     }
 }
 
-/// An upload in parts, which are written where they belong as they come.
+/// A multipart upload; each part is written to its place as it arrives.
 #[derive(Debug)]
 struct LocalUpload {
     /// `None` once completed or aborted.
@@ -235,13 +234,13 @@ impl MultipartUpload for LocalUpload {
     }
 }
 
-/// A file that is being written under a temporary name, which goes away with it.
+/// A file that is being written under a temporary name, which is removed on drop.
 #[derive(Debug)]
 struct Staged {
     file: File,
     place: PathBuf,
     temporary: PathBuf,
-    /// Those that hold directories which were made for it.
+    /// Parents of the directories that were created for the file.
     above: Vec<PathBuf>,
 }
 
@@ -253,7 +252,7 @@ impl Staged {
         Ok(Self { file, place, temporary, above })
     }
 
-    /// Makes the file whole and durable under its own name; with `fresh` only if there is none yet.
+    /// Makes the file complete and durable under its own name; with `fresh` only if that name does not exist.
     fn finish(&self, fresh: bool) -> io::Result<()> {
         self.file.sync_all()?;
         self.above.iter().try_for_each(|directory| sync(directory))?;
@@ -261,9 +260,9 @@ impl Staged {
         sync(parent(&self.place)?)
     }
 
-    /// Gives the file its own name; with `fresh` only if there is none yet.
+    /// Renames the file to its own name; with `fresh` only if that name does not exist.
     fn rename(&self, fresh: bool) -> io::Result<()> {
-        // A rename would replace what is there; the temporary name goes with `self`.
+        // A rename would replace an existing file; the temporary name is removed with `self`.
         match fresh {
             true => fs::hard_link(&self.temporary, &self.place),
             false => fs::rename(&self.temporary, &self.place),
@@ -285,13 +284,13 @@ fn parent(path: &FsPath) -> io::Result<&FsPath> {
     path.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", path.display())))
 }
 
-/// Waits until a file, or the names in a directory, are on the disk.
+/// Syncs a file, or the names in a directory.
 fn sync(place: &FsPath) -> io::Result<()> {
     File::open(place)?.sync_all()
 }
 
-/// Makes files durable that were written, or got a second name, without: their bytes, and every name on the way to
-/// them below `root`.
+/// Syncs files that were written or linked without a sync: their bytes, and every name on the path to them below
+/// `root`.
 fn settle(root: &FsPath, files: &[PathBuf]) -> io::Result<()> {
     let mut directories = BTreeSet::new();
     for file in files {
@@ -302,7 +301,7 @@ fn settle(root: &FsPath, files: &[PathBuf]) -> io::Result<()> {
     directories.into_iter().try_for_each(sync)
 }
 
-/// Creates a directory and those above it, and adds those in which one was created to `above`.
+/// Creates a directory and its parents, and adds to `above` those in which one was created.
 fn create_directories(directory: &FsPath, above: &mut Vec<PathBuf>) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -317,7 +316,7 @@ fn create_directories(directory: &FsPath, above: &mut Vec<PathBuf>) -> io::Resul
     Ok(())
 }
 
-/// Whether a second name for a file is what cannot be had.
+/// True if the error says that a hard link is not possible.
 fn has_no_links(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -328,14 +327,14 @@ fn has_no_links(error: &io::Error) -> bool {
     )
 }
 
-/// A copy where there is no file yet, durable but for its name.
+/// Copies a file to a new name; the bytes are durable, the name is not.
 fn copy_bytes(from: &FsPath, to: &FsPath) -> io::Result<()> {
     let mut copy = File::create_new(to)?;
     io::copy(&mut File::open(from)?, &mut copy)?;
     copy.sync_all()
 }
 
-/// Whether a name is one of [`LocalStore::places`]'s.
+/// True for a temporary name of [`LocalStore::places`].
 fn is_temporary(name: &str) -> bool {
     name.rsplit_once('#')
         .is_some_and(|(_, end)| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit()))
@@ -354,7 +353,7 @@ fn remove_temporary_files(directory: &FsPath) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs file work where it may block.
+/// Runs file operations on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -1,19 +1,17 @@
 //! Encodes a chunk of a column of texts (or of binary values) with a dictionary.
 //!
-//! Rows come in key order, so texts come in runs or repeat a few values. A row costs one comparison
-//! of its view with the one before while a run lasts; a new run costs looking the view up: for
-//! [`MAX_INLINE_VIEW_LEN`] bytes and less the view is the value, and no byte of it is touched.
-//! Everything else is paid by the run (indices, levels, lengths) or once for each value in each
-//! page (statistics). As long as values ascend, as those of a key's first column do, a new one is
-//! compared with the last one and is known to be new: nothing is hashed.
+//! Rows come in key order, so texts come in runs or repeat a few values. A row costs one comparison of its view with
+//! the previous one while a run lasts; a new run costs a lookup of the view: for [`MAX_INLINE_VIEW_LEN`] bytes and less
+//! the view is the value, and no byte of it is touched. All other work is done per run (indices, levels, lengths) or
+//! once for each value in each page (statistics). As long as values ascend, as those of a key's first column do, a new
+//! one is compared with the last one and is known to be new: nothing is hashed.
 //!
 //! Invariants:
-//! - A hash proposes, a comparison decides: rows have the same entry only if their bytes are equal.
-//!   (Equal bytes may have two entries; that costs space only.)
-//! - Pages end after [`PAGE_ROWS`] rows, and no run reaches over a page's end.
-//! - The dictionary stays below its limit. The row that would make it outgrow that is not taken;
-//!   then [`Texts::into_arrays`] gives back all that was, to be written in another way: no row is
-//!   ever in two encodings.
+//! - A hash proposes, a comparison decides: rows have the same entry only if their bytes are equal. (Equal bytes may
+//!   have two entries; that costs only space.)
+//! - Pages end after [`PAGE_ROWS`] rows, and no run crosses the end of a page.
+//! - The dictionary stays below its limit. A row that would exceed it is not taken; then [`Texts::into_arrays`] returns
+//!   all rows taken so far, to be written in another way: no row is ever in two encodings.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -37,10 +35,10 @@ use crate::chunk::{ChunkWriter, Codec, Rows};
 use crate::hybrid::{Hybrid, bits_of};
 use crate::options::PAGE_ROWS;
 
-/// The entry of NULL, which has none.
+/// Stands for NULL, which has no entry.
 const NULL: u32 = u32::MAX;
 
-/// Whether columns of this type are encoded here.
+/// True if columns of this type are encoded here.
 pub(crate) fn encodes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)
 }
@@ -50,29 +48,29 @@ pub(crate) struct Texts {
     dictionary: Dictionary,
     /// All rows so far.
     runs: Vec<Run>,
-    /// Where the page's runs begin.
+    /// Position of the current page's first run.
     page: usize,
     page_rows: usize,
-    /// Counts pages from 1.
+    /// Number of the current page, from 1.
     page_number: u32,
     chunk: ChunkWriter,
 }
 
-/// Rows that have one value.
+/// Consecutive rows with one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
-    /// Its entry in the dictionary, or [`NULL`].
+    /// Entry in the dictionary, or [`NULL`].
     entry: u32,
     rows: u32,
 }
 
-/// The values seen, in the order in which they came.
+/// The distinct values, in order of their first occurrence.
 struct Dictionary {
-    /// Each behind its length in four bytes: what Parquet calls plain.
+    /// The values, each after its length in four bytes: Parquet's plain encoding.
     plain: Vec<u8>,
     bytes_max: usize,
     entries: Vec<Entry>,
-    /// `None` as long as each value is greater than the one before it.
+    /// `None` as long as each value is greater than the previous one.
     by_hash: Option<HashTable<u32>>,
     /// The entry found last; while values ascend that is the last one.
     last: u32,
@@ -81,18 +79,18 @@ struct Dictionary {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// A value's view; of a longer one that one's half with length and prefix only.
+    /// View of the value; for a long value only the half with length and prefix.
     view: u128,
-    /// Of a value that was looked for.
+    /// Hash of the value, once it has been looked up by hash.
     hash: u64,
-    /// Where its bytes begin.
+    /// Offset of the value's bytes.
     start: usize,
-    /// The last page that it was seen in.
+    /// Number of the last page with this value.
     page: u32,
 }
 
 impl Texts {
-    /// A chunk of a column whose dictionary has as many bytes as the properties allow.
+    /// Creates a chunk whose dictionary may have as many bytes as the properties allow.
     pub(crate) fn new(descr: ColumnDescPtr, properties: WriterPropertiesPtr) -> Self {
         let bytes_max = properties.column_dictionary_page_size_limit(descr.path());
         Self {
@@ -105,14 +103,14 @@ impl Texts {
         }
     }
 
-    /// About how many bytes the chunk has by now.
+    /// Approximate bytes of the chunk so far.
     pub(crate) fn bytes(&self) -> usize {
         let bits = self.dictionary.bits() as usize;
         let page = (self.runs.len() - self.page) * bits / 8;
         self.dictionary.plain.len() + self.chunk.bytes() + page
     }
 
-    /// Takes rows. Returns how many; fewer than there are if the dictionary is full.
+    /// Takes rows. Returns their number; it is lower than the column's if the dictionary is full.
     pub(crate) fn write(&mut self, codec: &mut Codec, column: &ArrayRef) -> Result<usize> {
         match column.data_type() {
             DataType::Utf8View => self.take(codec, column.as_string_view()),
@@ -168,7 +166,7 @@ impl Texts {
         Ok(rows.len())
     }
 
-    /// Appends so many rows with this entry.
+    /// Appends `rows` rows with this entry.
     fn repeat(&mut self, codec: &mut Codec, entry: u32, mut rows: usize) -> Result<()> {
         while rows > 0 {
             let now = rows.min(PAGE_ROWS - self.page_rows);
@@ -188,6 +186,7 @@ impl Texts {
 
     fn end_page(&mut self, codec: &mut Codec) -> Result<()> {
         let bits = self.dictionary.bits();
+        // Indices and levels go by runs; NULLs have a level and no index.
         let mut indices = Hybrid::new(bits, vec![bits.to_le_bytes()[0]]);
         let mut levels = self.chunk.nullable().then(|| Hybrid::new(1, Vec::new()));
         let (mut rows, mut nulls, mut bytes) = (0, 0, 0);
@@ -204,6 +203,7 @@ impl Texts {
             }
             indices.push(run.entry, run.rows as usize);
             bytes += i64::from(run.rows) * i64::from(self.dictionary.length(run.entry));
+            // Each value is compared with the bounds once per page.
             if self.dictionary.first_in(self.page_number, run.entry) {
                 let value = self.dictionary.value(run.entry);
                 let (min, max) = bounds.get_or_insert((run.entry, run.entry));
@@ -225,7 +225,7 @@ impl Texts {
         Ok(())
     }
 
-    /// The encoded chunk, and what is to be said of it.
+    /// Encodes the chunk and its metadata.
     pub(crate) fn finish(mut self, codec: &mut Codec) -> Result<(Bytes, ColumnCloseResult)> {
         if self.page_rows > 0 {
             self.end_page(codec)?;
@@ -233,7 +233,7 @@ impl Texts {
         self.chunk.finish(codec, &self.dictionary.plain, self.dictionary.entries.len())
     }
 
-    /// All rows that were taken, in arrays that end where pages do, of the type of columns that they came in.
+    /// All rows taken, in arrays that end at page boundaries, in the type of their column.
     pub(crate) fn into_arrays(self, data_type: &DataType) -> Result<Vec<ArrayRef>> {
         match data_type {
             DataType::Utf8View => self.arrays::<StringViewType>(),
@@ -257,7 +257,7 @@ impl Texts {
             let mut nulls = NullBufferBuilder::new(rows);
             for run in page {
                 let count = run.rows as usize;
-                // What a NULL's view is does not matter.
+                // The view of a NULL does not matter.
                 let view = views.get(run.entry as usize).copied().unwrap_or_default();
                 page_views.resize(page_views.len() + count, view);
                 if run.entry == NULL {
@@ -288,10 +288,10 @@ impl Dictionary {
         }
     }
 
-    /// The entry of a value, which is made if there is none; `None` if there is no room for it.
+    /// The entry of a value, which is added if it is new; `None` if there is no room for it.
     fn entry<'a>(&mut self, view: u128, value: impl Fn() -> &'a [u8]) -> Result<Option<u32>> {
         let inline = ByteView::from(view).length <= MAX_INLINE_VIEW_LEN;
-        // What a longer value's view says of where the bytes are holds within its array.
+        // The second half of a long value's view locates its bytes, which is valid only within its array.
         let view = if inline { view } else { view & u128::from(u64::MAX) };
         if self.last != NULL && self.is(self.last, view, &value) {
             return Ok(Some(self.last));
@@ -315,7 +315,7 @@ impl Dictionary {
         }
     }
 
-    /// Whether an entry is this value.
+    /// True if the entry is this value.
     fn is<'a>(&self, entry: u32, view: u128, value: impl Fn() -> &'a [u8]) -> bool {
         self.entries[entry as usize].view == view
             && (ByteView::from(view).length <= MAX_INLINE_VIEW_LEN || self.value(entry) == value())
@@ -328,7 +328,7 @@ impl Dictionary {
         }
     }
 
-    /// Lets all values be found by their hashes: from now on they do not ascend.
+    /// Builds the hash table over all values: from now on they do not ascend.
     fn hash_all(&mut self) {
         for number in 0..self.entries.len() {
             let Entry { view, start, .. } = self.entries[number];
@@ -367,7 +367,7 @@ impl Dictionary {
         product as u64 ^ (product >> 64) as u64
     }
 
-    /// How many bits an index has.
+    /// Number of bits of an index.
     fn bits(&self) -> u32 {
         bits_of(u32::try_from(self.entries.len().saturating_sub(1)).unwrap_or(u32::MAX))
     }
@@ -381,12 +381,12 @@ impl Dictionary {
         &self.plain[start..start + self.length(entry) as usize]
     }
 
-    /// Whether an entry was not yet seen in a page; now it was.
+    /// True if an entry was not yet seen in the page; marks it as seen.
     fn first_in(&mut self, page: u32, entry: u32) -> bool {
         std::mem::replace(&mut self.entries[entry as usize].page, page) != page
     }
 
-    /// Views of all values, into the plain ones.
+    /// Views of all values, into the plain encoding.
     fn views(&self) -> Result<Vec<u128>> {
         let view = |entry: &Entry| {
             let view = ByteView::from(entry.view);

@@ -1,8 +1,7 @@
-//! The state of a partition as an immutable value, and the functions from one to the next.
+//! The state of a partition as an immutable value, and the functions from one state to the next.
 //!
-//! Readers take the current version and keep it as long as they like; nothing in it changes. Each
-//! function here is one kind of change; [`crate::partition`] makes what has to be durable durable
-//! first, and then swaps the version.
+//! Readers take the current version and keep it as long as they like; nothing in it changes. Each function here is one
+//! kind of change; [`crate::partition`] first makes durable what has to be, and then swaps the version.
 //!
 //! Invariants:
 //! - everything in files is older than everything in sealed memtables, which are oldest first and
@@ -24,37 +23,37 @@ use crate::memtable::{LogPosition, Memtable, Sealed};
 pub(crate) struct Version {
     pub(crate) layout: Arc<Layout>,
     pub(crate) active: Memtable,
-    /// Oldest first.
+    /// Sealed memtables, oldest first.
     pub(crate) sealed: Vec<Arc<Sealed>>,
     pub(crate) files: Arc<BTreeMap<FileId, FileEntry>>,
-    /// The last entry that was applied.
+    /// Position of the last applied entry.
     pub(crate) applied: LogPosition,
-    /// The index of the last entry when a memtable was last sealed.
+    /// Index of the last entry when a memtable was last sealed.
     pub(crate) sealed_index: u64,
     pub(crate) seals: u64,
     pub(crate) durable: Option<Durable>,
-    /// The width of time windows, once it has been chosen.
+    /// Width of time windows, once it has been chosen.
     pub(crate) width: Option<i64>,
-    /// The index of the last truncation.
+    /// Index of the last truncation.
     pub(crate) truncated: u64,
     pub(crate) doomed: Vec<Doomed>,
-    /// Grows whenever `files` changes.
+    /// Counter of changes of `files`.
     pub(crate) files_changes: u64,
-    /// Grows whenever another replica's state takes the place of the own one.
+    /// Counter of installs of another replica's state.
     pub(crate) installs: u64,
 }
 
-/// A file that a truncation hides, until the manifest forgets it.
+/// A file hidden by a truncation, until the manifest no longer names it.
 #[derive(Clone, Debug)]
 pub(crate) struct Doomed {
-    /// The index of the truncation.
+    /// Index of the truncation.
     pub(crate) truncated: u64,
     pub(crate) handle: Arc<FileHandle>,
 }
 
-/// What a flush brings.
+/// Result of a flush.
 pub(crate) struct Flushed {
-    /// The memtables that were written, by number.
+    /// Numbers of the memtables that were written.
     pub(crate) sealed: Vec<u64>,
     pub(crate) files: Vec<Arc<FileHandle>>,
     pub(crate) durable: Durable,
@@ -91,7 +90,7 @@ impl Version {
         })
     }
 
-    /// Another replica's state, as it was opened, took the place of this one.
+    /// The state after another replica's state has replaced this one.
     pub(crate) fn installed(&self, other: Self) -> Self {
         Self {
             seals: self.seals,
@@ -101,12 +100,12 @@ impl Version {
         }
     }
 
-    /// An entry was applied.
+    /// The state after an entry was applied.
     pub(crate) fn applied(&self, position: LogPosition, active: Memtable) -> Self {
         Self { applied: position, active, ..self.clone() }
     }
 
-    /// The memtable takes no more rows.
+    /// The state after the active memtable was sealed.
     pub(crate) fn sealed(&self, state: bytes::Bytes) -> Self {
         let mut next = self.clone();
         let memtable = std::mem::take(&mut next.active);
@@ -121,7 +120,7 @@ impl Version {
         next
     }
 
-    /// Files took the place of sealed memtables.
+    /// The state after files have replaced sealed memtables.
     pub(crate) fn flushed(&self, flushed: Flushed) -> Result<Self> {
         let mut next = self.clone();
         next.files_changes += 1;
@@ -140,7 +139,7 @@ impl Version {
         Ok(next)
     }
 
-    /// Files took the place of other files.
+    /// The state after files have replaced other files.
     pub(crate) fn replaced(&self, removed: &[FileId], added: Vec<Arc<FileHandle>>) -> Result<Self> {
         let mut next = self.clone();
         next.files_changes += 1;
@@ -151,7 +150,7 @@ impl Version {
         }
         next.doomed.retain(|doomed| !removed.contains(&doomed.handle.meta.id));
         if hidden {
-            // A truncation came between: what was merged is gone, and so is what it was merged to.
+            // A truncation came between: the merged files are hidden, and so is their result.
             next.doom(added);
         } else {
             for handle in added {
@@ -161,7 +160,7 @@ impl Version {
         Ok(next)
     }
 
-    /// All rows are gone.
+    /// The state after a truncation.
     pub(crate) fn truncated(&self, position: LogPosition) -> Self {
         let mut next = self.clone();
         next.files_changes += 1;
@@ -174,7 +173,7 @@ impl Version {
         next
     }
 
-    /// The schema changed; `active` and `sealed` (by number) are the memtables under its layout.
+    /// The state after a change of the schema; `active` and `sealed` (by number) are the memtables under its layout.
     pub(crate) fn reshaped(
         &self,
         position: LogPosition,
@@ -194,8 +193,8 @@ impl Version {
         })
     }
 
-    /// The partition owns another range as of an entry, and everything before it is in files: some have gone, some have
-    /// come. What is durable is what was.
+    /// The state after an entry has changed the partition's range; everything before the entry is in files, `gone` have
+    /// been removed and `files` added. The durable position stays.
     pub(crate) fn resized(
         &self,
         layout: Arc<Layout>,
@@ -221,12 +220,12 @@ impl Version {
         Ok(next)
     }
 
-    /// The manifest says all that it is to say of what was applied before.
+    /// The state after the manifest has recorded everything that was applied.
     pub(crate) fn recorded(&self, durable: Durable) -> Self {
         Self { durable: Some(durable), ..self.clone() }
     }
 
-    /// Whether everything that was applied is in files.
+    /// True if every applied entry is in files.
     pub(crate) fn is_flushed(&self) -> bool {
         let upto = self.durable.as_ref().map_or(0, |durable| durable.index);
         self.sealed.is_empty() && self.active.runs.is_empty() && upto == self.applied.index
@@ -237,7 +236,7 @@ impl Version {
         self.doomed.extend(files.into_iter().map(|handle| Doomed { truncated, handle }));
     }
 
-    /// A file that the manifest names.
+    /// The handle of a file that the manifest names.
     pub(crate) fn handle(&self, id: FileId) -> Option<Arc<FileHandle>> {
         let doomed = || self.doomed.iter().map(|doomed| &doomed.handle).find(|h| h.meta.id == id);
         self.files.get(&id).map(|entry| &entry.handle).or_else(doomed).cloned()

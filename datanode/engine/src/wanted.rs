@@ -1,13 +1,13 @@
-//! Which rows of a file are of the series that are wanted.
+//! Finds the rows of a file that belong to wanted series.
 //!
-//! A domain on a tag keeps or drops a whole series, and a series is a run of rows. Where the ends of a file's series are
-//! known ([`crate::series`]), its rows are told from their keys, and the columns of the tags are not read at all: these
-//! are long runs of the same words, and comparing them row by row costs more than everything else of a look at one
-//! series.
+//! A domain on a tag keeps or drops a whole series, and a series is a run of rows. Where the ends of a file's series
+//! are known ([`crate::series`]), its rows are selected by their keys, and the columns of the tags are not read at all:
+//! these are long runs of the same words, and comparing them row by row would cost more than everything else of a read
+//! of one series.
 //!
 //! Invariants:
 //! - every row that is left out is outside of the domains;
-//! - every row that counts (is in the file's range) and is not left out is in those domains that are not handed back.
+//! - every row that counts (is in the file's range) and is not left out is in all domains that are not returned.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::layout::Layout;
 use crate::reader::{FileReader, Read};
 use crate::series::{SeriesCache, SeriesEnds, series, when_asked_often};
 
-/// With fewer rows in a series than this, it is as cheap to look at each row.
+/// Minimum rows per series; with fewer it is as cheap to look at each row.
 const ROWS_PER_SERIES_MIN: u64 = if cfg!(test) { 1 } else { 32 };
 
-/// What tells rows by their series.
+/// Selects rows by their series.
 #[derive(Clone)]
 pub(crate) struct BySeries {
     pub(crate) cache: Arc<SeriesCache>,
@@ -34,20 +34,22 @@ pub(crate) struct BySeries {
 /// Some rows of a file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Wanted {
-    /// By number: ascending, disjoint, not empty.
+    /// Row numbers: ascending, disjoint, not empty.
     pub(crate) rows: Vec<Range<usize>>,
-    /// What is still to be looked at row by row.
+    /// Domains that are still to be applied row by row.
     pub(crate) domains: Domains,
 }
 
 impl BySeries {
-    /// The rows of a file that are of wanted series; `None` when nothing is known of its series, or it would not help.
+    /// The rows of a file that belong to wanted series; `None` when its series are not known, or the selection would
+    /// not help.
     pub(crate) async fn wanted(
         &self,
         reader: &FileReader,
         file: &FileEntry,
         read: &Read,
     ) -> Result<Option<Wanted>> {
+        // Only domains on tags select whole series, and only the known ends of a file locate them.
         let Some(tail) = self.layout.time_tail() else { return Ok(None) };
         let tags = self.tags(&read.domains);
         if tags.is_empty() {
@@ -56,11 +58,13 @@ impl BySeries {
         let groups = read.groups.len();
         let ends = when_asked_often(&self.cache, reader, file, &self.layout, tail, groups).await?;
         let Some(ends) = ends else { return Ok(None) };
+        // With many candidates reading the columns of the tags is cheaper.
         let candidates = candidates(&ends, tail, read);
         let few = file.meta().rows / ROWS_PER_SERIES_MIN;
         if candidates.iter().map(|places| places.len() as u64).sum::<u64>() > few {
             return Ok(None);
         }
+        // Check the tags in each candidate's key, and join rows of neighbouring series.
         let mut rows: Vec<Range<usize>> = Vec::new();
         for place in candidates.into_iter().flatten() {
             let key = ends.keys.get(place);
@@ -85,12 +89,12 @@ impl BySeries {
         Ok(Some(Wanted { rows, domains }))
     }
 
-    /// The domains on columns of the key that are the same for all rows of a series, and compare alike in keys and in
+    /// Domains on columns of the key that are the same for all rows of a series, and compare alike in keys and in
     /// columns.
     fn tags<'a>(&self, domains: &'a Domains) -> Vec<Tag<'a>> {
         let codec = &self.layout.codec;
         let columns = codec.key_columns().iter().zip(codec.key_types()).enumerate();
-        // The last one is the time index.
+        // The last column is the time index.
         let tags = columns.take(codec.key_columns().len().saturating_sub(1));
         let float = |of: &ColumnType| matches!(of, ColumnType::Float32 | ColumnType::Float64);
         tags.filter(|(_, (_, column_type))| !float(column_type))
@@ -109,15 +113,15 @@ struct Tag<'a> {
     domain: &'a Domain,
 }
 
-/// The series, by place, that may have rows with wanted keys: ascending, disjoint.
+/// The positions of series that may have rows with wanted keys: ascending, disjoint.
 fn candidates(ends: &SeriesEnds, tail: usize, read: &Read) -> Vec<Range<usize>> {
     let mut candidates: Vec<Range<usize>> = Vec::new();
     let mut from = 0;
     for range in &*read.ranges {
-        // The first whose last key is not before the range, and the first all of whose keys are behind it.
+        // The first series whose last key is not before the range, and the first whose keys are all behind it.
         let start = ends.keys.lower_bound(&range.start).max(from);
         let mut end = range.end.as_ref().map_or(ends.keys.len(), |end| ends.keys.lower_bound(end));
-        // One that ends behind the range may begin before it ends.
+        // A series that ends behind the range may begin before its end.
         if let Some(behind) = &range.end
             && end < ends.keys.len()
             && series(ends.keys.get(end), tail) < &behind[..]

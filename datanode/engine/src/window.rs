@@ -1,9 +1,8 @@
-//! Time windows: the spans of the time index that files are cut at.
+//! Time windows: the spans of the time index at whose bounds files are cut.
 //!
-//! Windows are aligned to 1970-01-01. Widths come from a ladder whose steps divide each other, so
-//! that windows nest when a partition's width is widened; it never narrows. (Where windows do not
-//! nest, because a table's owner has chosen another width, files of overlapping windows count as one
-//! window: see [`crate::compaction`].)
+//! Windows are aligned to 1970-01-01. Widths come from a ladder whose steps divide each other, so that windows nest
+//! when a partition's width is widened; it never narrows. (Where windows do not nest, because a table's owner has
+//! chosen another width, files of overlapping windows count as one window: see [`crate::compaction`].)
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,20 +12,20 @@ use partita_proto::schema::Unit;
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// Widths in seconds. Timestamps may be centuries apart, so it goes on behind a year.
+/// Widths in seconds. Timestamps may be centuries apart, so the ladder continues beyond a year.
 const LADDER: [i64; 8] =
     [HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY, 364 * DAY, 10 * 364 * DAY, 100 * 364 * DAY];
-/// Windows that one flush of a table without `time_window` writes files to.
+/// Maximum windows to which one flush of a table without `time_window` writes files.
 const WINDOWS_MAX: usize = 24;
-/// Windows that one flush writes files to when the table's owner has chosen their width.
+/// Maximum windows to which one flush writes files when the table's owner has chosen their width.
 const CHOSEN_WINDOWS_MAX: usize = 256;
-/// How much wider windows become than the owner has chosen, if there are too many.
+/// Factor by which windows are widened beyond the owner's choice if there are too many.
 const WIDEN: i64 = 4;
 
-/// Everything in one window.
+/// Width that puts everything into one window.
 pub(crate) const UNBOUNDED: i64 = i64::MAX;
 
-/// The width for rows whose time index takes these values, given the width until now and what the
+/// Chooses the width for rows with these values of the time index, given the present width and the width that the
 /// table's owner has chosen.
 pub(crate) fn choose_width(
     ticks: impl Iterator<Item = i64>,
@@ -45,7 +44,7 @@ pub(crate) fn choose_width(
             (steps.collect(), WINDOWS_MAX)
         }
     };
-    // All widths that come into question are multiples of this one.
+    // All widths in question are multiples of this one.
     let base = now.or(steps.first().copied()).unwrap_or(UNBOUNDED);
     if base == UNBOUNDED {
         return base;
@@ -64,7 +63,7 @@ fn chosen_ticks(chosen: Duration, unit: Unit) -> i64 {
     i64::try_from(ticks).unwrap_or(UNBOUNDED).max(1)
 }
 
-/// The starts of the windows that these ticks are in.
+/// The starts of the windows that contain these ticks.
 fn occupied(ticks: impl Iterator<Item = i64>, width: i64) -> BTreeSet<i64> {
     let mut starts = BTreeSet::new();
     let mut last = None;
@@ -77,7 +76,7 @@ fn occupied(ticks: impl Iterator<Item = i64>, width: i64) -> BTreeSet<i64> {
     starts
 }
 
-/// Where the window of a tick starts.
+/// Start of the window that contains a tick.
 pub(crate) fn start(tick: i64, width: i64) -> i64 {
     if width == UNBOUNDED {
         return i64::MIN;
@@ -85,7 +84,7 @@ pub(crate) fn start(tick: i64, width: i64) -> i64 {
     tick.div_euclid(width).saturating_mul(width)
 }
 
-/// The window that starts here, half-open.
+/// The window that starts at `start`, half-open.
 pub(crate) fn window(start: i64, width: i64) -> (i64, i64) {
     match width {
         UNBOUNDED => (i64::MIN, i64::MAX),

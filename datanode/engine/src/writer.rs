@@ -1,11 +1,10 @@
 //! Encodes sorted rows as Parquet.
 //!
-//! The layout of a file: pages of about [`PAGE_ROWS`](crate::options::PAGE_ROWS) rows, row groups of
-//! about [`ROW_GROUP_ROWS`];
-//! integers and times delta-encoded, strings with a dictionary; statistics for each page and column.
-//! Blocks of 64 KiB up to the end of the last row group are checksummed; their CRC32C are kept in the
-//! footer. What is behind (page index, footer) has one checksum, kept in the manifest. So no byte of
-//! a file is ever decoded unchecked, and a point query checks only what it reads.
+//! The layout of a file: pages of about [`PAGE_ROWS`](crate::options::PAGE_ROWS) rows, row groups of about
+//! [`ROW_GROUP_ROWS`]; integers and times delta-encoded, strings with a dictionary; statistics for each page and
+//! column. Blocks of 64 KiB up to the end of the last row group are checksummed; their CRC32C are kept in the footer.
+//! The rest (page index, footer) has one checksum, kept in the manifest. So no byte of a file is ever decoded
+//! unchecked, and a point query checks only what it reads.
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -22,15 +21,15 @@ use crate::options::ROW_GROUP_ROWS;
 use crate::run::{needs_op, seq_span, span, ticks, tombstones};
 use crate::sink::Sink;
 
-/// The footer's entry that holds the blocks' checksums, eight hexadecimal digits each.
+/// Key of the footer's entry with the blocks' checksums, eight hexadecimal digits each.
 pub(crate) const BLOCKS_KEY: &str = "partita.blocks";
 
-/// Why a file is written.
+/// Purpose of a file, which decides its compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Quickly, to be merged soon: LZ4.
+    /// Written quickly, to be merged soon: LZ4.
     Flush,
-    /// Small, to be read for long: zstd.
+    /// Small, and read for a long time: zstd.
     Compaction,
 }
 
@@ -106,18 +105,18 @@ impl FileWriter {
         self.groups.write(batch).map_err(failed)
     }
 
-    /// About how large the file is by now.
+    /// Approximate bytes of the file so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.groups.bytes() as u64
     }
 
-    /// Writes indexes and footer.
+    /// Writes indexes and footer; returns the file's metadata.
     pub(crate) fn finish(mut self, layout: &Layout) -> Result<FileMeta> {
         let id = self.id;
         let failed = |error: ParquetError| EngineError::writing(&id, &error);
         self.groups.end().map_err(failed)?;
         let writer = &mut self.groups.writer;
-        // It buffers: everything up to here has to have passed the sink.
+        // The writer buffers: all bytes so far must have passed the sink.
         writer.flush().map_err(|error| failed(error.into()))?;
         let sums = writer.inner_mut().begin_tail();
         let text = sums.iter().map(|sum| format!("{sum:08x}")).collect::<String>();
@@ -147,7 +146,7 @@ impl FileWriter {
     }
 }
 
-/// The span of both.
+/// The union of two spans.
 fn union<T: Ord>(a: Option<(T, T)>, b: Option<(T, T)>) -> Option<(T, T)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),

@@ -21,7 +21,7 @@ pub(super) struct FailingStore {
     inner: LocalStore,
     /// Changes that still succeed.
     pub(super) budget: AtomicUsize,
-    /// Whether failures are of a full disk.
+    /// True if failures report a full disk.
     pub(super) full: AtomicBool,
     /// Only changes of the manifest count and fail.
     only_manifest: AtomicBool,

@@ -239,7 +239,7 @@ pub(super) fn batch(config: &PartitionConfig, names: &[&str], rows: &[Row]) -> R
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
 }
 
-/// What a scan gave.
+/// Result of a scan.
 pub(super) struct Collected {
     /// Of all streams, sorted by value.
     pub(super) rows: Vec<Row>,

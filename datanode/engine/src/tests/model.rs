@@ -33,7 +33,7 @@ struct Shape {
     hash: bool,
 }
 
-/// What is done, by small numbers that become keys and values.
+/// Operations, with small numbers that become keys and values.
 #[derive(Clone, Debug)]
 enum Step {
     Put(Vec<(u8, u8, Option<u8>, Option<u8>)>, Columns),
@@ -263,7 +263,7 @@ impl Test {
         Bytes::copy_from_slice(codec.encode(&row).unwrap().get(0))
     }
 
-    /// Whether the partition owns a key.
+    /// True if the partition owns the key.
     fn owns(&self, key: &[Value; 3]) -> bool {
         self.fixture.partition.version().layout.range.contains(&self.encoded(key))
     }
@@ -449,7 +449,7 @@ impl Test {
         }
     }
 
-    /// What was cut is one again, with what the right half got meanwhile.
+    /// Splits the partition, writes to the right half, and merges the two again.
     async fn split_and_merge(
         &mut self,
         cut: Cut,

@@ -13,7 +13,7 @@ use crate::fold::{DELETE, PUT, REPLACE};
 use crate::layout::{Layout, OP_COLUMN, SEQ_COLUMN};
 use crate::run::Run;
 
-/// What one write brings: rows by small numbers that become keys and values, and the columns that it gives.
+/// Content of one write: rows as small numbers that become keys and values, and the columns that it has.
 #[derive(Clone, Debug)]
 enum Write {
     Put(Vec<(u8, u8, Option<u8>)>, Given),
@@ -112,7 +112,8 @@ fn over(options: &TableOptions, older: &Version, newer: Version) -> Version {
     }
 }
 
-/// What a table keeps of versions, the oldest first: sorted by key, and one row of each key if it folds.
+/// The versions that a table keeps, given all of them, oldest first: sorted by key, and one row of each key if it
+/// folds.
 fn kept(options: &TableOptions, mut all: Vec<Version>) -> Vec<Version> {
     all.sort_by_key(|version| version.key);
     if options.append_mode {
