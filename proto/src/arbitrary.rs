@@ -1,5 +1,5 @@
-//! Random values, tables and rows for property tests, with the values that break things well
-//! represented: ends of ranges, both zeros, NaN, empty strings, zero bytes.
+//! Random values, tables and rows for property tests, in which edge cases are frequent: ends of ranges, both zeros,
+//! NaN, empty strings, zero bytes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::neighbour::{decimal_max, integer, integer_range, narrow, widen};
 use crate::schema::{Column, ColumnType, Semantic, TableOptions, TableSchema, Unit};
 use crate::value::Value;
 
-/// One of every kind of column type.
+/// One column type of each kind.
 pub(crate) const TYPES: [ColumnType; 20] = [
     ColumnType::Bool,
     ColumnType::Int8,
@@ -42,7 +42,7 @@ pub(crate) fn column_type() -> impl Strategy<Value = ColumnType> {
     select(TYPES.to_vec())
 }
 
-/// A value of the type that is not NULL. Few enough different ones that equal ones meet often.
+/// A value of the type that is not NULL. Drawn from few distinct values, so that equal ones are frequent.
 pub(crate) fn value(column_type: ColumnType) -> BoxedStrategy<Value> {
     if let Some((min, max)) = integer_range(column_type) {
         let low = (-3_i128).max(min);

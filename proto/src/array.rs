@@ -1,8 +1,8 @@
-//! Single values out of Arrow columns, and Arrow columns out of single values.
+//! Converts single values from and to Arrow columns.
 //!
-//! For bounds, samples, literals and messages; rows in bulk stay in columns. An array may come in
-//! any Arrow type that [`ColumnType::from_arrow`] knows, dictionaries and offset-based strings
-//! included; arrays made here have exactly [`ColumnType::arrow`].
+//! For bounds, samples, literals and messages; bulk rows stay in columns. An array may have any Arrow type that
+//! [`ColumnType::from_arrow`] knows, dictionaries and offset-based strings included; arrays made here have exactly
+//! [`ColumnType::arrow`].
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::neighbour::{narrow, widen};
 use crate::schema::{ColumnType, Unit};
 use crate::value::Value;
 
-/// The column type of an array, or an error that names the Arrow type.
+/// The column type of an array, or an error that names its Arrow type.
 pub(crate) fn column_type_of(array: &dyn Array) -> Result<ColumnType, Error> {
     ColumnType::from_arrow(array.data_type())
         .ok_or_else(|| Error::Unsupported(format!("a column of Arrow type {}", array.data_type())))
 }
 
-/// An Arrow kernel's refusal of what our own types promise.
+/// Internal error for an Arrow kernel that fails although the types fit.
 pub(crate) fn arrow_error(error: &arrow::error::ArrowError) -> Error {
     Error::Internal(format!("arrow: {error}"))
 }
@@ -48,7 +48,7 @@ impl Value {
         }
         let column_type = column_type_of(array)?;
         if array.data_type() != &column_type.arrow() {
-            // One row in the type's own form; this also unpacks a dictionary.
+            // Cast one row to the type's own form; this also unpacks a dictionary.
             let one = cast(&array.slice(row, 1), &column_type.arrow())
                 .map_err(|error| arrow_error(&error))?;
             return Self::from_array(one.as_ref(), 0);

@@ -1,53 +1,53 @@
-//! What a node tells meta of the load of the partitions that it leads, with each heartbeat.
+//! Load of the partitions that a node leads, sent to meta with each heartbeat.
 //!
-//! Invariants: counters are sums since the leader's term began, so a beat that is lost is made up for by the next;
-//! samples are those of the last few seconds, so a second comes more than once, and counts once.
+//! Invariants: counters are sums since the beginning of the leader's term, so the next beat makes up for a lost one;
+//! samples are those of the last few seconds, so each second is sent several times, and counts once.
 
 use bytes::Bytes;
 use partita_load::{Counters, Sketch};
 
 use crate::id::PartitionId;
 
-/// The load of one partition, as its leader has counted it.
+/// Load of one partition, as counted by its leader.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadBeat {
     /// The partition.
     pub partition: PartitionId,
     /// The leader's term.
     pub term: u64,
-    /// When it began to count, in milliseconds since the Unix epoch.
+    /// Beginning of the counters, in milliseconds since the Unix epoch.
     pub since_ms: u64,
-    /// When it said this: `since_ms` and what passed since, by a clock that does not go back.
+    /// Time of the beat: `since_ms` plus the time passed since, by a monotonic clock.
     pub at_ms: u64,
-    /// The sums.
+    /// Sums since `since_ms`.
     pub counters: Counters,
     /// Bytes of files and memtables.
     pub size_bytes: u64,
-    /// Writes that wait.
+    /// Number of waiting writes.
     pub queue_depth: u32,
-    /// How long writes took that ended since the beat before.
+    /// Latency of writes that ended since the previous beat.
     pub writes: Latency,
-    /// How long scans took to open that ended since the beat before.
+    /// Latency of opening scans, for those opened since the previous beat.
     pub reads: Latency,
-    /// The highest key that was written since the replica was opened.
+    /// The highest key written since the replica was opened.
     pub highest: Option<Bytes>,
-    /// Keys of writes.
+    /// Sketch of written keys.
     pub write_keys: Sketch,
-    /// Keys and ranges of reads.
+    /// Sketch of read keys and ranges.
     pub read_keys: Sketch,
 }
 
 /// Quantiles of a duration, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// How many there were.
+    /// Number of samples.
     pub count: u64,
     /// The median.
     pub p50: u64,
-    /// One of a hundred took longer.
+    /// 99th percentile.
     pub p99: u64,
-    /// One of a thousand took longer.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// Maximum.
     pub max: u64,
 }

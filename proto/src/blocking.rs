@@ -1,9 +1,10 @@
-//! Where work is done that may block: files, compression.
+//! Runs work that may block: files, compression.
 //!
-//! Production hands it to the runtime's threads. A simulation of a whole cluster on one thread must decide by itself
-//! what happens after what, so the thread that runs it says [`stay_in_place`] once: there the work is over when
-//! [`spawn`] returns, and nothing runs beside it.
+//! Production hands it to the runtime's blocking threads. A simulation of a whole cluster on one thread must control
+//! the order of events, so its thread calls [`stay_in_place`] once: then the work is complete when [`spawn`] returns,
+//! and nothing runs concurrently.
 //!
+//! Invariant: work runs in place only on a thread that has asked for it, or for such a thread.
 //! Invariant: no thread works in place unless it, or the one that waits for it, has asked for that.
 
 use std::cell::Cell;
@@ -15,23 +16,23 @@ thread_local! {
     static IN_PLACE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on this thread waits for the work that it hands over.
+/// Makes this thread wait for all work that it spawns from now on.
 pub fn stay_in_place() {
     IN_PLACE.set(true);
 }
 
-/// Whether this thread waits for the work that it hands over. Then nothing may need a thread of its own.
+/// True if this thread waits for the work that it spawns. Then no code may depend on a thread of its own.
 #[must_use]
 pub fn is_in_place() -> bool {
     IN_PLACE.get()
 }
 
-/// Has work done that may block. The handle gives what came of it.
+/// Spawns work that may block. The handle returns its result.
 pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     if !is_in_place() {
         return tokio::task::spawn_blocking(work);
     }
-    // On a thread all the same: this one is inside the runtime, where nobody may wait.
+    // On a separate thread all the same: this one is inside the runtime, where waiting is not allowed.
     let runtime = Handle::current();
     let entered = runtime.clone();
     let done = std::thread::spawn(move || {
@@ -43,11 +44,11 @@ pub fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Jo
     runtime.spawn(async move { done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) })
 }
 
-/// Does work that may block, but not for long, on this thread: where somebody waits for it, and cores are taken, another
-/// thread would begin later than this one ends.
+/// Runs work that blocks only briefly on the current thread: while somebody waits for it and cores are busy, another
+/// thread would start later than this one ends.
 pub fn at_once<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        // What else this thread had to do goes to another.
+        // Other tasks of this thread move to another one.
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
     }

@@ -1,37 +1,37 @@
-//! Dates and timestamps as text, in UTC, over the proleptic Gregorian calendar.
+//! Dates and timestamps as text, in UTC, in the proleptic Gregorian calendar.
 //!
 //! Invariants:
-//! - every `i64` of ticks and every `i32` of days has a text, and parsing that text gives it back;
-//! - parsing never rounds: digits finer than a nanosecond are reported as a remainder, so that the
-//!   caller can decide what a bound between two ticks means.
+//! - every `i64` of ticks and every `i32` of days has a text, and parsing that text returns the same number;
+//! - parsing never rounds: digits finer than a nanosecond are reported as a remainder, so that the caller can decide
+//!   how to treat a bound between two ticks.
 //!
 //! Years that do not fit four digits are written with a sign, as ISO 8601 has it (`+10000-01-01`).
 
 use crate::schema::Unit;
 
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Years in the calendar's cycle, and the days in it.
+/// Years in a cycle of the calendar.
 const CYCLE_YEARS: i64 = 400;
 const CYCLE_DAYS: i64 = 146_097;
-/// From 0000-03-01, where the cycles are counted from, to 1970-01-01.
+/// Days from 0000-03-01, the start of the cycles, to 1970-01-01.
 const EPOCH_OFFSET_DAYS: i64 = 719_468;
-/// Enough for the years that 64 bits of seconds reach (292,277,026,596).
+/// Maximum digits of a year: enough for the years that 64 bits of seconds reach (292,277,026,596).
 const YEAR_DIGITS_MAX: usize = 12;
 
-/// A parsed moment.
+/// A parsed point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// Seconds since 1970-01-01T00:00:00Z, rounded down.
     pub(crate) seconds: i128,
     /// Nanoseconds after that.
     pub(crate) nanos: u32,
-    /// Whether the text had digits below a nanosecond that are not zero.
+    /// True if the text had nonzero digits below a nanosecond.
     pub(crate) finer: bool,
 }
 
 impl Moment {
-    /// The tick at or before this moment, and whether it is exactly the moment. `i128`, because a
-    /// far year has no tick in 64 bits at a fine unit.
+    /// The tick at or before this moment; true if it is exactly the moment. `i128`, because a far year has no tick in
+    /// 64 bits at a fine unit.
     pub(crate) fn ticks(self, unit: Unit) -> (i128, bool) {
         let nanos_per_tick = 1_000_000_000 / unit.per_second();
         let nanos = i64::from(self.nanos);
@@ -40,7 +40,7 @@ impl Moment {
         (ticks, nanos % nanos_per_tick == 0 && !self.finer)
     }
 
-    /// The day at or before this moment, and whether it is exactly its midnight.
+    /// The day at or before this moment; true if the moment is exactly its midnight.
     pub(crate) fn days(self) -> (i128, bool) {
         let day = i128::from(SECONDS_PER_DAY);
         let exact = self.seconds.rem_euclid(day) == 0 && self.nanos == 0 && !self.finer;
@@ -53,7 +53,7 @@ pub(crate) fn day_ticks(days: i32, unit: Unit) -> i128 {
     i128::from(days) * i128::from(SECONDS_PER_DAY) * i128::from(unit.per_second())
 }
 
-/// `YYYY-MM-DD`.
+/// Formats days since 1970-01-01 as `YYYY-MM-DD`.
 pub(crate) fn format_date(days: i64) -> String {
     let (year, month, day) = civil(days);
     if (0..=9999).contains(&year) {
@@ -63,8 +63,8 @@ pub(crate) fn format_date(days: i64) -> String {
     }
 }
 
-/// `YYYY-MM-DD HH:MM:SS`, with the unit's digits behind the second unless they are all zero, and
-/// `Z` at the end of a timestamp with a time zone.
+/// Formats ticks as `YYYY-MM-DD HH:MM:SS`, with the unit's fractional digits unless they are all zero, and `Z` at the
+/// end for a timestamp with time zone.
 pub(crate) fn format_timestamp(ticks: i64, unit: Unit, utc: bool) -> String {
     let seconds = ticks.div_euclid(unit.per_second());
     let fraction = ticks.rem_euclid(unit.per_second());
@@ -81,8 +81,8 @@ pub(crate) fn format_timestamp(ticks: i64, unit: Unit, utc: bool) -> String {
     text
 }
 
-/// Parses a date, a date and a time, or RFC 3339; without an offset it is UTC. `None` if it is none
-/// of them or does not exist in the calendar.
+/// Parses a date, a date and a time, or RFC 3339; without an offset it is UTC. `None` for any other text, or a date
+/// that does not exist in the calendar.
 pub(crate) fn parse(text: &str) -> Option<Moment> {
     let mut rest = text.trim();
     let negative = rest.starts_with('-');
@@ -91,7 +91,7 @@ pub(crate) fn parse(text: &str) -> Option<Moment> {
         rest = &rest[1..];
     }
     let width = rest.bytes().take_while(u8::is_ascii_digit).count();
-    // Without a sign a year has four digits, so that a bare number is not taken for one.
+    // Without a sign a year has four digits, so that a bare number is not parsed as a year.
     if !(4..=YEAR_DIGITS_MAX).contains(&width) || (!signed && width != 4) {
         return None;
     }
@@ -114,7 +114,7 @@ pub(crate) fn parse(text: &str) -> Option<Moment> {
     Some(Moment { seconds: midnight + i128::from(second_of_day - offset), nanos, finer })
 }
 
-/// `HH:MM[:SS[.f]]`: seconds of the day, nanoseconds, and whether there is more below those.
+/// Parses `HH:MM[:SS[.f]]`: seconds of the day, nanoseconds, and true if there are nonzero digits below those.
 fn parse_time(rest: &mut &str) -> Option<(i64, u32, bool)> {
     let hour = two_digits(rest)?;
     *rest = rest.strip_prefix(':')?;
@@ -143,7 +143,7 @@ fn parse_time(rest: &mut &str) -> Option<(i64, u32, bool)> {
     Some((hour * 3600 + minute * 60 + second, nanos, finer))
 }
 
-/// Nothing, `Z`, `+HH`, `+HHMM` or `+HH:MM`: seconds east of UTC.
+/// Parses an empty text, `Z`, `+HH`, `+HHMM` or `+HH:MM`: seconds east of UTC.
 fn parse_offset(rest: &str) -> Option<i64> {
     let rest = rest.trim_start();
     if rest.is_empty() || rest.eq_ignore_ascii_case("z") {
@@ -181,7 +181,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01. Years are taken to begin in March, which puts the leap day at their end.
+/// Days since 1970-01-01. Years are counted from March, which puts the leap day at their end.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (cycle, year) = (year.div_euclid(CYCLE_YEARS), year.rem_euclid(CYCLE_YEARS));
@@ -196,7 +196,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_OFFSET_DAYS;
     let (cycle, day_of_cycle) = (days.div_euclid(CYCLE_DAYS), days.rem_euclid(CYCLE_DAYS));
-    // Leap days so far are taken out: one in 4 years (1,461 days), none in 100 (36,524), one in 400.
+    // Subtract the leap days so far: one in 4 years (1,461 days), none in 100 (36,524), one in 400.
     let year = (day_of_cycle - day_of_cycle / 1_460 + day_of_cycle / 36_524
         - day_of_cycle / 146_096)
         / 365;

@@ -1,4 +1,4 @@
-//! Which catalog an order comes from, and whether that catalog is behind one that a node has followed.
+//! Identifies the catalog behind an order, and decides whether it continues the one that a node has followed.
 //!
 //! ```text
 //!   meta:  version 1 ──── 40 ─────────── 97 ───── 120        an order bears the whole list and the version
@@ -8,61 +8,61 @@
 //!          followed version 99 of leadership a    is not: version 99 of a was lost, or never was in this catalog
 //! ```
 //!
-//! A node keeps the highest position of the catalog that it took an order from, and takes no order from a catalog in
-//! which that position does not occur: one that was restored from an older copy, one that lost committed entries, one
-//! of another cluster. Versions alone would not do: a catalog that was restored grows past the version that the node
-//! has seen. So each leadership of meta's group records a random number in the catalog first.
+//! A node keeps the highest position of the catalog from which it has accepted an order, and refuses orders of a
+//! catalog that does not contain that position: one that was restored from an older copy, one that lost committed
+//! entries, or one of another cluster. Versions alone are not enough: a restored catalog grows past the version that
+//! the node has seen. So each leadership of meta's group first records a random number in the catalog.
 //!
 //! Invariants:
-//! - within one leadership any version is taken: one process made all decisions, and orders may overtake each other;
-//! - a position never goes back.
+//! - within one leadership any version is accepted: one process made all decisions, and orders may overtake each other;
+//! - a position never decreases.
 
 use crate::error::Error;
 
-/// Leaderships that a catalog remembers and an order bears, at most. A node that was away for more of them takes no
-/// order until its operator says so.
+/// Maximum number of leaderships that a catalog keeps and an order carries. A node that was away for more of them
+/// accepts no order until its operator allows it.
 pub const LEADERSHIPS_MAX: usize = 128;
 
 /// One leadership of meta's group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
-    /// The catalog's version that recorded it; every change of the leadership has a higher one.
+    /// Version of the catalog that recorded the leadership; every change under it has a higher one.
     pub first: u64,
-    /// The term of meta's group.
+    /// Term of meta's group.
     pub term: u64,
     /// A random number, never 0.
     pub nonce: u64,
 }
 
-/// The past of the catalog that an order follows from.
+/// History of the catalog on which an order is based.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogHistory {
-    /// The cluster's random number, made when its first catalog began; never 0.
+    /// Random number of the cluster, made when its first catalog began; never 0.
     pub cluster: u64,
-    /// The catalog's version when the order was sent.
+    /// Version of the catalog when the order was sent.
     pub version: u64,
     /// The newest leaderships, the oldest first; the last one sends the order.
     pub leaderships: Vec<Leadership>,
 }
 
-/// The newest catalog that a node has taken an order from.
+/// Position of the newest catalog from which a node has accepted an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CatalogPosition {
-    /// The cluster's random number.
+    /// Random number of the cluster.
     pub cluster: u64,
-    /// The catalog's version.
+    /// Version of the catalog.
     pub version: u64,
-    /// The term of meta's group.
+    /// Term of meta's group.
     pub term: u64,
-    /// The random number of the leadership.
+    /// Random number of the leadership.
     pub nonce: u64,
 }
 
 impl CatalogHistory {
-    /// Refuses what no meta sends.
+    /// Refuses histories that no meta sends.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for numbers that are zero or out of order, or for too many of them.
+    /// [`Error::InvalidInput`] for numbers that are zero or out of order, or for too many leaderships.
     pub fn check(&self) -> Result<(), Error> {
         let refused =
             |why: &str| Err(Error::InvalidInput(format!("malformed catalog history: {why}")));
@@ -84,10 +84,10 @@ impl CatalogHistory {
         Ok(())
     }
 
-    /// The position of a node that takes an order of this catalog and has followed `known` until now.
+    /// The new position of a node that accepts an order of this catalog and has followed `known` so far.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when `known` is of another cluster or is not in this history.
+    /// [`Error::InvalidInput`] when `known` belongs to another cluster or is not in this history.
     pub fn follow(&self, known: Option<&CatalogPosition>) -> Result<CatalogPosition, Error> {
         self.check()?;
         let last = self.leaderships.last().copied().unwrap_or_default();
@@ -104,10 +104,13 @@ impl CatalogHistory {
                 self.cluster, known.cluster
             )));
         }
+        // Within the leadership that sends the order any version is accepted.
         if known.nonce == last.nonce {
             position.version = position.version.max(known.version);
             return Ok(position);
         }
+        // Otherwise the followed version must precede the first version of the next leadership; if not, this catalog
+        // has lost it.
         let after = self.leaderships.iter().position(|leadership| leadership.nonce == known.nonce);
         let next = after.and_then(|place| self.leaderships.get(place + 1));
         if next.is_some_and(|next| next.first > known.version) {

@@ -1,21 +1,21 @@
-//! Domains: what a predicate leaves of a column.
+//! Domains: the set of values of a column that a predicate allows.
 //!
-//! A [`Domain`] is a set of values, NULL or not, as ranges; [`Domains`] is one for each of several
-//! columns, all to hold at once. They prune partitions, files and row groups, and filter rows.
+//! A [`Domain`] is a set of values as ranges, with or without NULL; [`Domains`] is a conjunction of domains of several
+//! columns. They prune partitions, files and row groups, and filter rows.
 //!
 //! Invariants:
 //! - intervals are not empty, ascending, and no two of them touch;
-//! - all their bounds compare with each other. Values that do not (a string and a number) never
-//!   meet in a domain: an operation that would mix them leaves more values in, never fewer.
+//! - all their bounds are comparable with each other. Values that are not (a string and a number) never occur in one
+//!   domain: an operation that would mix them returns a larger set, never a smaller one.
 //!
-//! A domain does not know its column's type. Its bounds may be literals whose own order is the
-//! column's, such as bare numbers for any numeric or timestamp column; text that stands for a number
-//! or a moment has another order (`'9' > '10'`) and has to be coerced first ([`Value::coerce`]).
-//! Where a domain meets a column or a schema, [`Domain::typed`] brings it to the type, exactly:
-//! `x < 300` is everything in a TINYINT column, `x > 2.5` is `x >= 3` in an integer one.
+//! A domain does not know its column's type. Its bounds may be literals whose own order equals the column's, such as
+//! bare numbers for any numeric or timestamp column; text that represents a number or a moment has another order (`'9'
+//! > '10'`) and has to be coerced first ([`Value::coerce`]). Where a domain is applied to a column or a schema,
+//! [`Domain::typed`] converts it to the type, exactly: `x < 300` is everything in a TINYINT column, `x > 2.5` is `x >=
+//! 3` in an integer one.
 //!
-//! Floats: the order is the total one, in which `-0.0 < 0.0` and NaN has a place. SQL's comparisons
-//! take both zeros for one value, and so do [`Domain::compare`] and [`Domain::point`].
+//! Floats: the order is the total one, in which `-0.0 < 0.0` and NaN has a place. SQL's comparisons treat both zeros as
+//! one value, and so do [`Domain::compare`] and [`Domain::point`].
 
 mod columns;
 mod interval;
@@ -46,7 +46,7 @@ impl Domain {
         Self { null: true, intervals: vec![Interval::ALL] }
     }
 
-    /// Nothing.
+    /// The empty set.
     pub fn none() -> Self {
         Self { null: false, intervals: Vec::new() }
     }
@@ -56,17 +56,17 @@ impl Domain {
         Self { null: true, intervals: Vec::new() }
     }
 
-    /// Every value but NULL.
+    /// Every value except NULL.
     pub fn not_null() -> Self {
         Self { null: false, intervals: vec![Interval::ALL] }
     }
 
-    /// What equals a value: NULL alone for NULL, both zeros for a float zero.
+    /// The values equal to `value`: NULL alone for NULL, both zeros for a float zero.
     pub fn point(value: Value) -> Self {
         if value.is_null() { Self::null_only() } else { Self::compare(Comparison::Equal, value) }
     }
 
-    /// What equals one of the values; NULL may be among them.
+    /// The values equal to one of `values`; NULL may be among them.
     pub fn points(values: impl IntoIterator<Item = Value>) -> Self {
         let mut null = false;
         let mut intervals = Vec::new();
@@ -78,9 +78,9 @@ impl Domain {
         Self::from_intervals(null, intervals)
     }
 
-    /// The values `x` of which `x comparison value` is true. NULL never is, on either side.
+    /// The values `x` for which `x comparison value` is true. NULL never is, on either side.
     pub fn compare(comparison: Comparison, value: Value) -> Self {
-        // The first and the last of what counts as equal to the value.
+        // First and last value that count as equal to the value.
         let (first, last) = match value {
             Value::Null => return Self::none(),
             Value::Float(0.0) => (Value::Float(-0.0), Value::Float(0.0)),
@@ -108,7 +108,7 @@ impl Domain {
         Self::from_intervals(false, vec![Interval { low, high }])
     }
 
-    /// The union of intervals, and NULL or not. Bounds that are NULL count as the end on their side.
+    /// The union of intervals, with or without NULL. A bound that is NULL counts as unbounded.
     pub fn from_intervals(null: bool, intervals: Vec<Interval>) -> Self {
         let unbound_null = |bound: Bound<Value>| match bound {
             Bound::Included(Value::Null) | Bound::Excluded(Value::Null) => Bound::Unbounded,
@@ -138,14 +138,14 @@ impl Domain {
         Self { null, intervals: merged }
     }
 
-    /// The same values, and NULL if asked for.
+    /// The same values, with or without NULL.
     #[must_use]
     pub fn with_null(mut self, null: bool) -> Self {
         self.null = null;
         self
     }
 
-    /// What both hold (or more, when their values do not compare with each other).
+    /// The intersection (or a superset of it, when their values are not comparable).
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let null = self.null && other.null;
@@ -172,14 +172,14 @@ impl Domain {
         Self { null, intervals }
     }
 
-    /// What one of them holds (or more, when their values do not compare with each other).
+    /// The union (or a superset of it, when their values are not comparable).
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let intervals = self.intervals.iter().chain(&other.intervals).cloned().collect();
         Self::from_intervals(self.null || other.null, intervals)
     }
 
-    /// The values that it does not hold; never NULL.
+    /// The values outside the domain; never NULL.
     #[must_use]
     pub fn complement_not_null(&self) -> Self {
         let mut intervals = Vec::with_capacity(self.intervals.len() + 1);
@@ -205,7 +205,7 @@ impl Domain {
         Self { null: false, intervals }
     }
 
-    /// Whether it holds a value. One that does not compare with its bounds counts as held.
+    /// True if the domain contains a value. A value that is not comparable with its bounds counts as contained.
     pub fn contains(&self, value: &Value) -> bool {
         if value.is_null() {
             return self.null;
@@ -227,23 +227,23 @@ impl Domain {
             }
     }
 
-    /// Whether it holds everything, NULL too.
+    /// True if the domain contains every value and NULL.
     pub fn is_all(&self) -> bool {
         self.null && self.intervals.first() == Some(&Interval::ALL)
     }
 
-    /// Whether it holds nothing.
+    /// True if the domain is empty.
     pub fn is_none(&self) -> bool {
         !self.null && self.intervals.is_empty()
     }
 
-    /// Whether it holds NULL.
+    /// True if the domain contains NULL.
     pub fn allows_null(&self) -> bool {
         self.null
     }
 
-    /// The values that it holds, if they are finitely many and at most `max`, NULL first. Ranges
-    /// of more than one value (`x > 3 AND x < 5`) count as infinite: see [`Domain::points_of`].
+    /// The values of the domain, NULL first, if they are at most `max`. Ranges of more than one value (`x > 3 AND x <
+    /// 5`) count as infinite: see [`Domain::points_of`].
     pub fn as_points(&self, max: usize) -> Option<Vec<Value>> {
         self.enumerate(max, |interval| match (&interval.low, &interval.high) {
             (Bound::Included(low), Bound::Included(high)) if low == high => Some(vec![low.clone()]),
@@ -274,14 +274,13 @@ impl Domain {
         (values.len() <= max).then_some(values)
     }
 
-    /// Its ranges, ascending.
+    /// The intervals, ascending.
     pub fn intervals(&self) -> &[Interval] {
         &self.intervals
     }
 
-    /// Whether a set of values with these statistics may hold one of the domain. `None`: unknown.
-    /// `min` and `max` are over the values that are neither NULL nor NaN, because that is how
-    /// Parquet keeps them; a NaN may be present whatever they say.
+    /// True if a set of values with these statistics may contain one of the domain; an unknown bound is `None`. `min`
+    /// and `max` cover the values that are neither NULL nor NaN, as in Parquet; a NaN may be present in any case.
     pub fn may_contain(
         &self,
         min: Option<&Value>,
@@ -295,12 +294,15 @@ impl Domain {
             Some(value) if !value.is_null() => Bound::Included(value.clone()),
             _ => Bound::Unbounded,
         };
+        // Statistics of another kind than the bounds exclude nothing.
         let range = Interval { low: bound(min), high: bound(max) };
         let float = range.values().any(|value| matches!(value, Value::Float(_)));
         let range = Self { null: false, intervals: vec![range] };
         if !self.compares_with(&range) {
             return !self.intervals.is_empty();
         }
+        // Statistics omit NaN, which lies above infinity or below its negative: of floats, a domain with such values
+        // may match in any case.
         let overlaps = |low: &Bound<Value>, high: &Bound<Value>| {
             self.intervals.iter().any(|interval| {
                 let low = if order_lows(&interval.low, low).is_lt() { low } else { &interval.low };
@@ -327,7 +329,7 @@ impl Domain {
 }
 
 impl fmt::Display for Domain {
-    /// Like `NULL | [1, 5) | (7, ..)`; `none` when it is empty.
+    /// For example `NULL | [1, 5) | (7, ..)`; `none` when it is empty.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_none() {
             return f.write_str("none");

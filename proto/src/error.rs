@@ -1,45 +1,44 @@
-//! The one error that crosses between services.
+//! The only error that crosses between services.
 //!
-//! Variants are named by what the caller does about them. [`Error::is_retryable`] says whether the
-//! same request may succeed when it is sent again; a write keeps its request identity then, so that
-//! it takes effect once.
+//! Variants are named by what the caller does about them. [`Error::is_retryable`] tells whether the same request may
+//! succeed when it is repeated; a write then keeps its request identity, so that it takes effect once.
 
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
 
-/// What can go wrong with a request to a service.
+/// Error of a request to a service.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request is wrong and stays wrong.
+    /// The request is invalid; repeating it does not help.
     #[error("{0}")]
     InvalidInput(String),
-    /// It names something that does not exist.
+    /// The request names an object that does not exist.
     #[error("{kind} \"{name}\" does not exist")]
     NotFound {
-        /// "table", "database", "column", "partition".
+        /// Kind of the object: "table", "database", "column", "partition".
         kind: &'static str,
-        /// Its name or number.
+        /// Name or number of the object.
         name: String,
     },
-    /// It would create something that exists.
+    /// The request would create an object that exists.
     #[error("{kind} \"{name}\" already exists")]
     AlreadyExists {
-        /// "table", "database", "column".
+        /// Kind of the object: "table", "database", "column".
         kind: &'static str,
-        /// Its name.
+        /// Name of the object.
         name: String,
     },
-    /// Well-formed, but not something this version does.
+    /// Well-formed, but not supported by this version.
     #[error("{0} is not supported")]
     Unsupported(String),
     /// The sender's route is older than the partition: refresh it and send again.
     #[error("partition {partition} is at epoch {current}, the request was for epoch {requested}")]
     StaleRoute {
-        /// The partition asked.
+        /// Partition of the request.
         partition: PartitionId,
-        /// The epoch that the request bore.
+        /// Epoch in the request.
         requested: Epoch,
-        /// The partition's epoch.
+        /// Current epoch of the partition.
         current: Epoch,
     },
     /// The partition's schema is not the one that the request was made for.
@@ -51,23 +50,23 @@ pub enum Error {
     /// This replica does not lead its group.
     #[error("this replica of partition {partition} is not the leader")]
     NotLeader {
-        /// The partition asked.
+        /// Partition of the request.
         partition: PartitionId,
-        /// Who leads, when known.
+        /// The leader's node, if it is known.
         leader: Option<NodeId>,
     },
     /// A bound was reached; send again later.
     #[error("{0}")]
     Overloaded(String),
-    /// It would make more of something than there may be; stays wrong until some go.
+    /// The request would exceed a limit on a number of objects; it fails until some are removed.
     #[error("{message}")]
     LimitReached {
-        /// What there is too much of.
+        /// Message that names the limit.
         message: String,
-        /// What to do about it.
+        /// Hint about what to do.
         hint: String,
     },
-    /// The storage device is full; reads go on, writes are refused until there is space.
+    /// The storage device is full; reads continue, writes are refused until there is space.
     #[error("no space left on device: {0}")]
     DiskFull(String),
     /// Not reachable, starting or stopping; send again.
@@ -76,32 +75,32 @@ pub enum Error {
     /// The request's deadline passed; a write may or may not have taken effect.
     #[error("timed out: {0}")]
     Timeout(String),
-    /// The user cancelled it.
+    /// The user cancelled the request.
     #[error("canceled")]
     Cancelled,
-    /// A storage device failed: a read, a write or a sync was refused by it. Others may have the data.
+    /// A storage device failed a read, a write or a sync. Other replicas may have the data.
     #[error("storage failed: {0}")]
     Storage(String),
     /// Stored bytes failed their checksum; they were not served.
     #[error("corrupted data: {0}")]
     Corrupted(String),
-    /// A part of a query failed on the rows that it was given, as it would have anywhere.
+    /// A part of a query failed on its rows, as it would have on any node.
     #[error("{message}")]
     Query {
-        /// The SQLSTATE.
+        /// SQLSTATE of the error.
         sqlstate: String,
-        /// What is wrong.
+        /// Error message.
         message: String,
-        /// What to do about it.
+        /// Hint about what to do, if any.
         hint: Option<String>,
     },
-    /// A failure that the caller can do nothing about.
+    /// An unexpected failure that the caller cannot handle.
     #[error("internal error: {0}")]
     Internal(String),
 }
 
 impl Error {
-    /// Whether the same request may succeed when it is sent again.
+    /// True if the same request may succeed when it is sent again.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -115,7 +114,7 @@ impl Error {
         )
     }
 
-    /// The SQLSTATE that PostgreSQL's clients know it by.
+    /// The SQLSTATE reported to PostgreSQL clients.
     pub fn sqlstate(&self) -> &str {
         match self {
             Self::InvalidInput(_) => "22023",

@@ -1,4 +1,4 @@
-//! Generations of a data directory, by which an older copy of it is noticed.
+//! Generations of a data directory, by which an older copy of it is detected.
 //!
 //! ```text
 //!   directory:  acknowledged 4 ── pending 5 on disk ── ask ─▶ meta: 4 recorded ─▶ records 5
@@ -6,18 +6,19 @@
 //!               serves from here on
 //! ```
 //!
-//! A process makes a new generation of its data directory at each start, before it serves, and again while it runs. It
-//! is a number and a random nonce, written to the directory first and recorded in meta's catalog then. A directory whose
-//! generation is not the recorded one was put back from a copy, or another process has started over a copy of it.
+//! A process makes a new generation of its data directory at each start, before it serves, and again while it runs. A
+//! generation is a number and a random nonce, written first to the directory and then recorded in meta's catalog. A
+//! directory whose generation is not the recorded one was restored from a copy, or another process has started over a
+//! copy of it.
 //!
 //! Invariants:
-//! - a pending generation is not replaced before it is known whether it was recorded: a process that ends at any moment
-//!   of this finds the recorded generation among those in its directory;
-//! - a process serves only after a generation was recorded that it has made itself: what it acknowledges is later than
-//!   every copy that bears an earlier one;
-//! - recorded numbers only rise, so a request that comes late records nothing.
+//! - a pending generation is not replaced before it is known whether it was recorded: after a crash at any moment, the
+//!   recorded generation is among those in the directory;
+//! - a process serves only after a generation that it has made itself was recorded: everything that it acknowledges is
+//!   later than every copy with an earlier generation;
+//! - recorded numbers only increase, so a late request records nothing.
 //!
-//! A copy that was made since the last recorded generation bears that generation and cannot be told from the directory.
+//! A copy made since the last recorded generation has that generation and cannot be told from the directory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,16 +30,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::Error;
 use crate::id::{NodeId, PartitionId};
 
-/// How old a generation becomes before a process that runs makes the next one. A copy is noticed when a generation was
-/// recorded after it was made, so this bounds the age of those that are not.
+/// Age at which a running process makes the next generation. A copy is detected if a generation was recorded after it
+/// was made, so this bounds the age of undetected copies.
 pub const RENEW_INTERVAL: Duration = Duration::from_secs(60);
 
 /// One generation of a data directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
-    /// Its number; later ones have higher numbers, the first one is 1.
+    /// Number of the generation, from 1; later generations have higher numbers.
     pub number: u64,
-    /// A random number: two copies of a directory that go on separately differ in it.
+    /// Random number: two copies of a directory that continue separately differ in it.
     pub nonce: u64,
 }
 
@@ -51,9 +52,9 @@ impl fmt::Display for Generation {
 /// The generations in a data directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// The last one that is known to be recorded; `None`: none yet, as in directories of earlier versions.
+    /// The last generation known to be recorded; `None`: none yet, as in directories of earlier versions.
     pub acknowledged: Option<Generation>,
-    /// One that is to be recorded, or was recorded without this directory knowing.
+    /// A generation that is to be recorded, or was recorded without this directory knowing.
     pub pending: Option<Generation>,
 }
 
@@ -62,10 +63,10 @@ impl Claim {
         [self.acknowledged, self.pending].contains(&Some(generation))
     }
 
-    /// Whether the directory is older than the one whose generation is recorded, or another copy of it.
+    /// True if the directory is older than the one whose generation is recorded, or another copy of it.
     ///
-    /// A recorded number below the acknowledged one says that whoever recorded it lags behind, or was itself put back
-    /// from a copy: nothing follows for the directory.
+    /// A recorded number below the acknowledged one means that the recorder lags behind, or was itself restored from a
+    /// copy: it says nothing about the directory.
     #[must_use]
     pub fn is_older(&self, recorded: Option<Generation>) -> bool {
         let known = self.acknowledged.map_or(0, |acknowledged| acknowledged.number);
@@ -78,7 +79,7 @@ impl Claim {
         known.map(|generation| generation.number).max().unwrap_or(0).saturating_add(1)
     }
 
-    /// The file's text.
+    /// The text for the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let line = |name: &str, generation: Option<Generation>| {
@@ -90,7 +91,7 @@ impl Claim {
         format!("{text}checksum {checksum:016x}\n")
     }
 
-    /// The generations of a file's text; `None` when it is damaged.
+    /// Parses a file's text; `None` when it is damaged.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let generation = |name: &str| {
@@ -105,22 +106,22 @@ impl Claim {
     }
 }
 
-/// What is to be recorded when a directory asks for it.
+/// Decision on a request to record a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The directory's pending generation.
+    /// Record the directory's pending generation.
     Record(Generation),
-    /// Nothing: it is recorded already.
+    /// Record nothing: it is recorded already.
     Recorded,
-    /// Nothing: the directory is an older copy, or the request comes late.
+    /// Record nothing: the directory is an older copy, or the request is late.
     Older,
 }
 
-/// Decides on a directory's request to have its pending generation recorded. `set_aside` says that nothing in the
-/// directory is served any more that may be older.
+/// Decides on a directory's request to record its pending generation. `set_aside`: no replica of the directory that may
+/// be stale is served any more.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when it has none pending.
+/// [`Error::InvalidInput`] when no generation is pending.
 pub fn decide(
     recorded: Option<Generation>,
     claim: &Claim,
@@ -140,46 +141,47 @@ pub fn decide(
     })
 }
 
-/// A node's request to have a generation of its data directory recorded.
+/// A node's request to record a generation of its data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renewal {
     /// The node.
     pub node: NodeId,
-    /// Its data directory's random number.
+    /// Random number of the node's data directory.
     pub identity: u64,
-    /// The directory's generations.
+    /// Generations of the directory.
     pub claim: Claim,
-    /// It was found to be an older copy, and nothing of that is served any more.
+    /// True if the directory was found to be an older copy, and none of its replicas is served any more.
     pub set_aside: bool,
-    /// Partitions whose older replicas the operator accepts as they are.
+    /// Partitions whose older replicas the operator accepts.
     pub accepted: Vec<PartitionId>,
 }
 
 /// Answer to a [`Renewal`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renewed {
-    /// The generation that is recorded; the directory is an older copy when it is not the pending one.
+    /// The recorded generation; if it is not the pending one, the directory is an older copy.
     pub recorded: Generation,
-    /// Those of the accepted partitions of which the node has the only replica.
+    /// Accepted partitions of which the node has the only replica.
     pub alone: Vec<PartitionId>,
 }
 
-/// Keeps the generations of one data directory on its disk.
+/// Storage for the generations of one data directory.
 pub trait ClaimFile: Send + Sync {
-    /// The generations; none when there is no file, or when it is damaged: the directory then counts as an older copy.
+    /// Reads the generations; none when there is no file, or when it is damaged: the directory then counts as an older
+    /// copy.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the file cannot be read.
     fn read(&self) -> Result<Claim, Error>;
 
-    /// Replaces them, durably, whole or not at all.
+    /// Replaces the generations, atomically and durably.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] or [`Error::Unavailable`] when that did not work.
+    /// [`Error::DiskFull`] or [`Error::Unavailable`] on failure.
     fn write(&self, claim: &Claim) -> Result<(), Error>;
 }
 
-/// The generations of a process's data directory. Blocks on the disk where something changes.
+/// The generations of a process's data directory. Changes block on the disk.
 pub struct Generations {
     file: Arc<dyn ClaimFile>,
     state: Mutex<State>,
@@ -187,9 +189,9 @@ pub struct Generations {
 
 struct State {
     claim: Claim,
-    /// The pending generation was made by this process, and not found.
+    /// True if this process has made the pending generation, false if it found it.
     own_pending: bool,
-    /// One that this process has made was recorded.
+    /// True once a generation made by this process was recorded.
     settled: bool,
 }
 
@@ -210,19 +212,20 @@ impl Generations {
         Ok(Self { file, state: Mutex::new(state) })
     }
 
-    /// The directory's generations now.
+    /// Current generations of the directory.
     #[must_use]
     pub fn claim(&self) -> Claim {
         self.state.lock().claim
     }
 
-    /// Whether a generation that this process has made is recorded.
+    /// True if a generation made by this process is recorded.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.state.lock().settled
     }
 
-    /// Makes the next generation with a random nonce, unless one is pending; what is to be recorded then.
+    /// Makes the next generation with a random nonce, unless one is pending; returns the generations to be sent to
+    /// meta.
     ///
     /// # Errors
     /// Those of the file; nothing has changed then.
@@ -235,7 +238,7 @@ impl Generations {
         Ok(state.claim)
     }
 
-    /// Makes a generation that follows the recorded one of a directory of which this one is an older copy.
+    /// Makes a generation that follows the recorded one, for a directory that is an older copy.
     ///
     /// # Errors
     /// Those of the file; nothing has changed then.
@@ -253,7 +256,7 @@ impl Generations {
         Ok(())
     }
 
-    /// Takes note of what is recorded; true when it is the pending generation, which is acknowledged from now on.
+    /// Notes the recorded generation; true when it is the pending one, which is acknowledged from now on.
     ///
     /// # Errors
     /// Those of the file; nothing has changed then.

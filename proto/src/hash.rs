@@ -1,7 +1,7 @@
-//! The hash that places rows of hash-partitioned tables, and that SQL knows as `hash64`.
+//! The hash that places rows of hash-partitioned tables; SQL's `hash64`.
 //!
-//! xxh3-64 over the values' encodings one after the other. **Fixed for ever**: stored rows lie where
-//! it once put them. The golden vectors in this file's test must never change.
+//! xxh3-64 over the concatenated encodings of the values. **Fixed for ever**: stored rows lie where it has placed them.
+//! The golden vectors in this file's test must never change.
 //!
 //! Each value is a tag byte, then:
 //!
@@ -18,9 +18,9 @@
 //! | DATE | 8 | 8: days since 1970-01-01, two's complement |
 //! | TIMESTAMP | 9 | 8: ticks of the column's unit, two's complement |
 //!
-//! Invariants: the encoding delimits itself, so that `('a', 'b')` and `('ab', '')` differ; integers
-//! that are equal as numbers hash alike whatever their width and sign; so do REAL and DOUBLE, both
-//! zeros, and all NaNs (what SQL may take for equal must lie together).
+//! Invariants: the encoding is self-delimiting, so that `('a', 'b')` and `('ab', '')` differ; integers that are equal
+//! as numbers hash alike whatever their width and sign; so do REAL and DOUBLE, both zeros, and all NaNs (values that
+//! SQL may treat as equal must be placed together).
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray,
@@ -60,21 +60,21 @@ pub fn hash64(columns: &[ArrayRef]) -> Result<Vec<u64>, Error> {
     Ok((0..rows).map(hash_row).collect())
 }
 
-/// The hash of one row, the same as [`hash64`] of columns with these values. Values must be of their
-/// columns' types: a timestamp does not hash like a bare number.
+/// The hash of one row, equal to [`hash64`] of columns with these values. Values must be of their columns' types: a
+/// timestamp does not hash like a bare number.
 pub fn hash_values(values: &[Value]) -> u64 {
     let mut bytes = Vec::with_capacity(64);
     values.iter().for_each(|value| Item::of(value).encode(&mut bytes));
     xxh3_64(&bytes)
 }
 
-/// The placement of a hash: its top 16 bits, so that buckets are ranges of hashes.
+/// The bucket of a hash: its top 16 bits, so that buckets are ranges of hashes.
 pub fn bucket(hash: u64) -> u16 {
     let [first, second, ..] = hash.to_be_bytes();
     u16::from_be_bytes([first, second])
 }
 
-/// One value to be encoded.
+/// A value to be encoded.
 enum Item<'a> {
     Null,
     Bool(bool),
@@ -150,7 +150,7 @@ fn encode_bytes(value: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(value);
 }
 
-/// One pattern for all NaNs, and one for both zeros.
+/// The bits of a float, with one pattern for all NaNs, and one for both zeros.
 fn canonical_bits(value: f64) -> u64 {
     if value.is_nan() {
         0x7FF8_0000_0000_0000
@@ -161,7 +161,7 @@ fn canonical_bits(value: f64) -> u64 {
     }
 }
 
-/// A column in the widest form of its kind, so that there are few forms to read.
+/// A column in the widest form of its kind, so that few forms have to be read.
 enum Column {
     Null,
     Bool(BooleanArray),
@@ -210,7 +210,7 @@ impl Column {
                 Self::Date(cast_to(array, &DataType::Date32)?.as_primitive().clone())
             }
             ColumnType::Timestamp(..) => {
-                // Out of a dictionary first: a timestamp casts to its ticks, a dictionary may not.
+                // Unpack a dictionary first: a timestamp casts to its ticks, a dictionary may not.
                 let plain = cast_to(array, &column_type.arrow())?;
                 Self::Timestamp(cast_to(&plain, &DataType::Int64)?.as_primitive().clone())
             }

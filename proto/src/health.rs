@@ -1,4 +1,4 @@
-//! Which parts of a process do not serve, for those who ask whether it is well.
+//! Health: the parts of a process that do not serve, for health checks.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Ailment {
     /// Name of the part: `log`, `meta`, `partition 7`.
     pub part: String,
-    /// Why it does not serve.
+    /// Reason why it does not serve.
     pub reason: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Ailment {
     }
 }
 
-/// Knows how the parts of a process are.
+/// Reports the health of a process's parts.
 pub trait Health: fmt::Debug + Send + Sync {
     /// The parts that do not serve now. Does not block.
     fn ailments(&self) -> Vec<Ailment>;

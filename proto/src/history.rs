@@ -1,7 +1,7 @@
-//! What became of splits and merges, and why they were wanted: what operators and the scheduler by load look back at.
+//! History of splits and merges, with their reasons, for operators and for the scheduler.
 //!
-//! Invariants: shares are per thousand, so that what is decided, stored and compared is exact; an event keeps its
-//! number for ever, and of two events the one with the larger number was recorded later.
+//! Invariants: shares are in thousandths, so that decisions, storage and comparisons are exact; an event never changes
+//! its number, and of two events the one with the larger number was recorded later.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::range::Bound;
 pub struct PerMille(u16);
 
 impl PerMille {
-    /// A share; what is above the whole is the whole.
+    /// A share; values above 1,000 become 1,000.
     #[must_use]
     pub fn new(thousandths: u16) -> Self {
         Self(thousandths.min(1000))
@@ -27,21 +27,21 @@ impl PerMille {
     }
 }
 
-/// Who or what wanted a split or a merge.
+/// Cause of a split or a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// An operator.
+    /// An operator's order.
     ByHand,
-    /// A partition had more load than one should have.
+    /// A partition exceeded the load for one partition.
     Load,
-    /// A partition had more bytes than one should have.
+    /// A partition exceeded the size for one partition.
     Size,
-    /// Two neighbours had so little that one partition is enough.
+    /// Two neighbours had so little load that one partition suffices.
     Idle,
 }
 
 impl Cause {
-    /// Its name, as tables of the system show it.
+    /// Name, as system tables show it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,29 +59,30 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Why a split or a merge is wanted.
+/// Reason of a split or a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What wanted it.
+    /// Cause of the change.
     pub cause: Cause,
-    /// The share of the load that the right side of the cut was expected to get; for a merge, what the right
-    /// neighbour had. `None`: nobody said.
+    /// Predicted share of the load for the right side of the split; for a merge, the right neighbour's share. `None`:
+    /// no prediction.
     pub predicted_larger: Option<PerMille>,
-    /// The evidence, in words; may be empty.
+    /// Evidence, in words; may be empty.
     pub note: String,
-    /// When it was wanted, milliseconds since 1970 by the clock of meta's leader; versions before did not say.
+    /// Time of the decision, milliseconds since 1970 by the clock of meta's leader; `None` in records of earlier
+    /// versions.
     pub at_ms: Option<i64>,
 }
 
 impl Reason {
-    /// An operator's wish.
+    /// The reason of an operator's order.
     #[must_use]
     pub fn by_hand() -> Self {
         Self { cause: Cause::ByHand, predicted_larger: None, note: String::new(), at_ms: None }
     }
 }
 
-/// Which of the two it was.
+/// Kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReshapeKind {
     /// One partition became two.
@@ -90,48 +91,48 @@ pub enum ReshapeKind {
     Merge,
 }
 
-/// How it ended.
+/// State or result of a split or a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReshapeOutcome {
-    /// Not yet.
+    /// In progress.
     UnderWay,
-    /// As was wanted.
+    /// Completed.
     Done,
-    /// It did not happen, and this is why.
+    /// Given up, with the reason.
     GivenUp(String),
 }
 
 /// A split or a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapeEvent {
-    /// Its number: the version of the catalog that recorded it.
+    /// Number of the event: the version of the catalog that recorded it.
     pub id: u64,
-    /// When it was wanted, milliseconds since 1970 by the clock of meta's leader.
+    /// Time of the decision, milliseconds since 1970 by the clock of meta's leader.
     pub at_ms: i64,
     /// The table.
     pub table: TableId,
     /// Split or merge.
     pub kind: ReshapeKind,
-    /// The partition that was cut, or that took over its neighbour.
+    /// The partition that was split, or that absorbed its neighbour.
     pub partition: PartitionId,
-    /// The partition that began, or that went.
+    /// The partition that was created, or removed.
     pub other: PartitionId,
-    /// The first key of the right side.
+    /// First key of the right side.
     pub key: Bound,
-    /// Why.
+    /// Reason of the change.
     pub reason: Reason,
-    /// How it ended.
+    /// State or result of the change.
     pub outcome: ReshapeOutcome,
-    /// For how long rows could not be written because of it: of the partition, for a split; of the right neighbour,
-    /// for a merge.
+    /// Time for which rows could not be written because of the change: rows of the partition for a split, of the right
+    /// neighbour for a merge.
     pub stall: Duration,
-    /// From the beginning to the end, as far as it has come.
+    /// Time from the beginning to the end, or until now while in progress.
     pub duration: Duration,
-    /// From the beginning until the new partition was led from where it is meant to be led from; none if it has not come
-    /// so far, or was to stay.
+    /// Time from the beginning until the new partition was led on its intended node; `None` if that has not happened
+    /// yet, or if it was to stay.
     pub relief: Option<Duration>,
-    /// The share of the load that the right side really got, once that was looked at.
+    /// Measured share of the load for the right side, once it has been measured.
     pub actual_larger: Option<PerMille>,
-    /// Whether it turned out to be of no use, once that was looked at.
+    /// True if the change turned out to be useless; `None` until that has been judged.
     pub in_vain: Option<bool>,
 }

@@ -1,7 +1,7 @@
-//! Identifiers of everything that has one.
+//! Identifiers of the system's objects.
 //!
-//! Every id is a newtype, so that a partition's number is never taken for a
-//! node's. All of them are allocated by meta, grow, and are never used again.
+//! Every id is a newtype, so that a partition's number is never mistaken for a node's. All of them are allocated by
+//! meta, grow, and are never reused.
 
 use std::fmt;
 

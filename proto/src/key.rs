@@ -1,4 +1,4 @@
-//! The key codec: where a row lies in its table's key space, as bytes that compare like the key.
+//! The key codec: encodes a row's position in its table's key space as bytes that compare like the key.
 //!
 //! ```text
 //!   key = placement (u16, big-endian; only for tables placed by hash or rules)
@@ -7,12 +7,12 @@
 //!
 //! Invariants:
 //! - keys compare as bytes exactly like their tuples of values compare;
-//! - a cell delimits itself, so the encoding of the first n columns is a byte prefix of the whole,
-//!   no cell is a prefix of another, and a prefix sorts before everything that it begins;
+//! - a cell is self-delimiting, so the encoding of the first n columns is a byte prefix of the whole, no cell is a
+//!   prefix of another, and a prefix sorts before every key that begins with it;
 //! - every cell of NULL begins with 0, every other cell with 1 or more.
 //!
-//! Encoded keys live in memory only. What is stored or sent is the typed form ([`Bound`]), which
-//! survives a column being added to the key.
+//! Encoded keys exist in memory only. Stored and sent is the typed form ([`Bound`]), which stays valid when a column is
+//! added to the key.
 
 mod cell;
 mod keys;
@@ -43,14 +43,14 @@ use crate::schema::{ColumnType, TableSchema};
 use crate::size::view_length;
 use crate::value::Value;
 
-/// The name of the placement's column: UInt16 without NULL, the first column of write batches,
-/// memtables and files of tables placed by hash or rules.
+/// Name of the placement's column: UInt16 without NULL, the first column of write batches, memtables and files of
+/// tables placed by hash or rules.
 pub const PLACEMENT_COLUMN: &str = "__placement";
 
-/// The bytes of a placement.
+/// Bytes of a placement.
 const PLACEMENT_BYTES: usize = 2;
-/// A cell is this much longer than its value at most, and an eighth: text is padded to blocks of eight bytes
-/// with one more each, longer text to blocks of 32.
+/// Upper bound of a cell's length beyond its value and an eighth of it: text is padded to blocks of eight bytes with
+/// one more each, longer text to blocks of 32.
 const CELL_BYTES: usize = 64;
 
 /// Encodes and decodes keys of one table at one schema version. Cheap to clone.
@@ -64,10 +64,10 @@ struct Inner {
     placed: bool,
     /// Storage names of the key columns.
     names: Vec<String>,
-    /// Their types.
+    /// Types of the key columns.
     types: Vec<ColumnType>,
     converter: RowConverter,
-    /// For batches whose rows share series.
+    /// Codec for batches whose rows share series.
     series: Option<SeriesCodec>,
 }
 
@@ -93,7 +93,7 @@ impl KeyCodec {
         Ok(Self { inner: Arc::new(Inner { placed, names, types, converter, series }) })
     }
 
-    /// Whether keys begin with a placement.
+    /// True if keys begin with a placement.
     pub fn placed(&self) -> bool {
         self.inner.placed
     }
@@ -119,8 +119,8 @@ impl KeyCodec {
         self.encode_by(rows, Share::Anywhere)
     }
 
-    /// Encodes the key of every row as [`KeyCodec::encode`] does. Made for rows that are in the order of their keys: those
-    /// of a series follow each other, and are not looked for.
+    /// Encodes the key of every row as [`KeyCodec::encode`] does. Optimized for rows in key order: the rows of a series
+    /// are consecutive, so no search for equal series is needed.
     ///
     /// # Errors
     /// As [`KeyCodec::encode`].
@@ -139,8 +139,8 @@ impl KeyCodec {
         self.encode_rows(placement, &columns, rows.num_rows())
     }
 
-    /// Encodes the key of every row as [`KeyCodec::encode`] does, and puts the keys in order. Tells the rows
-    /// in that order, unless they are in it already; rows with equal keys stay in theirs.
+    /// Encodes the key of every row as [`KeyCodec::encode`] does, and sorts the keys. Returns the rows' numbers in that
+    /// order, unless they are in order already; rows with equal keys keep their order.
     ///
     /// # Errors
     /// As [`KeyCodec::encode`].
@@ -162,7 +162,7 @@ impl KeyCodec {
         Ok((keys.take(&order)?, Some(order)))
     }
 
-    /// A length that no key of these rows exceeds; `None` when that is not seen at a glance.
+    /// Upper bound of the length of these rows' keys; `None` when it is not cheap to compute.
     pub fn length_bound(&self, rows: &RecordBatch) -> Option<usize> {
         let mut bound = if self.inner.placed { PLACEMENT_BYTES } else { 0 };
         for name in &self.inner.names {
@@ -235,7 +235,7 @@ impl KeyCodec {
     /// The cells of the key columns, without the placement.
     fn cells(&self, columns: &[ArrayRef], rows: usize) -> Result<BinaryArray, Error> {
         if columns.is_empty() {
-            // A table without a key: every row has the empty one.
+            // A table without a key: every row has the empty key.
             let offsets = OffsetBuffer::new(ScalarBuffer::from(vec![0_i32; rows + 1]));
             return BinaryArray::try_new(offsets, Buffer::from_vec(Vec::<u8>::new()), None)
                 .map_err(internal);
@@ -245,13 +245,12 @@ impl KeyCodec {
         encoded.try_into_binary().map_err(|_| too_large(size))
     }
 
-    /// Encodes a bound; its values are coerced to the columns' types. The empty bound is the empty
-    /// key, which as an end has to be told apart by the caller ([`KeyCodec::range`] does).
+    /// Encodes a bound; its values are coerced to the columns' types. The empty bound becomes the empty key; as an end
+    /// the caller must treat it separately ([`KeyCodec::range`] does).
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when it has a placement and the table none (or values but no
-    /// placement and the table has one), more values than the key has columns, or a value of another
-    /// type.
+    /// [`Error::InvalidInput`] when it has a placement and the table none (or values but no placement and the table has
+    /// one), more values than the key has columns, or a value of another type.
     pub fn encode_bound(&self, bound: &Bound) -> Result<Bytes, Error> {
         let bound = self.coerce_bound(bound)?;
         let mut out = Vec::new();
@@ -307,7 +306,7 @@ impl KeyCodec {
         Ok(KeyRange { start, end })
     }
 
-    /// Decodes a key, or a prefix of one that ends where a cell ends.
+    /// Decodes a key, or a prefix of one that ends at the end of a cell.
     ///
     /// # Errors
     /// [`Error::Corrupted`] when the bytes are not such a key.
@@ -336,10 +335,10 @@ impl KeyCodec {
         Ok(bound)
     }
 
-    /// One value of a key, by the number of its column; the others are not looked into.
+    /// One value of a key, by column number; the other cells are not decoded.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] when there is none, as far as that is seen.
+    /// [`Error::Corrupted`] when the value cannot be decoded; damage to other cells may go unnoticed.
     pub fn value(&self, key: &[u8], column: usize) -> Result<Value, Error> {
         let mut rest = match self.inner.placed {
             true => key.get(PLACEMENT_BYTES..).unwrap_or_default(),
@@ -353,8 +352,8 @@ impl KeyCodec {
         cell::decode(&mut rest, column_type)
     }
 
-    /// Where the cells of a key end, ascending: the placement's first, if there is one. A key that is cut
-    /// short, or is none, has the ends of the cells that can be read.
+    /// Ends of a key's cells, ascending, beginning with the placement's, if there is one. For a truncated or invalid
+    /// key, the ends of the cells that can be read.
     pub fn cell_ends(&self, key: &[u8]) -> Vec<usize> {
         let mut ends = Vec::with_capacity(self.inner.types.len() + 1);
         let mut rest = key;
@@ -372,8 +371,8 @@ impl KeyCodec {
         ends
     }
 
-    /// The smallest bytes that are greater than every key with this prefix; `None` when there are
-    /// none, because nothing but 0xFF is left.
+    /// The smallest bytes greater than every key with this prefix; `None` when there are none, because the prefix
+    /// consists of 0xFF only.
     pub fn successor(key: &[u8]) -> Option<Bytes> {
         let last = key.iter().rposition(|byte| *byte != u8::MAX)?;
         let mut out = key[..=last].to_vec();
@@ -382,7 +381,7 @@ impl KeyCodec {
     }
 }
 
-/// A key column of the batch in the exact type that the converter was made for.
+/// A key column of the batch in the exact type for which the converter was made.
 fn key_column(rows: &RecordBatch, name: &str, column_type: ColumnType) -> Result<ArrayRef, Error> {
     let wanted = column_type.arrow();
     let Some(column) = rows.column_by_name(name) else {

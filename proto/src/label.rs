@@ -1,7 +1,7 @@
-//! Labels of nodes: what their owner says of where they are, as text `rack=r1,zone=a`.
+//! Labels of nodes: the owner's description of their location, as text `rack=r1,zone=a`.
 //!
-//! Invariants: a name is there once; names and values are not empty, short, and of letters, digits and `-_./`, so that
-//! the text can be taken apart again and shown anywhere. Whoever makes labels from text or a message has these checked.
+//! Invariants: names are unique; names and values are not empty, short, and consist of letters, digits and `-_./`, so
+//! that the text can be parsed again and shown anywhere. Labels from text or a message are always checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// The label that says which nodes may fail together: replicas of a partition are spread over its values.
+/// Label of the failure domain: replicas of a partition are spread over its values.
 pub const ZONE: &str = "zone";
 
-/// Labels that a node may have. Each node's are in every list of nodes, so that they are to stay few.
+/// Maximum labels of a node. Every list of nodes contains the labels of all, so they should be few.
 const LABELS_MAX: usize = 16;
-/// Bytes of a name, and of a value.
+/// Maximum bytes of a name, and of a value.
 const LENGTH_MAX: usize = 63;
 
 /// The labels of a node, by name.
@@ -22,10 +22,11 @@ const LENGTH_MAX: usize = 63;
 pub struct Labels(BTreeMap<String, String>);
 
 impl Labels {
-    /// Labels of these names and values.
+    /// Labels with these names and values.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when one is given twice, is too long or of other characters, or when there are too many.
+    /// [`Error::InvalidInput`] when a name occurs twice, a text is too long or has other characters, or there are too
+    /// many.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, Error> {
         let mut labels = BTreeMap::new();
         for (name, value) in pairs {
@@ -51,12 +52,12 @@ impl Labels {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Names and values, by name.
+    /// Names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether there are none.
+    /// True if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -85,7 +86,7 @@ impl fmt::Display for Labels {
 impl FromStr for Labels {
     type Err = Error;
 
-    /// Takes what [`Labels`] shows; no text is no labels.
+    /// Parses the format that [`Labels`] displays; an empty text gives no labels.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.trim().is_empty() {
             return Ok(Self::default());

@@ -1,5 +1,5 @@
-//! The language that Partita's services share: ids, schemas, keys, ranges, routes, the traits by
-//! which they call each other, the wire forms of all that, and the one error.
+//! Definitions that Partita's services share: ids, schemas, keys, ranges, routes, the traits by which they call each
+//! other, the wire forms of all these, and the one error.
 //!
 //! ```text
 //!   schema ─┬─ key codec ── range ──┐

@@ -1,13 +1,13 @@
-//! Literals and column types: what a value is in a column of another type, and how it is written.
+//! Literals and column types: conversion of a value to a column's type, and its text form.
 //!
-//! A literal and a column meet in [`Fit`]: either the column's type has exactly that value, or the
-//! literal lies strictly between two values of the type or beyond its ends. [`Value::coerce`] takes
-//! the first case only, so it never changes what a comparison means; a [`crate::domain::Domain`]
-//! uses the others too, to compare `x < 2.5` with an integer column.
+//! [`Fit`] relates a literal to a column: either the column's type has exactly that value, or the literal lies strictly
+//! between two values of the type or beyond its ends. [`Value::coerce`] accepts only the first case, so it never
+//! changes the result of a comparison; a [`crate::domain::Domain`] uses the others too, to compare `x < 2.5` with an
+//! integer column.
 //!
-//! Text counts as what it says: `'10'` is a number to a numeric column, `'2024-01-01'` a moment to a
-//! timestamp column. A float stands for the decimal number that it is written as: 9.99 is 9.99 in a
-//! DECIMAL(10, 2) column.
+//! Text counts as the value it represents: `'10'` is a number to a numeric column, `'2024-01-01'` a moment to a
+//! timestamp column. A float represents the decimal number that it is written as: 9.99 is 9.99 in a DECIMAL(10, 2)
+//! column.
 
 use crate::calendar;
 use crate::error::Error;
@@ -17,10 +17,10 @@ use crate::neighbour::{
 use crate::schema::ColumnType;
 use crate::value::Value;
 
-/// Where a literal lies among the values of a type.
+/// Position of a literal among the values of a type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fit {
-    /// It is this value.
+    /// Equal to this value.
     Exact(Value),
     /// After this value and before the next one.
     After(Value),
@@ -30,15 +30,15 @@ pub(crate) enum Fit {
     Above,
 }
 
-/// Decimal digits that a number in text may have, zeros of its exponent included; an f64 needs 767.
+/// Maximum decimal digits of a number in text, zeros of its exponent included; an f64 needs 767.
 const DIGITS_MAX: usize = 1100;
 
 impl Value {
-    /// The same value as one of a column of this type. NULL is one of every type.
+    /// Converts the value to the same value of this type. NULL is a value of every type.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when the type has no such value: it is out of range, between two
-    /// values (0.1 is not a REAL, nor 2.5 a BIGINT), or text that does not parse.
+    /// [`Error::InvalidInput`] when the type has no such value: it is out of range, between two values (0.1 is not a
+    /// REAL, nor 2.5 a BIGINT), or text that does not parse.
     pub fn coerce(self, column_type: ColumnType) -> Result<Self, Error> {
         if self.is_null() || self.is_of(column_type) {
             return Ok(self);
@@ -56,13 +56,13 @@ impl Value {
         }
     }
 
-    /// The value that a column of this type takes when it is assigned this one, as INSERT does it:
-    /// like [`Value::coerce`], but what lies between two values is rounded to the nearest for REAL
-    /// and DOUBLE, and cut to the column's digits for DECIMAL and TIMESTAMP.
+    /// Converts the value for assignment to a column of this type, as INSERT does: like [`Value::coerce`], but a value
+    /// between two values of the type is rounded to the nearest for REAL and DOUBLE, and cut to the column's digits for
+    /// DECIMAL and TIMESTAMP.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when it is out of range, text that does not parse, or would lose its
-    /// fraction to an integer.
+    /// [`Error::InvalidInput`] when it is out of range, text that does not parse, or would lose its fraction to an
+    /// integer.
     pub fn assign(self, column_type: ColumnType) -> Result<Self, Error> {
         if self.is_null() || self.is_of(column_type) {
             return Ok(self);
@@ -76,7 +76,7 @@ impl Value {
                 Ok(Self::Float(widen(nearest)))
             }
             (Self::Int(_) | Self::UInt(_), ColumnType::Float32 | ColumnType::Float64) => {
-                // Through text, which rounds once, to the nearest.
+                // Via text, which rounds once, to the nearest.
                 Self::String(self.to_string()).coerce(column_type)
             }
             (_, ColumnType::Decimal(..) | ColumnType::Timestamp(..)) => {
@@ -90,7 +90,7 @@ impl Value {
         }
     }
 
-    /// Whether it is already a value of the type, and needs no coercion. NULL is not asked.
+    /// True if it is a value of the type already, so that coercion is not needed. Must not be called for NULL.
     pub(crate) fn is_of(&self, column_type: ColumnType) -> bool {
         match (self, column_type) {
             (Self::Bool(_), ColumnType::Bool)
@@ -116,7 +116,7 @@ impl Value {
         }
     }
 
-    /// As a person would write it in SQL as a value of a column of this type; it parses back.
+    /// The text of the value in SQL, as a literal for a column of this type; it parses back.
     pub fn display(&self, column_type: ColumnType) -> String {
         match (self, column_type) {
             (Self::Timestamp(ticks), ColumnType::Timestamp(unit, utc)) => {
@@ -130,7 +130,7 @@ impl Value {
                 let sign = if v.is_sign_negative() { "-" } else { "" };
                 format!("'{sign}{}'", if v.is_nan() { "NaN" } else { "Infinity" })
             }
-            // The digits that tell it from its neighbours among 32-bit floats.
+            // The shortest digits that distinguish it among 32-bit floats.
             (Self::Float(v), ColumnType::Float32) => format!("{:?}", narrow(*v)),
             (Self::Float(v), _) => format!("{v:?}"),
             _ => self.to_string(),
@@ -138,10 +138,10 @@ impl Value {
     }
 }
 
-/// Where a literal, which is not NULL, lies among the values of a type.
+/// Position of a literal, which is not NULL, among the values of a type.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the two do not compare, or for text that does not parse.
+/// [`Error::InvalidInput`] when the two are not comparable, or for text that does not parse.
 pub(crate) fn fit(value: &Value, column_type: ColumnType) -> Result<Fit, Error> {
     if value.is_of(column_type) {
         return Ok(Fit::Exact(value.clone()));
@@ -214,10 +214,10 @@ fn fit_float(value: &Value, column_type: ColumnType) -> Option<Fit> {
             let number = integer_value(value)?;
             let nearest: f64 = number.to_string().parse().ok()?;
             let nearest = if single { f64::from(narrow(nearest)) } else { nearest };
-            // At most 2^64, a float that i128 holds exactly.
+            // At most 2^64, a float that i128 represents exactly.
             (nearest, float_to_integer(nearest)?.cmp(&number))
         }
-        // A NaN that says more than 32 bits hold stands for the one that says the same there.
+        // A NaN with more payload than 32 bits hold becomes the 32-bit one with the same leading bits.
         Value::Float(v) if v.is_nan() => return Some(Fit::Exact(Value::Float(widen(narrow(*v))))),
         Value::Float(v) => {
             let nearest = f64::from(narrow(*v));
@@ -260,11 +260,11 @@ fn towards_zero(floor: Value) -> Value {
 
 /// A number in units of a power of ten.
 enum Scaled {
-    /// The greatest whole number of units that is not above it, and whether that is the number.
+    /// The greatest whole number of units that is not above it; true if it equals the number.
     Floor(i128, bool),
-    /// Its magnitude does not fit.
+    /// The magnitude does not fit.
     Beyond {
-        /// Its sign.
+        /// True for a negative number.
         negative: bool,
     },
 }
@@ -307,7 +307,7 @@ fn scale_decimal(text: &str, scale: i8) -> Option<Scaled> {
         return Some(Scaled::Floor(0, true));
     }
     let length = i64::try_from(digits.len()).ok()?;
-    // 39 digits are more than any i128 that is asked for.
+    // 39 digits exceed every i128 in question.
     if length + shift > 39 {
         return Some(Scaled::Beyond { negative });
     }

@@ -1,8 +1,7 @@
-//! What meta tells of load: how busy partitions and nodes are, what is wrong with those that are hot, and what was done
-//! about it.
+//! Load as meta reports it: how busy partitions and nodes are, verdicts on hot partitions, and past splits and moves.
 //!
-//! Invariants: values only, of one moment ([`LoadReport::at`]); times are [`Instant`]s of meta's clock; what is not known
-//! is `None` and never zero; keys are typed ([`Bound`]), so that they read as SQL values everywhere.
+//! Invariants: values only, of one moment ([`LoadReport::at`]); times are [`Instant`]s of meta's clock; an unknown
+//! value is `None` and never zero; keys are typed ([`Bound`]), so that they are shown as SQL values everywhere.
 
 use std::time::Duration;
 
@@ -16,99 +15,99 @@ use crate::range::{Bound, TypedRange};
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// The time from an earlier moment to this one; zero when it is not earlier.
+    /// Time from `earlier` to this moment; zero when it is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// What is asked of [`crate::service::MetaService::load`].
+/// Request of [`crate::service::MetaService::load`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadRequest {
-    /// Of one table; `None`: of all.
+    /// Table to report on; `None`: all tables.
     pub table: Option<TableId>,
-    /// With the history since then; `None`: without.
+    /// Beginning of the history to include; `None`: no history.
     pub history_since: Option<Instant>,
-    /// With sampled keys.
+    /// True to include sampled keys.
     pub samples: bool,
 }
 
-/// What part of a table's picture of load is asked of [`crate::service::MetaService::heatmap`].
+/// Request of [`crate::service::MetaService::heatmap`]: a table, a metric, and a section of keys and time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeatmapRequest {
     /// The table.
     pub table: TableId,
-    /// What is counted, by its name: `write_rows`, `read_rows`, `write_bytes`, `busy`.
+    /// Metric: `write_rows`, `read_rows`, `write_bytes` or `busy`.
     pub metric: String,
-    /// How many seconds the picture reaches back from its end.
+    /// Length of the time span, in seconds.
     pub since_s: u64,
-    /// Its end, seconds since the Unix epoch; `None`: now.
+    /// End of the time span, seconds since the Unix epoch; `None`: now.
     pub until_s: Option<u64>,
-    /// At most so many ranges of keys.
+    /// Maximum number of key ranges.
     pub rows: u32,
-    /// At most so many columns.
+    /// Maximum number of time columns.
     pub columns: u32,
-    /// Only encoded keys from this one on; empty: from the first.
+    /// First encoded key; empty: from the beginning.
     pub from_key: Bytes,
-    /// Only encoded keys before this one; `None`: to the last.
+    /// End of the encoded keys, exclusive; `None`: to the end.
     pub to_key: Option<Bytes>,
 }
 
-/// How busy everything is.
+/// Load of all partitions and nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReport {
-    /// When this was so.
+    /// Time of the report.
     pub at: Instant,
-    /// Every partition that a leader reported lately.
+    /// Partitions whose leaders have reported recently.
     pub partitions: Vec<PartitionLoad>,
-    /// Every node.
+    /// All nodes.
     pub nodes: Vec<NodeLoad>,
     /// Splits and merges of the last hours, the oldest first.
     pub splits: Vec<SplitEvent>,
-    /// Changes of leaders and replicas that balance load, the oldest first.
+    /// Changes of leaders and moves of replicas to balance load, the oldest first.
     pub balances: Vec<BalanceEvent>,
-    /// The keys that bear the greatest shares, the greatest first.
+    /// Keys with the greatest shares of load, the greatest first.
     pub hot_keys: Vec<HotKey>,
-    /// What was, when it was asked for; by time.
+    /// History of load, if it was requested; by time.
     pub history: Vec<LoadHistory>,
 }
 
 /// The load of one partition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartitionLoad {
-    /// Its table.
+    /// Table id.
     pub table: TableId,
-    /// The partition.
+    /// Partition id.
     pub partition: PartitionId,
-    /// What it owns.
+    /// Range of the partition.
     pub range: TypedRange,
-    /// The node that leads it.
+    /// The leader's node.
     pub leader: Option<NodeId>,
-    /// Its routing version.
+    /// Epoch (routing version).
     pub epoch: Epoch,
-    /// How long it has been there.
+    /// Age of the partition.
     pub age: Duration,
-    /// How busy the lane is that its writes go through.
+    /// Busy share of the write lane.
     pub busy: Busy,
-    /// What it does, over the last 10 s.
+    /// Rates over the last 10 s.
     pub rates: Rates,
-    /// Write requests that wait.
+    /// Number of waiting write requests.
     pub queue: u64,
-    /// Bytes of its rows, in files and memory.
+    /// Bytes of the rows, in files and memory.
     pub size_bytes: u64,
-    /// Its rows, versions included.
+    /// Number of rows, versions included.
     pub rows: u64,
-    /// How long writes take, where that is measured.
+    /// Latency of writes, if it is measured.
     pub write_latency: Option<Latency>,
-    /// Its part of all rows that its table is written, 0 to 1.
+    /// Share of all rows written to the table, 0 to 1.
     pub share: f64,
-    /// What is wrong with it, if it has been judged.
+    /// The detector's verdict, if it has judged the partition.
     pub verdict: Option<Verdict>,
-    /// Keys that it was asked for; when they were asked for.
+    /// Sampled keys; only if they were requested.
     pub samples: Vec<KeySample>,
 }
 
-/// Shares of time that a lane was busy, 0 to 1.
+/// Shares of time that a write lane was busy, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
     /// Over the last 10 s.
@@ -117,11 +116,11 @@ pub struct Busy {
     pub s60: f64,
     /// Over the last 10 minutes.
     pub s600: f64,
-    /// The busiest of the last seconds that are remembered.
+    /// Maximum over single seconds, of those that are kept.
     pub max: f64,
 }
 
-/// What is done a second.
+/// Rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Rows written.
@@ -134,39 +133,39 @@ pub struct Rates {
     pub point_reads: f64,
     /// Reads of ranges.
     pub scans: f64,
-    /// Requests turned away.
+    /// Requests refused.
     pub rejected: f64,
 }
 
-/// How long something takes, in microseconds.
+/// Quantiles of a duration, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// The median.
     pub p50: u64,
-    /// 99 of 100 take no longer.
+    /// 99th percentile.
     pub p99: u64,
-    /// 999 of 1000 take no longer.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// Maximum.
     pub max: u64,
 }
 
-/// What the detector says of a partition.
+/// The detector's verdict on a partition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// The class, as it is shown: `MOVING_RIGHT`. `UNKNOWN` while too little was sampled.
+    /// Class, as it is shown: `MOVING_RIGHT`. `UNKNOWN` while there are too few samples.
     pub class: String,
-    /// Since when it has been so.
+    /// Time since when the class has been the same.
     pub since: Instant,
-    /// Why.
+    /// Numbers that support the verdict.
     pub evidence: Evidence,
-    /// Where a cut would help, and the greater share that it would leave, 0.5 to 1.
+    /// Split key that would help, and the greater share that it would leave, 0.5 to 1.
     pub cut: Option<(Bound, f64)>,
-    /// The key, or leading part of one, that is hot.
+    /// The hot key, or leading part of one.
     pub hot_key: Option<Bound>,
 }
 
-/// The numbers behind a verdict; what each means is said in the crate that judges.
+/// The numbers behind a verdict; the crate that judges defines each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// Samples in the older half of the window.
@@ -193,81 +192,81 @@ pub struct Evidence {
     pub contained: f64,
 }
 
-/// One key that a partition was asked for, and how many operations it stands for.
+/// A sampled key, and the number of operations that it represents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeySample {
-    /// When, to the second.
+    /// Time of the sample, to the second.
     pub at: Instant,
-    /// The key.
+    /// Sampled key.
     pub key: Bound,
-    /// Operations that it stands for.
+    /// Number of operations that the sample represents.
     pub weight: f64,
-    /// Whether it was read, not written.
+    /// True for a read, false for a write.
     pub read: bool,
 }
 
-/// The load of one node.
+/// Load of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeLoad {
     /// The node.
     pub node: NodeId,
-    /// Partitions that it leads.
+    /// Number of partitions that the node leads.
     pub leaders: u64,
-    /// Replicas that it holds.
+    /// Number of replicas on the node.
     pub replicas: u64,
-    /// The busy shares of the lanes that it leads, together.
+    /// Sum of the busy shares of the write lanes that the node leads.
     pub busy: f64,
-    /// What the partitions that it leads do.
+    /// Rates of the partitions that the node leads.
     pub rates: Rates,
-    /// Cores in use, if known.
+    /// CPU cores in use, if known.
     pub cpu_cores: Option<f64>,
 }
 
 /// A split or a merge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SplitEvent {
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Instant,
     /// The table.
     pub table: TableId,
-    /// The partition that was split, or that stayed.
+    /// The partition that was split, or that remained after a merge.
     pub partition: PartitionId,
-    /// The partitions that came of it, or the one that went.
+    /// The partitions that a split created, or the one that a merge removed.
     pub children: Vec<PartitionId>,
-    /// Whether it was a merge.
+    /// True for a merge.
     pub merge: bool,
-    /// Where it was cut, or joined.
+    /// Key of the split, or at which two partitions were merged.
     pub key: Option<Bound>,
-    /// Why: by load, by size, by hand.
+    /// Cause: by load, by size, by hand.
     pub why: String,
-    /// The share of the larger half that was expected, 0.5 to 1.
+    /// Predicted share of the larger half, 0.5 to 1.
     pub predicted_share: Option<f64>,
-    /// The share that it got, once that is known.
+    /// Measured share of the larger half, once it is known.
     pub actual_share: Option<f64>,
-    /// Whether it turned out not to help.
+    /// True if it turned out not to help.
     pub in_vain: Option<bool>,
-    /// How long writes waited for it.
+    /// Time for which writes were blocked.
     pub stall: Option<Duration>,
-    /// How long it took in all.
+    /// Duration from the beginning to the end.
     pub took: Option<Duration>,
-    /// How long it took until another node led the new partition, if one was to.
+    /// Time until another node led the new partition, if one was to.
     pub relief: Option<Duration>,
-    /// What became of it.
+    /// Result, as it is shown.
     pub outcome: String,
 }
 
-/// What a [`BalanceEvent`] is.
+/// Kind of a [`BalanceEvent`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BalanceKind {
-    /// Another replica leads.
+    /// Leadership goes to another replica.
     #[default]
     Transfer,
-    /// A replica is on another node.
+    /// A replica moves to another node.
     Move,
 }
 
 impl BalanceKind {
-    /// Its name.
+    /// Name of the kind.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Transfer => "transfer",
@@ -276,61 +275,61 @@ impl BalanceKind {
     }
 }
 
-/// A change of a leader or of a replica's node that balances load.
+/// A change of a leader or of a replica's node to balance load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BalanceEvent {
-    /// When it was decided.
+    /// Time of the decision.
     pub at: Instant,
     /// The partition.
     pub partition: PartitionId,
-    /// Leader or replica.
+    /// Kind of the change.
     pub kind: BalanceKind,
-    /// From which node.
+    /// Node before the change.
     pub from: NodeId,
-    /// To which node.
+    /// Node after the change.
     pub to: NodeId,
-    /// Why.
+    /// Reason of the change.
     pub why: String,
 }
 
-/// A key, or leading part of one, that bears much.
+/// A key, or leading part of one, with much load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HotKey {
     /// The table.
     pub table: TableId,
     /// The partition.
     pub partition: PartitionId,
-    /// The key.
+    /// The key or its leading part.
     pub key: Bound,
-    /// Its share of the partition's operations, 0 to 1.
+    /// Share of the partition's operations, 0 to 1.
     pub share: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub per_second: f64,
-    /// Whether it is read, not written.
+    /// True for reads, false for writes.
     pub read: bool,
 }
 
-/// The load of one partition over a minute, or over ten.
+/// Load of one partition over a minute, or over ten.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadHistory {
-    /// When the span began.
+    /// Beginning of the span.
     pub at: Instant,
-    /// How long it is.
+    /// Length of the span.
     pub span: Duration,
     /// The table.
     pub table: TableId,
     /// The partition.
     pub partition: PartitionId,
-    /// The node that led it at the end.
+    /// The leader's node at the end.
     pub leader: Option<NodeId>,
-    /// How busy it was, on average.
+    /// Mean busy share.
     pub busy: f64,
-    /// How busy in the busiest 10 s.
+    /// Busy share in the busiest 10 s.
     pub busy_max: f64,
-    /// What it did a second, on average.
+    /// Mean rates per second.
     pub rates: Rates,
-    /// Its size at the end, bytes.
+    /// Size at the end, in bytes.
     pub size_bytes: u64,
-    /// Its verdict at the end; empty: none.
+    /// Class of the verdict at the end; empty: none.
     pub class: String,
 }

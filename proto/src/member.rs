@@ -1,9 +1,8 @@
-//! The nodes that hold replicas, as meta knows them: who they are, where they listen, whether they
-//! are heard of. And meta's own members, as they say themselves.
+//! The nodes that hold replicas, as meta knows them: identity, address, liveness. And the state of meta's own members,
+//! as they report it.
 //!
-//! A node's number is given once, to one data directory, and never to another: what its directory
-//! lost cannot come back under its number, nor can a node that was removed. The directory is known by
-//! a random identity.
+//! A node's number is assigned once, to one data directory, and never to another: a directory without its data cannot
+//! come back under its number, nor can a node that was removed. The directory is identified by a random number.
 
 use std::collections::BTreeMap;
 
@@ -16,81 +15,81 @@ use crate::service::ReplicaStatus;
 /// All nodes, by number.
 pub type Members = BTreeMap<NodeId, Member>;
 
-/// One node.
+/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Where its service listens, `host:port`; empty for a node in meta's own process.
+    /// Address of its service, `host:port`; empty for a node in meta's own process.
     pub address: String,
-    /// Whether it was heard of lately.
+    /// True if its heartbeats have arrived recently.
     pub live: bool,
-    /// Whether everything is to leave it.
+    /// True if all replicas are to be moved off the node.
     pub draining: bool,
-    /// Replicas that it said it has.
+    /// Number of replicas that it reported.
     pub replicas: u64,
-    /// Partitions that it said it leads.
+    /// Number of partitions that it reported to lead.
     pub leaders: u64,
     /// Bytes of the files of its replicas.
     pub bytes: u64,
-    /// Replicas that it should have and did not name.
+    /// Number of replicas that it should have and did not report.
     pub missing: u64,
-    /// What its owner says of where it is.
+    /// Labels that describe its location.
     pub labels: Labels,
 }
 
-/// How a member of meta's own group is, as it says itself.
+/// State of a member of meta's own group, as it reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaStanding {
-    /// Its number.
+    /// Node id.
     pub node: NodeId,
-    /// Whether it leads, and has everything that was ever acknowledged.
+    /// True if it leads, and has every acknowledged change.
     pub leads: bool,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as the member knows.
     pub leader: Option<NodeId>,
-    /// The group's term, as far as it knows.
+    /// The group's term, as far as the member knows.
     pub term: u64,
-    /// Index of the last entry of the group's log that it applied.
+    /// Index of the last applied entry of the group's log.
     pub applied: u64,
 }
 
-/// A member of meta's group, as somebody finds it.
+/// A member of meta's group, as a request to it shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaMember {
-    /// Where it was asked, `host:port`; empty in meta's own process.
+    /// Address at which it was asked, `host:port`; empty in meta's own process.
     pub address: String,
-    /// What it said; `None`: nothing.
+    /// The state that it reported; `None` if it did not answer.
     pub standing: Option<MetaStanding>,
 }
 
-/// What a node asks for before its first start, and after it moved or got other labels.
+/// Registration request of a node, sent before its first start and after a change of address or labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// Its data directory's random number.
+    /// Random number of the node's data directory.
     pub identity: u64,
-    /// The number that it has or that its owner wants for it; `None`: any.
+    /// The number that it has or that its owner requests; `None`: any.
     pub node: Option<NodeId>,
-    /// Where its service listens, `host:port`.
+    /// Address of its service, `host:port`.
     pub address: String,
-    /// What its owner says of where it is.
+    /// Labels that describe its location.
     pub labels: Labels,
 }
 
-/// What a node says of itself, about once a second.
+/// Report of a node, sent about once a second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heartbeat {
     /// The node.
     pub node: NodeId,
-    /// Its data directory's random number.
+    /// Random number of the node's data directory.
     pub identity: u64,
-    /// Where its service listens, `host:port`.
+    /// Address of its service, `host:port`.
     pub address: String,
-    /// Its replicas.
+    /// Status of its replicas.
     pub replicas: Vec<ReplicaStatus>,
-    /// The load of those that lead.
+    /// Load of the partitions that it leads.
     pub loads: Vec<LoadBeat>,
-    /// What its owner says of where it is.
+    /// Labels that describe its location.
     pub labels: Labels,
-    /// CPU time that its process has used since it began, in milliseconds, where that is known.
+    /// CPU time used by its process so far, in milliseconds, if it is known.
     pub cpu_ms: Option<u64>,
-    /// The generations of its data directory.
+    /// Generations of its data directory.
     pub claim: Claim,
 }

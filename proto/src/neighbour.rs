@@ -1,9 +1,9 @@
-//! The neighbours of a value among all values of its column's type.
+//! Neighbours of a value among all values of its column's type.
 //!
-//! Every type here is a total order in which each value has a next one: integers and decimals by
-//! counting, floats by their bits, strings and bytes by one more zero byte. So `a > 9 AND a < 10` is
-//! empty for an integer but not for a float, and a set of ranges can be checked for gaps exactly.
-//! Most types also have a greatest value, which has no successor.
+//! Every type here is a total order in which each value has a next one: integers and decimals by counting, floats by
+//! their bits, strings and bytes by appending a zero byte. So `a > 9 AND a < 10` is empty for an integer but not for a
+//! float, and a set of ranges can be checked exactly for gaps. Most types also have a greatest value, which has no
+//! successor.
 
 use crate::schema::ColumnType;
 use crate::value::Value;
@@ -25,12 +25,12 @@ pub(crate) fn integer_range(column_type: ColumnType) -> Option<(i128, i128)> {
 
 /// The largest unscaled value of a decimal precision.
 pub(crate) fn decimal_max(precision: u8) -> i128 {
-    // Arrow's decimals have at most 38 digits, which i128 holds; more cannot be declared.
+    // Arrow's decimals have at most 38 digits, which i128 represents; more cannot be declared.
     10_i128.checked_pow(u32::from(precision)).map_or(i128::MAX, |power| power - 1)
 }
 
-/// Whether the type's values are counted in steps: those between two are finitely many and few
-/// enough to speak of the next one to a person.
+/// True for types whose values are counted in steps: between two values there are finitely many, few enough that "the
+/// next value" means something to a person.
 pub(crate) fn is_stepped(column_type: ColumnType) -> bool {
     !matches!(
         column_type,
@@ -38,7 +38,7 @@ pub(crate) fn is_stepped(column_type: ColumnType) -> bool {
     )
 }
 
-/// The least value of a type.
+/// The smallest value of a type.
 pub(crate) fn least(column_type: ColumnType) -> Value {
     if let Some((min, _)) = integer_range(column_type) {
         return integer(min, column_type);
@@ -85,8 +85,8 @@ pub(crate) fn successor(value: &Value, column_type: ColumnType) -> Option<Value>
     })
 }
 
-/// The next smaller value; `None` for the least, for a string that has none (there is no greatest
-/// string below `'b'`), and for a value that is not of the type.
+/// The next smaller value; `None` for the smallest, for a string that has none (there is no greatest string below
+/// `'b'`), and for a value that is not of the type.
 pub(crate) fn predecessor(value: &Value, column_type: ColumnType) -> Option<Value> {
     Some(match (value, column_type) {
         (Value::Bool(true), ColumnType::Bool) => Value::Bool(false),
@@ -121,7 +121,7 @@ pub(crate) fn integer_value(value: &Value) -> Option<i128> {
     }
 }
 
-/// An integer that is in the type's range, as the kind of value that the type has.
+/// An integer in the type's range, as a value of the type.
 pub(crate) fn integer(number: i128, column_type: ColumnType) -> Value {
     let unsigned = matches!(
         column_type,
@@ -134,8 +134,7 @@ pub(crate) fn integer(number: i128, column_type: ColumnType) -> Value {
     }
 }
 
-/// A float's place in the total order. Its own inverse on bits: negative numbers have their other
-/// bits turned round.
+/// Rank of a float in the total order. Self-inverse on bits: for negative numbers all other bits are inverted.
 fn f64_rank(value: f64) -> i64 {
     let bits = value.to_bits().cast_signed();
     if bits < 0 { bits ^ i64::MAX } else { bits }
@@ -146,7 +145,7 @@ fn f64_of_rank(rank: i64) -> f64 {
     f64::from_bits(bits.cast_unsigned())
 }
 
-/// The same for a value that a 32-bit float holds.
+/// As `f64_rank`, for a value that fits into a 32-bit float.
 fn f32_rank(value: f64) -> i32 {
     let bits = narrow(value).to_bits().cast_signed();
     if bits < 0 { bits ^ i32::MAX } else { bits }
@@ -157,7 +156,7 @@ fn f32_of_rank(rank: i32) -> f64 {
     widen(f32::from_bits(bits.cast_unsigned()))
 }
 
-/// The 32-bit float nearest to a 64-bit one; of a NaN the sign and the first bits.
+/// The 32-bit float nearest to a 64-bit one; of a NaN the sign and the leading bits.
 #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest is what it is for")]
 pub(crate) fn narrow(value: f64) -> f32 {
     if !value.is_nan() {
@@ -165,13 +164,13 @@ pub(crate) fn narrow(value: f64) -> f32 {
     }
     let bits = value.to_bits();
     let mantissa = ((bits >> MANTISSA_SHIFT) & 0x007F_FFFF) as u32;
-    // Without any bit it would be an infinity.
+    // With all bits zero it would be an infinity.
     let mantissa = if mantissa == 0 { 1 << 22 } else { mantissa };
     f32::from_bits(((bits >> 63) as u32) << 31 | 0x7F80_0000 | mantissa)
 }
 
-/// The same number as a 64-bit float. Arithmetic may change the bits of a NaN, this does not, so
-/// that a value goes through a column and comes back.
+/// The same number as a 64-bit float. Unlike arithmetic, this keeps the bits of a NaN, so that a value survives a round
+/// trip through a column.
 pub(crate) fn widen(value: f32) -> f64 {
     if !value.is_nan() {
         return f64::from(value);
@@ -181,7 +180,7 @@ pub(crate) fn widen(value: f32) -> f64 {
     f64::from_bits((bits >> 31) << 63 | 0x7FF0_0000_0000_0000 | mantissa)
 }
 
-/// A 64-bit float's mantissa has 52 bits, a 32-bit one's 23.
+/// Shift between the mantissas: a 64-bit float has 52 bits, a 32-bit one 23.
 const MANTISSA_SHIFT: u32 = 29;
 
 #[cfg(test)]

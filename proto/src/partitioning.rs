@@ -1,36 +1,36 @@
-//! What a table's owner says of how it may be cut by itself: when partitions split and merge, how many there may be,
-//! and what is to be done about load that no cut divides.
+//! Automatic partitioning options of a table: when partitions split and merge, limits on their number, and remedies for
+//! load that no split divides.
 //!
-//! Invariants: the defaults are what a table has whose owner says nothing; they split by load and by size, and never
-//! change how rows are placed.
+//! Invariants: the defaults apply to a table whose owner sets nothing; they split by load and by size, and never change
+//! the placement of rows.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::range::Bound;
 
-/// A partition is cut in two when it is larger, in MiB: what a gigabit moves in seconds.
+/// Default size in MiB above which a partition is split: a gigabit link moves it in seconds.
 pub const PARTITION_SIZE_MB: u32 = 512;
-/// As many partitions as a table gets by itself unless its owner says otherwise.
+/// Default maximum of partitions that automatic splits create in a table.
 pub const PARTITIONS_MAX: u32 = 1000;
 
-/// When partitions of a table split and merge by themselves.
+/// Automatic splits and merges of a table's partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partitioning {
-    /// Split what is hot and merge what is idle.
+    /// True to split hot partitions and merge idle ones.
     pub by_load: bool,
-    /// Split what is large and merge what is small.
+    /// True to split large partitions and merge small ones.
     pub by_size: bool,
-    /// The size to split at, MiB.
+    /// Size above which a partition is split, in MiB.
     pub partition_size_mb: u32,
-    /// Merges leave at least so many partitions.
+    /// Minimum number of partitions that merges leave.
     pub min_partitions: u32,
-    /// Splits (but those by hand) make at most so many partitions; 0: as many as it takes.
+    /// Maximum number of partitions that splits (except those by hand) create; 0: no limit.
     pub max_partitions: u32,
-    /// What may be done about a hotspot that no split helps.
+    /// Remedy for a hotspot that no split helps.
     pub hotspot_remedy: HotspotRemedy,
-    /// Rows of one placement that agree in so many leading columns of the key stay in one partition: nobody cuts between
-    /// them, by hand neither; 0: rows may be parted anywhere. Cuts that there are stay. (HBase has the like of it as
+    /// Number of leading key columns by which rows are kept together: no split, not even by hand, separates rows of one
+    /// placement that agree in them; 0: rows may be separated anywhere. Existing bounds stay. (HBase has a similar
     /// `KeyPrefixRegionSplitPolicy`.)
     #[serde(default)]
     pub keep_together: u32,
@@ -51,7 +51,7 @@ impl Default for Partitioning {
 }
 
 impl Partitioning {
-    /// The most columns of the key, placement apart, that a cut may consist of.
+    /// Maximum number of key columns, without the placement, in a split key.
     pub fn cut_columns_max(&self) -> usize {
         match self.keep_together {
             0 => usize::MAX,
@@ -59,7 +59,7 @@ impl Partitioning {
         }
     }
 
-    /// Checks that a key of so many columns has those by which rows are kept together.
+    /// Checks that a key of so many columns has the columns by which rows are kept together.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when it has fewer.
@@ -73,7 +73,7 @@ impl Partitioning {
         )))
     }
 
-    /// Checks that a cut parts no rows that are to stay together.
+    /// Checks that a split key separates no rows that are to be kept together.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when it does.
@@ -88,10 +88,10 @@ impl Partitioning {
         )))
     }
 
-    /// Checks that its numbers agree.
+    /// Checks that the options are consistent.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] that names the first that does not.
+    /// [`Error::InvalidInput`] that names the first inconsistency.
     pub fn check(&self) -> Result<(), Error> {
         let invalid = |message: &str| Err(Error::InvalidInput(message.to_owned()));
         if self.partition_size_mb == 0 {
@@ -110,20 +110,20 @@ impl Partitioning {
     }
 }
 
-/// What may be done about a hotspot that no split helps.
+/// Remedy for a hotspot that no split helps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HotspotRemedy {
-    /// Nothing, and nothing is advised.
+    /// No remedy and no advice.
     Off,
-    /// The DDL that would cure it is shown.
+    /// The DDL that would remove the hotspot is shown.
     #[default]
     Advise,
-    /// An append-mode table is given hash buckets for its new rows.
+    /// An append-mode table gets hash buckets for its new rows.
     Auto,
 }
 
 impl HotspotRemedy {
-    /// Its name in `WITH ('hotspot_remedy' = ...)`.
+    /// Value in `WITH ('hotspot_remedy' = ...)`.
     pub const fn sql(self) -> &'static str {
         match self {
             Self::Off => "off",

@@ -1,8 +1,8 @@
-//! How a row finds its place in a table's key space: the function from row to placement.
+//! Placement: the function from a row to its place in a table's key space.
 //!
-//! Placement is a pure function of the row's own values, so every frontend and every replica agrees
-//! on it. [`Placement::place`] places rows; [`Placement::candidates`] says where matching rows can
-//! be, and never leaves out a placement that has one.
+//! It is a pure function of the row's own values, so every frontend and every replica agrees on it.
+//! [`Placement::place`] places rows; [`Placement::candidates`] returns the placements that can hold matching rows, and
+//! never leaves out one that does.
 
 #[cfg(test)]
 mod tests;
@@ -23,14 +23,14 @@ use crate::rule::{Rule, quote};
 use crate::schema::{Column, Semantic, TableSchema};
 use crate::value::Value;
 
-/// Points that are hashed to find candidates: more than that many buckets would leave little of a
-/// table's partitions out anyway.
+/// Maximum points that are hashed to find candidates: with more buckets than that hardly any partition would be
+/// excluded.
 const POINTS_MAX: usize = 1024;
 
-/// A table's scheme. The placement is the first part of every key.
+/// Placement scheme of a table. The placement is the first part of every key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
-    /// Nothing: the key space is the primary key's.
+    /// No placement: the key space is the primary key's.
     Range,
     /// A u16 bucket: the top 16 bits of [`crate::hash`] over these columns.
     Hash {
@@ -41,15 +41,15 @@ pub enum Placement {
     Rules {
         /// The columns that the rules may name.
         columns: Vec<ColumnId>,
-        /// Together they cover every row exactly once.
+        /// The rules; together they cover every row exactly once.
         rules: Vec<Rule>,
     },
 }
 
 impl Placement {
-    /// By hash of what tells series apart: the key's columns without the time index, or the time index where the key
-    /// is nothing else. One series lies in one partition then, and rows of one moment in all. Of a table that keeps rows
-    /// together by some columns, only these are looked at.
+    /// By hash of the columns that identify series: the key's columns without the time index, or the time index if the
+    /// key has no other column. Then the rows of one series lie in one partition, and those of one moment in all. For a
+    /// table that keeps rows together by some columns, only these are hashed.
     pub fn by_series(schema: &TableSchema) -> Self {
         let is_time = |column: &&Column| column.semantic == Semantic::TimeIndex;
         let together = schema.options.partitioning.cut_columns_max();
@@ -61,7 +61,7 @@ impl Placement {
         Self::Hash { columns }
     }
 
-    /// The columns that it depends on.
+    /// The columns on which the placement depends.
     pub fn columns(&self) -> &[ColumnId] {
         match self {
             Self::Range => &[],
@@ -69,12 +69,12 @@ impl Placement {
         }
     }
 
-    /// The placement of each row; `None` for a scheme without. Columns go by their storage names;
-    /// one that the batch does not have is NULL.
+    /// The placement of each row; `None` for a scheme without. Columns are named by storage name; one that the batch
+    /// does not have is NULL.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when a row satisfies no rule (rules that [`crate::rule::check_cover`]
-    /// passed leave none), [`Error::Internal`] when a column does not exist.
+    /// [`Error::InvalidInput`] when a row satisfies no rule (impossible for rules that [`crate::rule::check_cover`] has
+    /// passed), [`Error::Internal`] when a column does not exist.
     pub fn place(
         &self,
         schema: &TableSchema,
@@ -116,8 +116,8 @@ impl Placement {
         }
     }
 
-    /// The clause of CREATE TABLE that makes it; `None` for a scheme without. `partitions` is how
-    /// many the key space was cut into, for the schemes that name a number.
+    /// The clause of CREATE TABLE that creates the placement; `None` for a scheme without. `partitions`: the number of
+    /// partitions in the key space, for the schemes that name a number.
     pub fn to_sql(&self, schema: &TableSchema, partitions: usize) -> Option<String> {
         let names = |columns: &[ColumnId]| {
             let name = |id: &ColumnId| {
@@ -156,6 +156,7 @@ fn place_by_rules(
     rows: &RecordBatch,
 ) -> Result<UInt16Array, Error> {
     let mut placements = vec![0_u16; rows.num_rows()];
+    // Each rule takes its rows out of the remaining ones.
     let mut left = BooleanBuffer::new_set(rows.num_rows());
     for (number, rule) in (0..=u16::MAX).zip(rules) {
         if !left.has_true() {
@@ -166,6 +167,7 @@ fn place_by_rules(
         placed.set_indices().for_each(|row| placements[row] = number);
         left = &left & &!&mask;
     }
+    // A remaining row satisfies no rule: name it by the values of the placement's columns.
     let Some(row) = left.set_indices().next() else {
         return Ok(UInt16Array::from(placements));
     };
@@ -193,7 +195,7 @@ fn hash_candidates(
     if domains.is_none() {
         return Some(Vec::new());
     }
-    // Every combination of the columns' points, one column longer each round.
+    // All combinations of the columns' points; each round appends one column.
     let mut tuples: Vec<Vec<Value>> = vec![Vec::new()];
     for id in columns {
         let column = schema.column_by_id(*id)?;

@@ -1,7 +1,7 @@
-//! Ranges of the key space: what a partition owns.
+//! Ranges of the key space, as partitions own them.
 //!
-//! A range is half-open, `[start, end)`. Its bounds are kept twice: as typed tuples ([`Bound`],
-//! what is stored, sent and shown) and encoded ([`KeyRange`], what is compared).
+//! A range is half-open, `[start, end)`. Its bounds exist in two forms: as typed tuples ([`Bound`], for storage,
+//! messages and display) and encoded ([`KeyRange`], for comparison).
 
 use std::fmt;
 
@@ -11,9 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::id::ColumnId;
 use crate::value::Value;
 
-/// A typed bound: the placement (for schemes that have one), then values of a prefix of the key's
-/// columns. An empty bound is the end of the key space: before everything as a start, after
-/// everything as an end.
+/// A typed bound: the placement (for schemes that have one), then values of a prefix of the key's columns. An empty
+/// bound is the end of the key space: as a start before every key, as an end after every key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// The placement, for tables placed by hash or rules.
@@ -28,13 +27,13 @@ impl Bound {
         Self { placement: Some(placement), key: Vec::new() }
     }
 
-    /// Whether it is an end of the key space.
+    /// True if the bound is an end of the key space.
     pub fn is_empty(&self) -> bool {
         self.placement.is_none() && self.key.is_empty()
     }
 
-    /// The same bound after a column has been added to the key at this position, where all rows up
-    /// to now have NULL: every key that was below it still is, every other still is not.
+    /// The same bound after a column, which is NULL in all existing rows, has been added to the key at this position:
+    /// every key that was below the bound still is, every other still is not.
     #[must_use]
     pub fn with_key_column(mut self, position: usize) -> Self {
         if position < self.key.len() {
@@ -45,7 +44,7 @@ impl Bound {
 }
 
 impl fmt::Display for Bound {
-    /// As people read it: `(7, 'berlin', NULL)`, the placement first; `()` for an end.
+    /// For people: `(7, 'berlin', NULL)`, the placement first; `()` for an end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(")?;
         let mut separator = "";
@@ -80,7 +79,7 @@ impl TypedRange {
         }
     }
 
-    /// The same range after the key of `old` columns has become the key of `new` ones, which are those and some more.
+    /// The same range after columns have been added to the key: from `old` to `new`, which contains the old ones.
     #[must_use]
     pub fn rekeyed(&self, old: &[ColumnId], new: &[ColumnId]) -> Self {
         let added = new.iter().enumerate().filter(|(_, id)| !old.contains(id));
@@ -110,23 +109,23 @@ impl KeyRange {
         Self { start: Bytes::new(), end: None }
     }
 
-    /// Whether it holds a key.
+    /// True if the range contains a key.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_ref() <= key && self.end.as_ref().is_none_or(|end| key < end.as_ref())
     }
 
-    /// Whether the two share a key (both taken as non-empty).
+    /// True if the two ranges share a key (both assumed non-empty).
     pub fn overlaps(&self, other: &Self) -> bool {
         self.end.as_ref().is_none_or(|end| other.start < *end)
             && other.end.as_ref().is_none_or(|end| self.start < *end)
     }
 
-    /// Whether it holds no key.
+    /// True if the range contains no key.
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
 
-    /// What both hold.
+    /// The intersection of both ranges.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let end = match (&self.end, &other.end) {

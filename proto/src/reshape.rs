@@ -1,4 +1,4 @@
-//! Changes of what a partition owns: splits and merges, as orders to the nodes and as entries of partitions' logs.
+//! Changes of partitions' ranges: splits and merges, as orders to nodes and as entries of partitions' logs.
 //!
 //! ```text
 //!   Split   a log:  w w w S w w        left half goes on as `a`, right half begins as `child`, seeded at S
@@ -6,8 +6,8 @@
 //!           a log:  w w w w A w w      A comes after every replica of `b` beside one of `a` has applied F
 //! ```
 //!
-//! Invariants: each raises the epoch of what it touches by one, so that a route from before is refused; which replicas
-//! there are is decided by meta before, so that every replica does the same at the same place of the log.
+//! Invariants: each change raises the epoch of the partitions concerned by one, so that older routes are refused; meta
+//! decides beforehand which replicas exist, so that every replica does the same at the same log position.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,59 +15,59 @@ use std::time::Duration;
 use crate::id::{Epoch, NodeId, PartitionId, ReplicaId};
 use crate::range::Bound;
 
-/// A partition is cut in two. It keeps what lies below the cut; a new one owns the rest.
+/// Splits a partition in two. It keeps the rows below the split key; a new partition owns the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// The partition.
+    /// Partition to be split.
     pub partition: PartitionId,
-    /// Its epoch before. Afterwards both have the next one.
+    /// Epoch of the partition before the split. Afterwards both have the next one.
     pub epoch: Epoch,
-    /// The first key of the right half; inside the partition's range, and not its start.
+    /// First key of the right half; inside the partition's range, and not its start.
     pub at: Bound,
-    /// The new partition.
+    /// Id of the new partition.
     pub child: PartitionId,
-    /// The replica of the new partition on the node of each replica of the old one. If the group has other members
-    /// when the entry is applied, nothing happens.
+    /// The new partition's replica on the node of each replica of the old one. If the group has other members when the
+    /// entry is applied, the order has no effect.
     pub replicas: BTreeMap<NodeId, ReplicaId>,
 }
 
-/// A partition stops to be read and written, because its left neighbour is to take over its rows; or is given free
-/// again. One that is given free without being frozen gets its next epoch all the same: that is how an order for the
-/// epoch before, which may still be on its way, is made void.
+/// Freezes a partition, which then refuses reads and writes because its left neighbour is to absorb its rows; or
+/// unfreezes it. Unfreezing raises the epoch even if the partition is not frozen: this voids an order for the previous
+/// epoch that may still be in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freeze {
-    /// The partition.
+    /// Partition to be frozen or unfrozen.
     pub partition: PartitionId,
-    /// Its epoch before; afterwards it has the next one.
+    /// Epoch of the partition before; afterwards it has the next one.
     pub epoch: Epoch,
-    /// Whether it is frozen, or given free.
+    /// True to freeze, false to unfreeze.
     pub on: bool,
 }
 
-/// A partition takes over what its right neighbour owned.
+/// Makes a partition absorb its right neighbour's range and rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absorb {
-    /// The partition.
+    /// Partition that absorbs.
     pub partition: PartitionId,
-    /// Its epoch before; afterwards it has the next one.
+    /// Epoch of the partition before; afterwards it has the next one.
     pub epoch: Epoch,
-    /// Its right neighbour, which is frozen. A replica of it lies on every node that has one of the partition, has
-    /// applied everything up to the freeze, and has it in files.
+    /// Right neighbour, which is frozen. Every node with a replica of the partition also has one of the neighbour,
+    /// which has applied everything up to the freeze and has it in files.
     pub right: PartitionId,
-    /// The index at which the neighbour was frozen.
+    /// Index at which the neighbour was frozen.
     pub frozen: u64,
-    /// Where the neighbour's range ends.
+    /// End of the neighbour's range.
     pub end: Bound,
 }
 
 /// An order to the leader of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reshape {
-    /// Cut it.
+    /// Split the partition.
     Split(Split),
-    /// Freeze it, or give it free.
+    /// Freeze or unfreeze the partition.
     Freeze(Freeze),
-    /// Let it take over its neighbour.
+    /// Let the partition absorb its neighbour.
     Absorb(Absorb),
 }
 
@@ -82,7 +82,7 @@ impl Reshape {
         }
     }
 
-    /// The epoch that the partition has before.
+    /// The epoch of the partition before the order.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         match self {
@@ -93,11 +93,11 @@ impl Reshape {
     }
 }
 
-/// What an order came to.
+/// Result of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reshaped {
-    /// The Raft index at which it took effect; 0 when it had before and the index is not known any more.
+    /// The Raft index at which it took effect; 0 when it took effect earlier and the index is not known any more.
     pub index: u64,
-    /// For how long the leader could apply no write because of it.
+    /// Time for which the leader could apply no write because of the order.
     pub stall: Duration,
 }

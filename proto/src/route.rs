@@ -1,8 +1,8 @@
-//! Routes: which partition owns which range of a table's key space, and where its replicas are.
+//! Routes: the partitions of a table's key space, their ranges, and the nodes of their replicas.
 //!
-//! A [`PartitionMap`] holds all routes of a table. Its ranges tile the key space: the first starts at
-//! the beginning, each starts where the one before it ends, the last goes to the end. So every key
-//! has exactly one route, whatever the scheme, and routing a row is a search among the starts.
+//! A [`PartitionMap`] holds all routes of a table. Its ranges tile the key space: the first starts at the beginning,
+//! each starts at the end of the previous one, the last goes to the end. So every key has exactly one route, whatever
+//! the scheme, and routing a row is a search among the starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,20 @@ use crate::key::{KeyCodec, Keys};
 use crate::range::{Bound, KeyRange, TypedRange};
 use crate::rule::Rule;
 
-/// Where one partition is.
+/// Location of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The partition.
     pub partition: PartitionId,
-    /// What it owns, as stored.
+    /// Range of the partition, typed.
     pub range: TypedRange,
-    /// What it owns, as compared.
+    /// Range of the partition, encoded for comparison.
     pub keys: KeyRange,
-    /// Its routing version.
+    /// Epoch (routing version).
     pub epoch: Epoch,
-    /// Its replicas and the nodes they are on.
+    /// Replicas and their nodes.
     pub replicas: BTreeMap<ReplicaId, NodeId>,
-    /// The node that was last known to lead.
+    /// Node of the last known leader.
     pub leader: Option<NodeId>,
 }
 
@@ -47,13 +47,13 @@ impl Route {
     }
 }
 
-/// Where the rows of a batch go.
+/// Assignment of a batch's rows to routes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cut {
-    /// All to one route; its position.
+    /// All rows to one route, given by its position.
     One(usize),
-    /// To several: the position of each route that gets any, ascending, and its rows, ascending.
-    /// Empty when there are no rows.
+    /// Rows to several routes: the position of each route that gets any, ascending, and its rows, ascending. Empty when
+    /// there are no rows.
     Many(Vec<(usize, UInt32Array)>),
 }
 
@@ -61,8 +61,7 @@ pub enum Cut {
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionMap {
     routes: Vec<Route>,
-    /// The start of each route but the first (which starts at the beginning), side by side for the
-    /// search.
+    /// The start of each route except the first (which starts at the beginning), contiguous in memory for the search.
     starts: Keys,
 }
 
@@ -76,6 +75,7 @@ impl PartitionMap {
         let (Some(first), Some(last)) = (routes.first(), routes.last()) else {
             return invalid("a table needs at least one partition".to_owned());
         };
+        // The ends of the key space, then every neighbour's bound.
         if !first.keys.start.is_empty() {
             return invalid(format!(
                 "the first partition ({}) does not start at the beginning of the key space",
@@ -97,6 +97,7 @@ impl PartitionMap {
                 ));
             }
         }
+        // No range is empty, and no partition has two.
         let mut seen = BTreeSet::new();
         for route in &routes {
             if route.keys.is_empty() {
@@ -110,12 +111,11 @@ impl PartitionMap {
         Ok(Self { routes, starts })
     }
 
-    /// The map of a new table: the key space cut at these bounds, which ascend. Takes one more id
-    /// than there are cuts. The routes have no replicas yet.
+    /// The map of a new table: the key space cut at these bounds, which ascend. Takes one more id than there are cuts.
+    /// The routes have no replicas yet.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when the cuts do not ascend or do not fit the key, or there are too
-    /// few ids.
+    /// [`Error::InvalidInput`] when the cuts do not ascend or do not fit the key, or there are too few ids.
     pub fn from_cuts(
         codec: &KeyCodec,
         cuts: &[Bound],
@@ -135,7 +135,7 @@ impl PartitionMap {
         &self.routes
     }
 
-    /// The route of a partition, if it is the table's.
+    /// The route of a partition; `None` if it is not one of the table's.
     pub fn route(&self, partition: PartitionId) -> Option<&Route> {
         self.routes.iter().find(|route| route.partition == partition)
     }
@@ -151,7 +151,7 @@ impl PartitionMap {
         &self.routes[self.position(key)]
     }
 
-    /// Sorts the rows of a batch by route; within a route they stay in order.
+    /// Assigns the rows of a batch to routes; within a route they stay in order.
     pub fn cut(&self, keys: &Keys) -> Cut {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
             return Cut::Many(Vec::new());
@@ -163,8 +163,8 @@ impl PartitionMap {
         if self.owns(position, last) && keys.is_sorted() {
             return Cut::One(position);
         }
-        // Rows come in runs (a device's report, a sorted file), so the route of the last row is
-        // tried before the search.
+        // Rows come in runs (a device's report, a sorted file), so the route of the previous row is tried before the
+        // search.
         let mut counts = vec![0_u32; self.routes.len()];
         let positions: Vec<usize> = keys
             .iter()
@@ -194,12 +194,12 @@ impl PartitionMap {
             && (position == self.starts.len() || key < self.starts.get(position))
     }
 
-    /// The positions of the routes that share a key with any of the ranges, ascending.
+    /// The positions of the routes that overlap any of the ranges, ascending.
     pub fn prune(&self, ranges: &[KeyRange]) -> Vec<usize> {
         let mut touched = vec![false; self.routes.len()];
         for range in ranges.iter().filter(|range| !range.is_empty()) {
             let first = self.position(&range.start);
-            // The end is exclusive: a route that starts there is not touched.
+            // The end is exclusive: a route that starts there does not overlap.
             let last =
                 range.end.as_ref().map_or(self.starts.len(), |end| self.starts.lower_bound(end));
             touched[first..=last].fill(true);
@@ -233,8 +233,8 @@ pub fn ranges_between(codec: &KeyCodec, cuts: &[Bound]) -> Result<Vec<TypedRange
     Ok(ranges)
 }
 
-/// Where a table placed by hash is cut into `partitions` of equal width: partition i owns the
-/// buckets from i * 65536 / partitions.
+/// The cuts of a table placed by hash into `partitions` of equal width: partition i owns the buckets from i * 65536 /
+/// partitions.
 pub fn hash_cuts(partitions: u16) -> Vec<Bound> {
     let buckets = u32::from(u16::MAX) + 1;
     (1..u32::from(partitions))
@@ -243,8 +243,8 @@ pub fn hash_cuts(partitions: u16) -> Vec<Bound> {
         .collect()
 }
 
-/// Where a table placed by rules is cut so that each rule has its partition. Placements have 16 bits:
-/// a table has at most 65536 rules.
+/// The cuts of a table placed by rules, one partition per rule. Placements have 16 bits: a table has at most 65536
+/// rules.
 pub fn rule_cuts(rules: &[Rule]) -> Vec<Bound> {
     (1..rules.len()).filter_map(|rule| u16::try_from(rule).ok()).map(Bound::placed).collect()
 }

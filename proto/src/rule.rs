@@ -1,11 +1,10 @@
-//! Partition expressions: which rows a partition of `PARTITION ON COLUMNS (...)` takes.
+//! Partition expressions of `PARTITION ON COLUMNS (...)`: each selects the rows of a partition.
 //!
-//! NULL sorts before every value, as in the key: `a < 1`, `a <= 1` and `a <> 1` are true of NULL,
-//! `=`, `>` and `>=` are not. So rules can cover every row, and `a < 1`, `a >= 1` do.
+//! NULL sorts before every value, as in the key: `a < 1`, `a <= 1` and `a <> 1` are true of NULL, `=`, `>` and `>=` are
+//! not. So rules can cover every row, and `a < 1`, `a >= 1` do.
 //!
-//! A comparison is a [`Domain`] of its column; rows are judged by [`Rule::mask`] and nothing else, so
-//! that what places a row, what checks that rules cover every row ([`check_cover`]) and what prunes
-//! partitions cannot disagree.
+//! A comparison is a [`Domain`] of its column; rows are judged by [`Rule::mask`] only, so that the placement of rows,
+//! the check that rules cover every row ([`check_cover`]) and the pruning of partitions cannot disagree.
 
 mod cover;
 #[cfg(test)]
@@ -43,7 +42,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Its sign in SQL.
+    /// The operator in SQL.
     pub const fn sql(self) -> &'static str {
         match self {
             Self::Equal => "=",
@@ -55,7 +54,7 @@ impl Comparison {
         }
     }
 
-    /// Whether it is true of NULL in a partition expression, where NULL sorts first.
+    /// True if the comparison is true of NULL in a partition expression, where NULL sorts first.
     const fn takes_null(self) -> bool {
         matches!(self, Self::Less | Self::LessOrEqual | Self::NotEqual)
     }
@@ -74,19 +73,19 @@ pub enum Rule {
         /// The literal.
         value: Value,
     },
-    /// All of them (an empty one is true).
+    /// Conjunction (an empty one is true).
     And(Vec<Rule>),
-    /// Any of them (an empty one is false).
+    /// Disjunction (an empty one is false).
     Or(Vec<Rule>),
 }
 
 impl Rule {
-    /// Which rows satisfy it. Columns go by their storage names; one that the batch does not have is
+    /// Mask of the rows that satisfy the rule. Columns are named by storage name; one that the batch does not have is
     /// NULL.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when it names a column that does not exist or compares one with a
-    /// literal of another type.
+    /// [`Error::InvalidInput`] when the rule names a column that does not exist or compares one with a literal of
+    /// another type.
     pub fn mask(&self, schema: &TableSchema, rows: &RecordBatch) -> Result<BooleanArray, Error> {
         Ok(BooleanArray::new(self.evaluate(schema, rows)?, None))
     }
@@ -113,22 +112,22 @@ impl Rule {
         }
     }
 
-    /// Whether some row of the domains may satisfy it; false only if none can.
+    /// True if a row of the domains may satisfy the rule; false only if none can.
     pub fn may_match(&self, schema: &TableSchema, domains: &Domains) -> bool {
         self.may_match_typed(schema, &domains.typed(schema))
     }
 
-    /// [`Rule::may_match`] for domains that are of their columns' types already.
+    /// As [`Rule::may_match`], for domains that have their columns' types already.
     pub(crate) fn may_match_typed(&self, schema: &TableSchema, domains: &Domains) -> bool {
         let mut left = domains.clone();
         let mut choices = Vec::new();
         self.narrow(schema, &mut left, &mut choices);
-        // Each choice on its own: two of them may exclude each other, which is not looked into.
+        // Each disjunction on its own: combinations that exclude each other are not detected.
         let possible = |rules: &&[Self]| rules.iter().any(|r| r.may_match_typed(schema, &left));
         !left.is_none() && choices.iter().all(possible)
     }
 
-    /// Restricts domains by what must hold, and puts aside what leaves a choice.
+    /// Restricts domains by the conditions that must hold, and collects the disjunctions.
     fn narrow<'a>(
         &'a self,
         schema: &TableSchema,
@@ -137,7 +136,7 @@ impl Rule {
     ) {
         match self {
             Self::Compare { column, comparison, value } => {
-                // What cannot be judged excludes nothing.
+                // A comparison that cannot be judged excludes nothing.
                 if let Ok(column) = column_of(schema, *column)
                     && let Ok(domain) = compared(column, *comparison, value)
                     && let Ok(domain) = domain.typed(column.column_type)
@@ -150,7 +149,7 @@ impl Rule {
         }
     }
 
-    /// The columns that it names.
+    /// The columns that the rule names.
     pub fn columns(&self) -> BTreeSet<ColumnId> {
         let mut columns = BTreeSet::new();
         self.collect_columns(&mut columns);
@@ -187,7 +186,7 @@ impl Rule {
         }
     }
 
-    /// Whether a row satisfies it: a second opinion on [`Rule::mask`] for tests, made from the
+    /// True if a row satisfies the rule: an independent implementation of [`Rule::mask`] for tests, made from the
     /// definition and not from domains.
     #[cfg(test)]
     pub(crate) fn matches(&self, row: &dyn Fn(ColumnId) -> Value) -> bool {
@@ -213,7 +212,7 @@ impl Rule {
     }
 }
 
-/// Words that PostgreSQL and our own grammar keep for themselves and that people call columns.
+/// Words reserved by PostgreSQL or our own grammar that people use as column names.
 const RESERVED: [&str; 39] = [
     "all",
     "and",
@@ -256,7 +255,7 @@ const RESERVED: [&str; 39] = [
     "where",
 ];
 
-/// A name as SQL reads it: bare when it is a plain lower-case word, quoted otherwise.
+/// A name in SQL: bare when it is a plain lower-case word, quoted otherwise.
 pub(crate) fn quote(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
@@ -286,7 +285,7 @@ fn column_of(schema: &TableSchema, id: ColumnId) -> Result<&Column, Error> {
     })
 }
 
-/// The values of a column of which a comparison is true, NULL sorting first.
+/// The values of a column for which a comparison is true, NULL sorting first.
 fn compared(column: &Column, comparison: Comparison, value: &Value) -> Result<Domain, Error> {
     if value.is_null() {
         return Err(Error::InvalidInput(format!(

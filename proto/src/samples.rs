@@ -1,5 +1,5 @@
-//! Random keys, domains and tables of them for property tests. Strings with shared prefixes and of
-//! lengths around the blocks that keys are made of, so that every way to encode them is taken.
+//! Random keys, domains and tables of them for property tests. Strings have shared prefixes and lengths around the
+//! block sizes of keys, so that every path of the encoder is taken.
 
 use std::ops::Bound as Limit;
 use std::sync::Arc;
@@ -41,8 +41,7 @@ fn not_null(column_type: ColumnType) -> BoxedStrategy<Value> {
     }
 }
 
-/// Short, mostly; now and then around the ends of the blocks that keys are made of, with a common
-/// beginning.
+/// Mostly short texts; some with lengths around the ends of the encoder's blocks, with a common beginning.
 fn text<T: Clone + std::fmt::Debug + 'static>(
     letter: BoxedStrategy<T>,
 ) -> impl Strategy<Value = Vec<T>> {

@@ -1,15 +1,14 @@
-//! What a table is: its columns, what they mean, its key and its options.
+//! Table schemas: columns and their semantics, key and options.
 //!
 //! Invariants (checked by [`TableSchema::validate`]):
 //! - column names and column ids are unique; names are 1 to [`NAME_BYTES_MAX`] bytes long;
 //! - at most one time index; it is a timestamp and NOT NULL;
-//! - the key names existing columns, each once, and ends with the time index when the table has one
-//!   and its owner did not put it elsewhere;
+//! - the key names existing columns, each once, and ends with the time index when the table has one and its owner has
+//!   not placed it elsewhere;
 //! - an append-mode table has no merge mode other than the default.
 //!
-//! A column's `storage_name` is what files, logs and memtables call it. It never changes, and a name
-//! that was dropped is never given to another column's storage, so that old files cannot bring
-//! dropped values back.
+//! A column's `storage_name` is its name in files, logs and memtables. It never changes, and the name of a dropped
+//! column is never reused, so that old files cannot bring dropped values back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,14 +22,14 @@ use crate::id::{ColumnId, SchemaVersion};
 pub use crate::partitioning::{HotspotRemedy, PARTITION_SIZE_MB, PARTITIONS_MAX, Partitioning};
 use crate::value::Value;
 
-/// The longest name of a database, table or column, in bytes.
+/// Maximum bytes of the name of a database, table or column.
 pub const NAME_BYTES_MAX: usize = 128;
-/// Columns that a table may have unless its owner says otherwise.
+/// Maximum columns of a table.
 pub const COLUMNS_MAX: usize = 1000;
-/// Columns that a key may have.
+/// Maximum columns of a key.
 pub const KEY_COLUMNS_MAX: usize = 32;
 
-/// A column's type. The Arrow type is what rows have everywhere inside: strings and bytes are views.
+/// Type of a column. Inside, rows always have the Arrow type of it: strings and bytes are views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ColumnType {
     /// BOOLEAN.
@@ -67,7 +66,7 @@ pub enum ColumnType {
     Timestamp(Unit, bool),
 }
 
-/// The tick of a timestamp.
+/// Unit of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unit {
     /// TIMESTAMP(0).
@@ -91,7 +90,7 @@ impl Unit {
         }
     }
 
-    /// Digits behind the second, as in TIMESTAMP(n).
+    /// Digits after the second, as in TIMESTAMP(n).
     pub const fn digits(self) -> u8 {
         match self {
             Self::Second => 0,
@@ -101,7 +100,7 @@ impl Unit {
         }
     }
 
-    /// Arrow's name for it.
+    /// Arrow's unit.
     pub const fn arrow(self) -> TimeUnit {
         match self {
             Self::Second => TimeUnit::Second,
@@ -124,7 +123,7 @@ impl From<TimeUnit> for Unit {
 }
 
 impl ColumnType {
-    /// The Arrow type of its columns.
+    /// The Arrow type of the type's columns.
     pub fn arrow(self) -> DataType {
         match self {
             Self::Bool => DataType::Boolean,
@@ -175,7 +174,7 @@ impl ColumnType {
         })
     }
 
-    /// Its name in SQL; what SHOW CREATE TABLE prints and the parser reads back.
+    /// Name in SQL; SHOW CREATE TABLE prints it and the parser reads it back.
     pub fn sql(self) -> String {
         match self {
             Self::Bool => "BOOLEAN".to_owned(),
@@ -198,51 +197,50 @@ impl ColumnType {
         }
     }
 
-    /// Whether it is a timestamp, and so may be a time index.
+    /// True for a timestamp, which may be a time index.
     pub fn is_timestamp(self) -> bool {
         matches!(self, Self::Timestamp(..))
     }
 }
 
-/// What a column means.
+/// Role of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Semantic {
     /// Part of the key (but not the time index).
     Tag,
     /// A measured value.
     Field,
-    /// When the row happened; part of the key.
+    /// Time of the row; part of the key.
     TimeIndex,
 }
 
 /// One column of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Column {
-    /// Unique in the table for ever.
+    /// Column id, unique in the table for ever.
     pub id: ColumnId,
-    /// What SQL calls it.
+    /// Name in SQL.
     pub name: String,
-    /// What files, logs and memtables call it; never changes.
+    /// Name in files, logs and memtables; never changes.
     pub storage_name: String,
-    /// Its type.
+    /// Type of the values.
     pub column_type: ColumnType,
-    /// Whether it takes NULL.
+    /// True if the column may be NULL.
     pub nullable: bool,
     /// Tag, field or time index.
     pub semantic: Semantic,
-    /// SQL text of the value of rows that do not give one; NULL without it.
+    /// SQL text of the default; `None`: NULL.
     pub default: Option<String>,
-    /// SQL text of the expression that always computes it; such a column takes no value from outside.
+    /// SQL text of a generated column's expression; such a column accepts no values in writes.
     pub generated: Option<String>,
-    /// Value in rows written before the column was added; NULL without it. Fixed when the column is
-    /// added: a later change of [`Column::default`] concerns later rows only. Fields only, because
-    /// older rows have NULL in their keys.
+    /// Value in rows written before the column was added; `None`: NULL. Fixed when the column is added: a later change
+    /// of [`Column::default`] affects later rows only. Fields only, because older rows have NULL in their keys.
     #[serde(default)]
     pub missing: Option<Value>,
-    /// Characters that a text may have; any number without it.
+    /// Maximum number of characters of a text; `None`: no limit.
     #[serde(default)]
     pub length: Option<TextLength>,
-    /// What its owner says of it.
+    /// Owner's comment.
     pub comment: Option<String>,
 }
 
@@ -286,10 +284,10 @@ impl Column {
     }
 }
 
-/// How versions of one key become one row.
+/// Rule by which versions of one key become one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MergeMode {
-    /// The newest row wins whole.
+    /// The newest row replaces older ones as a whole.
     #[default]
     LastRow,
     /// Each field keeps its newest value that is not NULL.
@@ -297,7 +295,7 @@ pub enum MergeMode {
 }
 
 impl MergeMode {
-    /// Its name in `WITH ('merge_mode' = ...)`.
+    /// Value in `WITH ('merge_mode' = ...)`.
     pub const fn sql(self) -> &'static str {
         match self {
             Self::LastRow => "last_row",
@@ -306,22 +304,22 @@ impl MergeMode {
     }
 }
 
-/// What a table's owner may choose with `WITH (...)`.
+/// Options of a table, set with `WITH (...)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableOptions {
-    /// Keep every row, never deduplicate; DELETE is refused.
+    /// True to keep every row, without deduplication; DELETE is refused.
     pub append_mode: bool,
-    /// How versions of one key merge; of no use in append mode.
+    /// Rule for versions of one key; unused in append mode.
     pub merge_mode: MergeMode,
-    /// Rows whose time index is older than this are gone. `None`: for ever.
+    /// Age of the time index at which rows expire; `None`: never.
     pub ttl: Option<Duration>,
-    /// Width of the time windows that files are kept in. `None`: chosen from the data.
+    /// Width of the time windows of files; `None`: chosen from the data.
     pub time_window: Option<Duration>,
-    /// What its owner says of the table.
+    /// Owner's comment.
     pub comment: Option<String>,
-    /// How many replicas each partition has. `None`: as many as the cluster gives by itself.
+    /// Number of replicas of each partition; `None`: the cluster's default.
     pub replication_factor: Option<u32>,
-    /// When its partitions split and merge by themselves.
+    /// Rules for automatic splits and merges.
     #[serde(default)]
     pub partitioning: Partitioning,
 }
@@ -329,33 +327,33 @@ pub struct TableOptions {
 /// A table's columns, key and options at one version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
-    /// Grows with every change.
+    /// Version; grows with every change.
     pub version: SchemaVersion,
-    /// In SQL's order.
+    /// Columns, in SQL's order.
     pub columns: Vec<Column>,
-    /// The sort key, most significant first: primary key columns, then the time index unless its
-    /// owner put it elsewhere. Empty only for a table with neither, which is append-mode.
+    /// The sort key, most significant first: primary key columns, then the time index unless its owner has placed it
+    /// elsewhere. Empty only for a table with neither, which is append-mode.
     pub key: Vec<ColumnId>,
-    /// Options.
+    /// Options of the table.
     pub options: TableOptions,
-    /// The id that the next new column gets.
+    /// Id of the next new column.
     pub next_column: ColumnId,
-    /// Whether rows that bring unknown columns add them (line protocol) or fail (SQL's default).
+    /// If true, rows with unknown columns add them (line protocol); if false, they fail (SQL's default).
     pub schema_on_write: bool,
 }
 
 impl TableSchema {
-    /// The column of a SQL name, by exact match.
+    /// The column with a SQL name, by exact match.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// The position of a SQL name, by exact match.
+    /// The position of the column with a SQL name, by exact match.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// The column of an id.
+    /// The column with an id.
     pub fn column_by_id(&self, id: ColumnId) -> Option<&Column> {
         self.columns.iter().find(|column| column.id == id)
     }
@@ -365,7 +363,7 @@ impl TableSchema {
         self.key.iter().filter_map(|id| self.column_by_id(*id))
     }
 
-    /// Whether a column is part of the key.
+    /// True if the column is part of the key.
     pub fn is_key(&self, id: ColumnId) -> bool {
         self.key.contains(&id)
     }
@@ -388,7 +386,7 @@ impl TableSchema {
     /// Checks the invariants of this module.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] that names the first thing that is wrong.
+    /// [`Error::InvalidInput`] that names the first violation.
     pub fn validate(&self) -> Result<(), Error> {
         let invalid = |message: String| Err(Error::InvalidInput(message));
         if self.columns.is_empty() {
@@ -400,6 +398,7 @@ impl TableSchema {
                 self.columns.len()
             ));
         }
+        // Columns: valid and unique names.
         let mut names = BTreeSet::new();
         let mut storage_names = BTreeSet::new();
         for column in &self.columns {
@@ -416,6 +415,7 @@ impl TableSchema {
                 return invalid(format!("column \"{}\" specified more than once", column.name));
             }
         }
+        // The time index.
         let time_indexes: Vec<_> =
             self.columns.iter().filter(|c| c.semantic == Semantic::TimeIndex).collect();
         if let [first, second, ..] = time_indexes.as_slice() {
@@ -439,6 +439,7 @@ impl TableSchema {
                 ));
             }
         }
+        // The key.
         if self.key.len() > KEY_COLUMNS_MAX {
             return invalid(format!(
                 "{} key columns exceed the limit of {KEY_COLUMNS_MAX}",
@@ -454,6 +455,7 @@ impl TableSchema {
                 return invalid(format!("key column \"{}\" specified more than once", column.name));
             }
         }
+        // Options that exclude each other.
         if self.key.is_empty() && !self.options.append_mode {
             return invalid(
                 "a table needs a PRIMARY KEY or a TIME INDEX, or 'append_mode' = 'true'".to_owned(),

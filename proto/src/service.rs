@@ -1,7 +1,7 @@
-//! What the services say to each other, as traits.
+//! The interfaces between services, as traits.
 //!
-//! In one process a service is called through these directly; across processes a client of the same
-//! trait speaks gRPC. Callers cannot tell the difference, so there is one code path.
+//! Within one process a service is called directly through its trait; across processes a client of the same trait uses
+//! gRPC. Callers cannot tell the difference, so there is one code path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -28,18 +28,19 @@ use crate::range::{Bound, TypedRange};
 use crate::reshape::{Reshape, Reshaped};
 use crate::schema::{Column, TableOptions, TableSchema};
 
-/// Identity of a write: the same one sent again takes effect once. Rows that are sent again in several requests, because
-/// the partition they were sent to was cut, have an identity for each of these, and their earlier one with it.
+/// Identity of a write: repeated under the same identity, it takes effect once. Rows that are sent again in several
+/// requests, because their partition was split meanwhile, have a new identity for each of these, together with the
+/// earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
-    /// A random number of the client (one a frontend process).
+    /// Random number of the client (a frontend process is one client).
     pub client: u64,
-    /// Grows with each request of the client, whichever partition it is for: what was forgotten is known by the last of
-    /// it.
+    /// Sequence number; grows with each request of the client to any partition, so a partition can tell from the last
+    /// forgotten one which others it may have forgotten.
     pub sequence: u64,
 }
 
-/// What the rows of a write do.
+/// Effect of a write's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteKind {
     /// Insert, or update by key.
@@ -55,26 +56,26 @@ pub struct WriteRequest {
     pub partition: PartitionId,
     /// The epoch of the sender's route.
     pub epoch: Epoch,
-    /// Its identity.
+    /// Identity of the write.
     pub id: RequestId,
-    /// Identities under which these rows were sent before together with others: if one of those took effect, these rows
-    /// did.
+    /// Identities under which these rows were sent before, together with others: if one of those requests took effect,
+    /// these rows did.
     pub earlier: Vec<RequestId>,
-    /// Put or delete.
+    /// Effect of the rows.
     pub kind: WriteKind,
     /// Columns by storage name: all key columns, and for a put any of the others (an absent one is
     /// NULL). For a delete the key columns only. Every row lies in the partition's range.
     pub rows: RecordBatch,
 }
 
-/// A write that has taken effect: on a quorum's disks and applied.
+/// Result of a write that has taken effect: on a quorum's disks, and applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteReply {
-    /// The Raft index it took effect at.
+    /// The Raft index at which it took effect.
     pub index: u64,
 }
 
-/// What to read from one partition.
+/// Request to read one partition.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
     /// The partition.
@@ -84,33 +85,32 @@ pub struct ScanRequest {
     /// The columns to return, by storage name, with the types they have now; one that the
     /// partition's files do not have is NULL.
     pub columns: SchemaRef,
-    /// Rows outside these are not wanted. A row that satisfies them is returned; rows that do not
-    /// may be returned too (the caller filters again), unless they are versions that lost.
-    /// By storage name.
+    /// Domains of the wanted rows, by storage name. Every row that satisfies them is returned; others may be returned
+    /// too (the caller filters again), unless they are superseded versions.
     pub domains: Domains,
-    /// At most this many rows are wanted, when no filter remains above.
+    /// Maximum number of rows needed, when no filter remains above.
     pub limit: Option<usize>,
-    /// Into how many streams the work may be split.
+    /// Maximum number of streams into which the work may be split.
     pub parallelism: usize,
-    /// Of the rows in the domains whose keys differ in the time index only, all but the newest may be
-    /// left out. Every row that is returned is still a row of the table, and comes once.
+    /// If true, of the rows in the domains whose keys differ in the time index only, all but the newest may be left
+    /// out. Every row returned is still a row of the table, and is returned once.
     pub newest_only: bool,
 }
 
-/// A part of a query that is to run where a partition's rows are.
+/// A part of a query that runs on the node with a partition's rows.
 #[derive(Clone, Debug)]
 pub struct FragmentRequest {
-    /// The rows that it runs over.
+    /// The scan that supplies its rows.
     pub scan: ScanRequest,
-    /// What it does with them, in a form that only those who make and run it know; of one version of
-    /// the program.
+    /// Encoded operations on the rows. Only the code that makes and runs fragments knows the form, which belongs to one
+    /// version of the program.
     pub fragment: Bytes,
 }
 
 /// A stream of rows.
 pub type RowStream = Pin<Box<dyn Stream<Item = Result<RecordBatch, Error>> + Send>>;
 
-/// What a scan read so far; shared by its streams, final when they have ended.
+/// Counters of a scan; shared by its streams, final when they have ended.
 #[derive(Debug, Default)]
 pub struct ScanStats {
     /// Rows decoded from files and memtables, before merging and filtering.
@@ -127,39 +127,39 @@ pub struct ScanStats {
 
 /// Rows of one partition at one moment, in one to `parallelism` streams.
 pub struct ScanReply {
-    /// Every row is in exactly one of them.
+    /// The streams; every row is in exactly one of them.
     pub streams: Vec<RowStream>,
-    /// Whether each stream is in key order.
+    /// True if each stream is in key order.
     pub sorted: bool,
-    /// Counters.
+    /// Counters of the scan.
     pub stats: Arc<ScanStats>,
 }
 
-/// What a node is told of a replica it is to hold.
+/// Specification of a replica that a node is to hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionSpec {
     /// The partition.
     pub partition: PartitionId,
-    /// Its table.
+    /// Table of the partition.
     pub table: TableId,
-    /// Its routing version.
+    /// Epoch (routing version) of the partition.
     pub epoch: Epoch,
-    /// The replica on the node that is told.
+    /// Replica id on this node.
     pub replica: ReplicaId,
-    /// All replicas and the nodes they are on.
+    /// All replicas and their nodes.
     pub members: BTreeMap<ReplicaId, NodeId>,
-    /// What it owns.
+    /// Range of the partition.
     pub range: TypedRange,
-    /// How rows are placed.
+    /// Placement of rows.
     pub placement: Placement,
     /// Columns, key and options.
     pub schema: Arc<TableSchema>,
-    /// Whether the group runs already: the replica begins empty and gets everything from its leader.
-    /// Otherwise all members begin together.
+    /// True if the group runs already: the replica begins empty and receives everything from its leader. Otherwise all
+    /// members begin together.
     pub join: bool,
 }
 
-/// One replica as its node sees it.
+/// State of one replica, as its node reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaStatus {
     /// The partition.
@@ -168,17 +168,17 @@ pub struct ReplicaStatus {
     pub table: TableId,
     /// The replica.
     pub replica: ReplicaId,
-    /// Whether it leads.
+    /// True if the replica leads.
     pub leader: bool,
-    /// The node that leads, as far as the replica knows.
+    /// The leader's node, as far as the replica knows.
     pub leader_node: Option<NodeId>,
     /// The group's term.
     pub term: u64,
-    /// The replicas that decide, as far as the replica knows.
+    /// The voters, as far as the replica knows.
     pub voters: BTreeSet<ReplicaId>,
-    /// The replicas that only learn, as far as the replica knows.
+    /// The learners, as far as the replica knows.
     pub learners: BTreeSet<ReplicaId>,
-    /// Its routing version.
+    /// Epoch (routing version) of the partition.
     pub epoch: Epoch,
     /// Rows in files and memtables, versions and tombstones included.
     pub rows: u64,
@@ -202,27 +202,26 @@ pub struct ReplicaStatus {
     pub rejected: u64,
     /// The highest Raft index applied.
     pub applied: u64,
-    /// The highest Raft index that is in files.
+    /// The highest Raft index whose rows are in files.
     pub flushed: u64,
-    /// Why the replica stopped, if it did.
+    /// Reason why the replica has stopped, if it has.
     pub failure: Option<String>,
 }
 
 /// A node that holds replicas.
 #[async_trait]
 pub trait DataService: Send + Sync {
-    /// Writes rows; answers when a quorum has them on disk and the leader has applied them.
+    /// Writes rows; returns when a quorum has them on disk and the leader has applied them.
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error>;
 
-    /// Reads rows, linearizably: everything acknowledged before the call is seen.
+    /// Reads rows, linearizably: every write acknowledged before the call is seen.
     async fn scan(&self, request: ScanRequest) -> Result<ScanReply, Error>;
 
-    /// Takes note of the catalog that the orders which follow come from, before the first of them. `None`: they do not
-    /// say.
+    /// Announces the catalog of the orders that follow, before the first of them. `None`: the sender does not name it.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when the node has followed a catalog that this one does not continue: nothing of what
-    /// it orders may be done.
+    /// [`Error::InvalidInput`] when the node has followed a catalog that this one does not continue: then none of its
+    /// orders may be carried out.
     async fn recognize(&self, catalog: Option<&CatalogHistory>) -> Result<(), Error> {
         let _any = catalog;
         Ok(())
@@ -231,37 +230,36 @@ pub trait DataService: Send + Sync {
     /// Creates or opens a replica. Idempotent.
     async fn open_partition(&self, spec: PartitionSpec) -> Result<(), Error>;
 
-    /// Removes the replica that the node holds of a partition, and its data, if it is this one.
-    /// Idempotent.
+    /// Removes the node's replica of a partition, and its data, if it has this id. Idempotent.
     async fn drop_partition(&self, partition: PartitionId, replica: ReplicaId)
     -> Result<(), Error>;
 
-    /// Makes these replicas the voters of a partition's group, adding and removing members as it
-    /// takes. To be sent to the leader. Idempotent; an order that ended early is sent again.
+    /// Makes these replicas the voters of a partition's group, and adds and removes members as needed. Sent to the
+    /// leader. Idempotent; an order that ended early is sent again.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] while a new replica catches up; [`Error::NotLeader`] also when leadership
-    /// was handed over because the leader is to go: the new leader does the rest.
+    /// [`Error::Unavailable`] while a new replica catches up; [`Error::NotLeader`] also when the leader has handed
+    /// leadership over because it is to leave: the new leader continues.
     async fn reconfigure(
         &self,
         partition: PartitionId,
         voters: BTreeMap<ReplicaId, NodeId>,
     ) -> Result<(), Error>;
 
-    /// Hands the leadership of a partition to its replica on another node. To be sent to the leader.
+    /// Hands the leadership of a partition to its replica on another node. Sent to the leader.
     async fn transfer_leader(&self, partition: PartitionId, to: NodeId) -> Result<(), Error>;
 
-    /// Changes what a partition owns, through its log. To be sent to the leader. Idempotent: one that took
-    /// effect before is answered as then.
+    /// Changes a partition's range, through its log. Sent to the leader. Idempotent: an order that took effect before
+    /// gets the same answer.
     ///
     /// # Errors
-    /// [`Error::StaleRoute`] when the partition is at another epoch for another reason,
-    /// [`Error::InvalidInput`] when the order does not fit what the partition is (its range, its members),
-    /// [`Error::Unavailable`] when that may pass.
+    /// [`Error::StaleRoute`] when the partition is at another epoch for another reason, [`Error::InvalidInput`] when
+    /// the order does not fit the partition's state (its range, its members), [`Error::Unavailable`] when that may
+    /// pass.
     async fn reshape(&self, order: Reshape) -> Result<Reshaped, Error>;
 
-    /// The key at which about half of a partition's rows lie below, cut after the fewest columns that
-    /// separate; `None` when no key leaves rows on both sides.
+    /// The key below which about half of a partition's rows lie, with as few columns as separate them; `None` when no
+    /// key leaves rows on both sides.
     async fn middle_key(&self, partition: PartitionId) -> Result<Option<Bound>, Error>;
 
     /// Removes all rows of a partition. Idempotent per `id`.
@@ -280,34 +278,33 @@ pub trait DataService: Send + Sync {
     /// Merges all files of each time window into one.
     async fn compact_partition(&self, partition: PartitionId) -> Result<(), Error>;
 
-    /// All replicas of the node.
+    /// Status of all replicas of the node.
     async fn status(&self) -> Result<Vec<ReplicaStatus>, Error>;
 }
 
 /// Runs parts of queries over the rows of a node.
 #[async_trait]
 pub trait FragmentService: Send + Sync {
-    /// Scans, and answers with what the fragment makes of each of the scan's streams. Dropping the
-    /// streams stops the work.
+    /// Scans, and returns the fragment's result for each of the scan's streams. Dropping the streams stops the work.
     ///
     /// # Errors
-    /// Those of [`DataService::scan`]; [`Error::Unsupported`] when the fragment is of another version
-    /// or uses what is not known here, and the scan alone may still be had; in the streams
-    /// [`Error::Query`] when it fails on the rows.
+    /// Those of [`DataService::scan`]; [`Error::Unsupported`] when the fragment belongs to another version or uses
+    /// unknown functions, while a plain scan may still succeed; in the streams [`Error::Query`] when it fails on the
+    /// rows.
     async fn run(&self, request: FragmentRequest) -> Result<ScanReply, Error>;
 }
 
-/// Finds a node's service.
+/// Directory of the nodes' services.
 pub trait DataNodes: Send + Sync {
-    /// What runs parts of queries over a node's rows.
+    /// Service that runs parts of queries over a node's rows.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no such thing, otherwise as [`DataNodes::node`].
+    /// [`Error::Unsupported`] if there is no such service, otherwise as [`DataNodes::node`].
     fn fragments(&self, node: NodeId) -> Result<Arc<dyn FragmentService>, Error> {
         Err(Error::Unsupported(format!("running a part of a query at node {node}")))
     }
 
-    /// Whether rows come from other processes.
+    /// True if rows come from other processes.
     fn remote(&self) -> bool {
         false
     }
@@ -318,7 +315,7 @@ pub trait DataNodes: Send + Sync {
     /// [`Error::Unavailable`] when the node is not known or not reachable.
     fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error>;
 
-    /// The service of a node for one that gives it orders, which bear the past of the catalog that they follow from.
+    /// The service of a node for orders, which carry the history of the catalog on which they are based.
     ///
     /// # Errors
     /// As [`DataNodes::node`].
@@ -331,63 +328,63 @@ pub trait DataNodes: Send + Sync {
         self.node(node)
     }
 
-    /// All nodes that are known.
+    /// All known nodes.
     fn all(&self) -> Vec<NodeId>;
 }
 
-/// A table to be made.
+/// A table to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewTable {
-    /// The database.
+    /// Database name.
     pub database: String,
-    /// The name.
+    /// Table name.
     pub name: String,
     /// Columns, key and options; version 1.
     pub schema: TableSchema,
-    /// How rows are placed.
+    /// Placement of rows.
     pub placement: Placement,
-    /// Where the key space is cut from the beginning; ascending. One more partition than cuts.
+    /// Initial cuts of the key space, ascending. The table gets one more partition than cuts.
     pub cuts: Vec<Bound>,
 }
 
 /// A change of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableChange {
-    /// Adds columns (ids and storage names are given by meta). A tag is added to the key, before the
-    /// time index, and is NULL in older rows.
+    /// Adds columns (meta assigns ids and storage names). A tag is added to the key, before the time index, and is NULL
+    /// in older rows.
     AddColumns {
-        /// The columns.
+        /// The columns to add.
         columns: Vec<Column>,
-        /// Leave out those that exist with the same type and meaning, rather than fail.
+        /// True to skip columns that exist with the same type and meaning, instead of failing.
         if_not_exists: bool,
     },
     /// Drops a field.
     DropColumn(String),
     /// Renames a column.
     RenameColumn {
-        /// From.
+        /// Present name.
         from: String,
-        /// To.
+        /// New name.
         to: String,
     },
     /// Sets or drops a column's default.
     SetDefault {
         /// The column.
         column: String,
-        /// SQL text, or none.
+        /// SQL text of the default; `None` to drop it.
         default: Option<String>,
     },
     /// Replaces the options.
     SetOptions(TableOptions),
     /// Renames the table.
     Rename(String),
-    /// Places the rows that are written from now on otherwise. Those that are there stay where they are, in a table
-    /// of their own that is read along ([`crate::catalog::Table::former`]). For tables that keep every row
-    /// (`append_mode`): two versions of a row could lie in both.
+    /// Changes the placement of rows written from now on. Existing rows stay in a former table, which queries include
+    /// ([`crate::catalog::Table::former`]). For tables that keep every row (`append_mode`): otherwise two versions of a
+    /// row could lie in both.
     Repartition {
-        /// How rows are placed.
+        /// New placement of rows.
         placement: Placement,
-        /// Where the key space is cut; ascending. One more partition than cuts.
+        /// Cuts of the key space, ascending. One more partition than cuts.
         cuts: Vec<Bound>,
     },
 }
@@ -397,175 +394,176 @@ pub enum TableChange {
 pub enum Ddl {
     /// CREATE DATABASE.
     CreateDatabase {
-        /// The name.
+        /// Database name.
         name: String,
-        /// No error when it exists.
+        /// True to succeed when it exists.
         if_not_exists: bool,
-        /// The `ttl` that its tables inherit.
+        /// Default `ttl` of its tables.
         ttl: Option<Duration>,
     },
     /// ALTER DATABASE ... SET 'ttl'.
     AlterDatabase {
-        /// The name.
+        /// Database name.
         name: String,
-        /// The `ttl` that its tables inherit.
+        /// Default `ttl` of its tables.
         ttl: Option<Duration>,
     },
     /// DROP DATABASE, with all its tables.
     DropDatabase {
-        /// The name.
+        /// Database name.
         name: String,
-        /// No error when it does not exist.
+        /// True to succeed when it does not exist.
         if_exists: bool,
     },
     /// CREATE TABLE.
     CreateTable {
-        /// The table.
+        /// The table to create.
         table: Box<NewTable>,
-        /// No error when it exists.
+        /// True to succeed when it exists.
         if_not_exists: bool,
     },
     /// DROP TABLE.
     DropTable {
-        /// The database.
+        /// Database name.
         database: String,
-        /// The name.
+        /// Table name.
         name: String,
-        /// No error when it does not exist.
+        /// True to succeed when it does not exist.
         if_exists: bool,
     },
     /// TRUNCATE TABLE.
     TruncateTable {
-        /// The database.
+        /// Database name.
         database: String,
-        /// The name.
+        /// Table name.
         name: String,
     },
     /// ALTER TABLE.
     AlterTable {
-        /// The database.
+        /// Database name.
         database: String,
-        /// The name.
+        /// Table name.
         name: String,
-        /// What changes.
+        /// The change of the table.
         change: TableChange,
     },
 }
 
-/// What an operator wants of the cluster.
+/// An operator's order to the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminOrder {
-    /// Moves everything off a node and puts nothing on it, or ends that.
+    /// Begins or ends draining a node: all its replicas move to other nodes, and it gets no new ones.
     Drain {
         /// The node.
         node: NodeId,
-        /// Whether to begin or to end.
+        /// True to begin, false to end.
         on: bool,
     },
     /// Moves the replica of a partition from one node to another.
     MoveReplica {
         /// The partition.
         partition: PartitionId,
-        /// The node that has it.
+        /// Node that has the replica.
         from: NodeId,
-        /// The node that gets it.
+        /// Node that gets the replica.
         to: NodeId,
     },
     /// Hands the leadership of a partition to its replica on a node.
     TransferLeader {
         /// The partition.
         partition: PartitionId,
-        /// The node.
+        /// Node of the new leader.
         to: NodeId,
     },
-    /// Cuts a partition in two.
+    /// Splits a partition in two.
     SplitPartition {
         /// The partition.
         partition: PartitionId,
-        /// The first key of the right half; `None`: in the middle of its rows.
+        /// First key of the right half; `None`: the middle of its rows.
         at: Option<Bound>,
     },
-    /// Makes one partition of two neighbours.
+    /// Merges two neighbouring partitions.
     MergePartitions {
-        /// The one that stays.
+        /// The partition that remains.
         left: PartitionId,
-        /// The one that goes.
+        /// The partition that is removed.
         right: PartitionId,
     },
-    /// Takes a node that has nothing any more out of the cluster, for good.
+    /// Removes a node without replicas from the cluster, for good.
     RemoveNode {
         /// The node.
         node: NodeId,
     },
 }
 
-/// The catalog's keeper.
+/// The service that keeps the catalog.
 #[async_trait]
 pub trait MetaService: Send + Sync {
-    /// The catalog as it changes. What [`MetaService::change`] answered is in it by then.
+    /// Watches the catalog. It includes every change for which [`MetaService::change`] has returned.
     fn catalog(&self) -> watch::Receiver<Arc<Catalog>>;
 
-    /// Changes the catalog; answers when the change is durable, has reached the nodes it concerns and
-    /// is visible in [`MetaService::catalog`]. Returns whether anything changed.
+    /// Changes the catalog; returns when the change is durable, has reached the nodes concerned and is visible in
+    /// [`MetaService::catalog`]. True if anything changed.
     async fn change(&self, ddl: Ddl) -> Result<bool, Error>;
 
-    /// The nodes as they come, go and are heard of.
+    /// Watches the nodes and their liveness.
     fn members(&self) -> watch::Receiver<Arc<Members>>;
 
-    /// The members of meta's own group, each asked for itself. One that does not answer is listed all the same.
+    /// The members of meta's own group, each asked for itself. A member that does not answer is listed too.
     async fn metas(&self) -> Vec<MetaMember>;
 
-    /// Takes an operator's order; answers when it is recorded. What follows from it takes its time,
-    /// except a change of leader, which is carried out.
+    /// Records an operator's order; returns when it is recorded. It is carried out in the background, except a change
+    /// of leader, which is complete on return.
     async fn administer(&self, order: AdminOrder) -> Result<(), Error>;
 
-    /// How busy everything is, as far as the nodes have said. What is young, or whose leader is silent, is not in it.
+    /// Load of partitions and nodes, from the nodes' reports. Partitions that are new, or whose leaders are silent, are
+    /// left out.
     async fn load(&self, request: LoadRequest) -> Result<LoadReport, Error>;
 
-    /// The picture of a table's load over keys and time, as the JSON that every renderer of it takes. A table that bore no
-    /// load lately has an empty one.
+    /// The heatmap of a table's load over keys and time, as JSON in the form that all renderers read. Empty for a table
+    /// without recent load.
     async fn heatmap(&self, request: HeatmapRequest) -> Result<Bytes, Error>;
 }
 
-/// A change that was made.
+/// Result of a change of the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Whether it changed anything.
+    /// True if anything changed.
     pub changed: bool,
-    /// The version of the catalog that shows it.
+    /// Version of the catalog that includes the change.
     pub version: u64,
 }
 
-/// What meta is to the processes of a cluster. Only the member of meta's group that leads it does any
-/// of this but [`ClusterService::standing`]; the others say [`Error::NotLeader`], with partition 0.
+/// Meta's interface to the processes of a cluster. Except [`ClusterService::standing`], only the leader of meta's group
+/// answers these calls; other members return [`Error::NotLeader`], with partition 0.
 #[async_trait]
 pub trait ClusterService: MetaService {
-    /// Whether this one leads, and its catalog has everything that was ever acknowledged.
+    /// Watches whether this member leads, with every acknowledged change in its catalog.
     fn leads(&self) -> watch::Receiver<bool>;
 
-    /// How this member of meta's group is. It answers whether it leads or not.
+    /// State of this member of meta's group. Answered by leaders and followers.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where there is no member behind the service.
+    /// [`Error::Unsupported`] if no member is behind the service.
     fn standing(&self) -> Result<MetaStanding, Error>;
 
-    /// As [`MetaService::change`], for a caller that may not get the answer and ask again: the same
-    /// identity is the same change, and gets the same answer.
+    /// As [`MetaService::change`], for a caller that may miss the answer and repeat the call: the same identity is the
+    /// same change, and gets the same answer.
     async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error>;
 
-    /// Makes a node known, or known at another address or with other labels. The same identity gets the same number.
+    /// Registers a node, or its new address or labels. The same identity gets the same number.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for one that was removed: it has to begin with a new data directory.
+    /// [`Error::InvalidInput`] for a removed node: it has to begin with a new data directory.
     async fn register(&self, registration: Registration) -> Result<NodeId, Error>;
 
-    /// Records a generation of a registered node's data directory, unless that is an older copy of it.
+    /// Records a generation of a registered node's data directory, unless the directory is an older copy.
     ///
     /// # Errors
     /// As [`ClusterService::heartbeat`]; [`Error::Unsupported`] for a meta of an earlier version.
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, Error>;
 
-    /// Takes what a node says of itself.
+    /// Accepts a node's report.
     ///
     /// # Errors
     /// [`Error::NotFound`] for a node that is not registered under this identity; [`Error::InvalidInput`] for one that

@@ -1,18 +1,17 @@
-//! How large rows are.
+//! Sizes of rows.
 //!
-//! Sizes are of the values, not of the buffers that happen to hold them: a slice of a large batch
-//! counts for what it shows.
+//! They are sizes of the values, not of the buffers that hold them: a slice of a large batch counts only its own part.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
-/// The bytes of all values of a batch, roughly.
+/// Approximate bytes of all values of a batch.
 pub fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(array_bytes).sum()
 }
 
-/// The bytes of all values of an array, roughly.
+/// Approximate bytes of all values of an array.
 fn array_bytes(array: &ArrayRef) -> usize {
     let validity = array.len() / 8;
     let values = match array.data_type() {
@@ -28,7 +27,7 @@ fn array_bytes(array: &ArrayRef) -> usize {
     validity + values
 }
 
-/// The length of the text or bytes that a view stands for: its lowest four bytes.
+/// Length of a view's text or bytes: its lowest four bytes.
 pub fn view_length(view: u128) -> usize {
     (view & u128::from(u32::MAX)) as usize
 }

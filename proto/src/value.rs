@@ -1,8 +1,8 @@
 //! Single values: bounds of ranges, literals of rules and predicates, keys in messages to people.
 //!
-//! Rows never travel as `Value`s; they stay in Arrow columns. Order: NULL first,
-//! then by value; floats by total order (`-NaN < -inf < .. < inf < NaN`), strings
-//! and bytes by bytes. Two values compare only within one [`ColumnType`](crate::schema::ColumnType).
+//! Rows are never transferred as `Value`s; they stay in Arrow columns. Order: NULL first, then by value; floats by
+//! total order (`-NaN < -inf < .. < inf < NaN`), strings and bytes by bytes. Two values compare only within one
+//! [`ColumnType`](crate::schema::ColumnType).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -35,7 +35,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Whether this is NULL.
+    /// True if the value is NULL.
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
@@ -68,7 +68,7 @@ impl Ord for Value {
             (Self::Binary(a), Self::Binary(b)) => a.cmp(b),
             (Self::Date(a), Self::Date(b)) => a.cmp(b),
             (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(b),
-            // Values of one column have one kind; across kinds any fixed order will do.
+            // Values of one column have one kind; across kinds any fixed order is fine.
             _ => self.rank().cmp(&other.rank()),
         }
     }
@@ -89,7 +89,7 @@ impl PartialEq for Value {
 impl Eq for Value {}
 
 impl fmt::Display for Value {
-    /// As a person would write it in SQL; timestamps as bare ticks, because the unit is the column's.
+    /// The text in SQL; timestamps as bare ticks, because the unit is the column's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("NULL"),

@@ -1,11 +1,10 @@
-//! The forms in which things go to disk and over the network: protobuf, defined in `partita/*.proto`.
+//! The forms on disk and over the network: protobuf, defined in `partita/*.proto`.
 //!
-//! Rules, because what is written today is read by every later version:
-//! - a field's number and meaning never change; new fields are optional and have a meaning when they
-//!   are absent;
-//! - every type has its own conversion here ([`Wire`]); what is missing or unknown is
-//!   [`Error::Corrupted`], never a default that somebody did not choose;
-//! - no bytes, however they came to be, make decoding panic.
+//! Rules, because every later version reads what is written today:
+//! - a field's number and meaning never change; new fields are optional and have a meaning when they are absent;
+//! - every type has its own conversion here ([`Wire`]); a missing or unknown value is [`Error::Corrupted`], never a
+//!   default that nobody chose;
+//! - decoding never panics, whatever the bytes.
 //!
 //! [`Command`] is what a partition's Raft log holds; [`ipc`] is the form of its rows.
 
@@ -36,7 +35,7 @@ pub use self::command::{Command, WriteCommand, WritePart};
 pub use self::watch::{Follower, parts_between};
 use crate::error::Error;
 
-/// The generated messages; to be embedded in other messages. Everything else uses [`Wire`].
+/// The generated messages, for use as parts of other messages. All other code uses [`Wire`].
 #[allow(
     missing_docs,
     unreachable_pub,
@@ -53,27 +52,27 @@ pub mod pb {
 
 /// A type with a form on disk and wire.
 pub trait Wire: Sized {
-    /// The message.
+    /// Protobuf message of the type.
     type Message: Message + Default;
 
-    /// The message of a value.
+    /// Converts the value to its message.
     fn to_wire(&self) -> Self::Message;
 
-    /// The value of a message.
+    /// Converts a message to the value.
     ///
     /// # Errors
     /// [`Error::Corrupted`] when a field is missing or has a value that this version does not know.
     fn from_wire(message: Self::Message) -> Result<Self, Error>;
 
-    /// The bytes of a value.
+    /// Encodes the value.
     fn encode_wire(&self) -> Bytes {
         self.to_wire().encode_to_vec().into()
     }
 
-    /// The value of bytes.
+    /// Decodes a value.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] when they are not its message, or as [`Wire::from_wire`].
+    /// [`Error::Corrupted`] when the bytes are not its message, or as [`Wire::from_wire`].
     fn decode_wire(bytes: Bytes) -> Result<Self, Error> {
         Self::from_wire(parse(bytes)?)
     }
@@ -84,7 +83,7 @@ fn parse<M: Message + Default>(bytes: Bytes) -> Result<M, Error> {
     M::decode(bytes).map_err(|error| Error::Corrupted(format!("a message is malformed: {error}")))
 }
 
-/// The value of a message field that has to be there.
+/// The value of a mandatory message field.
 fn required<T: Wire>(field: Option<T::Message>, name: &str) -> Result<T, Error> {
     T::from_wire(field.ok_or_else(|| missing(name))?)
 }
@@ -98,7 +97,7 @@ fn missing(name: &str) -> Error {
     Error::Corrupted(format!("a message has no {name} that this version knows"))
 }
 
-/// A number that has to fit a narrower type.
+/// Converts a number to a narrower type.
 fn narrow<T: TryFrom<i64>>(value: impl Into<i64>, name: &str) -> Result<T, Error> {
     let value = value.into();
     T::try_from(value).map_err(|_| {

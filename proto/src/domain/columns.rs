@@ -10,14 +10,13 @@ use super::Domain;
 use crate::error::Error;
 use crate::schema::TableSchema;
 
-/// A conjunction: each named column's value lies in its domain. A column that is not named may have
-/// any value. Names are storage names.
+/// A conjunction: each named column's value lies in its domain. A column without an entry may have any value. Names are
+/// storage names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domains(BTreeMap<String, Domain>);
 
 impl Domains {
-    /// Leaves of a column only what the domain holds too. Bounds of the column's own type are safest:
-    /// see [`crate::domain`].
+    /// Intersects a column's domain with another. Bounds of the column's own type are safest: see [`crate::domain`].
     pub fn restrict(&mut self, column: &str, domain: Domain) {
         let domain = match self.0.get(column) {
             Some(before) => before.intersect(&domain),
@@ -30,35 +29,35 @@ impl Domains {
         }
     }
 
-    /// What is left of a column; `None`: everything.
+    /// The domain of a column; `None`: every value.
     pub fn get(&self, column: &str) -> Option<&Domain> {
         self.0.get(column)
     }
 
-    /// Whether no row can satisfy them.
+    /// True if no row can satisfy the domains.
     pub fn is_none(&self) -> bool {
         self.0.values().any(Domain::is_none)
     }
 
-    /// Whether every row satisfies them.
+    /// True if every row satisfies the domains.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The columns that are restricted, by name.
+    /// The restricted columns and their domains, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Domain)> {
         self.0.iter().map(|(column, domain)| (column.as_str(), domain))
     }
 
-    /// The restrictions of some columns.
+    /// The domains of the columns that `wanted` accepts.
     #[must_use]
     pub fn only(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let kept = self.0.iter().filter(|(column, _)| wanted(column));
         Self(kept.map(|(column, domain)| (column.clone(), domain.clone())).collect())
     }
 
-    /// The same restrictions as values of the columns' types. Bounds that do not compare with a type,
-    /// and columns that the schema does not have, restrict nothing.
+    /// The same domains as values of the columns' types. Bounds that are not comparable with the type, and columns that
+    /// the schema does not have, restrict nothing.
     #[must_use]
     pub fn typed(&self, schema: &TableSchema) -> Self {
         let mut typed = Self::default();
@@ -72,8 +71,8 @@ impl Domains {
         typed
     }
 
-    /// Which rows satisfy all of them; `None` when every one does because nothing is restricted. A
-    /// column that the batch does not have is NULL.
+    /// Mask of the rows that satisfy all domains; `None` when every row does because nothing is restricted. A column
+    /// that the batch does not have is NULL.
     ///
     /// # Errors
     /// As [`Domain::mask`].

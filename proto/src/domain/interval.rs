@@ -12,9 +12,9 @@ use crate::value::Value;
 /// A range of values that are not NULL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// Where it begins.
+    /// Lower bound.
     pub low: Bound<Value>,
-    /// Where it ends.
+    /// Upper bound.
     pub high: Bound<Value>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// Values that compare with each other.
+/// Kinds of values; values of one kind are comparable with each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Bool,
@@ -83,7 +83,7 @@ impl Kind {
     }
 }
 
-/// The one kind of all, `None` if there are none; an error if there are several.
+/// The one kind of all; `None` if there are none, an error if there are several.
 pub(super) fn one_kind(kinds: impl Iterator<Item = Kind>) -> Result<Option<Kind>, ()> {
     let mut found = None;
     for kind in kinds {
@@ -133,8 +133,7 @@ pub(super) fn order_highs(a: &Bound<Value>, b: &Bound<Value>) -> Ordering {
     }
 }
 
-/// Whether nothing lies between an interval's end and the beginning of one that does not begin
-/// before it.
+/// True if nothing lies between an interval's end and the beginning of another interval that does not begin before it.
 pub(super) fn meets(high: &Bound<Value>, low: &Bound<Value>) -> bool {
     match (high, low) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,

@@ -1,7 +1,7 @@
-//! Which rows of a column lie in a domain, by Arrow's kernels.
+//! Evaluates domains over columns with Arrow's kernels.
 //!
-//! Few intervals are compared one by one, a kernel call for each bound; many (an IN list) by binary
-//! search row by row. A dictionary is looked at once per distinct value.
+//! A few intervals are compared one by one, a kernel call for each bound; many (an IN list) by binary search row by
+//! row. A dictionary is evaluated once per distinct value.
 
 use std::ops::Bound;
 
@@ -18,15 +18,16 @@ use crate::error::Error;
 use crate::schema::ColumnType;
 use crate::value::Value;
 
-/// Up to here one or two kernel calls for each interval cost less than a search for each row.
+/// Maximum intervals for kernels: up to here one or two kernel calls for each interval cost less than a search for each
+/// row.
 const KERNEL_INTERVALS_MAX: usize = 8;
 
 impl Domain {
-    /// Which rows of a column it holds. The result has no NULL.
+    /// Mask of the rows that the domain contains. The result has no NULL.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when its bounds do not compare with the column's type,
-    /// [`Error::Unsupported`] when no column of a table has that type.
+    /// [`Error::InvalidInput`] when its bounds are not comparable with the column's type, [`Error::Unsupported`] when
+    /// no column of a table has that type.
     pub fn mask(&self, column: &dyn Array) -> Result<BooleanArray, Error> {
         let rows = column.len();
         if self.is_all() || self.is_none() || column.data_type() == &DataType::Null {
@@ -55,7 +56,7 @@ impl Domain {
         Ok(self.settle(&held, column))
     }
 
-    /// Gives the rows that are NULL in the column their own answer.
+    /// Sets the result for rows that are NULL in the column.
     fn settle(&self, held: &BooleanBuffer, column: &dyn Array) -> BooleanArray {
         let held = match column.nulls() {
             None => held.clone(),
@@ -66,13 +67,13 @@ impl Domain {
     }
 }
 
-/// The same answer for every row.
+/// The same result for every row.
 pub(crate) fn constant(rows: usize, held: bool) -> BooleanArray {
     let buffer = if held { BooleanBuffer::new_set(rows) } else { BooleanBuffer::new_unset(rows) };
     BooleanArray::new(buffer, None)
 }
 
-/// What comes out for a NULL is of no meaning.
+/// Mask of the rows in the intervals, by kernels. The result for NULLs is meaningless.
 fn by_kernels(
     intervals: &[Interval],
     column: &dyn Array,
@@ -85,6 +86,7 @@ fn by_kernels(
         let (values, _) = kernel(&column, &scalar).map_err(|e| arrow_error(&e))?.into_parts();
         Ok(values)
     };
+    // The union over all intervals; a single value is one comparison, any other interval the conjunction of its bounds.
     let mut held: Option<BooleanBuffer> = None;
     for interval in intervals {
         let low = match &interval.low {
@@ -118,7 +120,7 @@ fn either(one: Option<BooleanBuffer>, other: BooleanBuffer) -> Option<BooleanBuf
     })
 }
 
-/// What comes out for a NULL is of no meaning.
+/// Mask of the rows in the intervals, by binary search. The result for NULLs is meaningless.
 fn by_search(
     intervals: &[Interval],
     column: &dyn Array,

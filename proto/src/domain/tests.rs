@@ -28,7 +28,7 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::GreaterOrEqual,
 ];
 
-/// How a domain was made, so that it can be asked about a value without it.
+/// Construction of a domain, from which the expected result for a value can be computed without the domain.
 #[derive(Clone, Debug)]
 enum Made {
     Null,

@@ -1,7 +1,7 @@
 //! Domains as sets of values of one column type.
 //!
-//! A literal that the type has no value for becomes the bound that means the same: nothing is lost
-//! and nothing added, so that the result may place rows as well as prune.
+//! A literal without a value in the type becomes the equivalent bound: no value is lost or added, so that the result
+//! may place rows as well as prune.
 
 use std::ops::Bound;
 
@@ -13,11 +13,11 @@ use crate::schema::ColumnType;
 use crate::value::Value;
 
 impl Domain {
-    /// The same set as values of a column type. For types whose values come in steps, bounds become
-    /// inclusive; what the type has no value for is gone.
+    /// The same set as values of a column type. For types whose values come in steps, bounds become inclusive; values
+    /// that the type does not have are dropped.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when a bound does not compare with the type.
+    /// [`Error::InvalidInput`] when a bound is not comparable with the type.
     pub fn typed(&self, column_type: ColumnType) -> Result<Self, Error> {
         let mut intervals = Vec::with_capacity(self.intervals.len());
         for interval in &self.intervals {
@@ -30,7 +30,7 @@ impl Domain {
                 }
             }
         }
-        // Two that are apart as numbers may be next to each other in the type: [1, 2] and [3, 4].
+        // Intervals that are apart as numbers may be adjacent in the type: [1, 2] and [3, 4].
         let mut joined: Vec<Interval> = Vec::with_capacity(intervals.len());
         for interval in intervals {
             match joined.last_mut() {
@@ -43,8 +43,8 @@ impl Domain {
         Ok(Self::from_intervals(self.null, joined))
     }
 
-    /// The values of a column type that it holds, if they are at most `max`, NULL first. Counts
-    /// through short ranges of integers, dates and other types whose values come in steps.
+    /// The domain's values of a column type, NULL first, if they are at most `max`. Enumerates short ranges of
+    /// integers, dates and other types whose values come in steps.
     ///
     /// # Errors
     /// As [`Domain::typed`].
@@ -65,7 +65,7 @@ impl Domain {
             };
             let mut values = vec![first];
             while values.len() <= max {
-                // What follows the last one; past the end of the interval or of the type, it is all.
+                // The successor of the last value; beyond the end of the interval or of the type, the list is complete.
                 let next = successor(values.last()?, column_type);
                 match (next, &interval.high) {
                     (Some(next), Bound::Included(high)) if next <= *high => values.push(next),
@@ -80,7 +80,7 @@ impl Domain {
 }
 
 impl Interval {
-    /// Whether no value of the type lies in it, both bounds being of the type.
+    /// True if no value of the type lies in the interval; both bounds are of the type.
     fn has_no_value_of(&self, column_type: ColumnType) -> bool {
         let first = match &self.low {
             Bound::Unbounded => least(column_type),
@@ -98,7 +98,7 @@ impl Interval {
     }
 }
 
-/// Whether the next value of the type after an interval's end is the beginning of another.
+/// True if the next value of the type after an interval's end is the beginning of another interval, or lies behind it.
 fn follows(high: &Bound<Value>, low: &Bound<Value>, column_type: ColumnType) -> bool {
     match (high, low) {
         (Bound::Included(high), Bound::Included(low)) => {
@@ -108,7 +108,7 @@ fn follows(high: &Bound<Value>, low: &Bound<Value>, column_type: ColumnType) -> 
     }
 }
 
-/// A lower bound in a type; `None` when nothing of the type is above it.
+/// A lower bound in a type; `None` when no value of the type is above it.
 fn typed_low(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value>>, Error> {
     let (value, included) = match bound {
         Bound::Unbounded => return Ok(Some(Bound::Unbounded)),
@@ -120,7 +120,7 @@ fn typed_low(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value>
         Fit::Above => None,
         Fit::After(before) => after(before, ty),
         Fit::Exact(exact) => {
-            // A zero that was not a float yet equals both of a float's.
+            // A zero that was not a float before equals both float zeros.
             let zero = !matches!(value, Value::Float(_)) && is_float_zero(&exact);
             match (included, zero) {
                 (true, true) => Some(Bound::Included(Value::Float(-0.0))),
@@ -132,7 +132,7 @@ fn typed_low(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value>
     })
 }
 
-/// What is above a value of a type, as a lower bound.
+/// The lower bound just above a value of a type; `None` if the type has no greater value.
 fn after(value: Value, column_type: ColumnType) -> Option<Bound<Value>> {
     if is_stepped(column_type) {
         successor(&value, column_type).map(Bound::Included)
@@ -141,7 +141,7 @@ fn after(value: Value, column_type: ColumnType) -> Option<Bound<Value>> {
     }
 }
 
-/// An upper bound in a type; `None` when nothing of the type is below it.
+/// An upper bound in a type; `None` when no value of the type is below it.
 fn typed_high(bound: &Bound<Value>, ty: ColumnType) -> Result<Option<Bound<Value>>, Error> {
     let (value, included) = match bound {
         Bound::Unbounded => return Ok(Some(Bound::Unbounded)),

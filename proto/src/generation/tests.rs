@@ -98,20 +98,20 @@ fn a_generation_that_was_found_pending_settles_nothing() {
     assert_eq!(anew, claim(Some(own), Some(generation(10, 55))));
 }
 
-/// A directory, whoever records its generations, and what is on the way between them.
+/// A directory, the recorder of its generations, and the messages between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct World {
     directory: (Option<(u64, u64)>, Option<(u64, u64)>),
     recorded: Option<(u64, u64)>,
     process: Option<Process>,
-    /// Requests that are on their way, of any process.
+    /// In-flight requests of any process.
     requests: BTreeSet<(Option<(u64, u64)>, Option<(u64, u64)>)>,
     copy: Option<Copied>,
-    /// The directory was put back from a copy after the original had served something later.
+    /// True if the directory was restored from a copy after the original had served something later.
     older: bool,
-    /// It was put back from a copy at all.
+    /// True if it was restored from a copy at all.
     put_back: bool,
-    /// Random numbers that were drawn.
+    /// Number of random numbers drawn.
     drawn: u64,
     crashes: u64,
 }
@@ -125,7 +125,7 @@ struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Copied {
     directory: (Option<(u64, u64)>, Option<(u64, u64)>),
-    /// A process has served since under a generation that the copy does not bear.
+    /// True if a process has served since under a generation that the copy does not have.
     outlived: bool,
 }
 

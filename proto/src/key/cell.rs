@@ -1,7 +1,7 @@
 //! One cell of a key: a single value in arrow's row format, for bounds.
 //!
-//! Rows are encoded column by column by arrow itself; bounds, of which a predicate may need a
-//! thousand, are encoded here without building arrays. That both give the same bytes is tested.
+//! Arrow itself encodes rows, column by column; bounds, of which a predicate may need a thousand, are encoded here
+//! without building arrays. Tests check that both give the same bytes.
 //!
 //! | value | bytes |
 //! |---|---|
@@ -22,13 +22,13 @@ const EMPTY: u8 = 1;
 const NON_EMPTY: u8 = 2;
 const CONTINUED: u8 = u8::MAX;
 
-/// The first blocks are small, so that short strings stay short.
+/// Number of small blocks: the first ones are small, so that short strings stay short.
 const SMALL_BLOCKS: usize = 4;
 const SMALL_BLOCK_BYTES: usize = 8;
 const BLOCK_BYTES: usize = 32;
 
-/// Whether a value can be encoded as it is. A decimal of more digits than its column declares can:
-/// it is wrong, but it has a place among the others, and rows that have it need one too.
+/// True if a value can be encoded without coercion. A decimal with more digits than its column declares can: it is
+/// wrong, but it has a place in the order, and rows that contain it need one too.
 pub(super) fn fits(value: &Value, column_type: ColumnType) -> bool {
     matches!((value, column_type), (Value::Null, _) | (Value::Decimal(_), ColumnType::Decimal(..)))
         || value.is_of(column_type)
@@ -87,7 +87,7 @@ pub(super) fn encode(
     Ok(())
 }
 
-/// Takes one cell from the front of the input.
+/// Decodes one cell from the front of the input and advances the input.
 pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value, Error> {
     let value = match column_type {
         ColumnType::String => match take_variable(input)? {
@@ -127,7 +127,7 @@ pub(super) fn decode(input: &mut &[u8], column_type: ColumnType) -> Result<Value
     Ok(value)
 }
 
-/// Leaves out one cell at the front of the input. What is in it is not checked.
+/// Skips one cell at the front of the input. Its content is not checked.
 pub(super) fn skip(input: &mut &[u8], column_type: ColumnType) -> Result<(), Error> {
     let width = width(column_type);
     let (sentinel, mut rest) = input.split_first().ok_or_else(ends)?;
@@ -164,7 +164,7 @@ fn uint(value: Option<impl Into<u64>>) -> Value {
     value.map_or(Value::Null, |v| Value::UInt(v.into()))
 }
 
-/// The width of a fixed-width type; 0 for the others.
+/// Bytes of a fixed-width type; 0 for the others.
 fn width(column_type: ColumnType) -> usize {
     match column_type {
         ColumnType::Bool | ColumnType::Int8 | ColumnType::UInt8 => 1,
@@ -179,13 +179,13 @@ fn width(column_type: ColumnType) -> usize {
     }
 }
 
-/// The bits of a float with all but the sign turned round if it is negative, so that they compare as
-/// a signed integer; its own inverse.
+/// The bits of a float, all but the sign inverted if it is negative, so that they compare as a signed integer;
+/// self-inverse.
 fn turned32(bits: u32) -> u32 {
     if bits >> 31 == 1 { bits ^ (u32::MAX >> 1) } else { bits }
 }
 
-/// The same for 64 bits.
+/// As `turned32`, for 64 bits.
 fn turned64(bits: u64) -> u64 {
     if bits >> 63 == 1 { bits ^ (u64::MAX >> 1) } else { bits }
 }
@@ -243,6 +243,8 @@ fn take_variable(input: &mut &[u8]) -> Result<Option<Vec<u8>>, Error> {
         NULL => None,
         EMPTY => Some(Vec::new()),
         NON_EMPTY => {
+            // Full blocks are followed by a mark of continuation; the last one by the length of its content, and padded
+            // with zeros.
             let mut value = Vec::new();
             let mut block = 0;
             loop {

@@ -1,4 +1,4 @@
-//! The keys of a batch of rows: comparable bytes, one after the other in one buffer.
+//! Keys of a batch of rows: comparable bytes, concatenated in one buffer.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ impl Keys {
         Self { array }
     }
 
-    /// Keys that are encoded already. Panics when they outgrow one batch (2 GiB).
+    /// Keys that are already encoded. Panics when they exceed one batch (2 GiB).
     pub fn from_encoded<T: AsRef<[u8]>>(keys: impl IntoIterator<Item = T>) -> Self {
         let mut bytes = Vec::new();
         let lengths = keys.into_iter().map(|key| {
@@ -33,12 +33,12 @@ impl Keys {
         Self::new(BinaryArray::new(offsets, Buffer::from_vec(bytes), None))
     }
 
-    /// How many there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.array.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.array.is_empty()
     }
@@ -63,19 +63,19 @@ impl Keys {
         (0..self.len()).map(|row| self.get(row))
     }
 
-    /// Whether no key is smaller than the one before it.
+    /// True if no key is smaller than the previous one.
     pub fn is_sorted(&self) -> bool {
         (1..self.len()).all(|row| self.get(row - 1) <= self.get(row))
     }
 
-    /// Where those that lie in a range begin and end; the keys are sorted.
+    /// Positions of the first key in a range and of the first one behind it; the keys must be sorted.
     pub fn within(&self, range: &KeyRange) -> (usize, usize) {
         let start = self.lower_bound(&range.start);
         let end = range.end.as_ref().map_or(self.len(), |end| self.lower_bound(end));
         (start, end.max(start))
     }
 
-    /// The number of keys before the first one that is not smaller; the keys are sorted.
+    /// Number of keys before the first one that is not smaller; the keys must be sorted.
     pub fn lower_bound(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -89,15 +89,14 @@ impl Keys {
         low
     }
 
-    /// The rows in the order of their keys; rows with equal keys stay in the order they are in.
-    /// Batches have fewer than 2^32 rows.
+    /// The rows in the order of their keys; rows with equal keys keep their order. Batches have fewer than 2^32 rows.
     pub fn sort_indices(&self) -> UInt32Array {
         let count = u32::try_from(self.len()).expect("offsets of 32 bits count at most 2^31 rows");
         if self.is_sorted() {
             return UInt32Array::from_iter_values(0..count);
         }
-        // Most comparisons end within the eight bytes behind what all keys share (placement, a
-        // common first column): keep those in the array that is sorted.
+        // Most comparisons end within the eight bytes after the prefix that all keys share (placement, a common first
+        // column): keep those in the array that is sorted.
         let first = self.get(0);
         let shared = self.iter().fold(first.len(), |shared, key| {
             let same = key.iter().zip(&first[..shared]).take_while(|(a, b)| a == b).count();
@@ -105,7 +104,7 @@ impl Keys {
         });
         let mut rows: Vec<(u64, u32)> =
             self.iter().zip(0..count).map(|(key, row)| (head(&key[shared..]), row)).collect();
-        // Stable not for the order, which is total, but because it merges runs that are sorted already.
+        // A stable sort, because it merges runs that are sorted already; the order itself is total.
         rows.sort_by(|(head_a, a), (head_b, b)| {
             head_a
                 .cmp(head_b)
@@ -115,10 +114,10 @@ impl Keys {
         UInt32Array::from_iter_values(rows.into_iter().map(|(_, row)| row))
     }
 
-    /// The keys of some rows, copied.
+    /// Copies the keys of some rows.
     ///
     /// # Errors
-    /// [`Error::Internal`] when there is no such row, or the keys outgrow one batch (2 GiB).
+    /// [`Error::Internal`] when there is no such row, or the keys exceed one batch (2 GiB).
     pub fn take(&self, rows: &UInt32Array) -> Result<Self, Error> {
         let taken = compute::take(&self.array, rows, None).map_err(internal)?;
         Ok(Self::new(taken.as_binary().clone()))
@@ -130,10 +129,10 @@ impl Keys {
         Self::new(self.array.slice(rows.start, rows.len()))
     }
 
-    /// The keys of runs of rows of several batches, one after the other, copied.
+    /// Copies the keys of runs of rows of several batches, concatenated.
     ///
     /// # Errors
-    /// [`Error::Internal`] when they outgrow one batch (2 GiB).
+    /// [`Error::Internal`] when they exceed one batch (2 GiB).
     pub fn gather<'a>(
         parts: impl Iterator<Item = (&'a Self, Range<usize>)> + Clone,
     ) -> Result<Self, Error> {
@@ -155,7 +154,7 @@ impl Keys {
         Ok(Self::new(BinaryArray::new(offsets, Buffer::from_vec(bytes), None)))
     }
 
-    /// The bytes of a run of keys, one after the other. Panics when the run leaves the batch.
+    /// The bytes of a run of keys, concatenated. Panics when the run leaves the batch.
     fn bytes_of(&self, rows: Range<usize>) -> &[u8] {
         let place = |row: usize| usize::try_from(self.array.value_offsets()[row]).unwrap_or(0);
         &self.array.value_data()[place(rows.start)..place(rows.end)]
@@ -170,14 +169,14 @@ impl Keys {
         }
     }
 
-    /// Bytes of memory that these keys account for; of a slice, its own part only.
+    /// Bytes of memory for these keys; for a slice, its own part only.
     pub fn size_bytes(&self) -> usize {
         self.bytes() + size_of_val(self.array.value_offsets())
     }
 }
 
-/// The first eight bytes as a number that compares like them; a shorter key is padded with zeros,
-/// which leaves equal heads to the full comparison.
+/// The first eight bytes as a number with the same order; a shorter key is padded with zeros, so that equal heads need
+/// the full comparison.
 fn head(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     let length = key.len().min(8);

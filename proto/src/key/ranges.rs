@@ -1,4 +1,4 @@
-//! From what a predicate leaves of the columns to what it leaves of the key space.
+//! Derives ranges of the key space from domains of columns.
 
 use std::ops::Bound as Limit;
 
@@ -11,17 +11,16 @@ use crate::range::KeyRange;
 use crate::schema::{ColumnType, TableSchema};
 use crate::value::Value;
 
-/// The most ranges that are made. A table has at most 4096 partitions; beyond a few ranges for each
-/// of those that a statement touches, more ranges exclude little and cost a comparison each.
+/// Maximum number of ranges. A table has at most 4096 partitions; beyond a few ranges for each of those that a
+/// statement reads, more ranges exclude little and cost a comparison each.
 pub const KEY_RANGES_MAX: usize = 1024;
 
 impl KeyCodec {
-    /// The ranges outside of which no row of these domains can lie: sorted, disjoint, not adjacent,
-    /// at most [`KEY_RANGES_MAX`]. None when no row can lie anywhere. Rows in the ranges need not be
-    /// in the domains.
+    /// The ranges outside of which no row of these domains can lie: sorted, disjoint, not adjacent, at most
+    /// [`KEY_RANGES_MAX`]. Empty when no row can lie anywhere. Rows in the ranges need not be in the domains.
     ///
-    /// They are the placements that can hold such rows x the points that the domains leave of the
-    /// leading key columns x the intervals of the first column that has more than points.
+    /// They are the placements that can hold such rows x the points that the domains leave of the leading key columns x
+    /// the intervals of the first column with more than points.
     pub fn key_ranges(
         &self,
         schema: &TableSchema,
@@ -38,7 +37,7 @@ impl KeyCodec {
             };
             prefixes = candidates.iter().map(|number| number.to_be_bytes().to_vec()).collect();
         }
-        // What the domains leave of the key columns, up to the first that is left whole.
+        // The domains of the key columns, up to the first unrestricted one.
         let restricted = self
             .key_columns()
             .iter()
@@ -74,7 +73,7 @@ impl KeyCodec {
     }
 }
 
-/// The cells of a domain that is a set of at most so many values, NULL among them or not.
+/// The cells of a domain that is a set of at most `most` values, possibly with NULL.
 fn point_cells(domain: &Domain, column_type: ColumnType, most: usize) -> Option<Vec<Vec<u8>>> {
     let points = domain.points_of(column_type, most).ok()??;
     points.iter().map(|point| value_cell(point, column_type)).collect()
@@ -87,10 +86,9 @@ fn value_cell(value: &Value, column_type: ColumnType) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The ranges of cells that a domain leaves of one column. A limit without a cell is left out, which
-/// widens the range.
+/// The cell ranges of a domain of one column. A limit without a cell is left out, which widens the range.
 fn spans(domain: &Domain, column_type: ColumnType) -> Vec<KeyRange> {
-    // What begins with 0 is NULL, what begins with more is not.
+    // Cells of NULL begin with 0, all others with more.
     let values = Bytes::from_static(&[1]);
     let mut spans = Vec::new();
     if domain.allows_null() {
@@ -113,7 +111,7 @@ fn spans(domain: &Domain, column_type: ColumnType) -> Vec<KeyRange> {
     spans
 }
 
-/// The range of keys that begin with the prefix and go on within the span; `None` if it is empty.
+/// The range of keys that begin with the prefix and continue within the span; `None` if it is empty.
 fn under(prefix: &[u8], span: &KeyRange) -> Option<KeyRange> {
     let end = match &span.end {
         Some(end) => Some(join(prefix, end).into()),
@@ -123,7 +121,7 @@ fn under(prefix: &[u8], span: &KeyRange) -> Option<KeyRange> {
     (!range.is_empty()).then_some(range)
 }
 
-/// Sorts the ranges and joins those that touch; then joins neighbours until at most `most` are left.
+/// Sorts the ranges and joins those that touch; then joins neighbours until at most `most` remain.
 fn widen(mut ranges: Vec<KeyRange>, most: usize) -> Vec<KeyRange> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by(|a, b| a.start.cmp(&b.start));

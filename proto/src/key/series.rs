@@ -1,11 +1,10 @@
-//! Keys of rows that share series.
+//! Encodes keys of rows that share series.
 //!
-//! A series is all of a key but its last column, with the placement, if the table has one. Measurements
-//! name the same series again and again, and a series is mostly text, which is slow to encode: here each
-//! is encoded once for a batch, and the keys are put together from it and the last column's cells. Every
-//! row has a short number that sorts like its key, so that rows are sorted before any key is made. Rows
-//! that come in key order, as files have them, are not even hashed: those of a series follow each other.
-//!
+//! A series is all of a key except its last column, with the placement, if the table has one. Measurements repeat the
+//! same series, and a series is mostly text, which is slow to encode: here each is encoded once per batch, and the keys
+//! are assembled from it and the last column's cells. Every row has a short number that sorts like its key, so that
+//! rows are sorted before any key is made. Rows in key order, as in files, are not even hashed: those of a series are
+//! consecutive.
 //! Invariants:
 //! - the keys are, byte for byte, those of encoding row by row;
 //! - rows share a series only if all their values are equal: a hash proposes, a comparison decides.
@@ -24,15 +23,15 @@ use crate::error::Error;
 use crate::schema::ColumnType;
 use crate::size::view_length;
 
-/// Batches of fewer rows are encoded row by row.
+/// Minimum rows of a batch; smaller ones are encoded row by row.
 const ROWS_MIN: usize = 64;
-/// Mean rows of a series from which encoding by series pays.
+/// Minimum mean rows per series for which encoding by series pays.
 const ROWS_PER_SERIES_MIN: usize = 4;
-/// The same where the rows of a series follow each other, which is seen for next to nothing.
+/// The same minimum for consecutive rows, whose series are found almost for free.
 const ROWS_PER_RUN_MIN: usize = 2;
-/// A cell up to this long fits into the number that sorts like the key, behind the series' rank.
+/// Maximum bytes of a last cell: it fits into the number that sorts like the key, behind the series' rank.
 const LAST_CELL_BYTES_MAX: usize = 12;
-/// A text up to this long lies in its view.
+/// Maximum bytes of a text that is stored in its view.
 const INLINE_BYTES: usize = 12;
 /// An odd number with its bits well spread (the fraction of the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -44,28 +43,28 @@ pub(super) struct SeriesCodec {
     last: RowConverter,
 }
 
-/// Which rows are expected to share a series.
+/// Rows among which a series is shared.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Share {
-    /// Any of a batch.
+    /// All rows of a batch.
     Anywhere,
-    /// Those that follow each other: in another order a series would be encoded again and again.
+    /// Consecutive rows only: in another order a series is encoded repeatedly.
     Neighbours,
 }
 
-/// Which series each row is of. One may be there more than once, under several codes.
+/// Assignment of rows to series. One series may occur more than once, under several codes.
 struct Grouped {
     codes: Vec<u32>,
     /// The first row of each series.
     first: Vec<u32>,
 }
 
-/// Keys in two parts: encoded series, and what each row adds to its own.
+/// Keys in two parts: encoded series, and the last cell of each row.
 pub(super) struct Parts {
     prefixes: Vec<Vec<u8>>,
-    /// Which prefix each row has.
+    /// Index of each row's prefix.
     codes: Vec<u32>,
-    /// The cell of each row that follows it.
+    /// Last cell of each row, which follows the prefix.
     cells: BinaryArray,
     /// Bytes of all keys.
     total: usize,
@@ -77,7 +76,7 @@ impl Parts {
         self.put_together(0..self.codes.len())
     }
 
-    /// The rows in the order of their keys, if they are not in it; rows with equal keys stay in theirs.
+    /// The rows in the order of their keys, if they are not in it; rows with equal keys keep their order.
     pub(super) fn order(&self) -> Option<Vec<u32>> {
         let ranks = ranks(&self.prefixes);
         let number = |row: usize| number(ranks[self.codes[row] as usize], self.cells.value(row));
@@ -112,8 +111,8 @@ impl Parts {
 }
 
 impl SeriesCodec {
-    /// The codec for a key of these columns, if it is of a kind that this is worth it for: some text,
-    /// then one column of a fixed width.
+    /// The codec for a key of these columns, if encoding by series pays for them: some text, then one column of a fixed
+    /// width.
     pub(super) fn new(types: &[ColumnType]) -> Result<Option<Self>, Error> {
         let Some((last, series)) = types.split_last() else { return Ok(None) };
         let text = |of: &ColumnType| matches!(of, ColumnType::String | ColumnType::Binary);
@@ -127,10 +126,10 @@ impl SeriesCodec {
         Ok(Some(Self { series: fields(series)?, last: fields(&[*last])? }))
     }
 
-    /// What the keys are made of, unless too few rows share a series.
+    /// The parts of the keys; `None` if too few rows share a series.
     ///
     /// # Errors
-    /// When the keys outgrow one batch.
+    /// When the keys exceed one batch.
     pub(super) fn parts(
         &self,
         placement: Option<&ArrayRef>,
@@ -142,6 +141,7 @@ impl SeriesCodec {
         if rows < ROWS_MIN {
             return Ok(None);
         }
+        // Find rows with equal leading columns.
         let leading: Option<Vec<Values>> =
             placement.into_iter().chain(series).map(Values::of).collect();
         let grouped = leading.and_then(|leading| match share {
@@ -151,6 +151,7 @@ impl SeriesCodec {
         let Some(Grouped { codes, first }) = grouped else {
             return Ok(None);
         };
+        // Encode each series once, and the last column of every row.
         let prefixes = self.prefixes(placement, series, first)?;
         let cells = self.last.convert_columns(std::slice::from_ref(last)).map_err(internal)?;
         let total: usize = codes.iter().map(|code| prefixes[*code as usize].len()).sum();
@@ -186,8 +187,8 @@ impl SeriesCodec {
     }
 }
 
-/// The place of each prefix in their order; equal ones share theirs. No prefix begins another, so keys
-/// compare like their prefixes as long as these differ.
+/// Rank of each prefix; equal ones share theirs. No prefix begins another, so keys compare like their prefixes as long
+/// as these differ.
 fn ranks(prefixes: &[Vec<u8>]) -> Vec<u32> {
     let mut sorted: Vec<usize> = (0..prefixes.len()).collect();
     sorted.sort_unstable_by_key(|at| &prefixes[*at]);
@@ -200,8 +201,7 @@ fn ranks(prefixes: &[Vec<u8>]) -> Vec<u32> {
     ranks
 }
 
-/// A rank and a cell as one number that compares like them: all cells of a fixed-width type are equally
-/// long.
+/// A rank and a cell as one number with the same order: all cells of a fixed-width type have the same length.
 fn number(rank: u32, cell: &[u8]) -> u128 {
     debug_assert!(cell.len() <= LAST_CELL_BYTES_MAX);
     let mut bytes = [0; 16];
@@ -210,7 +210,7 @@ fn number(rank: u32, cell: &[u8]) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// Takes rows that follow each other and are equal for one series; `None` when hardly any are.
+/// Groups consecutive equal rows into series; `None` when there are hardly any.
 fn runs(columns: &[Values], rows: usize) -> Option<Grouped> {
     let runs_max = rows / ROWS_PER_RUN_MIN;
     let mut starts = vec![false; rows];
@@ -234,13 +234,13 @@ fn runs(columns: &[Values], rows: usize) -> Option<Grouped> {
     Some(Grouped { codes, first })
 }
 
-/// Sorts rows into series; `None` when they hardly share any, or a hash deceives.
+/// Groups rows into series; `None` when they hardly share any, or hashes collide.
 fn group(columns: &[Values], rows: usize) -> Option<Grouped> {
     let mut hashes = vec![0_u64; rows];
     let series_max = rows / ROWS_PER_SERIES_MIN;
     for column in columns {
         column.mix(&mut hashes);
-        // Mostly one column tells series apart, and comes first.
+        // Mostly one column identifies series, and comes first.
         if differ_at_least(&hashes) > series_max {
             return None;
         }
@@ -266,13 +266,13 @@ fn group(columns: &[Values], rows: usize) -> Option<Grouped> {
     columns.iter().all(same).then_some(Grouped { codes, first })
 }
 
-/// How many of some hashes differ, at least: over so many bits they are spread.
+/// A lower bound of the number of distinct hashes: they are spread over a limited number of bits.
 fn differ_at_least(hashes: &[u64]) -> usize {
     const BITS_PER_HASH: usize = 2;
     let words = (hashes.len() * BITS_PER_HASH / 64).next_power_of_two();
     let mut seen = vec![0_u64; words];
     for hash in hashes {
-        // As good as any bits of it: a product was folded.
+        // Any bits are good: the hash is a folded product.
         let (word, bit) = (*hash >> 6, *hash & 63);
         #[expect(clippy::cast_possible_truncation, reason = "a few low bits are wanted")]
         let word = word as usize & (words - 1);
@@ -293,7 +293,7 @@ enum Plain {
 }
 
 impl Values {
-    /// `None` for types that are not met in series.
+    /// `None` for types that are not used in series.
     fn of(column: &ArrayRef) -> Option<Self> {
         let plain = match column.data_type() {
             DataType::Utf8View => Plain::Views(column.as_string_view().clone().to_binary_view()),
@@ -307,8 +307,8 @@ impl Values {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Marks rows whose value may differ from that of the row before. Within one array equal views are equal values; equal
-    /// values of several views are taken for different ones.
+    /// Marks rows whose value may differ from the previous row's. Within one array equal views are equal values; equal
+    /// values with different views are treated as different.
     fn mark(&self, starts: &mut [bool]) {
         fn differ<T: PartialEq>(values: &[T], starts: &mut [bool]) {
             for (start, pair) in starts.iter_mut().skip(1).zip(values.windows(2)) {
@@ -363,7 +363,7 @@ impl Values {
     }
 }
 
-/// Whether a view holds its value.
+/// True if a view contains its value.
 fn inline(view: u128) -> bool {
     view_length(view) <= INLINE_BYTES
 }
@@ -398,7 +398,7 @@ fn mixed(hash: u64, word: u64) -> u64 {
     folded
 }
 
-/// Takes a hash as it is.
+/// A hasher that passes a hash through.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -414,7 +414,7 @@ impl Hasher for Hashed {
     }
 
     fn write_u64(&mut self, hash: u64) {
-        // The map takes its control bits from the top, where a product is mixed best.
+        // The hash map takes its control bits from the top, where a product is mixed best.
         self.0 = hash.wrapping_mul(SPREAD);
     }
 }

@@ -1,4 +1,4 @@
-//! Keys against their values, which say what is right.
+//! Keys against their values, which define the expected result.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

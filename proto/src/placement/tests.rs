@@ -1,4 +1,4 @@
-//! Placement: where rows go, and that pruning never leaves out where they went.
+//! Placement of rows, and that pruning never excludes a row's placement.
 
 use std::collections::BTreeMap;
 

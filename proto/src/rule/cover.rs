@@ -1,12 +1,12 @@
-//! Whether partition expressions cover every row exactly once.
+//! Checks that partition expressions cover every row exactly once.
 //!
-//! One column: each expression is a domain, so all ranges are sorted and swept. Several columns: one
-//! column is cut where any comparison changes its answer; in each of the pieces the expressions are
-//! simplified, and what is left of them is checked over the other columns. A piece is stood for by
-//! its first value, which is a value of the type: a row that a message names can exist.
+//! One column: each expression is a domain, so all ranges are sorted and swept. Several columns: one column is cut
+//! wherever any comparison changes its result; in each piece the expressions are simplified, and the remainder is
+//! checked over the other columns. A piece is represented by its first value, which is a value of the type: a row that
+//! a message names can exist.
 //!
-//! Exact over types: nothing lies between the integers 9 and 10, but something between 9.0 and 10.0.
-//! NULL is asked for where the column takes it.
+//! Exact over types: nothing lies between the integers 9 and 10, but something between 9.0 and 10.0. NULL must be
+//! covered where the column allows it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -20,19 +20,19 @@ use crate::neighbour::{least, predecessor, successor};
 use crate::schema::{Column, TableSchema};
 use crate::value::Value;
 
-/// As many as placements, which are u16.
+/// Maximum number of rules: as many as placements, which are u16.
 const RULES_MAX: usize = 1 << 16;
-/// Nesting of AND and OR; people write two or three levels, and recursion has a stack.
+/// Maximum nesting of AND and OR; people write two or three levels, and recursion uses the stack.
 const DEPTH_MAX: usize = 64;
-/// Parts of expressions that may be looked at, well below a second's work: a grid of 64 by 64, as
-/// many partitions as a table may have, takes 1.3 million.
+/// Maximum parts of expressions to be examined, well below a second's work: a grid of 64 by 64, as many partitions as a
+/// table may have, takes 1.3 million.
 const STEPS_MAX: usize = 5_000_000;
 
 /// Checks that every row satisfies exactly one of the expressions.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] that names a row which none or more than one covers, an expression that
-/// stands twice or is malformed; or when they are too many to check.
+/// [`Error::InvalidInput`] that names a row which none or more than one covers, an expression that is duplicate or
+/// malformed; or when they are too many to check.
 pub fn check_cover(rules: &[Rule], schema: &TableSchema) -> Result<(), Error> {
     if rules.is_empty() {
         return Err(Error::InvalidInput("there is no partition expression".to_owned()));
@@ -43,6 +43,7 @@ pub fn check_cover(rules: &[Rule], schema: &TableSchema) -> Result<(), Error> {
             rules.len()
         )));
     }
+    // Bound the recursion before anything recurses.
     for (position, rule) in rules.iter().enumerate() {
         if depth_exceeds(rule, DEPTH_MAX) {
             return Err(Error::InvalidInput(format!(
@@ -51,6 +52,7 @@ pub fn check_cover(rules: &[Rule], schema: &TableSchema) -> Result<(), Error> {
             )));
         }
     }
+    // Only the columns that the rules name matter.
     let named: BTreeSet<ColumnId> = rules.iter().flat_map(Rule::columns).collect();
     for id in &named {
         column_of(schema, *id)?;
@@ -59,6 +61,7 @@ pub fn check_cover(rules: &[Rule], schema: &TableSchema) -> Result<(), Error> {
     let mut leaves = Vec::new();
     let nodes: Vec<Node> =
         rules.iter().map(|rule| Node::of(rule, &columns, &mut leaves)).collect::<Result<_, _>>()?;
+    // Equal expressions cover nothing twice if they match no row, so look for them separately.
     let mut texts = BTreeSet::new();
     for rule in rules {
         let text = rule.to_sql(schema);
@@ -67,6 +70,7 @@ pub fn check_cover(rules: &[Rule], schema: &TableSchema) -> Result<(), Error> {
         }
         texts.insert(text);
     }
+    // Expressions that are true or false of every row need no search.
     let point = vec![None; columns.len()];
     let mut check = Check { rules, schema, columns, leaves, point, steps: 0 };
     let mut live = Vec::new();
@@ -90,9 +94,9 @@ fn depth_exceeds(rule: &Rule, levels: usize) -> bool {
     }
 }
 
-/// An expression with its comparisons looked up.
+/// An expression with its comparisons resolved.
 enum Node {
-    /// Nothing of it depends on the columns that are left.
+    /// True or false, independent of the remaining columns.
     Decided(bool),
     /// A comparison, by its position in [`Check::leaves`].
     Leaf(usize),
@@ -100,7 +104,7 @@ enum Node {
     Or(Vec<Node>),
 }
 
-/// A comparison: its column's position and the values of which it is true.
+/// A comparison: its column's position and the values for which it is true.
 struct Leaf {
     column: usize,
     domain: Domain,
@@ -147,17 +151,17 @@ impl Node {
 struct Check<'a> {
     rules: &'a [Rule],
     schema: &'a TableSchema,
-    /// Those that the rules name, in the schema's order.
+    /// The columns that the rules name, in the schema's order.
     columns: Vec<&'a Column>,
     leaves: Vec<Leaf>,
-    /// What the columns that were cut already stand at.
+    /// Values of the columns that were cut already.
     point: Vec<Option<Value>>,
     steps: usize,
 }
 
 impl Check<'_> {
-    /// Checks what is left of the expressions over the columns that are left. `satisfied` is the
-    /// expression that covers all of this piece already.
+    /// Checks the remaining expressions over the remaining columns. `satisfied` is the expression that covers all of
+    /// this piece already.
     fn run(&mut self, live: &[(usize, Node)], satisfied: Option<usize>) -> Result<(), Error> {
         let mut left = BTreeSet::new();
         for (_, node) in live {
@@ -205,7 +209,7 @@ impl Check<'_> {
         }
     }
 
-    /// The first value of each piece in which no comparison with the column changes its answer.
+    /// The first value of each piece in which no comparison with the column changes its result.
     fn pieces(&self, column: usize, live: &[(usize, Node)]) -> BTreeSet<Value> {
         let column_type = self.columns[column].column_type;
         let mut firsts = BTreeSet::from([least(column_type)]);
@@ -229,7 +233,7 @@ impl Check<'_> {
         firsts
     }
 
-    /// What is left of an expression where a column stands at its point.
+    /// Simplifies an expression for a column's value at the current point.
     fn simplify(&mut self, node: &Node, column: usize) -> Result<Node, Error> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
@@ -256,7 +260,7 @@ impl Check<'_> {
         nodes.iter().map(|node| self.simplify(node, column)).collect()
     }
 
-    /// The values of which an expression over one column is true.
+    /// The values for which an expression over one column is true.
     fn domain_of(&self, node: &Node) -> Domain {
         match node {
             Node::Decided(true) => Domain::all(),
@@ -299,8 +303,8 @@ impl Check<'_> {
             pieces.extend(pieces_of(domain, column).into_iter().map(|piece| (piece, *rule)));
         }
         pieces.sort_by(|(a, _), (b, _)| a.start.cmp(&b.start));
-        // Up to where the values are covered, and by which expression last. `None`: to the end;
-        // `Some(None)`: not at all, the next piece has to begin where the type does.
+        // End of the covered values, and the expression that covered last. `None`: to the end; `Some(None)`: nothing is
+        // covered, the next piece has to begin at the least value of the type.
         let mut end: Option<Option<Value>> = if satisfied.is_some() { None } else { Some(None) };
         let mut last = satisfied;
         for (piece, rule) in pieces {
@@ -343,7 +347,7 @@ impl Check<'_> {
         ))
     }
 
-    /// A row of the piece that is being looked at. Columns that do not matter there stand anywhere.
+    /// A row of the piece under examination. Columns that do not matter there have any value.
     fn checkpoint(&self) -> String {
         let values = self.columns.iter().zip(&self.point).map(|(column, point)| {
             let value = match point {
@@ -357,8 +361,8 @@ impl Check<'_> {
     }
 }
 
-/// Values from `start` up to, but not including, `end`. `None` is the end of the type on its side;
-/// a start is never the least value, which is written as `None`.
+/// Values from `start` up to, but not including, `end`. `None` is the end of the type on its side; a start is never the
+/// least value, which is written as `None`.
 struct Piece {
     start: Option<Value>,
     end: Option<Value>,
@@ -371,7 +375,7 @@ fn pieces_of(domain: &Domain, column: &Column) -> Vec<Piece> {
         let start = match &interval.low {
             Bound::Unbounded => None,
             Bound::Included(low) => Some(low.clone()),
-            // Nothing is above the greatest value.
+            // No value is above the greatest one.
             Bound::Excluded(low) => Some(successor(low, column_type)?),
         };
         let start = start.filter(|start| *start != least(column_type));

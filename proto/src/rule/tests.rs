@@ -48,7 +48,7 @@ pub(crate) fn rule(schema: &TableSchema) -> impl Strategy<Value = Rule> + use<> 
     })
 }
 
-/// A row as the oracle asks for it.
+/// Access to a row's values by column, for the oracle.
 fn lookup(row: &[Value]) -> impl Fn(ColumnId) -> Value {
     |id| row[usize::try_from(id.0).unwrap() - 1].clone()
 }
@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// Rules that cover a table by their making: a region is cut in two again and again.
+/// Rules that cover a table by construction: a region is cut in two repeatedly.
 fn tree(schema: &TableSchema, cuts: usize) -> impl Strategy<Value = Vec<Rule>> + use<> {
     let columns: Vec<(ColumnId, ColumnType)> =
         schema.columns.iter().map(|column| (column.id, column.column_type)).collect();
@@ -130,7 +130,7 @@ fn tree(schema: &TableSchema, cuts: usize) -> impl Strategy<Value = Vec<Rule>> +
     })
 }
 
-/// How many rules each row satisfies; the rows are all there are.
+/// Number of rules that each row satisfies; `rows` are all possible rows.
 fn counts(rules: &[Rule], rows: &[Vec<Value>]) -> Vec<usize> {
     rows.iter().map(|row| rules.iter().filter(|r| r.matches(&lookup(row))).count()).collect()
 }

@@ -1,4 +1,4 @@
-//! The load of partitions.
+//! Load of partitions in heartbeats.
 
 use partita_load::{Counters, Sample, Sketch, Tick};
 

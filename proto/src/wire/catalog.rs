@@ -34,7 +34,7 @@ impl Wire for Database {
 }
 
 impl Route {
-    /// The message of a route; it bears the typed range only.
+    /// The message of a route; it contains the typed range only.
     pub fn to_wire(&self) -> pb::Route {
         pb::Route {
             partition: self.partition.0,

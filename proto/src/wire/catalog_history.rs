@@ -1,4 +1,4 @@
-//! The past of the catalog that an order follows from.
+//! History of the catalog on which an order is based.
 
 use super::{Wire, all, pb};
 use crate::catalog_history::{CatalogHistory, Leadership};

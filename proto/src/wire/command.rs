@@ -1,4 +1,4 @@
-//! What goes into a partition's Raft log.
+//! Commands in a partition's Raft log.
 
 use std::sync::Arc;
 
@@ -11,17 +11,16 @@ use crate::reshape::Reshape;
 use crate::schema::TableSchema;
 use crate::service::{RequestId, WriteKind};
 
-/// One entry of a partition's log. What it does to the partition depends on nothing but the entries
-/// before it, so that all replicas stay equal.
+/// One entry of a partition's log. Its effect depends only on the entries before it, so that all replicas stay equal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Rows.
+    /// Rows to be written.
     Write(WriteCommand),
     /// A newer schema; ignored when the partition has that version or a newer one.
     Schema(Arc<TableSchema>),
-    /// Remove all rows; once per request.
+    /// Removes all rows; once per request.
     Truncate(RequestId),
-    /// Cut the partition in two, freeze it, or let it take over its neighbour.
+    /// Splits the partition, freezes it, or lets it absorb its neighbour.
     Reshape(Reshape),
 }
 
@@ -30,32 +29,32 @@ pub enum Command {
 pub struct WriteCommand {
     /// The partition's epoch when the leader accepted them.
     pub epoch: Epoch,
-    /// The requests; their rows follow each other in `rows`, in this order.
+    /// The requests; their rows are concatenated in `rows`, in this order.
     pub parts: Vec<WritePart>,
     /// One Arrow IPC stream: see [`super::ipc`].
     pub rows: Bytes,
 }
 
-/// The share that one request has in a [`WriteCommand`].
+/// One request's part of a [`WriteCommand`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePart {
-    /// The request: one that took effect before is left out.
+    /// Identity of the request; if it took effect before, the part is skipped.
     pub id: RequestId,
-    /// Requests of which this is a part: if one of them took effect before, it is left out too.
+    /// Requests of which this is a part: if one of them took effect before, the part is skipped too.
     pub earlier: Vec<RequestId>,
     /// Put or delete.
     pub kind: WriteKind,
-    /// How many rows it has.
+    /// Number of rows.
     pub rows: u32,
 }
 
 impl Command {
-    /// The bytes for the log.
+    /// Encodes the command for the log.
     pub fn encode(&self) -> Bytes {
         self.encode_wire()
     }
 
-    /// The command of bytes; its rows share them.
+    /// Decodes a command; its rows share the bytes.
     ///
     /// # Errors
     /// [`Error::Corrupted`] when they are not a command that this version knows.

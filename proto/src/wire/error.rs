@@ -4,7 +4,7 @@ use super::{Wire, missing, pb};
 use crate::error::Error;
 use crate::id::{Epoch, NodeId, PartitionId, TableId};
 
-/// The kinds of things that errors name. One that a newer version names is an "object" here.
+/// Kinds of objects that errors name. A kind of a newer version becomes "object" here.
 const KINDS: [&str; 14] = [
     "table",
     "database",

@@ -36,13 +36,13 @@ impl Wire for Claim {
 }
 
 impl Claim {
-    /// The field of a message that has generations; what has none looks as it did before there were any.
+    /// The optional message field of the generations; absent if there are none, as before they existed.
     #[must_use]
     pub fn to_field(&self) -> Option<pb::Claim> {
         (*self != Self::default()).then(|| self.to_wire())
     }
 
-    /// The generations of a field; none where it is absent.
+    /// The generations of an optional field; none if it is absent.
     ///
     /// # Errors
     /// As for [`Wire::from_wire`].

@@ -1,4 +1,4 @@
-//! What became of splits and merges.
+//! History of splits and merges.
 
 use super::{Wire, missing, narrow, pb, required};
 use crate::error::Error;

@@ -1,11 +1,11 @@
 //! Rows as bytes: one Arrow IPC stream, in logs and between nodes.
 //!
-//! A stream is one schema and any number of batches of it, uncompressed. Columns have the types that
-//! tables have ([`ColumnType`]), each in one layout: strings and bytes are views, dictionaries are
-//! unpacked on the way in. Metadata of schemas and fields is not kept.
+//! A stream is one schema and any number of batches of it, uncompressed. Columns have the types of tables
+//! ([`ColumnType`]), each in one layout: strings and bytes are views, dictionaries are unpacked when encoded. Metadata
+//! of schemas and fields is not kept.
 //!
-//! Arrow's decoder trusts what a stream says of itself and panics where it lies; every message is
-//! checked here before arrow sees it, and the arrays by arrow as they are built.
+//! Arrow's decoder trusts the stream and panics on false statements; every message is checked here before arrow sees
+//! it, and arrow checks the arrays as they are built.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,22 +24,20 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::schema::{ColumnType, Unit};
 
-/// Buffers of batches with fewer rows than this are padded to 8 bytes, of others to 16, which is
-/// what views and decimals need to be used where they lie. (Arrow's default of 64 makes a row of ten
-/// columns three times as large.)
+/// Batches with fewer rows than this have buffers padded to 8 bytes, others to 16, which views and decimals need to be
+/// used in place. (Arrow's default of 64 makes a row of ten columns three times as large.)
 const SMALL_ROWS: usize = 32;
-/// The mark that each message of a stream begins with.
+/// Mark at the beginning of each message of a stream.
 const CONTINUATION: u32 = u32::MAX;
-/// What a view takes, of a string or of bytes.
+/// Bytes of a view of a string or of bytes.
 const VIEW_BYTES: usize = 16;
-/// What a view holds itself; longer values lie in a buffer.
+/// Maximum bytes of a value inside its view; longer values lie in a buffer.
 const INLINE_BYTES: u32 = 12;
 
 /// Encodes batches, which have the same columns.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when there is none, their columns differ, or one has a type that tables
-/// do not have.
+/// [`Error::InvalidInput`] when there is none, their columns differ, or one has a type that tables do not have.
 pub fn encode(batches: &[RecordBatch]) -> Result<Bytes, Error> {
     let Some(first) = batches.first() else {
         return Err(Error::InvalidInput("no rows to encode".to_owned()));
@@ -70,7 +68,7 @@ pub fn encode(batches: &[RecordBatch]) -> Result<Bytes, Error> {
     Ok(writer.into_inner().map_err(encoding)?.into())
 }
 
-/// Decodes batches. Their buffers are the given bytes wherever these are aligned for it.
+/// Decodes batches. Their buffers share the given bytes wherever these are aligned for it.
 ///
 /// # Errors
 /// [`Error::Corrupted`] when the bytes are not a stream as [`encode`] writes it.
@@ -79,6 +77,7 @@ pub fn decode(bytes: Bytes) -> Result<Vec<RecordBatch>, Error> {
     let mut schema = None;
     let mut batches = Vec::new();
     loop {
+        // Each message: mark, length of the metadata (zero at the end of the stream), metadata, body.
         let mark = take(&mut stream, 8)?;
         let (mark, length) = mark.split_at(4);
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
@@ -99,6 +98,7 @@ pub fn decode(bytes: Bytes) -> Result<Vec<RecordBatch>, Error> {
         let body = usize::try_from(message.bodyLength())
             .map_err(|_| corrupted("a body of negative length"))?;
         let body = take(&mut stream, body)?;
+        // The schema comes first, then batches, and nothing else.
         match (&schema, message.header_type()) {
             (None, MessageHeader::Schema) => {
                 let header = message.header_as_schema().ok_or_else(|| corrupted("no schema"))?;
@@ -133,7 +133,7 @@ fn canonical(schema: &Schema) -> Result<SchemaRef, Error> {
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>, Error>>()?)))
 }
 
-/// The column in its canonical layout, without bytes that no row refers to.
+/// The column in its canonical layout, without bytes to which no row refers.
 fn compact(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Error> {
     let column = if column.data_type() == data_type {
         Arc::clone(column)
@@ -154,8 +154,8 @@ fn compact(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, Error> {
     })
 }
 
-/// Copies the bytes that views refer to into new buffers, when more than a quarter of the old ones
-/// would be sent for nothing. (Several views of the same bytes may refer to more than there is.)
+/// Copies the bytes to which views refer into new buffers, when more than a quarter of the old ones is unused. (Several
+/// views of the same bytes may refer to more bytes in total than there are.)
 fn collect_views<T: ByteViewType + ?Sized>(
     column: &GenericByteViewArray<T>,
 ) -> Option<GenericByteViewArray<T>> {
@@ -261,8 +261,8 @@ fn decode_batch(
     .map_err(|error| corrupted(&format!("a wrong batch ({error})")))
 }
 
-/// Checks that a batch has the nodes and buffers that its columns need, each within the body, large
-/// enough for the rows, and of whole values (arrow panics at half a view or decimal).
+/// Checks that a batch has the nodes and buffers that its columns need, each within the body, large enough for the
+/// rows, and of whole values (arrow panics at half a view or decimal).
 fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) -> Result<(), Error> {
     let wrong = || corrupted("a batch that does not fit its schema");
     if header.compression().is_some() {
@@ -274,6 +274,7 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
         return Err(wrong());
     }
     let mut buffers = header.buffers().ok_or_else(wrong)?.iter();
+    // Checks the next buffer: at least `least` bytes, in multiples of `width`.
     let mut next = |least: usize, width: usize| {
         let buffer = buffers.next().ok_or_else(wrong)?;
         let start = usize::try_from(buffer.offset()).map_err(|_| wrong())?;
@@ -284,6 +285,8 @@ fn check_batch(body: usize, header: ipc::RecordBatch<'_>, schema: &SchemaRef) ->
             .ok_or_else(wrong)
     };
     let mut counts = header.variadicBufferCounts().into_iter().flatten();
+    // Every column has a node and a bitmap of NULLs, which may be empty without NULLs, and then the buffers of its
+    // type.
     for (field, node) in schema.fields().iter().zip(nodes) {
         let nulls = usize::try_from(node.null_count()).map_err(|_| wrong())?;
         if usize::try_from(node.length()) != Ok(rows) || nulls > rows {

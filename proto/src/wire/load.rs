@@ -1,4 +1,4 @@
-//! How busy everything is.
+//! Load of partitions and nodes.
 
 mod events;
 

@@ -1,4 +1,4 @@
-//! Nodes, and what they say of themselves.
+//! Nodes and their reports.
 
 use super::{Wire, all, missing, pb};
 use crate::error::Error;
@@ -25,12 +25,12 @@ impl Wire for Labels {
 }
 
 impl Labels {
-    /// The field of a message that has them; what has none looks as it did before there were any.
+    /// The optional message field of the labels; absent if there are none, as before they existed.
     pub fn to_field(&self) -> Option<pb::Labels> {
         (!self.is_empty()).then(|| self.to_wire())
     }
 
-    /// The labels of a field; none where it is absent.
+    /// The labels of an optional field; none if it is absent.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] as for [`Labels::new`].

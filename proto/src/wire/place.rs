@@ -1,4 +1,4 @@
-//! Placements, rules, bounds, ranges and what a node is told of a replica.
+//! Placements, rules, bounds, ranges and specifications of replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::range::{Bound, TypedRange};
 use crate::rule::{Comparison, Rule};
 use crate::service::PartitionSpec;
 
-/// How deep a rule may be. SQL's parser stops at 50; the bound is here because rules are walked and
-/// dropped by recursion, so that bytes of a chain of a million ANDs would end the process.
+/// Maximum depth of a rule. SQL's parser stops at 50; the bound is here because rules are walked and dropped by
+/// recursion, so that the bytes of a chain of a million ANDs would overflow the stack.
 const RULE_DEPTH_MAX: usize = 256;
 
 impl Wire for Comparison {
@@ -55,7 +55,7 @@ impl Wire for Rule {
 
     fn from_wire(message: pb::Rule) -> Result<Self, Error> {
         use pb::rule_node::Kind;
-        // Each with its depth.
+        // Operands so far, each with its depth.
         let mut stack: Vec<(Self, usize)> = Vec::new();
         for node in message.nodes {
             let element = match node.kind.ok_or_else(|| missing("rule node"))? {
@@ -105,7 +105,7 @@ fn write_rule(rule: &Rule, out: &mut Vec<pb::RuleNode>) {
     out.push(pb::RuleNode { kind: Some(kind) });
 }
 
-/// Takes the operands of an operator, and the depth that it has with them.
+/// Pops the operands of an operator; returns them and the depth that the operator has with them.
 fn operands(stack: &mut Vec<(Rule, usize)>, count: u32) -> Result<(Vec<Rule>, usize), Error> {
     let start = usize::try_from(count).ok().and_then(|count| stack.len().checked_sub(count));
     let start = start.ok_or_else(|| {
@@ -177,7 +177,7 @@ impl Wire for TypedRange {
     }
 }
 
-/// Replicas and the nodes that they are on.
+/// Replicas and their nodes.
 pub(super) fn replicas_to_wire(replicas: &BTreeMap<ReplicaId, NodeId>) -> Vec<pb::Replica> {
     let replica =
         |(replica, node): (&ReplicaId, &NodeId)| pb::Replica { replica: replica.0, node: node.0 };
@@ -197,7 +197,7 @@ pub(super) fn replicas_from_wire(
     Ok(replicas)
 }
 
-/// The highest partition, epoch and replica: they grow by one at a time, and there has to be a next one.
+/// Maximum of partition ids, epochs and replica ids: they grow by one at a time, and must have a successor.
 const NUMBER_MAX: u64 = 1 << 62;
 
 impl Wire for PartitionSpec {

@@ -216,7 +216,7 @@ impl Wire for TableOptions {
             time_window: message.time_window.map(Wire::from_wire).transpose()?,
             comment: message.comment,
             replication_factor: message.replication_factor,
-            // Absent: said before there was anything to say.
+            // Absent: written before the field existed.
             partitioning: message
                 .partitioning
                 .map(Wire::from_wire)

@@ -1,7 +1,7 @@
 //! Requests to nodes and their answers.
 //!
-//! Rows are encoded as [`super::ipc`] streams, which may fail; so a [`WriteRequest`] has functions of
-//! its own in place of [`Wire`].
+//! Rows are encoded as [`super::ipc`] streams, which may fail; so a [`WriteRequest`] has functions of its own instead
+//! of [`Wire`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::service::{
     WriteRequest,
 };
 
-/// Into how many streams a request may ask to split a scan. More than any machine has threads for.
+/// Maximum number of streams of a scan. More than any machine has threads for.
 const PARALLELISM_MAX: u32 = 1024;
 
 impl Wire for WriteKind {
@@ -179,7 +179,7 @@ fn columns_from_wire(columns: Vec<pb::ScanColumn>) -> Result<SchemaRef, Error> {
 }
 
 impl ScanStats {
-    /// The message of what is counted so far.
+    /// The message of the current counters.
     pub fn to_wire(&self) -> pb::ScanStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         pb::ScanStats {
@@ -191,8 +191,8 @@ impl ScanStats {
         }
     }
 
-    /// Takes over what a message says was counted so far. Messages of a scan's streams come in any
-    /// order; counters only grow, so the largest value is the newest.
+    /// Merges counters from a message. Messages of a scan's streams arrive in any order; counters only grow, so the
+    /// largest value is the newest.
     pub fn merge_wire(&self, message: &pb::ScanStats) {
         let grow = |counter: &AtomicU64, value| {
             counter.fetch_max(value, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Every form there and back, and bytes that nobody wrote.
+//! Every form is encoded and decoded, and arbitrary bytes are decoded.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -348,7 +348,7 @@ fn database() -> impl Strategy<Value = Database> {
     })
 }
 
-/// There and back; and cut short or changed anywhere, an error or another value, never a panic.
+/// Encodes and decodes; truncated or modified bytes give an error or another value, never a panic.
 fn round_trip<T: Wire + Debug + PartialEq>(
     value: &T,
     at: prop::sample::Index,

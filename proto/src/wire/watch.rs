@@ -1,14 +1,13 @@
-//! The catalog on its way to those who watch it: whole at first, then what changes.
+//! Transfers the catalog to its watchers: complete at first, then by changes.
 //!
 //! ```text
 //!   catalog before ─┐
 //!   catalog now ────┴─ parts_between ─▶ parts ─▶ Follower ─▶ the same catalog now
 //! ```
 //!
-//! A change is cut into parts of bounded size, the last of which bears the version; only then is the
-//! catalog whole again, and only then does [`Follower::take`] give it out. Databases and tables that
-//! two catalogs share are shared pointers, so that finding what changed in ten thousand tables is ten
-//! thousand comparisons of pointers.
+//! A change is cut into parts of bounded size, the last of which carries the version; only then is the catalog complete
+//! again, and only then does [`Follower::take`] return it. Databases and tables that two catalogs share are shared
+//! pointers, so that finding the changes among ten thousand tables takes ten thousand comparisons of pointers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +18,11 @@ use super::{Wire, pb};
 use crate::catalog::{Catalog, Database, Table};
 use crate::error::Error;
 
-/// A part is closed when it has reached this size. A table is never cut, so that a part may be larger
-/// by one table: 4096 partitions are below 1 MiB.
+/// Size at which a part is closed. A table is never cut, so a part may be larger by one table: 4096 partitions are
+/// below 1 MiB.
 const PART_BYTES: usize = 256 << 10;
 
-/// What turns one catalog into another; `None` before: into everything that there is.
+/// The parts that turn one catalog into another; with `None` before: all of it.
 pub fn parts_between(before: Option<&Catalog>, now: &Catalog) -> Vec<pb::CatalogPart> {
     let mut parts = Parts::new(before.is_none());
     if let Some(before) = before {
@@ -58,7 +57,7 @@ fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
 
-/// All tables with the names that they are found by.
+/// All tables with the names under which they are found.
 fn tables(catalog: &Catalog) -> impl Iterator<Item = ((&str, &str), &Arc<Table>)> {
     catalog.tables.iter().flat_map(|(database, tables)| {
         let of_table = |(name, table)| ((database.as_str(), String::as_str(name)), table);
@@ -66,7 +65,7 @@ fn tables(catalog: &Catalog) -> impl Iterator<Item = ((&str, &str), &Arc<Table>)
     })
 }
 
-/// Parts in the making.
+/// Parts under construction.
 struct Parts {
     parts: Vec<pb::CatalogPart>,
     last: pb::CatalogPart,
@@ -79,7 +78,7 @@ impl Parts {
         Self { parts: Vec::new(), last, bytes: 0 }
     }
 
-    /// The part that something of this size goes into.
+    /// The part to which an item of this size is added.
     fn grow(&mut self, bytes: usize) -> &mut pb::CatalogPart {
         if self.bytes >= PART_BYTES {
             self.parts.push(std::mem::take(&mut self.last));
@@ -96,27 +95,27 @@ impl Parts {
     }
 }
 
-/// Puts a catalog together from parts.
+/// Assembles a catalog from parts.
 #[derive(Debug, Default)]
 pub struct Follower {
     draft: Catalog,
 }
 
 impl Follower {
-    /// One that knows a catalog already.
+    /// A follower that already has a catalog.
     pub fn of(catalog: &Catalog) -> Self {
         Self { draft: catalog.clone() }
     }
 
-    /// Takes a part; the catalog, when that was the last one of its change.
+    /// Applies a part; returns the catalog, when it was the last part of its change.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] when it cannot be understood. Begin anew then: half of a part may have
-    /// been taken.
+    /// [`Error::Corrupted`] when it is invalid. Begin anew then: half of a part may have been applied.
     pub fn take(&mut self, part: pb::CatalogPart) -> Result<Option<Catalog>, Error> {
         if part.reset {
             self.draft = Catalog::default();
         }
+        // First remove what is gone, then add or replace; only the last part of a change has a version.
         for name in part.databases_gone {
             self.draft.databases.remove(&name);
         }
