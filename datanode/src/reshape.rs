@@ -98,8 +98,7 @@ impl PartitionMachine {
         order: &Reshape,
         absorb: &Absorb,
     ) -> Result<Option<String>, MachineError> {
-        // A partition that has changed since the order was given has nothing to absorb; the order has no effect on any
-        // replica.
+        // A partition that is frozen itself, or does not end before the order's end, absorbs nothing, on any replica.
         let config = self.partition.config();
         let range = match self.partition.widened(&absorb.end) {
             Some(range) if !self.is_frozen() => range,

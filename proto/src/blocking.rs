@@ -4,8 +4,7 @@
 //! the order of events, so its thread calls [`stay_in_place`] once: then the work is complete when [`spawn`] returns,
 //! and nothing runs concurrently.
 //!
-//! Invariant: work runs in place only on a thread that has asked for it, or for such a thread.
-//! Invariant: no thread works in place unless it, or the one that waits for it, has asked for that.
+//! Invariant: a thread works in place only if it, or the thread that waits for it, has asked for that.
 
 use std::cell::Cell;
 

@@ -3,6 +3,7 @@
 //! openraft notifies the followers of every commit at once. Under a steady load the next entries, which carry the
 //! commit index too, follow within the time that a client needs to write again; the message between them costs both
 //! nodes as much as the entries do.
+//!
 //! Invariants:
 //! - every request with entries is sent in its place and without delay;
 //! - a request without entries is left out only when the next request carries all of its information; it waits at most

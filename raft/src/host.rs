@@ -204,7 +204,6 @@ impl Host {
         let log = opened.await.map_err(|error| {
             RaftError::Unavailable(format!("opening the log was interrupted: {error}"))
         })??;
-        // The limit of in-flight bytes: see its constant.
         let in_flight_max =
             (IN_FLIGHT_BYTES_MAX.min(segment_bytes as usize / 4) / IN_FLIGHT_UNIT).max(1);
         let manners = Manners::new(options.node, options.identity);

@@ -194,10 +194,10 @@ pub(crate) fn seq_span(batch: &RecordBatch) -> Option<(u64, u64)> {
 /// were dropped since the write was made, and are left out.
 fn stored_columns(layout: &Layout, kind: WriteKind, rows: &RecordBatch) -> Result<RecordBatch> {
     let schema = rows.schema();
+    // A delete stores only the key.
     let wanted = |name: &str| {
         schema.index_of(name).is_ok() && (kind == WriteKind::Put || layout.is_key(name))
     };
-    // A delete needs only the key.
     if kind == WriteKind::Delete && !layout.policy.folds() {
         return Err(EngineError::Unsupported("DELETE from an append-mode table".to_owned()));
     }

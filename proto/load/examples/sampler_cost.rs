@@ -42,7 +42,7 @@ fn measure(name: &str, keys: &[[u8; KEY_LEN]], rate: usize, batch: usize, second
     );
 }
 
-/// What it would cost to compare every key with the lowest and the highest one so far.
+/// Measures the cost of comparing every key with the lowest and the highest one so far.
 fn measure_edges(name: &str, keys: &[[u8; KEY_LEN]]) {
     let mut best = f64::INFINITY;
     let mut edges = (keys[0].as_slice(), keys[0].as_slice());

@@ -1,57 +1,57 @@
-//! What the scheduler proposes, and what it is told came of it.
+//! Actions that the scheduler proposes, and the results that it is told.
 //!
-//! Invariants: an action is a proposal with a number that is never used again; it holds its partitions until the owner
-//! says how it ended, or until it has been forgotten for too long.
+//! Invariants: an action is a proposal with a number that is never reused; it holds its partitions until the owner
+//! reports its end, or until it has expired.
 
 use crate::facts::{NodeId, PartitionId, TableId};
 use crate::verdict::{Class, Verdict};
 
-/// The number of a proposal.
+/// Number of a proposal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionId(pub u64);
 
-/// Where a partition is to be cut.
+/// Position of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     /// At this key: the first of the right half.
     Key(Box<[u8]>),
-    /// Where the leader finds half of its bytes on either side.
+    /// At the key that leaves half of the bytes on either side, as the leader finds it.
     Middle,
-    /// Right above the highest key that the leader has: the left half stays full, the right one begins empty.
+    /// Just above the highest key that the leader has: the left half stays full, the right one begins empty.
     HighWater,
     /// At the lowest key that the leader has: the mirror image.
     LowWater,
 }
 
-/// Why a partition is cut.
+/// Reason of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SplitWhy {
-    /// It is too busy, and a cut divides its load.
+    /// The partition is too busy, and a split divides its load.
     Load,
-    /// It is too large.
+    /// The partition is too large.
     Size,
-    /// It is too large and grows at its right end.
+    /// The partition is too large and grows at its right end.
     RightEdge,
-    /// It is too large and grows at its left end.
+    /// The partition is too large and grows at its left end.
     LeftEdge,
-    /// One key is hot: the others are taken away from it.
+    /// One key is hot: the split separates the others from it.
     IsolateKey,
 }
 
-/// Why a leader or a replica moves.
+/// Reason of a move of a leader or a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MoveWhy {
-    /// Load over capacity of the node it leaves, before.
+    /// Load over capacity of the source node, before the move.
     pub from_load: f64,
-    /// Load over capacity of the node it goes to, before.
+    /// Load over capacity of the target node, before the move.
     pub to_load: f64,
-    /// The mean over all nodes.
+    /// Mean load over capacity of all nodes.
     pub mean_load: f64,
-    /// Cores that go with it.
+    /// Load that moves, in cores.
     pub moved: f64,
 }
 
-/// Why two partitions are merged.
+/// Reason of a merge of two partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MergeWhy {
     /// Sum of both maxima of rho over five minutes.
@@ -60,60 +60,60 @@ pub struct MergeWhy {
     pub size_bytes: u64,
 }
 
-/// What is to be done.
+/// Content of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Cut a partition in two; the left part keeps its number.
+    /// Split a partition in two; the left part keeps its number.
     Split {
-        /// Which.
+        /// Partition to be split.
         partition: PartitionId,
-        /// Where.
+        /// Position of the split.
         at: At,
-        /// Why.
+        /// Reason of the split.
         why: SplitWhy,
-        /// What the detector said, when it was asked.
+        /// The detector's verdict, if it was asked.
         verdict: Option<Box<Verdict>>,
-        /// The share of the load that the busier part is expected to bear, for cuts that divide load.
+        /// Predicted share of the load for the busier part, for splits that divide load.
         predicted_share: Option<f64>,
-        /// Who is to lead the right part.
+        /// Intended leader of the right part.
         right_leader: Option<NodeId>,
     },
-    /// Join two neighbours; the left one's number stays.
+    /// Merge two neighbours; the left one's number stays.
     Merge {
-        /// The left one.
+        /// Left partition.
         left: PartitionId,
-        /// The right one.
+        /// Right partition.
         right: PartitionId,
-        /// Why.
+        /// Reason of the merge.
         why: MergeWhy,
     },
     /// Hand a partition's leadership over.
     TransferLeader {
-        /// Which.
+        /// Partition whose leader changes.
         partition: PartitionId,
-        /// To whom.
+        /// New leader's node.
         to: NodeId,
-        /// Why.
+        /// Reason of the move.
         why: MoveWhy,
     },
     /// Move a replica, and the leadership if it has it.
     MoveReplica {
-        /// Which partition.
+        /// Partition whose replica moves.
         partition: PartitionId,
-        /// From where.
+        /// Source node.
         from: NodeId,
-        /// To where.
+        /// Target node.
         to: NodeId,
-        /// Why.
+        /// Reason of the move.
         why: MoveWhy,
     },
     /// Place the new rows of a table by hash.
     Rekey {
-        /// Which.
+        /// Table to be re-keyed.
         table: TableId,
-        /// Over how many buckets.
+        /// Number of buckets.
         buckets: u32,
-        /// What the hotspot is.
+        /// Class of the hotspot.
         class: Class,
     },
 }
@@ -121,14 +121,14 @@ pub enum Step {
 /// A proposal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {
-    /// Its number, to say how it ended.
+    /// Number of the action, for reporting its end.
     pub id: ActionId,
-    /// What is to be done.
+    /// Content of the action.
     pub step: Step,
 }
 
 impl Step {
-    /// The partitions that must be left alone meanwhile.
+    /// The partitions that must not be changed otherwise meanwhile.
     pub fn partitions(&self) -> Vec<PartitionId> {
         match self {
             Self::Split { partition, .. }
@@ -140,46 +140,46 @@ impl Step {
     }
 }
 
-/// How an action ended well.
+/// Result of an action that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The partition was cut; this is its new right part.
+    /// The partition was split.
     Split {
-        /// The new partition.
+        /// The new right part.
         right: PartitionId,
     },
     /// Merged, transferred, moved or re-keyed as proposed.
     AsProposed,
 }
 
-/// How an action ended without effect.
+/// Result of an action without effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// The cut lay at the partition's edge: there is nothing on one side.
+    /// The split key lay at the partition's edge: one side would be empty.
     AtEdge,
-    /// Anything else; it may be tried again after a while.
+    /// Any other failure; the action may be tried again after a while.
     Other,
 }
 
-/// What became of a split, a minute later.
+/// Judgement of a split, a minute after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SplitOutcome {
-    /// The proposal.
+    /// Number of the action.
     pub action: ActionId,
     /// The table.
     pub table: TableId,
-    /// The partition that was cut, now the left part.
+    /// The partition that was split, now the left part.
     pub left: PartitionId,
     /// The right part.
     pub right: PartitionId,
-    /// Why it was cut.
+    /// Reason of the split.
     pub why: SplitWhy,
-    /// When it was done, milliseconds.
+    /// Time of the split, milliseconds.
     pub done_ms: u64,
-    /// The share of the load that the busier part was expected to bear.
+    /// Predicted share of the load for the busier part.
     pub predicted_share: Option<f64>,
-    /// What it bore in the minute after; nothing when there was too little load to say.
+    /// Measured share of the busier part in the minute after; `None` when there was too little load to measure.
     pub actual_share: Option<f64>,
-    /// Whether a cut that was to divide load did not.
+    /// True if a split that was to divide load did not.
     pub in_vain: bool,
 }

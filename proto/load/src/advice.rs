@@ -1,11 +1,12 @@
-//! What another key would do for a table: sampled rows are replayed through each candidate, and what comes out is how
-//! much the busiest partition would bear, over how many the load would spread, and what reads would pay.
+//! Predicts the effect of another key design on a table: sampled rows are replayed through each candidate; the result
+//! is the share of the busiest partition, the number of partitions over which the load would spread, and the cost of
+//! reads.
 //!
-//! Ranges are cut by the older half of the sample and judged on the newer, so that a key that moves shows as one: its
+//! Ranges are cut by the older half of the sample and judged on the newer, so that a key that moves is recognized: its
 //! cuts all lie behind it. Buckets are judged on all rows.
 //!
 //! Invariants: a pure function of the question; columns are bytes that compare as their values do, and nothing else is
-//! known of them; rendering DDL is the caller's business. Shares are those of a sample: with `n` rows over `b` equal
+//! known about them; rendering DDL is left to the caller. Shares are those of a sample: with `n` rows over `b` equal
 //! buckets the greatest is overestimated by about `sqrt(2 ln(b) b / n)` of itself. The effective number is corrected
 //! for that.
 
@@ -13,96 +14,96 @@ use std::collections::BTreeMap;
 
 use crate::shape::Shape;
 
-/// Buckets are counted so that each is this busy: with room for skew, and for a node that fails.
+/// Target busy share of a bucket: leaves room for skew, and for a node that fails.
 const BUCKET_BUSY: f64 = 0.4;
-/// A design carries the load when its busiest partition is no busier than this.
+/// Maximum busy share of the busiest partition in a design that carries the load.
 const CARRIES_BUSY: f64 = 0.7;
-/// Fewer sampled rows than this for each bucket say little.
+/// Minimum sampled rows per bucket; fewer are not significant.
 const ROWS_PER_BUCKET: usize = 20;
-/// A key whose newest rows all go to one partition is one that moves.
+/// Share of the newest rows in one partition from which a key counts as moving.
 const TAIL_SHARE: f64 = 0.9;
 
-/// One sampled row: its key's columns, in today's order.
+/// One sampled row: the columns of its key, in today's order.
 pub type SampledRow = Vec<Vec<u8>>;
 
-/// How rows are placed. Columns are numbers of today's key columns.
+/// Placement of rows. Columns are given by their numbers in today's key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Design {
     /// Ranges of the key with its columns in this order.
     Range {
-        /// The order of the key's columns.
+        /// Order of the key's columns.
         order: Vec<usize>,
     },
     /// Buckets by hash, and the key in this order within each.
     Hash {
-        /// The columns that are hashed.
+        /// Hashed columns.
         of: Vec<usize>,
-        /// The number of buckets.
+        /// Number of buckets.
         buckets: u32,
-        /// The order of the key's columns within a bucket.
+        /// Order of the key's columns within a bucket.
         order: Vec<usize>,
     },
 }
 
-/// How often a table is read in which way, in any unit. All zero: one of each.
+/// Frequencies of the kinds of reads of a table, in any unit. All zero: one of each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// By the whole key.
+    /// Reads by the whole key.
     pub point: f64,
-    /// By the value of one column, for each column (missing ones: 0).
+    /// Reads by the value of one column, for each column (missing ones: 0).
     pub by_column: Vec<f64>,
-    /// By a range of the time column alone.
+    /// Reads by a range of the time column alone.
     pub time_range: f64,
-    /// The newest row of one series.
+    /// Reads of the newest row of one series.
     pub last_point: f64,
-    /// Everything.
+    /// Reads of all rows.
     pub full_scan: f64,
 }
 
-/// What advice is asked about.
+/// Input of an advice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question<'a> {
     /// Sampled rows, in order of arrival.
     pub rows: &'a [SampledRow],
     /// The number of key columns.
     pub columns: usize,
-    /// Which of them is the time.
+    /// Number of the time column, if any.
     pub time: Option<usize>,
-    /// How rows are placed today.
+    /// Today's placement of rows.
     pub today: Design,
-    /// Rows that agree in so many leading key columns are to stay in one partition, in another design too; 0: they may be
-    /// parted anywhere.
+    /// Number of leading key columns by which rows are kept together in one partition, in another design too; 0: rows
+    /// may be separated anywhere.
     pub keep_together: usize,
-    /// Partitions today.
+    /// Number of partitions today.
     pub partitions: usize,
-    /// Nodes that can lead.
+    /// Number of nodes that can lead.
     pub nodes: usize,
-    /// Rows a second that are written, or would be if they were not turned away.
+    /// Rows written per second, or offered if some are refused.
     pub rows_per_s: f64,
-    /// Rows a second that one partition bears, as measured: rows a second over rho.
+    /// Rows per second that one partition can take, as measured: rows per second over rho.
     pub capacity_rows_per_s: f64,
-    /// The part of a table's time that a read by time range asks for, 0 to 1.
+    /// Part of a table's time span that a read by time range covers, 0 to 1.
     pub time_range_share: f64,
-    /// How it is read.
+    /// Frequencies of reads.
     pub reads: Reads,
 }
 
-/// Partitions that each kind of read touches, on average over the sampled values.
+/// Mean number of partitions that each kind of read visits, over the sampled values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FanOut {
-    /// By the whole key.
+    /// Reads by the whole key.
     pub point: f64,
-    /// By the value of one column, for each column of the key.
+    /// Reads by the value of one column, for each column of the key.
     pub by_column: Vec<f64>,
-    /// By a range of the time.
+    /// Reads by a range of the time.
     pub time_range: f64,
-    /// The newest row of one series.
+    /// Reads of the newest row of one series.
     pub last_point: f64,
-    /// Everything.
+    /// Reads of all rows.
     pub full_scan: f64,
 }
 
-/// What to beware of.
+/// Warning about a design.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
     /// The newest rows all go to one partition, whatever the number of partitions.
@@ -113,51 +114,52 @@ pub enum Warning {
         column: usize,
         /// The value's share of the rows.
         share: f64,
-        /// An equal part.
+        /// Share of equal partitions.
         equal_share: f64,
     },
     /// The leading (or hashed) column has fewer values than there are partitions to fill.
     FewValues {
         /// The column.
         column: usize,
-        /// Its distinct values in the sample.
+        /// Number of distinct values in the sample.
         values: usize,
     },
     /// The sample is small for so many partitions.
     SmallSample {
-        /// Its rows.
+        /// Number of sampled rows.
         rows: usize,
     },
 }
 
-/// One design, and what it would do.
+/// A design with its predicted effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The design.
     pub design: Design,
-    /// Whether it is today's.
+    /// True for today's design.
     pub is_today: bool,
-    /// Partitions that were assumed.
+    /// Assumed number of partitions.
     pub partitions: usize,
-    /// The share of the busiest partition.
+    /// Share of the busiest partition.
     pub max_share: f64,
-    /// Over how many equal partitions the load would be as concentrated.
+    /// Number of equal partitions over which the load would be as concentrated.
     pub effective_partitions: f64,
-    /// The same over nodes, leaders being dealt out evenly.
+    /// The same for nodes, with leaders distributed evenly.
     pub effective_nodes: f64,
-    /// Rows a second before the busiest partition is full.
+    /// Rows per second at which the busiest partition is full.
     pub ceiling_rows_per_s: f64,
-    /// Whether that leaves room over what is written.
+    /// True if that leaves room above the present rate.
     pub carries: bool,
-    /// What reads touch.
+    /// Partitions that reads visit.
     pub fan_out: FanOut,
-    /// The mean of that, weighed by how the table is read.
+    /// Mean of the fan-out, weighted by the frequencies of reads.
     pub read_cost: f64,
-    /// What to beware of.
+    /// Warnings about the design.
     pub warnings: Vec<Warning>,
 }
 
-/// Buckets for a load: each 40 % busy, at least 2, at most two for each node. Without a measured capacity, the most.
+/// Number of buckets for a load: each 40 % busy, at least 2, at most two for each node. Without a measured capacity,
+/// the maximum.
 pub fn buckets_for(rows_per_s: f64, capacity_rows_per_s: f64, nodes: usize) -> u32 {
     let most = u32::try_from(nodes.saturating_mul(2)).unwrap_or(u32::MAX).max(2);
     let wanted = rows_per_s / (BUCKET_BUSY * capacity_rows_per_s);
@@ -173,9 +175,9 @@ fn whole(value: f64) -> u32 {
     value.clamp(0.0, f64::from(u32::MAX)) as u32
 }
 
-/// The designs worth a thought, the best first. Those that carry the load come before those that do not: by what reads
-/// pay, then today's, ranges before buckets, few partitions before many. The others follow by how evenly they spread.
-/// Nothing without at least two rows.
+/// The designs worth considering, the best first. Designs that carry the load come before those that do not: by the
+/// cost of reads, then today's, ranges before buckets, few partitions before many. The others follow by the evenness of
+/// their spread. Empty without at least two rows.
 pub fn advise(question: &Question<'_>) -> Vec<Choice> {
     if question.rows.len() < 2 || question.columns == 0 {
         return Vec::new();
@@ -183,7 +185,7 @@ pub fn advise(question: &Question<'_>) -> Vec<Choice> {
     let mut choices: Vec<Choice> =
         candidates(question).into_iter().map(|design| evaluate(question, design)).collect();
     choices.sort_by(|a, b| {
-        // Reads that differ by less than a tenth of a partition pay the same.
+        // Costs that differ by less than a tenth of a partition count as equal.
         let tenths = |choice: &Choice| whole((choice.read_cost * 10.0).round());
         let by_cost = || tenths(a).cmp(&tenths(b));
         let by_share = || a.max_share.total_cmp(&b.max_share);
@@ -230,7 +232,7 @@ fn candidates(question: &Question<'_>) -> Vec<Design> {
     designs
 }
 
-/// Whether rows that agree in the columns by which they are kept together still do so, and are placed alike.
+/// True if the design keeps rows with equal values of the kept-together columns together, and places them alike.
 fn keeps_together(question: &Question<'_>, design: &Design) -> bool {
     let kept = ..question.keep_together;
     let (order, of) = match design {
@@ -242,7 +244,7 @@ fn keeps_together(question: &Question<'_>, design: &Design) -> bool {
     leads && placed
 }
 
-/// These columns first, the time last, all others between as they stood.
+/// The order with the columns `first` at the front, the time last, and all others between in their present order.
 fn leading(all: &[usize], first: &[usize], time: Option<usize>) -> Vec<usize> {
     let middle = all.iter().filter(|column| !first.contains(column) && Some(**column) != time);
     first.iter().chain(middle).copied().chain(time).collect()
@@ -256,7 +258,7 @@ fn evaluate(question: &Question<'_>, design: Design) -> Choice {
     }
     let judged = (question.rows.len() - layout.judged_from) as f64;
     let max_share = counts.iter().max().map_or(1.0, |max| *max as f64 / judged);
-    // Pairs of rows that meet: free of the bias that squares of a sample's shares have.
+    // Counts pairs of rows in one partition, which is free of the bias of squared shares of a sample.
     let meet: f64 = counts.iter().map(|count| *count as f64 * (*count as f64 - 1.0)).sum();
     let partitions = layout.partitions as f64;
     let effective = if meet > 0.0 { judged * (judged - 1.0) / meet } else { partitions };
@@ -277,7 +279,7 @@ fn evaluate(question: &Question<'_>, design: Design) -> Choice {
     }
 }
 
-/// The effective number of nodes when partitions are dealt out, the busiest first, each to the least busy node.
+/// The effective number of nodes when partitions are assigned to nodes, the busiest first, each to the least busy node.
 fn over_nodes(counts: &[usize], nodes: usize) -> f64 {
     let mut sorted: Vec<usize> = counts.to_vec();
     sorted.sort_unstable_by(|a, b| b.cmp(a));
@@ -307,15 +309,15 @@ fn read_cost(reads: &Reads, fan_out: &FanOut) -> f64 {
     }
 }
 
-/// Where a design puts rows.
+/// Evaluator of a design: assigns rows to partitions.
 struct Layout<'a> {
     order: &'a [usize],
-    /// Columns hashed; none for ranges.
+    /// Hashed columns; empty for ranges.
     of: &'a [usize],
     partitions: usize,
-    /// First keys of all ranges but the first.
+    /// First keys of all ranges except the first.
     bounds: Vec<Vec<&'a [u8]>>,
-    /// The first row that shares are judged on.
+    /// Position of the first row on which shares are judged.
     judged_from: usize,
 }
 
@@ -357,7 +359,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Partitions that a read must touch which fixes these columns to a row's values.
+    /// Number of partitions that a read with fixed values of these columns must visit.
     fn touched(&self, row: &SampledRow, fixed: &[usize]) -> f64 {
         if !self.of.is_empty() {
             let pruned = self.of.iter().all(|column| fixed.contains(column));
@@ -431,7 +433,7 @@ fn key<'a>(row: &'a SampledRow, order: &[usize]) -> Vec<&'a [u8]> {
     order.iter().map(|column| row[*column].as_slice()).collect()
 }
 
-/// FNV-1a over the columns, each with its length, then mixed: any even hash shows the same shares as the real one.
+/// FNV-1a over the columns, each with its length, then mixed: any even hash gives the same shares as the real one.
 fn bucket(row: &SampledRow, of: &[usize], buckets: usize) -> usize {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;
     let mut feed = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);

@@ -1,35 +1,34 @@
-//! Which leader, or which replica, should leave a node that bears more than its part, and where to.
+//! Chooses a leader, or a replica, to move off a node with more than its share of load, and the target.
 //!
-//! Of what may leave, the one is chosen that comes nearest to *half* of the excess: two medium moves rather than one
-//! extreme one, which would overshoot when its load was misjudged. Nothing moves that would put the source below the
-//! mean or the target above its limit, so that no move can be undone by another: the greater of the two nodes only ever
-//! gets smaller.
+//! Among the candidates it chooses the one closest to *half* of the excess: two medium moves rather than one extreme
+//! one, which would overshoot when its load was misjudged. No move puts the source below the mean or the target above
+//! its limit, so that no move can be undone by another: the maximum of the two nodes only decreases.
 //!
-//! Invariants: pure functions; loads are in cores and include what orders under way will bring and take; ties go to
-//! the candidate and the node that come first.
+//! Invariants: pure functions; loads are in cores and include the effect of orders in progress; ties go to the first
+//! candidate and the first node.
 
-/// A node is too busy above this, in means ...
+/// A node is too busy above this multiple of the mean ...
 pub(crate) const TOO_BUSY: f64 = 1.10;
-/// ... for so long.
+/// ... for this long.
 pub(crate) const TOO_BUSY_FOR_MS: u64 = 30_000;
-/// What is moved must leave its target below this, in means.
+/// Maximum load of the target after a move, as a multiple of the mean.
 pub(crate) const TARGET_MAX: f64 = 1.05;
-/// A node that is not this far above the mean, in loads over capacity, is not worth a move: in an idle cluster, ten
-/// percent of the mean are nothing.
+/// Minimum excess over the mean, in loads over capacity, for a move: in an idle cluster, ten percent of the mean are
+/// nothing.
 pub(crate) const EXCESS_MIN: f64 = 0.02;
-/// Less than this, in cores, is not worth moving ...
+/// Minimum load of a move, in cores ...
 pub(crate) const MOVED_MIN: f64 = 0.002;
-/// ... nor is less than this share of the excess, if moving it takes copying bytes.
+/// ... and minimum share of the excess, if the move copies bytes.
 const MOVED_SHARE_MIN: f64 = 0.005;
 
-/// A node while a round of moves is planned.
+/// Load of a node while a round of moves is planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NodeLoad {
-    /// Cores, with what is under way.
+    /// Load in cores, with the effect of orders in progress.
     pub(crate) load: f64,
-    /// Cores.
+    /// Capacity in cores.
     pub(crate) capacity: f64,
-    /// Up and not being emptied.
+    /// True if the node is up and not being drained.
     pub(crate) open: bool,
 }
 
@@ -39,18 +38,18 @@ impl NodeLoad {
     }
 }
 
-/// Something that could leave.
+/// A leader or replica that could move.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// What goes with it, cores.
+    /// Load that moves, in cores.
     pub(crate) moved: f64,
-    /// What must be copied, bytes; 0 for a leadership.
+    /// Bytes to be copied; 0 for a leadership.
     pub(crate) bytes: u64,
-    /// The nodes it may go to.
+    /// Possible target nodes.
     pub(crate) targets: Vec<u16>,
 }
 
-/// The mean load over capacity of all open nodes.
+/// Mean load over capacity of all open nodes.
 pub(crate) fn mean(nodes: &[NodeLoad]) -> f64 {
     let (load, capacity) = nodes
         .iter()
@@ -59,13 +58,13 @@ pub(crate) fn mean(nodes: &[NodeLoad]) -> f64 {
     if capacity > 0.0 { load / capacity } else { 0.0 }
 }
 
-/// Whether a node bears more than its part.
+/// True if a node has more than its share of load.
 pub(crate) fn too_busy(node: &NodeLoad, mean: f64) -> bool {
     let used = node.used();
     node.open && used > mean * TOO_BUSY && used - mean >= EXCESS_MIN
 }
 
-/// The candidate to move off `source` and its target: indexes into the candidates and the nodes.
+/// The candidate to move off `source`, and its target: positions among the candidates and the nodes.
 pub(crate) fn pick(
     source: u16,
     mean: f64,
@@ -87,7 +86,7 @@ pub(crate) fn pick(
         if target == source || to.load + moved > mean * TARGET_MAX * to.capacity {
             continue;
         }
-        // Nearness to half the excess, 0 to 1; a copy costs what it weighs against what it relieves.
+        // Closeness to half the excess, 0 to 1; a copy costs in proportion to its bytes per relief.
         let nearness = 1.0 - (moved - excess / 2.0).abs() / excess;
         let gibibytes = candidate.bytes as f64 / f64::from(1 << 30);
         let score = nearness / (1.0 + gibibytes);
@@ -98,7 +97,7 @@ pub(crate) fn pick(
     best.map(|(_, index, target)| (index, target))
 }
 
-/// The open node that is used least; the first of equals.
+/// The open node with the least load; the first among equals.
 pub(crate) fn least_used(nodes: &[NodeLoad], among: &[u16]) -> Option<u16> {
     let open = among
         .iter()

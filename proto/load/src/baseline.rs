@@ -1,6 +1,7 @@
-//! How others pick split keys, as far as their documents and sources tell: built anew from the descriptions, to be
-//! compared with ours on the same streams. They are not the products: thresholds that start them are left out (the
-//! partition is taken to be hot), and all are asked about writes, though one of them looks at reads only.
+//! Split-key pickers of other products, as far as their documents and sources describe them: reimplemented from the
+//! descriptions, for comparison with ours on the same streams. They are not the products: thresholds that start them
+//! are left out (the partition is assumed to be hot), and all are asked about writes, though one of them looks at reads
+//! only.
 //!
 //! | here | like | picks from |
 //! |---|---|---|
@@ -9,11 +10,11 @@
 //! | [`Recorder`] | TiKV's read split | the best of 20 sampled ranges' ends, judged on the same 200 samples |
 //! | [`Finder`] | CockroachDB's load split | the best of 20 sampled keys, judged on the requests after each of them |
 //!
-//! What the matrix shows of them: medians that are judged on their own sample split every stream that grows, in vain.
-//! The finder refuses one in perfect order; with 50 ms of disorder at 3,000 operations a second it is fooled in two of
-//! three runs within two seconds of looking (and goes on looking), with 500 ms in all.
+//! Results of the matrix: medians that are judged on their own sample split every growing stream, in vain. The finder
+//! refuses a growing stream in perfect order; with 50 ms of disorder at 3,000 operations a second it is misled in two
+//! of three runs within two seconds of looking (and goes on looking), with 500 ms in all.
 //!
-//! Invariants: bounded memory; each repeats by its seed.
+//! Invariants: bounded memory; each is reproducible by its seed.
 
 mod finder;
 mod key_sample;
@@ -27,7 +28,7 @@ pub use size_only::SizeOnly;
 
 use crate::streams::Op;
 
-/// Where an operation lies as seen from a cut.
+/// Position of an operation relative to a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Left,
@@ -45,7 +46,7 @@ fn side(op: &Op, cut: &[u8]) -> Side {
     }
 }
 
-/// Operations left of a cut, right of it, and across it.
+/// Counts of operations left of a cut, right of it, and across it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     left: u32,
@@ -66,7 +67,7 @@ impl Tally {
         self.left + self.right + self.contained
     }
 
-    /// How unequal the sides are: 0 to 1; 1 if there is nothing on either.
+    /// Imbalance of the sides, 0 to 1; 1 if both are empty.
     fn imbalance(self) -> f64 {
         let sides = self.left + self.right;
         if sides == 0 { 1.0 } else { f64::from(self.left.abs_diff(self.right)) / f64::from(sides) }

@@ -1,4 +1,4 @@
-//! The verdict on a hot partition: would a cut help, and if not, why not.
+//! The verdict on a hot partition: whether a cut would help, and if not, the reason.
 //!
 //! ```text
 //!   sketch ──▶ a window (20 s, longer if that one is not steady) ──▶ features ──▶ the first rule that holds
@@ -16,15 +16,15 @@
 //! Invariants: pure. A cut is given for [`Class::StaticRange`] and [`Class::MultiTail`] only. No cut falls inside a
 //! series unless that series alone is hot, nor inside an instant, nor inside what is to be kept together.
 //!
-//! Differences from the first design of these rules, each because a stream of the matrix asked for it:
-//! - A load that appends more than half must divide better than others: what is appended goes to one side for ever,
-//!   so 70 % appends and 30 % backfill are named for what they are, instead of wavering.
+//! Differences from the first design of these rules, each required by a stream of the matrix:
+//! - A load with more than half appends must divide better than others: appended keys go to one side for ever, so 70 %
+//!   appends and 30 % backfill are classified correctly, instead of wavering.
 //! - A hot key must be hot in both halves: with coarse timestamps every instant is hot in its turn.
 //! - A window that is not steady is not judged; longer ones are tried, up to a minute. That covers every period that
 //!   has two repetitions in a minute, whether the operations come in bursts or evenly (where only keys tell).
 //! - In a load that wanders, a cut may have fair shares in both halves by accident: its sides take turns (a sweep), or
 //!   half of the writers lag by as much as the window is long and will cross it. Both are looked for.
-//! - A share that creeps is extended over the minute to come (see `features.rs`).
+//! - A share that drifts is extrapolated over the minute to come (see `features.rs`).
 //! - What wanders need not have a clear direction: half of a sweep may lie in each half of the window.
 
 use crate::features::{Candidate, Features, HOT_SHARE, Motion, Options};
@@ -32,45 +32,45 @@ use crate::rows::{Row, rows_of};
 use crate::sample::Sketch;
 use crate::verdict::{Class, Cut, Evidence, Verdict};
 
-/// Windows that are tried when the wanted one is not steady, seconds: their halves are multiples of each whole period
-/// up to 12 s, and of 15, 18, 20, 24 and 30 s.
+/// Windows in seconds that are tried when the requested one is not steady: their halves are multiples of each whole
+/// period up to 12 s, and of 15, 18, 20, 24 and 30 s.
 const LONGER_WINDOWS_S: [u32; 7] = [20, 24, 30, 36, 40, 48, 60];
-/// A shorter window than this says too little.
+/// Minimum length of a window, seconds.
 const WINDOW_MIN_S: u32 = 10;
-/// A half with fewer samples than this is starved.
+/// Minimum samples of a half; with fewer it is starved.
 const SAMPLES_MIN: u32 = 50;
-/// The larger side of a cut that is worth it.
+/// Maximum share of the larger side of a worthwhile cut.
 pub const SHARE_MAX: f64 = 0.70;
 /// The same where most keys are appended, because that side will only grow.
 const SHARE_MAX_APPENDING: f64 = 0.65;
-/// The larger side of a cut that helps a little.
+/// Maximum share of the larger side of a cut that helps a little.
 pub const SHARE_MAX_LOW_GAIN: f64 = 0.80;
-/// Scans that no cut separates.
+/// Minimum share of scans across every cut for [`Class::ScanBound`].
 const CONTAINED_MIN: f64 = 0.5;
-/// Most keys are appended.
+/// Share of appends that counts as most.
 const APPEND_MOST: f64 = 0.5;
-/// Enough keys are appended to name the direction of a load that wanders.
+/// Share of appends that suffices to name the direction of a load that wanders.
 const APPEND_SOME: f64 = 0.2;
-/// Keys that move clearly up; down below one minus this.
+/// AUC above which keys clearly move up; below one minus this they clearly move down.
 const AUC_MOVING: f64 = 0.8;
-/// Keys that rather move up than down.
+/// AUC above which keys tend to move up.
 const AUC_RISING: f64 = 0.6;
-/// The first samples of a new instant lie beyond all others: two seconds of them do. By chance about five samples of a
-/// minute do (one in each as many as there have been), this many hardly ever.
+/// Minimum samples of a new instant beyond all others: the samples of two seconds are that many. By chance about five
+/// samples of a minute lie there (one in each as many as there have been), and hardly ever this many.
 const NEW_INSTANT_SAMPLES: usize = 16;
-/// A value that all rows share does not stand out.
+/// Share above which a value counts as common to all rows, and does not stand out.
 const CONSTANT_SHARE: f64 = 0.98;
 
-/// What one window says.
+/// Result of judging one window.
 enum Finding {
-    /// Longer windows would say the same.
+    /// Longer windows would give the same verdict.
     Sure(Verdict),
-    /// This, unless a longer window is steady.
+    /// The verdict, unless a longer window is steady.
     Unsteady(Verdict),
 }
 
-/// Judges the newest `window_s` seconds of a sketch, or more of them if those are not steady. `prefix_ends` gives the
-/// ends of the columns of a key, or of as many of them as a bound of a scan has.
+/// Judges the newest `window_s` seconds of a sketch, or more of them if those are not steady. `prefix_ends` returns the
+/// ends of the columns of a key, or of as many of them as a scan's bound has.
 #[must_use]
 pub fn classify(
     sketch: &Sketch,
@@ -93,7 +93,7 @@ pub fn classify(
     for window_s in std::iter::once(wanted_s).chain(longer) {
         match judge(&rows, last.second + 1, window_s, options) {
             Finding::Sure(verdict) => return verdict,
-            // The shortest window that says anything shows best how the load wanders.
+            // The shortest window with a verdict shows best how the load wanders.
             Finding::Unsteady(verdict) => {
                 if fallback.as_ref().is_none_or(|known| known.class == Class::Unknown) {
                     fallback = Some(verdict);
@@ -108,7 +108,7 @@ fn unknown(evidence: Evidence) -> Verdict {
     Verdict { class: Class::Unknown, cut: None, hot_key: None, evidence }
 }
 
-/// The rules, in order.
+/// Applies the rules, in order.
 fn judge(rows: &[Row<'_>], end: u64, window_s: u32, options: &Options) -> Finding {
     let from = rows.partition_point(|row| row.second + u64::from(window_s) < end);
     let middle = end.saturating_sub(u64::from(window_s / 2));
@@ -151,7 +151,8 @@ fn judge(rows: &[Row<'_>], end: u64, window_s: u32, options: &Options) -> Findin
     }
     match features.best.as_ref().filter(|best| divides(best, SHARE_MAX_LOW_GAIN)) {
         Some(best) => Finding::Sure(divided(&features, best, &evidence)),
-        // Scans of nearly everything: the best cut is one at their edge, where few of them cross it, and all on one side.
+        // For scans of nearly everything the best cut lies at their edge, where few of them cross it, and all are on
+        // one side.
         None if features.contained_most >= CONTAINED_MIN => {
             let evidence = Evidence { contained: features.contained_most, ..evidence };
             Finding::Sure(Verdict { class: Class::ScanBound, cut: None, hot_key: None, evidence })
@@ -160,7 +161,7 @@ fn judge(rows: &[Row<'_>], end: u64, window_s: u32, options: &Options) -> Findin
     }
 }
 
-/// One instant bears half of the load. `Some(None)`: whether it stays hot cannot be said yet.
+/// Rule 2: one instant has half of the load. `Some(None)`: it cannot be decided yet if it stays hot.
 #[expect(clippy::option_option, reason = "whether the rule holds, and what it then says")]
 fn hot_instant(
     rows: &[Row<'_>],
@@ -169,12 +170,12 @@ fn hot_instant(
 ) -> Option<Option<Class>> {
     let depth = options.time_column? + 1;
     let instant = features.tops.get(depth - 1)?;
-    // What stands before the time must not explain it: rows of one hot series may share their instant, too.
+    // The columns before the time must not explain it: rows of one hot series may share their instant, too.
     let before = depth.checked_sub(2).map_or(CONSTANT_SHARE, |at| features.tops[at].share);
     if instant.lasting < HOT_SHARE || before < CONSTANT_SHARE {
         return None;
     }
-    // Look at all that is known: the instant began within it, or has been there for longer.
+    // Look at all samples: the instant began within them, or has been there for longer.
     let count = |test: fn(&Row<'_>) -> bool| rows.iter().filter(|row| test(row)).count();
     let (above, below) = (count(|row| row.above), count(|row| row.below));
     let span = rows.last()?.second + 1 - rows.first()?.second;
@@ -201,7 +202,7 @@ fn divided(features: &Features<'_>, best: &Candidate<'_>, evidence: &Evidence) -
     }
 }
 
-/// The key, the series, or else the shortest part of a key, that has borne half of the load all along.
+/// The key, the series, or else the shortest part of a key, that has had half of the load all along.
 fn hot_key<'s>(features: &Features<'s>, options: &Options) -> Option<&'s [u8]> {
     let columns = features.columns;
     let whole = features.tops.last().filter(|top| top.lasting >= HOT_SHARE);
@@ -217,9 +218,9 @@ fn hot_key<'s>(features: &Features<'s>, options: &Options) -> Option<&'s [u8]> {
     whole.or(standing_out).map(|top| top.prefix)
 }
 
-/// What to call a load that is elsewhere in the newer half than in the older one.
+/// Class of a load that lies elsewhere in the newer half than in the older one.
 fn wandering(features: &Features<'_>, options: &Options) -> Class {
-    // Where time comes first, and is coarse, few keys are above all others: the first ones of each instant.
+    // If time comes first, and is coarse, few keys are above all others: the first ones of each instant.
     let time_first = options.time_column == Some(options.placement);
     let some = if time_first { 1.0 - CONSTANT_SHARE } else { APPEND_SOME };
     if features.append_high >= some && features.auc > AUC_RISING {
@@ -231,13 +232,13 @@ fn wandering(features: &Features<'_>, options: &Options) -> Class {
     }
 }
 
-/// The verdict that holds after the newest of several (oldest first): the newest one of a class that at least two of
-/// the last three windows have, or [`Class::Unknown`] with the newest evidence. Windows that are judged more often
-/// than every few seconds share their samples, and say the same by chance.
+/// The confirmed verdict after the newest of several (oldest first): the newest one of a class that at least two of the
+/// last three windows have, or [`Class::Unknown`] with the newest evidence. Windows that are judged more often than
+/// every few seconds share their samples, and agree by chance.
 #[must_use]
 pub fn confirm(recent: &[Verdict]) -> Verdict {
     let last = &recent[recent.len().saturating_sub(3)..];
-    // A cut helps or it does not; what keys do behind it is a matter of name.
+    // For the decision only the benefit of a cut counts; the motion of keys behind it is a matter of name.
     let action = |class: Class| if class == Class::MultiTail { Class::StaticRange } else { class };
     let holds = |verdict: &&Verdict| {
         let same = last.iter().filter(|other| action(other.class) == action(verdict.class));

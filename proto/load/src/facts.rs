@@ -1,21 +1,21 @@
-//! What the scheduler is told of tables, nodes and partitions, apart from their load.
+//! Facts about tables, nodes and partitions, apart from their load, as input of the scheduler.
 //!
-//! Invariants: plain values, from whoever keeps the catalog; ids are the catalog's numbers.
+//! Invariants: plain values, from the keeper of the catalog; ids are the catalog's numbers.
 
-/// A table's number.
+/// Table id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u32);
 
-/// A partition's number; never used again.
+/// Partition id; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);
 
-/// A node's number.
+/// Node id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// Which end of its key space a table grows at by its very schema (a leading time index). What the schema does not
-/// tell, verdicts do.
+/// End of the key space at which a table grows by its schema (a leading time index). Growth that the schema does not
+/// show is found by verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tail {
     /// Not known to grow at an end.
@@ -27,46 +27,47 @@ pub enum Tail {
     Left,
 }
 
-/// What may be done about a hotspot that no split helps.
+/// Remedy for a hotspot that no split helps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing, and nothing is said.
+    /// No remedy and no advice.
     Off,
-    /// Advice is given.
+    /// Advice is shown.
     #[default]
     Advise,
-    /// An append-only table is given hash buckets for its new rows.
+    /// An append-only table gets hash buckets for its new rows.
     Auto,
 }
 
-/// A table's options.
+/// Options of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFacts {
-    /// Whether partitions split (and merge) by load.
+    /// True if partitions split (and merge) by load.
     pub by_load: bool,
-    /// Whether they split (and merge) by size.
+    /// True if partitions split (and merge) by size.
     pub by_size: bool,
-    /// The size to split at, bytes.
+    /// Size above which a partition is split, bytes.
     pub partition_bytes: u64,
-    /// Merges keep at least this many partitions. For a table placed by hash or by rules: as many as it has buckets or
-    /// rules, or these would be joined while nothing is written.
+    /// Minimum number of partitions that merges leave. For a table placed by hash or by rules: the number of its
+    /// buckets or rules, or these would be merged while no rows are written.
     pub partitions_min: usize,
-    /// Splits make at most this many.
+    /// Maximum number of partitions that splits make.
     pub partitions_max: usize,
-    /// Rows are only ever added: the table may be given another placement for what is new.
+    /// True if rows are only ever added: then new rows may get another placement.
     pub append_only: bool,
-    /// Where it grows.
+    /// End at which the table grows.
     pub tail: Tail,
-    /// Hash buckets that it has now; 1 when it is not placed by hash.
+    /// Present number of hash buckets; 1 when it is not placed by hash.
     pub buckets: u32,
-    /// What may be done about hotspots.
+    /// Remedy for hotspots.
     pub remedy: Remedy,
 }
 
-/// 512 MiB: a partition that moves in seconds over a gigabit, and few enough of them.
+/// Default partition size, 512 MiB: such a partition moves in seconds over a gigabit link, and there are few enough of
+/// them.
 pub const PARTITION_BYTES: u64 = 512 << 20;
-/// As many partitions as a table may have unless told otherwise. `YDB`'s 50 is met too soon, by users and by splits in
-/// vain; those are held back by other means here.
+/// Default maximum number of partitions of a table. `YDB`'s 50 is reached too soon, by users and by splits in vain;
+/// those are limited by other means here.
 pub const PARTITIONS_MAX: usize = 4096;
 
 impl Default for TableFacts {
@@ -85,16 +86,16 @@ impl Default for TableFacts {
     }
 }
 
-/// A node, as far as load goes.
+/// Facts about a node that concern load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeFacts {
-    /// Heard of lately.
+    /// True if its heartbeats have arrived recently.
     pub up: bool,
-    /// Being emptied: nothing new is put there.
+    /// True if it is being drained: no new replicas are put there.
     pub draining: bool,
-    /// What it can bear, in cores (or whatever unit all nodes share).
+    /// Capacity, in cores (or any unit that all nodes share).
     pub capacity: f64,
-    /// Nodes of one zone may fail together. `None`: a zone of its own.
+    /// Zone: nodes of one zone may fail together. `None`: a zone of its own.
     pub zone: Option<u32>,
 }
 
@@ -104,21 +105,21 @@ impl Default for NodeFacts {
     }
 }
 
-/// A partition, without its load.
+/// Facts about a partition, without its load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionFacts {
-    /// Its number.
+    /// Partition id.
     pub id: PartitionId,
-    /// The nodes that have a voting replica. At most seven are looked at.
+    /// Nodes with a voting replica. At most seven are considered.
     pub voters: Vec<NodeId>,
-    /// Who leads, if known; reports correct it.
+    /// The leader's node, if known; reports correct it.
     pub leader: Option<NodeId>,
-    /// When it came to be, milliseconds.
+    /// Time of its creation, milliseconds.
     pub born_ms: u64,
-    /// Until when it must not be merged (it was cut by hand), milliseconds.
+    /// Time until which it must not be merged (it was split by hand), milliseconds.
     pub pinned_until_ms: u64,
-    /// Whether it was cut at the edge it grew at, and is full: it may be larger than others.
+    /// True if it was split at the edge at which it grew, and is full: it may be larger than others.
     pub full: bool,
-    /// The placement it belongs to: only neighbours of one placement are merged.
+    /// Placement to which it belongs: only neighbours of one placement are merged.
     pub key_epoch: u16,
 }

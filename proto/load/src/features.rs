@@ -1,14 +1,14 @@
-//! What a window of samples says: how well it can be cut, whether it moves, and what stands out.
+//! Features of a window of samples: the quality of possible cuts, the motion of the load, and outstanding keys.
 //!
-//! Candidate cuts come from the older half of the window and are judged on the newer half: a load that moves makes
-//! every in-sample median look fair, and none that is judged later.
+//! Candidate cuts come from the older half of the window and are judged on the newer half: for a load that moves, every
+//! in-sample median looks fair, and none that is judged later does.
 //!
-//! Where this goes beyond judging the newer half alone: a load that moves *slowly* (reads of the latest keys) still
-//! looks fair ten seconds later, and is not a minute later. So a cut's share of the older half is compared with its
-//! share of the newer one, and what is too large to be chance is extended over the minute in which the split will be
-//! judged ([`Candidate::predicted`]).
+//! This goes beyond judging on the newer half alone: a load that moves *slowly* (reads of the latest keys) still looks
+//! fair ten seconds later, but not a minute later. So a cut's share of the older half is compared with its share of the
+//! newer one, and a difference too large to be chance is extrapolated over the minute in which the split will be judged
+//! ([`Candidate::predicted`]).
 //!
-//! Invariants: pure; a window gives the same features wherever it is looked at.
+//! Invariants: pure; a window gives the same features wherever it is evaluated.
 
 use std::collections::BTreeSet;
 
@@ -18,94 +18,94 @@ use crate::rows::{
 };
 use crate::verdict::Evidence;
 
-/// Candidate cuts: every 5 % of the older half.
+/// Number of quantiles that give candidate cuts: every 5 % of the older half.
 const QUANTILES: u32 = 19;
-/// A split is judged by the minute after it.
+/// Time after a split in which it is judged, seconds.
 const HORIZON_S: f64 = 60.0;
-/// What moves a share by less than this many standard deviations is chance, in a steady load ...
+/// Standard deviations up to which a change of a share counts as chance, in a steady load ...
 const CHANCE_SIGMAS: f64 = 3.0;
-/// ... and in one that is not quite steady. In a load that wanders nothing is put down to chance: on the contrary, a
-/// cut may be on the move by one deviation more than it seems, in the direction of the load.
+/// ... and in one that is not quite steady. In a load that wanders no change counts as chance: on the contrary, a cut's
+/// share may move by one deviation more than measured, in the direction of the load.
 const CHANCE_SIGMAS_UNSTEADY: f64 = 1.0;
-/// The same for the largest move among all candidates, which is larger by chance than that of one.
+/// The same for the largest change among all candidates, which is larger by chance than that of one.
 const UNSTEADY_SIGMAS: f64 = 4.0;
-/// The largest move among all candidates of a load that is not steady ...
+/// Largest change among all candidates from which a load is not steady ...
 const UNSTEADY_MIN: f64 = 0.15;
-/// ... and of one that is elsewhere now. Batches of some hundred rows of one user each stay below.
+/// ... and from which it wanders. Batches of some hundred rows of one user each stay below.
 const WANDERING_MIN: f64 = 0.30;
-/// The sides of a cut through a sweep take turns; a cut beside a moving tail has the same share all the time. Blocks of
-/// this length tell them apart ...
+/// Length of blocks for the test of turns: the sides of a cut through a sweep take turns; a cut beside a moving tail
+/// has the same share all the time. The shares of blocks tell them apart ...
 const BLOCK_S: u64 = 5;
-/// ... if their shares differ by this much from the mean, on average (0.5 when the sides take turns).
+/// ... if they differ by this much from the mean, on average (0.5 when the sides take turns).
 const TURNS_MIN: f64 = 0.2;
-/// What lies beside a cut may move away from it, but not towards it by more than this (a probability above 0.5): half of
-/// the writers may lag behind the others by more than a window is long.
+/// Maximum motion of a side's keys towards the cut (a probability above 0.5); motion away from it is allowed: half of
+/// the writers may lag behind the others by more than a window's length.
 const TOWARDS_MAX: f64 = 0.12;
-/// Cuts that promise less are not worth a closer look.
+/// Predicted share up to which a cut is worth a closer look.
 const PROMISE_MIN: f64 = 0.80;
-/// A shorter cut is worth this much of balance: it keeps together what belongs together.
+/// Balance that a shorter cut may cost, because it keeps related rows together.
 const SHORTER_WORTH: f64 = 0.05;
-/// A series (or a key) with half of the load is hot.
+/// Share of the load from which a series (or a key) is hot.
 pub(crate) const HOT_SHARE: f64 = 0.5;
 
-/// Whether the load stays where it is, from the older half to the newer one.
+/// Motion of the load from the older half to the newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Motion {
-    /// It does.
+    /// The load stays in place.
     Steady,
-    /// Not quite.
+    /// The load shifts a little.
     Unsteady,
-    /// A good part of it is elsewhere.
+    /// A good part of the load has moved elsewhere.
     Wandering,
 }
 
-/// A cut, and what is known of it.
+/// A candidate cut, with its shares.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate<'s> {
     pub(crate) key: &'s [u8],
-    /// Leading columns that it consists of.
+    /// Number of leading columns of the cut.
     pub(crate) depth: usize,
     pub(crate) old: Sides,
     pub(crate) new: Sides,
-    /// The share of the busier side in the minute to come.
+    /// Predicted share of the busier side in the minute to come.
     pub(crate) predicted: f64,
 }
 
-/// The numbers of one window.
+/// Features of one window.
 #[derive(Clone, Debug)]
 pub(crate) struct Features<'s> {
     pub(crate) window_s: u32,
     pub(crate) samples: (u32, u32),
-    /// Columns of a key.
+    /// Number of columns of a key.
     pub(crate) columns: usize,
     pub(crate) best: Option<Candidate<'s>>,
     /// The largest share of scans across a candidate, however bad a cut it is.
     pub(crate) contained_most: f64,
-    /// The largest change of the share right of a place from the older to the newer half, and what that means.
+    /// The largest change of the share right of a place from the older to the newer half, and its interpretation.
     pub(crate) shift: f64,
     pub(crate) motion: Motion,
     pub(crate) auc: f64,
     pub(crate) append_high: f64,
     pub(crate) append_low: f64,
-    /// By number of leading columns, less one; the last is the whole key.
+    /// The most frequent prefixes, by number of leading columns less one; the last is the whole key.
     pub(crate) tops: Vec<Top<'s>>,
-    /// How the columns behind the first one move, or the keys of each series: the value farthest from 0.5.
+    /// Motion of the columns behind the first one, or of the keys of each series: the value farthest from 0.5.
     pub(crate) tail: f64,
 }
 
-/// Where cuts may lie.
+/// Restrictions on cuts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Rows with the same values in this many leading columns stay together; 0 for no such wish.
+    /// Number of leading columns by which rows are kept together; 0 for no restriction.
     pub keep_together: usize,
-    /// Leading columns that the system put before the user's (a hash bucket, the number of a rule).
+    /// Number of leading columns that the system puts before the user's (a hash bucket, the number of a rule).
     pub placement: usize,
-    /// The column (from 0) that holds the time, if it is known: rows of one instant are never separated.
+    /// The column (from 0) that contains the time, if it is known: rows of one instant are never separated.
     pub time_column: Option<usize>,
 }
 
 impl Options {
-    /// The most columns that a cut may consist of.
+    /// Maximum number of columns of a cut.
     fn depth_max(&self, columns: usize, series_is_hot: bool) -> usize {
         let series = if series_is_hot { columns } else { columns.saturating_sub(1) };
         let instant = self.time_column.map_or(usize::MAX, |column| column + 1);
@@ -115,7 +115,7 @@ impl Options {
 }
 
 impl<'s> Features<'s> {
-    /// The features of the rows of a window whose newer half begins at a second.
+    /// The features of a window's rows; its newer half begins at the second `middle`.
     pub(crate) fn of(rows: &[Row<'s>], middle: u64, window_s: u32, options: &Options) -> Self {
         let (old, new) = rows.split_at(rows.partition_point(|row| row.second < middle));
         let columns = rows.iter().map(|row| row.ends.len()).max().unwrap_or(0);
@@ -143,20 +143,20 @@ impl<'s> Features<'s> {
         features.append_low = share_of(rows, |row| row.below);
         features.tops = (1..=columns).map(|depth| top(&old, &new, depth, columns)).collect();
         features.find_cut(&old, &new, options);
-        // Only the name of a cut depends on it.
+        // The tail only decides the class of a cut.
         if features.best.is_some() {
             features.tail = features.find_tail(&old, &new);
         }
         features
     }
 
-    /// The most frequent series: all columns but the last.
+    /// The most frequent series: all columns except the last.
     pub(crate) fn top_series(&self) -> Option<&Top<'s>> {
         self.columns.checked_sub(2).and_then(|at| self.tops.get(at))
     }
 
     fn find_tail(&self, old: &Half<'_, 's>, new: &Half<'_, 's>) -> f64 {
-        // A column counts if what stands before it has several values: otherwise its drift is that of the key.
+        // A column counts if the columns before it have several values: otherwise its drift is that of the key.
         let behind = (1..self.columns).filter(|column| self.tops[column - 1].distinct > 1);
         let by_column = behind.map(|column| drift_of_column(old, new, column));
         let by_series = self.columns.checked_sub(1).filter(|depth| *depth > 0);
@@ -166,8 +166,8 @@ impl<'s> Features<'s> {
         by_column.chain(by_series).fold(0.5, farther)
     }
 
-    /// How far the load moves, seen from quantiles of both halves. Within a hot series it may: that is no matter of the
-    /// cuts beside it.
+    /// Measures the motion of the load at quantiles of both halves. Motion within a hot series is ignored: it does not
+    /// affect the cuts beside it.
     fn find_motion(
         &mut self,
         old: &Half<'_, 's>,
@@ -193,6 +193,7 @@ impl<'s> Features<'s> {
     }
 
     fn find_cut(&mut self, old: &Half<'_, 's>, new: &Half<'_, 's>, options: &Options) {
+        // Cuts are prefixes of the keys at the older half's quantiles, within a series only if that series is hot.
         let hot = self.top_series().is_some_and(|series| series.lasting >= HOT_SHARE);
         let depth_max = options.depth_max(self.columns, hot);
         let scatter = Scatter { old: old.effective(), new: new.effective() };
@@ -209,6 +210,7 @@ impl<'s> Features<'s> {
                 Candidate { key, depth, old, new, predicted: 1.0 }
             })
             .collect();
+        // Judge each on the newer half, and extrapolate what has moved.
         let contained = candidates.iter().map(|candidate| candidate.new.contained);
         self.contained_most = contained.fold(0.0, f64::max);
         for candidate in &mut candidates {
@@ -216,6 +218,7 @@ impl<'s> Features<'s> {
             let moved = self.sure_move(candidate.new.right - candidate.old.right, sigma);
             candidate.predicted = predict(candidate, moved, f64::from(self.window_s));
         }
+        // In a load that wanders, a cut that looks fair may be so by accident.
         if self.motion == Motion::Wandering {
             let depth = options.depth_max(self.columns, false);
             candidates.retain(|candidate| {
@@ -228,7 +231,7 @@ impl<'s> Features<'s> {
         self.best = choose(candidates);
     }
 
-    /// What to take for the move of a share, that has one standard deviation.
+    /// The part of a share's change that is not chance; `sigma` is its standard deviation.
     fn sure_move(&self, moved: f64, sigma: f64) -> f64 {
         let beyond = |chance: f64| moved.signum() * (moved.abs() - chance).max(0.0);
         match self.motion {
@@ -268,7 +271,7 @@ fn quantiles<'r, 's>(half: &Half<'r, 's>) -> impl Iterator<Item = &'r Row<'s>> {
     (1..=QUANTILES).filter_map(move |i| half.quantile(share(i)))
 }
 
-/// Whether the sides of a cut are busy in turns.
+/// True if the sides of a cut are busy in turns.
 fn takes_turns(cut: &[u8], old: &[Row<'_>], new: &[Row<'_>]) -> bool {
     let mut blocks: Vec<(u64, f64, f64)> = Vec::new();
     for row in old.iter().chain(new) {
@@ -287,41 +290,42 @@ fn takes_turns(cut: &[u8], old: &[Row<'_>], new: &[Row<'_>]) -> bool {
     blocks.iter().map(off).sum::<f64>() / all > TURNS_MIN
 }
 
-/// Whether what lies beside a cut moves towards it, and will cross it.
+/// True if the keys beside a cut move towards it, and will cross it.
 fn is_approached(cut: &[u8], old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize) -> bool {
     let left = drift_beside(old, new, depth, |key| key < cut);
     let right = drift_beside(old, new, depth, |key| key >= cut);
     left > 0.5 + TOWARDS_MAX || right < 0.5 - TOWARDS_MAX
 }
 
-/// By how much shares differ between the halves by chance.
+/// Chance variation of shares between the halves.
 struct Scatter {
     old: f64,
     new: f64,
 }
 
 impl Scatter {
-    /// One standard deviation of the difference of two shares of the same thing.
+    /// Standard deviation of the difference of two measurements of one share.
     fn sigma(&self, old: f64, new: f64) -> f64 {
         let share = (old * self.old + new * self.new) / (self.old + self.new);
         (share * (1.0 - share) * (1.0 / self.old + 1.0 / self.new)).sqrt()
     }
 }
 
-/// The share of the busier side in the minute to come, if the right side goes on to grow by `moved` from half to half.
+/// Predicted share of the busier side in the minute to come, if the right side continues to grow by `moved` from half
+/// to half.
 fn predict(candidate: &Candidate<'_>, moved: f64, window_s: f64) -> f64 {
     // From the middle of the newer half to the middle of the minute, in steps from half to half.
     let half_s = window_s / 2.0;
     let steps = (HORIZON_S / 2.0 + half_s / 2.0) / half_s;
     let contained = candidate.new.contained;
     let right = (candidate.new.right + moved * steps).clamp(0.0, 1.0 - contained);
-    // What gets better by itself is not promised.
+    // An improvement without action is not promised.
     Sides { left: 1.0 - contained - right, right, contained }.larger().max(candidate.new.larger())
 }
 
-/// The candidate that promises most; of those that promise about as much, the one with the fewest columns.
+/// The candidate with the best prediction; among about equal ones, the one with the fewest columns.
 fn choose(candidates: Vec<Candidate<'_>>) -> Option<Candidate<'_>> {
-    // Judged on the newer half; the older half breaks ties, so that chance in one of them decides less.
+    // Judged on the newer half; the older half breaks ties, which lessens the effect of chance in one of them.
     let score = |candidate: &Candidate<'_>| candidate.predicted + 0.25 * candidate.old.larger();
     let order = |a: &Candidate<'_>, b: &Candidate<'_>| {
         score(a).total_cmp(&score(b)).then(a.new.contained.total_cmp(&b.new.contained))

@@ -1,27 +1,27 @@
-//! Whether a split did what it promised: a minute later, by the work that its parts really did.
+//! Judges a split a minute later, by the measured work of its parts.
 //!
-//! Invariants: pure functions. A split that divided nothing backs its whole descent off, 1, 2, 4 ... 60 minutes, so
-//! that even a detector that is wrong for ever costs a bounded number of splits; one useful split clears that.
+//! Invariants: pure functions. A split that divided nothing makes its whole descent back off, 1, 2, 4 ... 60 minutes,
+//! so that even a detector that is wrong for ever costs a bounded number of splits; one useful split clears that.
 
 use crate::action::SplitWhy;
 
-/// A split is judged by the load of so long after it.
+/// Time after which a split is judged, by the load in that time.
 pub(crate) const JUDGED_AFTER_MS: u64 = 60_000;
-/// A split whose busier part bears more was in vain.
+/// Share of the busier part above which a split was in vain.
 pub(crate) const IN_VAIN_SHARE: f64 = 0.90;
-/// Work in the minute, seconds of a core, below which there is nothing to judge: 5 % of one lane.
+/// Minimum work in the minute for a judgement, seconds of a core: 5 % of one lane.
 pub(crate) const WORK_MIN_S: f64 = 3.0;
-/// The longest back-off, minutes.
+/// Maximum backoff, minutes.
 const BACK_OFF_MAX_MIN: u64 = 60;
 
-/// What came of a split.
+/// Judgement of a split.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Judgement {
-    /// Too little load to say, or a cut that was not to divide any.
+    /// Not judged: too little load, or a split that was not to divide any. The share, if it was measured.
     Open(Option<f64>),
-    /// It divided the load; the share of the busier part.
+    /// The split divided the load; the share of the busier part.
     Useful(f64),
-    /// It did not.
+    /// The split did not divide the load; the share of the busier part.
     InVain(f64),
 }
 
@@ -34,7 +34,7 @@ impl Judgement {
     }
 }
 
-/// Judges a split by the work, seconds of cores, of its left and its right part since.
+/// Judges a split by the work, in seconds of cores, of its left and its right part since.
 pub(crate) fn judge(why: SplitWhy, left_s: f64, right_s: f64) -> Judgement {
     let sum = left_s + right_s;
     if sum < WORK_MIN_S {
@@ -42,7 +42,7 @@ pub(crate) fn judge(why: SplitWhy, left_s: f64, right_s: f64) -> Judgement {
     }
     let share = left_s.max(right_s) / sum;
     match why {
-        // These are made for their bytes; and of the two cuts around a hot key one may well divide nothing.
+        // These are made for their bytes; and of the two splits around a hot key one may well divide nothing.
         SplitWhy::Size | SplitWhy::RightEdge | SplitWhy::LeftEdge | SplitWhy::IsolateKey => {
             Judgement::Open(Some(share))
         }
@@ -51,7 +51,7 @@ pub(crate) fn judge(why: SplitWhy, left_s: f64, right_s: f64) -> Judgement {
     }
 }
 
-/// How long a descent rests after so many splits in vain in a row, milliseconds: 1, 2, 4 ... 60 minutes.
+/// Backoff of a descent after that many consecutive splits in vain, milliseconds: 1, 2, 4 ... 60 minutes.
 pub(crate) fn back_off_ms(in_vain: u8) -> u64 {
     let minutes =
         1_u64.checked_shl(u32::from(in_vain.saturating_sub(1))).unwrap_or(BACK_OFF_MAX_MIN);

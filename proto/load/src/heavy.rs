@@ -1,37 +1,37 @@
-//! The most frequent keys of a partition, and the most frequent values of their leading columns, with little memory
-//! (`SpaceSaving`, Metwally et al.) and a memory that fades.
+//! Tracks the most frequent keys of a partition, and the most frequent values of their leading columns, in little
+//! memory (`SpaceSaving`, Metwally et al.) and with decaying weights.
 //!
-//! Invariants: at most [`SLOTS`] counters for each number of leading columns; an estimate never lies below the true
-//! weight, and above it by at most total / `SLOTS`; shares are given with that excess taken off, so that they never
-//! promise more than there is. Weights fade by half every [`HALF_LIFE_S`] seconds.
+//! Invariants: at most [`SLOTS`] counters for each number of leading columns; an estimate is never below the true
+//! weight, and exceeds it by at most total / `SLOTS`; reported shares have that excess subtracted, so that they never
+//! promise more than there is. Weights decay by half every [`HALF_LIFE_S`] seconds.
 
 use crate::random::mix;
 
 /// Counters for each number of leading columns: keys above 1/64 of the load are never missed.
 pub(crate) const SLOTS: usize = 64;
-/// Half of what is known comes from this many seconds.
+/// Half-life of weights, seconds.
 const HALF_LIFE_S: f64 = 30.0;
-/// Numbers of leading columns that are told apart; longer keys are counted whole besides.
+/// Maximum number of leading columns that are tracked separately; longer keys are also counted as a whole.
 pub(crate) const PREFIXES_MAX: usize = 4;
-/// Keys below this share are not worth a line in a report.
+/// Minimum share of a key in a report.
 const SHARE_MIN: f64 = 0.01;
-/// After a pause of this many half-lives nothing is left of what was known (and numbers stay finite).
+/// Number of half-lives after which all weights count as zero (which keeps numbers finite).
 const FORGOTTEN_HALF_LIVES: f64 = 500.0;
-/// Before weights grow beyond this, all are scaled down.
+/// Weight above which all weights are scaled down.
 const WEIGHT_MAX: f64 = 1e12;
 
-/// Counters of one kind, as columns: a search reads 64 numbers in a row.
+/// Counters of one kind, in columns: a search reads 64 numbers in a row.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     hashes: Vec<u64>,
     keys: Vec<Vec<u8>>,
     weights: Vec<f64>,
-    /// What each counter had when its key took it over: the most by which its weight may be too high.
+    /// Weight of each counter when its present key took it over: the maximum by which its weight may be too high.
     excesses: Vec<f64>,
     total: f64,
 }
 
-/// A hash of all bytes, eight at a time. Two keys of one hash would be counted as one: with 64 counters, once in 2^58
+/// A hash of all bytes, eight at a time. Two keys with one hash would be counted as one: with 64 counters, once in 2^58
 /// new keys.
 fn hash(key: &[u8]) -> u64 {
     key.chunks(8).fold(key.len() as u64, |hash, chunk| {
@@ -83,14 +83,14 @@ impl Counters {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heavy {
     whole: Counters,
-    /// By number of leading columns, less one.
+    /// Counters by number of leading columns, less one.
     leading: Vec<Counters>,
-    /// The second that weighs 1; later ones weigh more (what fades is the past, so the present grows).
+    /// The second whose operations weigh 1; later ones weigh more (instead of reducing older weights).
     origin: Option<u64>,
 }
 
 impl Heavy {
-    /// Counts a key that stands for `operations` operations of `second`; `ends` are the ends of its columns.
+    /// Counts a key that represents `operations` operations of `second`; `ends` are the ends of its columns.
     pub(crate) fn add(&mut self, second: u64, key: &[u8], ends: &[usize], operations: f64) {
         let origin = *self.origin.get_or_insert(second);
         let age = second.saturating_sub(origin) as f64;

@@ -1,17 +1,16 @@
-//! What load is, and what to do about it: samples of keys, rates over time, the verdict on a hot partition, and the
-//! plans that follow.
+//! Load and its treatment: samples of keys, rates over time, the verdict on a hot partition, and the resulting plans.
 //!
 //! ```text
 //!   rows ──▶ Sampler ──▶ Sketch ──▶ classify ──▶ Verdict ──▶ confirm ──▶ cut, or say why not
 //!   (datanode, per partition)        (meta, by what its heartbeats bring)
 //! ```
 //!
-//! [`streams`] are loads that mislead, [`baseline`] is how others judge them, and [`Picker`] what they and ours have in
-//! common: `tests/matrix` compares them.
+//! [`streams`] are loads that mislead, [`baseline`] judges them like other products, and [`Picker`] is the interface of
+//! those and ours: `tests/matrix` compares them.
 //!
-//! Invariants: nothing here reads a clock, draws a random number that was not seeded from outside, or speaks to
-//! anybody. The same code runs in datanodes, in meta, in the simulation and in the lab. Keys are encoded bytes whose
-//! order is the order of values; what columns they are made of is known to the callers.
+//! Invariants: code here reads no clock, draws no random number that was not seeded from outside, and does no I/O. The
+//! same code runs in datanodes, in meta, in the simulation and in the lab. Keys are encoded bytes whose order is the
+//! order of values; the callers know their columns.
 
 pub mod baseline;
 mod detect;

@@ -1,28 +1,28 @@
-//! Whether to join two neighbours: when both are cold and small, and have been for long.
+//! Decides when two neighbours are merged: when both have been cold and small for long.
 //!
-//! Hysteresis keeps a split and a merge from undoing each other: what was cut at rho 0.50 is joined below 0.20 *in
-//! sum*, by the greatest second of five minutes rather than an average; what load has cut stays cut for an hour; and
-//! when load cuts again what was joined within a day, that hour becomes four, then sixteen, then a day. A load that
-//! comes and goes every day or every hour therefore meets its partitions again instead of making them anew.
+//! Hysteresis keeps a split and a merge from undoing each other: a partition split at rho 0.50 is merged below 0.20 *in
+//! sum*, by the greatest second of five minutes rather than an average; a split by load stays for an hour; and when
+//! load splits again what was merged within a day, that hour becomes four, then sixteen, then a day. A load that comes
+//! and goes every day or every hour therefore finds its partitions again instead of making them anew.
 //!
 //! Invariants: pure functions of small views.
 
-/// Sum of both maxima of rho over five minutes must stay below; splits begin at 0.50 (YDB: 0.7 of the threshold).
+/// Maximum sum of both maxima of rho over five minutes; splits begin at 0.50 (YDB: 0.7 of the threshold).
 pub(crate) const RHO_SUM_MAX: f64 = 0.20;
-/// Sum of both sizes against the size to split at (YDB: one half).
+/// Maximum sum of both sizes, as a share of the size to split at (YDB: one half).
 pub(crate) const SIZE_SUM_SHARE: f64 = 0.5;
-/// How old both must be, whatever made them (YDB: 10 min).
+/// Minimum age of both partitions, whatever created them (YDB: 10 min).
 pub(crate) const AGE_MIN_MS: u64 = 10 * 60 * 1_000;
-/// How long what load has cut stays cut (TiKV and YDB: 1 h).
+/// Time for which a split by load is not merged (TiKV and YDB: 1 h).
 pub(crate) const AFTER_LOAD_SPLIT_MS: u64 = 60 * 60 * 1_000;
-/// The most that this grows to by repetition.
+/// Maximum to which that time grows by repetition.
 pub(crate) const AFTER_LOAD_SPLIT_MAX_MS: u64 = 24 * 60 * 60 * 1_000;
-/// What was joined and is cut again within this time was joined too soon.
+/// A split within this time after a merge shows that the merge came too soon.
 pub(crate) const REGRET_MS: u64 = 24 * 60 * 60 * 1_000;
-/// A partition that was not heard of for so long may be anything but cold.
+/// Maximum age of a partition's last report; without reports it may be anything but cold.
 pub(crate) const SEEN_WITHIN_S: u32 = 60;
 
-/// One of the two.
+/// State of one of the two partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Side {
     /// Greatest 1-second rho of five minutes, writes and reads.
@@ -31,26 +31,26 @@ pub(crate) struct Side {
     pub(crate) born_ms: u64,
     /// Second of the last report.
     pub(crate) seen_s: u32,
-    /// Something is being done to it, or it is being watched after a split.
+    /// True if an action holds it, or it is being watched after a split.
     pub(crate) busy: bool,
-    /// Not before, milliseconds: pinned by hand, cut by load, or tried in vain.
+    /// Time before which it must not be merged, milliseconds: pinned by hand, split by load, or tried in vain.
     pub(crate) not_before_ms: u64,
     pub(crate) key_epoch: u16,
 }
 
-/// What the rule knows of the table.
+/// State of the table, as far as the rule needs it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TableView {
-    /// Whether partitions come and go by themselves at all.
+    /// True if partitions split and merge automatically.
     pub(crate) automatic: bool,
     pub(crate) partitions: usize,
     pub(crate) partitions_min: usize,
     pub(crate) partition_bytes: u64,
-    /// One merge at a time.
+    /// True while a merge is in progress; one at a time.
     pub(crate) merging: bool,
 }
 
-/// Whether these neighbours are to be joined now.
+/// True if these neighbours are to be merged now.
 pub(crate) fn may_merge(now_ms: u64, table: &TableView, left: &Side, right: &Side) -> bool {
     let settled = |side: &Side| {
         !side.busy
@@ -69,8 +69,8 @@ pub(crate) fn may_merge(now_ms: u64, table: &TableView, left: &Side, right: &Sid
         && size < table.partition_bytes as f64 * SIZE_SUM_SHARE
 }
 
-/// How long the children of a split by load must not be merged: four times as long as last time when what is cut had
-/// been joined within a day, so that a daily tide is learnt in three days.
+/// Time for which the children of a split by load must not be merged: four times as long as last time if the split
+/// partition had been merged within a day, so that a daily tide is learnt in three days.
 pub(crate) fn hold_after_split(now_ms: u64, merged_ms: Option<u64>, last_hold_ms: u64) -> u64 {
     match merged_ms {
         Some(merged_ms) if now_ms.saturating_sub(merged_ms) < REGRET_MS => {

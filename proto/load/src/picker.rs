@@ -1,7 +1,7 @@
-//! What all who pick split keys have in common, so that they can be compared on the same streams; and ours as one.
+//! The common interface of all pickers of split keys, for comparison on the same streams; and ours as one of them.
 //!
-//! Invariants: a picker sees operations in order of time, and nothing else. Its answers are its own: whoever asks
-//! decides when, and what to do with them.
+//! Invariants: a picker sees operations in order of time, and nothing else. The caller decides when to poll, and how to
+//! use the answers.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use crate::sampler::{Columns, Sampler};
 use crate::streams::{Op, SECOND_US};
 use crate::verdict::{Class, Cut, Verdict};
 
-/// What a picker says.
+/// Answer of a picker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// It has not seen enough.
+    /// Not enough operations seen.
     Wait,
-    /// Split here; with the share of the larger side that it expects.
+    /// Split here; with the predicted share of the larger side.
     Cut(Class, Cut),
-    /// Do not split, because the load is of this class ([`Class::Unknown`] if it cannot say).
+    /// Do not split, because the load is of this class ([`Class::Unknown`] if it cannot be classified).
     Stay(Class),
 }
 
 /// Picks a split key for one partition.
 pub trait Picker {
-    /// Its name in tables.
+    /// Name in tables.
     fn name(&self) -> &'static str;
 
-    /// Operations a second that it has to see; a uniform sample of more of them gives the same answers.
+    /// Number of operations per second that it has to see; a uniform sample of more gives the same answers.
     fn rate(&self) -> u64;
 
-    /// Takes note of an operation at a time (microseconds).
+    /// Observes an operation at a time (microseconds).
     fn observe(&mut self, at_us: u64, op: &Op);
 
-    /// What it says now.
+    /// The current answer.
     fn poll(&mut self, at_us: u64) -> Answer;
 }
 
-/// Ours: samples, verdicts on a window, and what at least two of three of them say.
+/// Our picker: samples, verdicts on a window, and the verdict on which at least two of three agree.
 pub struct Detector {
     sampler: Sampler,
     columns: Columns,
@@ -45,11 +45,11 @@ pub struct Detector {
     verdicts: Vec<Verdict>,
 }
 
-/// Verdicts that are remembered: more than are needed to confirm one, for who wants to see how it came about.
+/// Number of verdicts that are kept: more than are needed to confirm one, to show how it came about.
 const VERDICTS_MAX: usize = 16;
-/// The window that is asked for, seconds.
+/// Requested length of the window, seconds.
 pub const WINDOW_S: u32 = 20;
-/// The ring is looked at as a whole: the detector decides how much of it it needs.
+/// The whole ring is passed: the detector decides how much of it it needs.
 const RING_S: u64 = crate::sampler::RING_ENGAGED_S;
 
 impl Detector {
@@ -61,12 +61,12 @@ impl Detector {
         Self { sampler, columns, options, verdicts: Vec::new() }
     }
 
-    /// Tells which keys the partition holds, at least.
+    /// Sets the lowest and the highest key that the partition is known to hold.
     pub fn set_edges(&mut self, low: &[u8], high: &[u8]) {
         self.sampler.set_edges(Some(low), Some(high));
     }
 
-    /// The newest verdicts, oldest first, each as it was before it was confirmed.
+    /// The newest verdicts, oldest first, each before confirmation.
     #[must_use]
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
@@ -84,7 +84,7 @@ impl Picker for Detector {
     }
 
     fn observe(&mut self, at_us: u64, op: &Op) {
-        // Second 0 is the one that a sampler begins in.
+        // Second 0 is the initial one of a sampler.
         let second = at_us / SECOND_US + 1;
         match &op.end {
             None => self.sampler.observe(second, 1, |_| &op.key),

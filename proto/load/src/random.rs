@@ -1,7 +1,7 @@
-//! Numbers that look random and repeat by their seed: xoshiro256++, seeded through splitmix64, and what is drawn by it.
+//! Reproducible pseudo-random numbers: xoshiro256++, seeded through splitmix64, and draws from it.
 //!
-//! Invariants: the same seed gives the same numbers on every machine; nothing here asks the machine for entropy. Not
-//! for secrets.
+//! Invariants: the same seed gives the same numbers on every machine; no entropy of the machine is used. Not for
+//! secrets.
 
 /// A seeded generator.
 #[derive(Clone, Debug)]
@@ -18,9 +18,9 @@ pub fn mix(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number that is not negative, without its fraction.
+/// The integral part of a non-negative number.
 ///
-/// Beyond the largest `u64` it stays there; what is not a number is 0.
+/// Saturates at the largest `u64`; NaN gives 0.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
 pub(crate) fn whole(value: f64) -> u64 {
@@ -28,7 +28,7 @@ pub(crate) fn whole(value: f64) -> u64 {
 }
 
 impl Random {
-    /// A generator that repeats by `seed`.
+    /// A generator seeded with `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut at = seed;
@@ -48,13 +48,13 @@ impl Random {
         result
     }
 
-    /// Evenly from 0 (inclusive) to 1 (exclusive).
+    /// Uniform from 0 (inclusive) to 1 (exclusive).
     pub fn unit(&mut self) -> f64 {
-        // The 53 upper bits are as many as a double holds.
+        // The upper 53 bits: a double holds no more.
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Evenly from 0 to `end` (exclusive); 0 if `end` is 0. The bias is below `end` / 2^64.
+    /// Uniform from 0 to `end` (exclusive); 0 if `end` is 0. The bias is below `end` / 2^64.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
     }
@@ -64,7 +64,7 @@ impl Random {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// True in a share of `share` of all cases.
+    /// True with probability `share`.
     pub fn chance(&mut self, share: f64) -> bool {
         self.unit() < share
     }

@@ -1,19 +1,19 @@
-//! A uniform sample of a stream whose length nobody knows beforehand (Li's Algorithm L).
+//! A uniform sample of a stream of unknown length (Li's Algorithm L).
 //!
 //! Invariants: after `n` operations each of them is in the sample with probability `min(1, size / n)`; an operation
-//! that is not taken costs one comparison and one addition, because the next one to take is known beforehand. Slots
-//! are used again, so a steady stream allocates nothing.
+//! that is not taken costs one comparison and one addition, because the next one to take is known beforehand. Slots are
+//! reused, so a steady stream allocates nothing.
 
 use crate::random::{Random, whole};
 
-/// One operation that was taken.
+/// A sampled operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot {
-    /// Its number among the operations of the tick.
+    /// Number of the operation within its tick.
     pub(crate) arrival: u64,
-    /// Its key, or the start of its range.
+    /// The key, or the start of the range.
     pub(crate) key: Vec<u8>,
-    /// The end of its range, if it is one; empty for "to the end".
+    /// The end of the range, if it is a range; empty for "to the end".
     pub(crate) end: Option<Vec<u8>>,
 }
 
@@ -23,9 +23,9 @@ pub(crate) struct Reservoir {
     size: usize,
     slots: Vec<Slot>,
     used: usize,
-    /// Operations that were offered.
+    /// Number of operations offered.
     count: u64,
-    /// The number of the next operation to take.
+    /// Number of the next operation to take.
     next: u64,
     /// Algorithm L's W: distributed as the largest of `size` uniform keys, to the power of the rounds so far.
     threshold: f64,
@@ -40,7 +40,7 @@ impl Reservoir {
         self.count
     }
 
-    /// Forgets all operations, and keeps the memory.
+    /// Discards all operations, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         (self.used, self.count, self.next, self.threshold) = (0, 0, 0, 1.0);
     }
@@ -82,14 +82,14 @@ impl Reservoir {
         }
     }
 
-    /// How many operations to pass over before the next one to take.
+    /// Number of operations to skip before the next one to take.
     fn skip(&mut self, random: &mut Random) -> u64 {
-        // 1 - unit() is above 0, so that its logarithm is finite.
+        // 1 - unit() is above 0, so its logarithm is finite.
         self.threshold *= ((1.0 - random.unit()).ln() / self.size as f64).exp();
         whole((1.0 - random.unit()).ln() / (1.0 - self.threshold).ln())
     }
 
-    /// What was taken, in order of arrival.
+    /// The sample, in order of arrival.
     pub(crate) fn in_order(&self) -> Vec<&Slot> {
         let mut slots: Vec<&Slot> = self.slots[..self.used].iter().collect();
         slots.sort_unstable_by_key(|slot| slot.arrival);

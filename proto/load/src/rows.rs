@@ -1,7 +1,7 @@
-//! The samples of a window, cut into an older and a newer half, and what can be asked of them.
+//! The samples of a window, divided into an older and a newer half, and statistics over them.
 //!
-//! Invariants: each sample weighs as many operations as it stands for, so a busy second weighs more than a quiet one;
-//! shares add up to 1. A half that weighs nothing has no shares: callers look at [`Half::samples`] first.
+//! Invariants: each sample is weighted by the number of operations that it represents, so a busy second weighs more
+//! than a quiet one; shares add up to 1. A half without weight has no shares: callers check [`Half::samples`] first.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use crate::sample::Sketch;
 pub(crate) struct Row<'s> {
     pub(crate) second: u64,
     pub(crate) key: &'s [u8],
-    /// The end of a scan; empty for "to the end".
+    /// End of a scan; empty for "to the end".
     pub(crate) end: Option<&'s [u8]>,
     pub(crate) above: bool,
     pub(crate) below: bool,
-    /// Operations that it stands for.
+    /// Number of operations that the sample represents.
     pub(crate) weight: f64,
-    /// Where the columns of its key end, ascending; the last one is the length of the key.
+    /// Ends of the columns of the key, ascending; the last one is the length of the key.
     pub(crate) ends: Vec<usize>,
 }
 
 impl<'s> Row<'s> {
-    /// The first `depth` columns; none if there are fewer.
+    /// The first `depth` columns; `None` if there are fewer.
     pub(crate) fn prefix(&self, depth: usize) -> Option<&'s [u8]> {
         let end = *self.ends.get(depth.checked_sub(1)?)?;
         self.key.get(..end)
@@ -36,7 +36,7 @@ impl<'s> Row<'s> {
         self.key.get(start..end)
     }
 
-    /// Whether all that it touches begins with the first `depth` columns of its key.
+    /// True if all keys of the operation begin with `prefix`, the first columns of its key.
     fn stays_within(&self, prefix: &[u8]) -> bool {
         self.end.is_none_or(|end| end.starts_with(prefix))
     }
@@ -48,7 +48,7 @@ pub(crate) fn rows_of<'s>(
     ends_of: &dyn Fn(&[u8]) -> Vec<usize>,
 ) -> Vec<Row<'s>> {
     let mut rows = Vec::new();
-    // What stands for no operation would only be divided by.
+    // A tick without operations would only cause a division by zero.
     for tick in sketch.ticks.iter().filter(|tick| tick.count > 0) {
         let weight = tick.count as f64 / tick.samples.len().max(1) as f64;
         for sample in &tick.samples {
@@ -65,17 +65,17 @@ pub(crate) fn rows_of<'s>(
     rows
 }
 
-/// What a cut makes of the operations of a half: shares that add up to 1.
+/// Division of a half's operations by a cut: shares that add up to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sides {
     pub(crate) left: f64,
     pub(crate) right: f64,
-    /// Scans that both sides have to serve.
+    /// Share of scans that both sides have to serve.
     pub(crate) contained: f64,
 }
 
 impl Sides {
-    /// What the busier side has to serve.
+    /// Share that the busier side has to serve.
     pub(crate) fn larger(self) -> f64 {
         self.left.max(self.right) + self.contained
     }
@@ -85,7 +85,7 @@ impl Sides {
 #[derive(Clone, Debug)]
 pub(crate) struct Half<'r, 's> {
     pub(crate) rows: &'r [Row<'s>],
-    /// Ascending by key, each with the weight of all up to and including it.
+    /// Rows in key order, each with the cumulative weight up to and including it.
     sorted: Vec<(&'r Row<'s>, f64)>,
     scans: Vec<&'r Row<'s>>,
     total: f64,
@@ -108,7 +108,7 @@ impl<'r, 's> Half<'r, 's> {
         u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
     }
 
-    /// As many samples of one weight would say as much (Kish's effective sample size).
+    /// Number of samples of equal weight with the same significance (Kish's effective sample size).
     pub(crate) fn effective(&self) -> f64 {
         let squares: f64 = self.rows.iter().map(|row| row.weight * row.weight).sum();
         self.total * self.total / squares.max(f64::MIN_POSITIVE)
@@ -127,20 +127,20 @@ impl<'r, 's> Half<'r, 's> {
             row.key < cut && row.end.is_some_and(|end| end.is_empty() || end > cut)
         };
         let contained: f64 = self.scans.iter().filter(is_contained).map(|row| row.weight).sum();
-        // An empty sum is -0, which would be printed so.
+        // An empty sum is -0, which would be printed like that.
         let contained = contained / self.total + 0.0;
         Sides { left: begin_left - contained, right: 1.0 - begin_left, contained }
     }
 }
 
-/// The share of operations that a test holds for.
+/// The share of operations that satisfy `test`.
 pub(crate) fn share_of(rows: &[Row<'_>], test: impl Fn(&Row<'_>) -> bool) -> f64 {
     let total: f64 = rows.iter().map(|row| row.weight).sum();
     let weight: f64 = rows.iter().filter(|row| test(row)).map(|row| row.weight).sum();
     weight / total.max(f64::MIN_POSITIVE) + 0.0
 }
 
-/// Sorts keys and replaces each weight by the sum of all up to it; gives the sum of all.
+/// Sorts keys and replaces each weight by the cumulative sum; returns the total.
 fn accumulate(keys: &mut [(&[u8], f64)]) -> f64 {
     keys.sort_unstable_by_key(|(key, _)| *key);
     let mut sum = 0.0;
@@ -151,7 +151,7 @@ fn accumulate(keys: &mut [(&[u8], f64)]) -> f64 {
     sum
 }
 
-/// The weight of all keys below one, in a list that [`accumulate`] has seen.
+/// The weight of all keys below `key`, in a list prepared by [`accumulate`].
 fn weight_below(sorted: &[(&[u8], f64)], key: &[u8]) -> f64 {
     let at = sorted.partition_point(|(other, _)| *other < key);
     at.checked_sub(1).map_or(0.0, |last| sorted[last].1)
@@ -175,7 +175,7 @@ fn probability_greater<'s>(
     if total * all > 0.0 { greater / (total * all) } else { 0.5 }
 }
 
-/// Whether keys move up (1), down (0) or stay (0.5) from the older half to the newer one.
+/// Drift of keys from the older half to the newer one: up (1), down (0) or none (0.5).
 pub(crate) fn drift_of_keys(old: &Half<'_, '_>, new: &Half<'_, '_>) -> f64 {
     // Both are sorted already: one pass over each.
     let (mut below, mut upto) = (0, 0);
@@ -194,7 +194,7 @@ pub(crate) fn drift_of_keys(old: &Half<'_, '_>, new: &Half<'_, '_>) -> f64 {
     greater / (old.total * new.total)
 }
 
-/// As [`drift_of_keys`], of the values of one column (from 0) alone.
+/// As [`drift_of_keys`], for the values of one column (from 0) alone.
 pub(crate) fn drift_of_column(old: &Half<'_, '_>, new: &Half<'_, '_>, column: usize) -> f64 {
     fn values<'h>(half: &'h Half<'_, '_>, column: usize) -> impl Iterator<Item = (&'h [u8], f64)> {
         half.rows.iter().filter_map(move |row| Some((row.column(column)?, row.weight)))
@@ -202,7 +202,7 @@ pub(crate) fn drift_of_column(old: &Half<'_, '_>, new: &Half<'_, '_>, column: us
     probability_greater(values(old, column), values(new, column))
 }
 
-/// As [`drift_of_keys`], of the first `depth` columns of the keys on one side of a cut.
+/// As [`drift_of_keys`], for the first `depth` columns of the keys on one side of a cut.
 pub(crate) fn drift_beside(
     old: &Half<'_, '_>,
     new: &Half<'_, '_>,
@@ -220,7 +220,7 @@ pub(crate) fn drift_beside(
     probability_greater(values(old, depth, side), values(new, depth, side))
 }
 
-/// How keys move behind the same first `depth` columns; none if too few of them were seen in both halves.
+/// Drift of keys within the same first `depth` columns; `None` if too few of these were seen in both halves.
 pub(crate) fn drift_within(old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize) -> Option<f64> {
     /// Fewer comparisons than this say nothing.
     const PAIRS_MIN: u32 = 64;
@@ -254,15 +254,15 @@ pub(crate) fn drift_within(old: &Half<'_, '_>, new: &Half<'_, '_>, depth: usize)
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Top<'s> {
     pub(crate) prefix: &'s [u8],
-    /// Its share of both halves together.
+    /// Share of both halves together.
     pub(crate) share: f64,
-    /// Its share in the half where it has less: what it has had all along.
+    /// Share in the half where it is lower: the value has had at least that all along.
     pub(crate) lasting: f64,
-    /// How many values there are.
+    /// Number of distinct values.
     pub(crate) distinct: u32,
 }
 
-/// Finds it. Scans count for the prefixes that they stay within, and for no full key.
+/// Finds the most frequent value. Scans count for the prefixes within which they stay, and for no full key.
 pub(crate) fn top<'s>(
     old: &Half<'_, 's>,
     new: &Half<'_, 's>,
@@ -275,7 +275,7 @@ pub(crate) fn top<'s>(
         let counts = row.stays_within(prefix) && (row.end.is_none() || !whole);
         counts.then_some((prefix, row.weight))
     };
-    // Keys are sorted, so equal prefixes stand side by side.
+    // Keys are sorted, so equal prefixes are adjacent.
     let mut olds = old.sorted.iter().filter_map(counted).peekable();
     let mut news = new.sorted.iter().filter_map(counted).peekable();
     let mut most = Top::default();

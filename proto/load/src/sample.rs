@@ -1,7 +1,7 @@
-//! What a node tells of the keys that one partition was asked for: a few samples of each second.
+//! Sketch of the keys requested from one partition: a few samples of each second.
 //!
-//! Invariants: ticks are ascending by second and bounded in number; a tick has a bounded number of samples, and says
-//! how many operations they stand for, so that a busy second weighs more than a quiet one.
+//! Invariants: ticks are ascending by second and bounded in number; a tick has a bounded number of samples, and the
+//! number of operations that they represent, so that a busy second weighs more than a quiet one.
 
 /// One sampled operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,21 +10,21 @@ pub struct Sample {
     pub key: Box<[u8]>,
     /// The end of the range (exclusive) if the operation was a scan of more than one key; empty for "to the end".
     pub end: Option<Box<[u8]>>,
-    /// Whether the key (for a scan, the end of its range) lay above all sampled keys until the second before the
-    /// last: an append. A scan to the end is none.
+    /// True if the key (for a scan, the end of its range) lay above all sampled keys until the second before the last:
+    /// an append. Never true for a scan to the end.
     pub above: bool,
-    /// Whether the key (for a scan, the start of its range) lay below all of them.
+    /// True if the key (for a scan, the start of its range) lay below all of them.
     pub below: bool,
 }
 
-/// One second.
+/// Operations of one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
     /// Seconds since the Unix epoch, by the node's clock.
     pub second: u64,
-    /// Operations (rows, for writes) in this second.
+    /// Number of operations (rows, for writes) in this second.
     pub count: u64,
-    /// A uniform sample of them, in order of arrival.
+    /// A uniform sample of the operations, in order of arrival.
     pub samples: Vec<Sample>,
 }
 
@@ -33,14 +33,14 @@ pub struct Tick {
 pub struct Sketch {
     /// Ascending by second; seconds without operations are left out.
     pub ticks: Vec<Tick>,
-    /// Keys, or leading columns of keys, that were seen most often, with an estimate of their share of all operations
-    /// (recent ones weigh more; half of the weight lies in the last 30 s), 0 to 1; descending.
+    /// The most frequent keys, or leading columns of keys, with an estimate of their share of all operations (recent
+    /// ones weigh more; half of the weight lies in the last 30 s), 0 to 1; descending.
     pub heavy: Vec<(Box<[u8]>, f64)>,
 }
 
 impl Sketch {
-    /// Adds what came after, and forgets what is more than `keep_s` seconds older than the newest. A second that comes
-    /// again replaces what was known of it: a report that is repeated, or was early, does no harm.
+    /// Adds a newer sketch, and drops ticks that are more than `keep_s` seconds older than the newest. A second that
+    /// arrives again replaces the earlier one: a repeated or early report does no harm.
     pub fn absorb(&mut self, newer: Self, keep_s: u64) {
         for tick in newer.ticks {
             match self.ticks.binary_search_by_key(&tick.second, |known| known.second) {

@@ -1,4 +1,4 @@
-//! What a node runs for each partition that it leads, once for writes and once for reads: which keys are asked for.
+//! The sampler that a node runs for each partition that it leads, once for writes and once for reads.
 //!
 //! ```text
 //!   observe(second, rows) ──▶ reservoir of the open second ──▶ ring of ticks ──▶ sketch
@@ -8,18 +8,18 @@
 //! ```
 //!
 //! Invariants:
-//! - A row that is not sampled costs an addition and a comparison; only the keys of sampled rows are looked at.
+//! - A row that is not sampled costs an addition and a comparison; only the keys of sampled rows are read.
 //! - Memory is bounded: [`SAMPLES_PER_SECOND`] keys for each of at most [`RING_ENGAGED_S`] seconds, two edges, and the
 //!   heavy hitters.
-//! - A sample is judged against the edges of the seconds before the last one only, so that writers who run up to a second
-//!   behind each other still count as appending.
+//! - A sample is compared only with the edges of the seconds before the last one, so that writers who run up to a
+//!   second behind each other still count as appending.
 //!
-//! The edges are taken from the samples, not from all rows. To compare every key costs 2.8 ns a row, where sampling
-//! itself costs 0.03 to 6 by the size of batches and the rate (`examples/sampler_cost.rs`), and the error is known: when
-//! the load stands still, a key lies above `n` earlier samples by chance in one of `n + 1` cases, and `n` grows by 32 a
-//! second; when keys grow, the highest sample lags by 1/32 of a second on average, where a lag of a whole second is
-//! wanted anyhow. Who knows the partition's true edges (from its files) sets them with [`Sampler::set_edges`]: without
-//! them the first pass of a sweep looks like appending.
+//! The edges are taken from the samples, not from all rows. Comparing every key costs 2.8 ns a row, where sampling
+//! itself costs 0.03 to 6 depending on the size of batches and the rate (`examples/sampler_cost.rs`), and the error is
+//! known: when the load stands still, a key lies above `n` earlier samples by chance in one of `n + 1` cases, and `n`
+//! grows by 32 a second; when keys grow, the highest sample lags by 1/32 of a second on average, where a lag of a whole
+//! second is intended anyhow. Callers that know the partition's true edges (from its files) set them with
+//! [`Sampler::set_edges`]: without them the first pass of a sweep looks like appending.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,19 +29,20 @@ use crate::random::Random;
 use crate::reservoir::{Reservoir, Slot};
 use crate::sample::{Sample, Sketch, Tick};
 
-/// Keys that are kept of each second: with 320 in ten seconds a share is known to within 0.03 (one standard deviation).
+/// Number of keys kept of each second: with 320 in ten seconds a share is known to within 0.03 (one standard
+/// deviation).
 pub const SAMPLES_PER_SECOND: usize = 32;
-/// Keys of each second that are counted as frequent or not: with the memory of [`Heavy`] some 700 at a time.
+/// Number of keys of each second that count towards frequent keys: with the memory of [`Heavy`] some 700 at a time.
 const HEAVY_PER_SECOND: usize = 16;
 /// Seconds that are kept while a partition is watched.
 pub const RING_ENGAGED_S: u64 = 60;
 /// Seconds that are kept otherwise, so that a verdict has something to begin with.
 pub const RING_IDLE_S: u64 = 5;
 
-/// From a key to the ends of its columns, ascending.
+/// Function from a key to the ends of its columns, ascending.
 pub type Columns = Arc<dyn Fn(&[u8]) -> Vec<usize> + Send + Sync>;
 
-/// The lowest and the highest key of a set; a key that stands for "to the end" is in none.
+/// The lowest and the highest key of a set; the end of a scan "to the end" is not included.
 #[derive(Clone, Debug, Default)]
 struct Edges {
     low: Option<Vec<u8>>,
@@ -63,7 +64,7 @@ impl Edges {
     }
 }
 
-/// The highest key that an operation touches; none for a scan to the end.
+/// The highest key that an operation touches; `None` for a scan to the end.
 fn far_edge<'s>(key: &'s [u8], end: Option<&'s [u8]>) -> Option<&'s [u8]> {
     end.map_or(Some(key), |end| (!end.is_empty()).then_some(end))
 }
@@ -73,21 +74,21 @@ fn far_edge<'s>(key: &'s [u8], end: Option<&'s [u8]>) -> Option<&'s [u8]> {
 pub struct Sampler {
     random: Random,
     columns: Option<Columns>,
-    /// The second that is going on, and its sample.
+    /// The current second; `open` is its sample.
     second: u64,
     open: Reservoir,
-    /// Seconds that are over.
+    /// Completed seconds.
     ring: VecDeque<Tick>,
     ring_s: u64,
-    /// The edges of all seconds up to the one before the last.
+    /// Edges of all seconds up to the one before the last.
     known: Edges,
-    /// The edges of the last second.
+    /// Edges of the last second.
     last: Edges,
     heavy: Heavy,
 }
 
 impl Sampler {
-    /// A sampler whose choices repeat by `seed`.
+    /// A sampler whose choices are reproducible by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -103,19 +104,19 @@ impl Sampler {
         }
     }
 
-    /// Tells where the columns of a key end, so that frequent values of leading columns are counted too.
+    /// Sets the function of column ends, so that frequent values of leading columns are counted too.
     #[must_use]
     pub fn with_columns(mut self, columns: Columns) -> Self {
         self.columns = Some(columns);
         self
     }
 
-    /// Tells which keys the partition holds, at least: nothing between them counts as appended.
+    /// Sets the lowest and the highest key that the partition is known to hold: no key between them counts as appended.
     pub fn set_edges(&mut self, low: Option<&[u8]>, high: Option<&[u8]>) {
         self.known.widen(low, high);
     }
 
-    /// Keeps a minute of samples from now on, and counts frequent keys (`true`); or keeps a few seconds only.
+    /// Switches to keeping a minute of samples and counting frequent keys (`true`), or to keeping a few seconds only.
     pub fn engage(&mut self, engaged: bool) {
         self.ring_s = if engaged { RING_ENGAGED_S } else { RING_IDLE_S };
         if !engaged {
@@ -124,8 +125,8 @@ impl Sampler {
         self.trim();
     }
 
-    /// Takes note of `rows` rows (or point reads) in the given second since the Unix epoch; `key` gives the key of the
-    /// row with a number, and is asked for few of them. A second before the last one counts as that one.
+    /// Observes `rows` rows (or point reads) in the given second since the Unix epoch; `key` returns the key of the row
+    /// with a number, and is called for few of them. A second before the current one counts as the current one.
     #[inline]
     pub fn observe<'k>(&mut self, second: u64, rows: usize, key: impl Fn(usize) -> &'k [u8]) {
         if second > self.second {
@@ -138,7 +139,7 @@ impl Sampler {
         });
     }
 
-    /// Takes note of a scan of the keys from `start` to `end` (exclusive; empty for "to the end").
+    /// Observes a scan of the keys from `start` to `end` (exclusive; empty for "to the end").
     pub fn observe_scan(&mut self, second: u64, start: &[u8], end: &[u8]) {
         if second > self.second {
             self.close(second);
@@ -150,8 +151,8 @@ impl Sampler {
         });
     }
 
-    /// The samples of the `window_s` seconds before the second `now`, which may be going on. What a heartbeat a second
-    /// adds is a window of 1 s, see [`Sketch::absorb`].
+    /// The samples of the `window_s` seconds before the second `now`, which may be in progress. A heartbeat per second
+    /// adds a window of 1 s, see [`Sketch::absorb`].
     #[must_use]
     pub fn sketch(&self, now: u64, window_s: u64) -> Sketch {
         let from = now.saturating_sub(window_s);
@@ -164,7 +165,7 @@ impl Sampler {
         Sketch { ticks, heavy: self.heavy.shares() }
     }
 
-    /// What the open second has come to so far.
+    /// The tick of the current second so far.
     fn tick(&self) -> Tick {
         let sample = |slot: &Slot| {
             let end = slot.end.as_deref();
@@ -180,10 +181,10 @@ impl Sampler {
         Tick { second: self.second, count: self.open.count(), samples }
     }
 
-    /// Ends the open second, and begins another.
+    /// Ends the current second, and begins another.
     #[cold]
     fn close(&mut self, next: u64) {
-        // The last second is the one before the last for the second that begins.
+        // From the next second on, the present "last" second counts as known.
         let last = std::mem::take(&mut self.last);
         if self.open.count() > 0 {
             let tick = self.tick();

@@ -1,5 +1,5 @@
-//! The scheduler: holds what is known of tables, nodes, partitions and their load, and proposes splits, merges, moves
-//! and remedies. The rules themselves stand in `split.rs`, `merge.rs`, `balance.rs` and `feedback.rs`.
+//! The scheduler: keeps the state of tables, nodes, partitions and their load, and proposes splits, merges, moves and
+//! remedies. The rules themselves are in `split.rs`, `merge.rs`, `balance.rs` and `feedback.rs`.
 //!
 //! ```text
 //!   set_table, set_node, set_partitions ──▶ ┌──────────┐
@@ -9,17 +9,17 @@
 //!        └────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The owner (meta, or a virtual cluster) records an action, carries it out, and says how it ended. What it learns
-//! otherwise (a table altered, a partition cut by hand, a node gone) it tells as facts.
+//! The owner (meta, or a virtual cluster) records an action, carries it out, and reports its end. Other changes (a
+//! table altered, a partition split by hand, a node gone) are reported as facts.
 //!
 //! Invariants:
-//! - deterministic: the same calls give the same actions; no clock, and the seed is used to break ties only;
-//! - a partition is part of at most one action at a time, and no more than [`SPLITS_MAX`] splits, [`MERGES_MAX`] merges,
-//!   [`TRANSFERS_MAX`] transfers and [`REPLICA_MOVES_MAX`] moves of replicas are under way;
-//! - a table is cut by load no faster than its budget allows (`max(2, 5 %)` a minute, and two more for each split that
-//!   proved useful), a descent no faster than its back-off;
-//! - a report costs a look-up and a few additions; a tick costs what is hot, what is large, the number of nodes, and a
-//!   fixed part of all partitions ([`ROUND_S`]).
+//! - deterministic: the same calls give the same actions; no clock, and the seed only breaks ties;
+//! - a partition is part of at most one action at a time, and at most [`SPLITS_MAX`] splits, [`MERGES_MAX`] merges,
+//!   [`TRANSFERS_MAX`] transfers and [`REPLICA_MOVES_MAX`] moves of replicas are in progress;
+//! - a table is split by load no faster than its budget allows (`max(2, 5 %)` a minute, and two more for each split
+//!   that proved useful), a descent no faster than its backoff;
+//! - a report costs a look-up and a few additions; a tick costs time for hot and large partitions, for each node, and
+//!   for a fixed part of all partitions ([`ROUND_S`]).
 
 mod heat;
 mod index;
@@ -44,28 +44,29 @@ use places::{HAS_PAST, HOT, LARGE, NONE, Places, WATCHED};
 
 pub use show::{HotPartition, NodeUse, Totals};
 
-/// Splits under way at once, in all.
+/// Maximum concurrent splits, in all.
 pub const SPLITS_MAX: usize = 64;
-/// Merges under way at once, in all; one per table.
+/// Maximum concurrent merges, in all; one per table.
 pub const MERGES_MAX: usize = 16;
-/// Transfers of leaders under way at once, in all.
+/// Maximum concurrent transfers of leaders, in all.
 pub const TRANSFERS_MAX: usize = 64;
-/// Moves of replicas under way at once, in all; their bytes are budgeted, too.
+/// Maximum concurrent moves of replicas, in all; their bytes have a budget, too.
 pub const REPLICA_MOVES_MAX: usize = 8;
-/// All partitions are looked at for merges once in so many seconds: one of them is at least ten minutes old anyway.
+/// Interval in seconds in which all partitions are examined for merges once: candidates are at least ten minutes old
+/// anyway.
 pub const ROUND_S: u64 = 600;
-/// Partitions that are looked up at a time.
+/// Number of partitions that are looked up at a time.
 const LOOK_UP: usize = 16;
-/// Outcomes of splits that are kept until they are fetched.
+/// Maximum outcomes of splits that are kept until they are fetched.
 const OUTCOMES_MAX: usize = 4096;
 
-/// Who knows the class of a hot partition's load.
+/// The detector, as the scheduler calls it: it classifies the load of hot partitions.
 pub trait Judge {
-    /// What the detector says now; nothing when it has not seen enough. Asked every few seconds for partitions that
-    /// are hot for 8 of 10 seconds, or too large.
+    /// The current verdict; `None` when there are too few samples. Called every few seconds for partitions that are hot
+    /// for 8 of 10 seconds, or too large.
     fn judge(&mut self, partition: PartitionId, now_ms: u64) -> Option<Verdict>;
 
-    /// What was said of the partition proved wrong (a split in vain): nothing of it may be relied on any more.
+    /// Drops the detector's state of a partition, because a verdict on it proved wrong (a split in vain).
     fn forget(&mut self, _partition: PartitionId) {}
 }
 
@@ -75,23 +76,23 @@ impl<F: FnMut(PartitionId, u64) -> Option<Verdict>> Judge for F {
     }
 }
 
-/// What may be chosen.
+/// Options of the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Bytes a second that moves of replicas may copy, over the whole cluster.
+    /// Bytes per second that moves of replicas may copy, over the whole cluster.
     pub move_bytes_per_s: u64,
-    /// Whether leaders and replicas are moved at all.
+    /// True if leaders and replicas are moved to balance load.
     pub balance: bool,
 }
 
 impl Default for Options {
-    /// 64 MiB/s: about half of a gigabit, so that serving goes on.
+    /// 64 MiB/s: about half of a gigabit link, so that the rest serves requests.
     fn default() -> Self {
         Self { move_bytes_per_s: 64 << 20, balance: true }
     }
 }
 
-/// See the head of the file.
+/// The scheduler's state. See the head of the file.
 #[derive(Debug)]
 pub struct Scheduler {
     options: Options,
@@ -99,17 +100,17 @@ pub struct Scheduler {
     places: Places,
     heat: BTreeMap<u32, Heat>,
     large: BTreeSet<u32>,
-    /// Partitions that do not serve all that they should.
+    /// Partitions that do not serve completely.
     failed: BTreeSet<PartitionId>,
     pasts: BTreeMap<u32, Past>,
     orders: BTreeMap<ActionId, Order>,
     watches: BTreeMap<ActionId, Watch>,
-    /// Which watches a partition's work counts for, and on which side (0 left, 1 right).
+    /// Watches to which a partition's work counts, each with the side (0 left, 1 right).
     watched: BTreeMap<u32, Vec<(ActionId, usize)>>,
     outcomes: VecDeque<SplitOutcome>,
     next_action: u64,
     move_tokens: Tokens,
-    /// Where the walk over all partitions stands, and the search for replicas to move.
+    /// Position of the walk over all partitions; `search`: of the search for replicas to move.
     cursor: usize,
     search: usize,
     round_ms: Option<u64>,
@@ -119,7 +120,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler that knows nothing yet.
+    /// A scheduler without any facts.
     pub fn new(options: Options, seed: u64) -> Self {
         Self {
             options,
@@ -144,16 +145,16 @@ impl Scheduler {
         }
     }
 
-    /// Makes a table known, or changes its options.
+    /// Adds a table, or changes its options.
     pub fn set_table(&mut self, table: TableId, facts: TableFacts) {
         self.places.set_table(table, facts);
-        // A smaller size to split at makes partitions large that were not.
+        // With a smaller split size more partitions are large.
         for slot in self.places.slots_of(table) {
             self.note_size(slot);
         }
     }
 
-    /// Forgets a table and its partitions.
+    /// Removes a table and its partitions.
     pub fn drop_table(&mut self, table: TableId) {
         for slot in self.places.slots_of(table) {
             self.forget(slot);
@@ -161,15 +162,15 @@ impl Scheduler {
         self.places.drop_table(table);
     }
 
-    /// Makes a node known, or changes what is known of it. At most 65,535 nodes are.
+    /// Adds a node, or changes its facts. At most 65,535 nodes.
     pub fn set_node(&mut self, node: NodeId, facts: NodeFacts) {
         if let Some(at) = self.places.know_node(node) {
             self.places.node_mut(at).facts = facts;
         }
     }
 
-    /// Says what partitions a table has, in key order. Load and memory of those known before are kept; those not named
-    /// are forgotten. Unknown tables are left alone.
+    /// Sets the partitions of a table, in key order. Known ones keep their load and history; those not named are
+    /// removed. Calls for unknown tables are ignored.
     pub fn set_partitions(&mut self, table: TableId, partitions: &[PartitionFacts]) {
         if self.places.table(table).is_none() {
             return;
@@ -178,7 +179,7 @@ impl Scheduler {
         let mut slots = Vec::with_capacity(partitions.len());
         let mut left = NONE;
         for facts in partitions {
-            // Numbers are never used again; one that another table had is no longer that table's.
+            // Numbers are never reused; a partition known under another table no longer belongs to that table.
             let known = self.places.slot(facts.id);
             let foreign = known.filter(|slot| self.places.table_of(*slot).id != table);
             if let Some(foreign) = foreign {
@@ -206,28 +207,28 @@ impl Scheduler {
         self.places.relink(table, &slots);
     }
 
-    /// Says where a partition's replicas are, after a change that was not proposed here.
+    /// Sets the nodes of a partition's replicas, after a change that was not proposed here.
     pub fn set_voters(&mut self, partition: PartitionId, voters: &[NodeId]) {
         if let Some(slot) = self.places.slot(partition) {
             self.places.set_voters(slot, voters);
         }
     }
 
-    /// Says which partitions do not serve all that they should, in place of those named before. They are neither split
-    /// nor merged, and are nobody's neighbour.
+    /// Replaces the set of partitions that do not serve completely. They are neither split nor merged, and are nobody's
+    /// neighbour.
     pub fn set_failed(&mut self, failed: BTreeSet<PartitionId>) {
         self.failed = failed;
     }
 
-    /// Takes in what a leader reports. Reports on unknown partitions, late ones and repeated ones are ignored.
+    /// Processes a leader's report. Reports on unknown partitions, late ones and repeated ones are ignored.
     pub fn observe(&mut self, now_ms: u64, node: NodeId, report: &PartitionReport) {
         if let Some(slot) = self.places.slot(report.partition) {
             self.observe_at(now_ms, node, slot, report);
         }
     }
 
-    /// Takes in what a node reports of many partitions: the same as one after the other, but partitions are looked up
-    /// some at a time, so that a processor fetches several of them from memory at once.
+    /// Processes a node's reports on many partitions: equivalent to one after the other, but partitions are looked up
+    /// several at a time, so that a processor fetches several of them from memory at once.
     pub fn observe_all(&mut self, now_ms: u64, node: NodeId, reports: &[PartitionReport]) {
         for some in reports.chunks(LOOK_UP) {
             let mut slots = [NONE; LOOK_UP];
@@ -264,8 +265,8 @@ impl Scheduler {
         self.note_size(slot);
     }
 
-    /// Decides what is to be done now. Meant to be called about once a second; what it returns is under way until
-    /// [`Scheduler::done`] or [`Scheduler::failed`] is told, or too long has passed.
+    /// Decides on actions now. Meant to be called about once a second; the returned actions are in progress until
+    /// [`Scheduler::done`] or [`Scheduler::failed`] is called, or until they expire.
     pub fn tick(&mut self, now_ms: u64, judge: &mut dyn Judge) -> Vec<Action> {
         let mut actions = Vec::new();
         self.expire_orders(now_ms);
@@ -282,7 +283,7 @@ impl Scheduler {
         actions
     }
 
-    /// Puts a partition on the list of large ones if it is.
+    /// Adds a partition to the list of large ones if it is large.
     fn note_size(&mut self, slot: u32) {
         let part = self.places.part(slot);
         let limit = part.cut_at_bytes(&self.places.table_of(slot).facts);
@@ -292,18 +293,18 @@ impl Scheduler {
         }
     }
 
-    /// What is remembered of a partition, to be added to.
+    /// The history of a partition, for changes; created if there is none.
     fn past_mut(&mut self, slot: u32) -> &mut Past {
         self.places.part_mut(slot).flags |= HAS_PAST;
         self.pasts.entry(slot).or_default()
     }
 
-    /// What is remembered of a partition, if anything.
+    /// The history of a partition, if there is one.
     fn past(&self, slot: u32) -> Option<&Past> {
         if self.places.part(slot).is(HAS_PAST) { self.pasts.get(&slot) } else { None }
     }
 
-    /// Forgets a partition.
+    /// Removes a partition.
     fn forget(&mut self, slot: u32) {
         self.heat.remove(&slot);
         self.large.remove(&slot);

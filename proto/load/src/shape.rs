@@ -1,31 +1,30 @@
-//! How unequal a list of loads is: the figures that say "balanced" or "one of them bears it all".
+//! Statistics of inequality: figures that tell a balanced list of loads from one with a single bearer.
 //!
-//! Invariants: a pure function of the list, whatever its order; loads that are negative or not numbers count as
-//! nothing; an empty list, or one without any load, has the shape of perfect balance over nothing (see
-//! [`Shape::of`]).
+//! Invariants: a pure function of the list, whatever its order; loads that are negative or NaN count as zero; an empty
+//! list, or one without any load, has the shape of perfect balance over nothing (see [`Shape::of`]).
 
 /// The shape of a list of loads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// How many there are.
+    /// Number of loads.
     pub count: usize,
-    /// Their sum, in the unit of the loads.
+    /// Sum of the loads, in their unit.
     pub total: f64,
-    /// The greatest over the mean; 1 when all are equal, `count` when one bears everything.
+    /// Maximum over mean; 1 when all are equal, `count` when one has everything.
     pub max_over_mean: f64,
-    /// The greatest share of the total, 0 to 1.
+    /// Maximum share of the total, 0 to 1.
     pub max_share: f64,
     /// Standard deviation (of the whole list, not of a sample) over the mean; 0 when all are equal.
     pub variation: f64,
-    /// Gini's coefficient: 0 when all are equal, `1 - 1/count` when one bears everything.
+    /// Gini's coefficient: 0 when all are equal, `1 - 1/count` when one has everything.
     pub gini: f64,
-    /// How many equal bearers would concentrate the load as much: `1 / sum of share^2`, 1 to `count`.
+    /// Effective number: of equal loads that would be as concentrated, `1 / sum of share^2`, 1 to `count`.
     pub effective: f64,
 }
 
 impl Shape {
-    /// The shape of these loads. Without any load every share is taken as equal, so that an idle table is not shown
-    /// as a hot one; without entries all figures are 0, but for `max_over_mean`, which is 1.
+    /// The shape of these loads. Without any load all shares count as equal, so that an idle table is not shown as a
+    /// hot one; without entries all figures are 0, except `max_over_mean`, which is 1.
     pub fn of(loads: impl IntoIterator<Item = f64>) -> Self {
         let clean = |load: f64| if load > 0.0 && load.is_finite() { load } else { 0.0 };
         let mut sorted: Vec<f64> = loads.into_iter().map(clean).collect();

@@ -1,59 +1,59 @@
-//! Whether to cut a partition, and where: two rules, by load and by size.
+//! Decides about splits and their keys: two rules, by load and by size.
 //!
-//! By load a partition is cut only when it was hot in 8 of the last 10 seconds *and* the detector knows a cut that
-//! divides the load of samples it was not chosen by. A tail that moves, a sweep, scans and a key that bears almost
-//! everything are never cut by load, however hot: it would help nothing, and be repeated for ever.
+//! By load a partition is split only when it was hot in 8 of the last 10 seconds *and* the detector knows a cut that
+//! divides the load of samples from which it was not chosen. A moving tail, a sweep, scans and a key with almost all of
+//! the load are never split by load, however hot: it would not help, and be repeated for ever.
 //!
-//! Invariants: pure functions of small views. Cooldowns, back-off and budgets are the scheduler's business.
+//! Invariants: pure functions of small views. Cooldowns, backoff and budgets are left to the scheduler.
 
 use crate::action::{At, SplitWhy};
 use crate::facts::Tail;
 use crate::verdict::{Class, Verdict};
 
-/// So many of the last 10 seconds must have been hot: one slow second is no load, and TiKV's ten in a row miss a load
-/// that pauses.
+/// Minimum hot seconds of the last 10: one slow second is no load, and TiKV's ten in a row miss a load that pauses.
 pub(crate) const HOT_SECONDS_MIN: u32 = 8;
-/// A cut is good when the larger part bears no more than this, judged out of time.
+/// Maximum predicted share of the larger part for a good cut, judged on later samples.
 pub(crate) const SHARE_GOOD: f64 = 0.70;
-/// Up to this it is made when the lane is nearly full: little gain is better than none.
+/// Maximum predicted share for a cut when the lane is nearly full: little gain is better than none.
 pub(crate) const SHARE_POOR: f64 = 0.80;
-/// What "nearly full" means.
+/// Rho from which a lane is nearly full.
 pub(crate) const RHO_FULL: f64 = 0.75;
-/// A key that bears more than this is not isolated: the others are not worth a partition. The same line as "in vain".
+/// Maximum share of a key to be isolated: above it the other keys are not worth a partition. The same limit as for "in
+/// vain".
 pub(crate) const KEY_ALONE: f64 = 0.90;
 
-/// How far the isolation of a hot key has come.
+/// Progress of the isolation of a hot key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Isolation {
     /// Not begun.
     #[default]
     None,
-    /// What lies before the key was cut off; what lies behind it comes next.
+    /// The keys before the hot one were split off; those behind it come next.
     Before(Box<[u8]>),
     /// The key is alone, or as alone as cuts can make it.
     Done,
 }
 
-/// What the rule by load looks at.
+/// Input of the rule by load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadView<'a> {
     /// The table's option.
     pub(crate) by_load: bool,
-    /// How many of the last ten seconds were hot.
+    /// Number of hot seconds among the last ten.
     pub(crate) hot_seconds: u32,
     /// Busy share of the lane, half-life of 10 s.
     pub(crate) rho: f64,
-    /// What the detector says.
+    /// The detector's verdict.
     pub(crate) verdict: Option<&'a Verdict>,
-    /// Whether a hot key was isolated here before.
+    /// Progress of isolating a hot key here.
     pub(crate) isolation: &'a Isolation,
-    /// Partitions that the table has, those being made included ...
+    /// Number of the table's partitions, with splits in progress ...
     pub(crate) partitions: usize,
-    /// ... and may have.
+    /// ... and their maximum.
     pub(crate) partitions_max: usize,
 }
 
-/// A cut.
+/// A decision to split.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ruling {
     pub(crate) at: At,
@@ -61,26 +61,26 @@ pub(crate) struct Ruling {
     pub(crate) predicted_share: Option<f64>,
 }
 
-/// Why a partition is not cut by load.
+/// Reason why a partition is not split by load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NoSplit {
     /// The table does not split by load.
     Off,
-    /// It is not hot, or not for long enough.
+    /// The partition is not hot, or not for long enough.
     NotHot,
-    /// The table has as many partitions as it may have.
+    /// The table has its maximum number of partitions.
     TooMany,
-    /// The detector has not said anything yet.
+    /// There is no verdict yet.
     NoVerdict,
     /// No cut helps a load of this class.
     Class(Class),
     /// The best cut divides too little.
     LowGain,
-    /// The hot key stands alone already, or bears so much that taking the others away helps nothing.
+    /// The hot key is isolated already, or has so much load that separating the others does not help.
     KeyAlone,
 }
 
-/// Whether to cut by load.
+/// Decides about a split by load; the error says why there is none.
 pub(crate) fn by_load(view: &LoadView<'_>) -> Result<Ruling, NoSplit> {
     if !view.by_load {
         return Err(NoSplit::Off);
@@ -135,7 +135,7 @@ fn isolate(verdict: &Verdict, isolation: &Isolation) -> Result<Ruling, NoSplit> 
     }
 }
 
-/// The smallest key above all that begin with this one; none when there is no such key.
+/// The smallest key above all that begin with `prefix`; `None` when there is no such key.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Box<[u8]>> {
     let last = prefix.iter().rposition(|byte| *byte != 0xFF)?;
     let mut after = prefix[..=last].to_vec();
@@ -143,31 +143,31 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Box<[u8]>> {
     Some(after.into())
 }
 
-/// What the rule by size looks at.
+/// Input of the rule by size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SizeView {
     /// The table's option.
     pub(crate) by_size: bool,
-    /// Bytes that it has ...
+    /// Size of the partition in bytes ...
     pub(crate) size_bytes: u64,
-    /// ... and that it is to be cut at.
+    /// ... and the size at which it is split.
     pub(crate) partition_bytes: u64,
-    /// Where the table's schema says that it grows.
+    /// End at which the table grows by its schema.
     pub(crate) tail: Tail,
-    /// Nothing of the table lies left of it.
+    /// True for the table's first partition in key order.
     pub(crate) first: bool,
-    /// Nothing of the table lies right of it.
+    /// True for the table's last partition in key order.
     pub(crate) last: bool,
-    /// What the detector says, when it was asked.
+    /// Class of the detector's verdict, if it was asked.
     pub(crate) class: Option<Class>,
-    /// Partitions that the table has, those being made included ...
+    /// Number of the table's partitions, with splits in progress ...
     pub(crate) partitions: usize,
-    /// ... and may have.
+    /// ... and their maximum.
     pub(crate) partitions_max: usize,
 }
 
-/// Whether to cut by size. A partition that grows at an edge is cut there, so that its full part is never touched
-/// again and the cut costs no rewrite; any other in the middle.
+/// Decides about a split by size. A partition that grows at an edge is split there, so that its full part never changes
+/// again and the split costs no rewrite; any other in the middle.
 pub(crate) fn by_size(view: &SizeView) -> Option<Ruling> {
     let large = view.by_size && view.size_bytes >= view.partition_bytes.max(1);
     if !large || view.partitions >= view.partitions_max {

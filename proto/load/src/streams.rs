@@ -1,11 +1,11 @@
-//! Streams of operations on one partition, of every kind that is known to mislead those who split by load.
+//! Streams of operations on one partition, of every kind that is known to mislead split detectors.
 //!
-//! They are what the detector is tested on, and what the lab drives a virtual cluster with. A stream is a function
-//! from the time to an operation, so that it can be sampled at any rate: a uniform sample at a tenth of the rate is
-//! distributed as the stream itself is, which makes long runs cheap.
+//! They test the detector, and the lab drives a virtual cluster with them. A stream is a function from the time to an
+//! operation, so that it can be sampled at any rate: a uniform sample at a tenth of the rate has the distribution of
+//! the stream itself, which makes long runs cheap.
 //!
-//! Invariants: a stream repeats by its seed and the times it is asked for. Keys are columns of fixed width, each in
-//! big-endian order, so that bytes compare as values do; [`Kind::columns`] tells where they end.
+//! Invariants: a stream is reproducible by its seed and the times at which it is sampled. Keys are columns of fixed
+//! width, each in big-endian order, so that bytes compare as values do; [`Kind::columns`] gives their widths.
 
 mod catalogue;
 
@@ -28,7 +28,7 @@ pub struct Op {
 }
 
 impl Op {
-    /// Makes it an operation on the key that consists of these columns; the memory is used again.
+    /// Makes it an operation on the key that consists of these columns; reuses the memory.
     pub fn point(&mut self, columns: &[u64], widths: &[usize]) {
         encode(&mut self.key, columns, widths);
         self.end = None;
@@ -49,38 +49,38 @@ fn encode(key: &mut Vec<u8>, columns: &[u64], widths: &[usize]) {
     }
 }
 
-/// What a good judge does with a stream.
+/// Correct decision for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// A cut halves the load, and lastingly so.
     Cut,
     /// No cut helps: none may be proposed.
     Stay,
-    /// Opinions may differ, or the load changes while one looks: what it does next, nobody can know.
+    /// Several answers are acceptable, or the load changes during the observation and is unpredictable.
     Open,
 }
 
-/// From microseconds since the begin to an operation, or none at that time.
+/// From microseconds since the beginning to an operation; false if there is none at that time.
 type Draw = Box<dyn FnMut(u64, &mut Random, &mut Op) -> bool + Send>;
 
 /// A kind of stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// A short name, unique.
+    /// A short, unique name.
     pub name: &'static str,
-    /// What it stands for.
+    /// Description of the load that it represents.
     pub about: &'static str,
-    /// What to do with it.
+    /// Correct decision.
     pub truth: Truth,
-    /// The classes that are right; empty if people may differ.
+    /// Correct classes; empty if any is acceptable.
     pub classes: &'static [Class],
-    /// The widths of the columns of a key, bytes.
+    /// Widths of the columns of a key, bytes.
     pub columns: &'static [usize],
-    /// What the detector is told of the key.
+    /// Options that the detector gets for the key.
     pub options: Options,
-    /// Whether the partition holds keys below and above all that are asked for.
+    /// True if the partition holds keys below and above all requested ones.
     pub filled: bool,
-    /// Makes the function that draws operations; what it draws first are parameters that differ from seed to seed.
+    /// Makes the function that draws operations; its first draws are parameters that differ from seed to seed.
     make: fn(&mut Random) -> Draw,
 }
 
@@ -93,7 +93,7 @@ impl Kind {
         Stream { random, draw }
     }
 
-    /// The ends of the columns that a key (or a leading part of one) has.
+    /// The ends of the columns of a key (or a leading part of one).
     #[must_use]
     pub fn prefix_ends(&self, key: &[u8]) -> Vec<usize> {
         prefix_ends(self.columns, key)
@@ -110,15 +110,15 @@ pub fn prefix_ends(columns: &[usize], key: &[u8]) -> Vec<usize> {
     ends.take_while(|end| *end <= key.len()).collect()
 }
 
-/// A stream that is going on.
+/// A running stream.
 pub struct Stream {
     random: Random,
     draw: Draw,
 }
 
 impl Stream {
-    /// Draws the operation at a time (microseconds since the begin); false if there is none then. Times do not go
-    /// back.
+    /// Draws the operation at a time (microseconds since the beginning); false if there is none then. Times must not
+    /// decrease.
     pub fn draw(&mut self, at_us: u64, op: &mut Op) -> bool {
         (self.draw)(at_us, &mut self.random, op)
     }

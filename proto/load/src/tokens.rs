@@ -1,8 +1,8 @@
-//! Budgets that refill with time.
+//! Token-bucket budgets, which refill with time.
 //!
-//! Invariants: never holds more than its burst, however long nothing is taken; time that goes back refills nothing.
+//! Invariants: refilling never exceeds the burst, however long nothing is taken; time that goes back refills nothing.
 
-/// A budget.
+/// A token bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Tokens {
     held: f64,
@@ -11,20 +11,20 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// Refills by the time passed; the first time, to the brim.
+    /// Refills by the time passed; the first call fills it completely.
     pub(crate) fn refill(&mut self, now_ms: u64, per_second: f64, burst: f64) {
         if !self.begun {
             (self.begun, self.held, self.at_ms) = (true, burst, now_ms);
         }
         let passed_s = now_ms.saturating_sub(self.at_ms) as f64 / 1_000.0;
-        // What was given over the burst stays.
+        // Tokens given beyond the burst stay.
         self.held = self.held.max((self.held + passed_s * per_second).min(burst));
         self.at_ms = self.at_ms.max(now_ms);
     }
 
-    /// Takes one if there is one.
+    /// Takes one token if there is one.
     pub(crate) fn take_one(&mut self) -> bool {
-        // A whole token, but for what adding up fractions loses.
+        // A whole token, except for rounding errors of adding up fractions.
         let enough = self.held >= 1.0 - 1e-9;
         if enough {
             self.held -= 1.0;
@@ -32,8 +32,8 @@ impl Tokens {
         enough
     }
 
-    /// Takes any amount as long as the budget is not overdrawn; what is more than it holds is owed. For amounts that
-    /// may be greater than the burst.
+    /// Takes any amount as long as the budget is not overdrawn; an excess is owed. For amounts that may exceed the
+    /// burst.
     pub(crate) fn take_on_credit(&mut self, amount: f64) -> bool {
         let enough = self.held > 0.0;
         if enough {
@@ -42,7 +42,7 @@ impl Tokens {
         enough
     }
 
-    /// Gives some back, over the burst if need be: up to `most`.
+    /// Gives tokens back, beyond the burst if need be: up to `most`.
     pub(crate) fn give(&mut self, amount: f64, most: f64) {
         self.held = (self.held + amount).min(most.max(self.held));
     }

@@ -1,34 +1,34 @@
-//! What is wrong with a hot partition, and what says so.
+//! The verdict on a hot partition, with its evidence.
 
 /// The class of a partition's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Too little was sampled to say.
+    /// Too few samples.
     Unknown,
     /// A cut divides the load, and will still do so later.
     StaticRange,
     /// As [`Class::StaticRange`]: keys are appended, but at many places (behind many leading prefixes).
     MultiTail,
-    /// One key, or one series, bears at least half of the load.
+    /// One key, or one series, has at least half of the load.
     HotKey,
-    /// Keys are appended at the right edge: whatever the cut, all load goes to its right.
+    /// Keys are appended at the right edge: all load goes to the right of any cut.
     MovingRight,
     /// The mirror image: keys are appended at the left edge.
     MovingLeft,
-    /// Keys are visited in order, without being new: a sorted load, a table scan.
+    /// Existing keys are visited in order: a sorted load, a table scan.
     Sweep,
     /// Most of the load are scans that no cut separates.
     ScanBound,
-    /// No cut divides the load well enough, for the reasons that the evidence shows.
+    /// No cut divides the load well enough, for the reasons in the evidence.
     Unsplittable,
 }
 
-/// Where to cut, and what it promises.
+/// A split key, with its predicted effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    /// The first key of the right half.
+    /// First key of the right half.
     pub key: Box<[u8]>,
-    /// The share of the larger half, as judged on samples that the cut was not chosen by; 0.5 to 1.
+    /// Share of the larger half, judged on samples from which the cut was not chosen; 0.5 to 1.
     pub larger_share: f64,
 }
 
@@ -39,11 +39,12 @@ pub struct Evidence {
     pub samples: (u32, u32),
     /// Length of the window, seconds.
     pub window_s: u32,
-    /// The larger share of the best cut, chosen on the older half, judged on the newer.
+    /// Larger share of the best cut, chosen on the older half, judged on the newer.
     pub p_out: f64,
-    /// The same for the minute to come, if what moved between the halves (beyond chance) goes on to move.
+    /// The same for the minute to come, if the motion between the halves (beyond chance) continues.
     pub predicted: f64,
-    /// The largest change of the share right of some place from the older to the newer half; near 0 when keys do not move.
+    /// The largest change of the share right of some place from the older to the newer half; near 0 when keys do not
+    /// move.
     pub shift: f64,
     /// Probability that a newer key is greater than an older one; 0.5 when keys do not move.
     pub auc: f64,
@@ -64,15 +65,15 @@ pub struct Evidence {
     pub contained: f64,
 }
 
-/// What the detector says of a partition.
+/// The detector's verdict on a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The class.
     pub class: Class,
-    /// Where to cut, for classes that a cut helps.
+    /// Split key, for classes that a cut helps.
     pub cut: Option<Cut>,
-    /// The key (or leading part of one) that is hot, for [`Class::HotKey`].
+    /// The hot key (or leading part of one), for [`Class::HotKey`].
     pub hot_key: Option<Box<[u8]>>,
-    /// Why.
+    /// Numbers behind the verdict.
     pub evidence: Evidence,
 }

@@ -1,64 +1,64 @@
-//! From what a partition's leader has counted to rates: how busy its write lane is now, of late, and at most.
+//! Computes rates from a leader's counters: the present, mean and maximum busy share of its write lane.
 //!
-//! A leader counts from the moment its term began and reports the sums, with its own clock. A report therefore
-//! contains all reports before it: one that is lost is made up for by the next, one that comes twice or late says
-//! nothing new. Another term, or the same one begun anew, counts from zero.
+//! A leader counts from the beginning of its term and reports the sums, with its own clock. A report therefore contains
+//! all reports before it: the next one makes up for a lost one, and a repeated or late one adds nothing. Another term,
+//! or the same one begun anew, counts from zero.
 //!
 //! ```text
 //!   reports:  12 .... 15 .... (lost) .... 31 .. 15 (late: ignored)      term 4 | term 5:  3 .... 9
 //!   deltas:       3              16 over two seconds                            |  3 since its beginning
 //! ```
 //!
-//! Busy time is counted at once, when an operation ends or (of a bounded lane) sets out, and may be longer than the time
-//! between two reports: a log that takes three seconds to sync makes two idle seconds and one that is busy for three.
-//! What a report has too much of is taken for part of the next ones, so that such a lane is as busy as it is.
+//! Busy time is counted at once, when an operation ends or (for a bounded lane) begins, and may exceed the time between
+//! two reports: a log that takes three seconds to sync makes two idle seconds and one with three seconds of busy time.
+//! The excess of a report is carried over to the next ones, so that such a lane counts as busy as it is.
 //!
-//! Invariants: no rate is ever negative, and no lane is busier than all of the time; what is kept is of fixed size
+//! Invariants: no rate is ever negative, and no lane is busier than all of the time; the state has a fixed size
 //! ([`Window`], under 130 bytes), because there is one for each partition of the cluster; of each counter only the low
-//! 32 bits are kept, in units that cannot wrap within [`GAP_MAX_MS`], the longest gap that a rate is computed over.
-//! What the old leader counted between its last report and the end of its term is not known to anybody.
+//! 32 bits are kept, in units that cannot wrap within [`GAP_MAX_MS`], the longest gap over which a rate is computed.
+//! Operations that the old leader counted between its last report and the end of its term are lost.
 
 use crate::facts::PartitionId;
 
-/// Reports that follow each other faster are put together with the next: a rate over a few milliseconds says nothing,
+/// Minimum interval of reports; faster ones are combined with the next: a rate over a few milliseconds is meaningless,
 /// and the maximum is one of *1-second* rates.
 const INTERVAL_MIN_MS: u64 = 500;
-/// Over a longer gap no rate is computed; the next report starts anew. 30 min of a lane that is always busy are
-/// 1.8e9 microseconds, and 2^32 are 4.3e9.
+/// Maximum gap over which a rate is computed; after a longer one the next report starts anew. 30 min of a lane that is
+/// always busy are 1.8e9 microseconds, and 2^32 are 4.3e9.
 const GAP_MAX_MS: u64 = 30 * 60 * 1_000;
-/// What is counted at once is believed to have taken so much longer than the time since the last report, and not more: a
-/// disk that stands still once makes fewer hot seconds than a split asks for.
+/// Maximum busy time beyond the time since the last report that is carried over: a disk that stalls once makes fewer
+/// hot seconds than a split requires.
 const SURPLUS_MAX_S: f64 = 5.0;
-/// The maximum is over the current 50 s and the five times 50 s before: 250 to 300 s.
+/// Number of 50 s intervals of the maximum: the current one and the five before, 250 to 300 s.
 const MAX_WINDOWS: usize = 6;
 const MAX_WINDOW_MS: u64 = 50_000;
-/// Maxima are kept in 1/4096, which is finer than any threshold and leaves room up to 15.99.
+/// Units of maxima, 1/4096: finer than any threshold, with room up to 15.99.
 const MAX_UNIT: f64 = 4096.0;
-/// How many of the last seconds are remembered as hot or not.
+/// Number of last seconds that are remembered as hot or not.
 pub(crate) const HOT_SECONDS: u32 = 10;
-/// A second is hot with the write lane at least half busy, or half a core busy with reads (YDB splits at 50 % of a
-/// core, CockroachDB at 500 ms/s) ...
+/// Rho from which a second is hot: with the write lane at least half busy, or half a core busy with reads (YDB splits
+/// at 50 % of a core, CockroachDB at 500 ms/s) ...
 pub(crate) const HOT_RHO: f64 = 0.50;
-/// ... or when this share of requests was turned away or of time throttled (what overload looks like where the lane
-/// itself is not the bottleneck; HBase's idea).
+/// ... or share of refused requests or of throttled time (the sign of overload where the lane itself is not the
+/// bottleneck; HBase's idea).
 pub(crate) const HOT_PRESSURE: f64 = 0.01;
 /// Half-lives of the averages: 10 s to act on, 60 s to balance on, 600 s to show. Each is derived from the longest:
 /// 2^(-t/60) = (2^(-t/600))^10.
 const LONGEST_HALF_LIFE_S: f64 = 600.0;
 
-/// What a leader has counted since its term began. All sums; they never fall within one term. Some are only passed on
-/// to be shown: the kinds of reads, and bytes read.
+/// Counters of a leader since its term began. All are sums that never decrease within one term. Some are only passed on
+/// for display: the kinds of reads, and bytes read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Rows written.
     pub write_rows: u64,
-    /// Bytes of them.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// Requests that wrote them.
+    /// Write requests.
     pub write_batches: u64,
     /// Rows read.
     pub read_rows: u64,
-    /// Bytes of them.
+    /// Bytes read.
     pub read_bytes: u64,
     /// Reads of one key.
     pub point_reads: u64,
@@ -70,32 +70,32 @@ pub struct Counters {
     pub busy_ns: u64,
     /// Nanoseconds of processor time spent on reads.
     pub scan_ns: u64,
-    /// Requests turned away because of load.
+    /// Requests refused because of load.
     pub rejected: u64,
-    /// Nanoseconds that requests were held back because of load.
+    /// Nanoseconds that requests were delayed because of load.
     pub throttled_ns: u64,
 }
 
-/// What a leader reports of one partition.
+/// A leader's report on one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionReport {
-    /// Which.
+    /// Partition id.
     pub partition: PartitionId,
     /// The leader's term.
     pub term: u64,
-    /// When the counters began, milliseconds. A process that restarts within a term begins later.
+    /// Beginning of the counters, milliseconds. A process that restarts within a term begins later.
     pub since_ms: u64,
-    /// When they were read, milliseconds: `since_ms` plus time elapsed by a clock that never goes back.
+    /// Time of reading the counters, milliseconds: `since_ms` plus time elapsed by a monotonic clock.
     pub at_ms: u64,
-    /// The sums.
+    /// Sums since `since_ms`.
     pub counters: Counters,
     /// Bytes of files and memtables.
     pub size_bytes: u64,
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub queue_depth: u32,
 }
 
-/// Rates of a partition, as they can be shown.
+/// Rates of a partition, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Share of time that the write lane was busy, 0 to 1, with a half-life of 10 s.
@@ -104,34 +104,35 @@ pub struct Rates {
     pub rho_60: f64,
     /// The same with a half-life of 600 s.
     pub rho_600: f64,
-    /// The greatest second of the last 5 minutes: of the lane, or of cores busy with reads, whichever is greater.
+    /// Maximum over seconds of the last 5 minutes: of the lane's busy share, or of cores busy with reads, whichever is
+    /// greater.
     pub rho_max: f64,
     /// Cores busy with reads, with a half-life of 60 s.
     pub reads_60: f64,
-    /// Rows written a second, with a half-life of 10 s like all that follow.
+    /// Rows written per second, with a half-life of 10 s like all that follow.
     pub write_rows: f64,
     /// Bytes written a second.
     pub write_bytes: f64,
     /// Rows read a second.
     pub read_rows: f64,
-    /// Share of requests that were turned away, or of time that requests were held back, whichever is greater.
+    /// Share of refused requests, or of time that requests were delayed, whichever is greater.
     pub pressure: f64,
-    /// Bytes of the partition.
+    /// Size of the partition in bytes.
     pub size_bytes: u64,
-    /// Requests that waited when the last report was made; 65,535 for more.
+    /// Number of requests that waited at the last report; 65,535 for more.
     pub queue_depth: u16,
     /// Second of the last report, since the Unix epoch.
     pub seen_s: u32,
 }
 
-/// What one accepted report added.
+/// Contribution of one accepted report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
-    /// Seconds of lane and reading time in it: the load to judge splits by.
+    /// Seconds of lane and reading time in it: the load by which splits are judged.
     pub(crate) work_s: f64,
 }
 
-/// The low bits of the counters that rates are made of.
+/// Low bits of the counters from which rates are computed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     busy_us: u32,
@@ -149,7 +150,7 @@ fn low(value: u64) -> u32 {
     (value & 0xFFFF_FFFF) as u32
 }
 
-/// For shares and rates, of which seven digits are plenty.
+/// Narrows shares and rates, for which seven digits are plenty.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "fewer digits, same range for all that is ever passed"
@@ -180,7 +181,7 @@ pub(crate) struct Window {
     at_ms: u64,
     term: u32,
     marks: Marks,
-    /// Seconds of busy time that did not fit into the time they were reported of.
+    /// Seconds of busy time that exceeded the time of their report.
     surplus_s: f32,
     rho: [f32; 3],
     reads: f32,
@@ -197,8 +198,9 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Takes a report in. Nothing is returned when it says nothing new: late, twice, or too soon after the last.
+    /// Processes a report. `None` when it adds nothing: late, repeated, or too soon after the last.
     pub(crate) fn accept(&mut self, now_ms: u64, report: &PartitionReport) -> Option<Span> {
+        // Another term, or another beginning within it, counts from zero; an earlier one is late.
         let term = low(report.term);
         let known = (self.term, self.since_ms);
         if (term, report.since_ms) < known {
@@ -214,6 +216,7 @@ impl Window {
         if gap_ms < INTERVAL_MIN_MS {
             return None;
         }
+        // Replace the marks; over too long a gap no rate can be computed.
         let marks = Marks::of(&report.counters);
         let last = std::mem::replace(&mut self.marks, marks);
         self.at_ms = report.at_ms;
@@ -224,6 +227,7 @@ impl Window {
             self.surplus_s = 0.0;
             return Some(Span { work_s: 0.0 });
         }
+        // The busy share, with what earlier reports had in excess.
         let gap_s = gap_ms as f64 / 1_000.0;
         let a_second = 1.0 / gap_s;
         let rate = |now: u32, then: u32| f64::from(now.wrapping_sub(then)) * a_second;
@@ -231,6 +235,7 @@ impl Window {
         let busy_s = busy_us / 1e6 + f64::from(self.surplus_s);
         let rho = (busy_s * a_second).min(1.0);
         self.surplus_s = short((busy_s - gap_s).clamp(0.0, SURPLUS_MAX_S));
+        // Reads, and the pressure of refused or delayed requests.
         let reads = rate(marks.scan_us, last.scan_us) / 1e6;
         let rejected = rate(marks.rejected, last.rejected);
         let asked = rejected + rate(marks.batches, last.batches);
@@ -238,6 +243,7 @@ impl Window {
         let held_back = (rate(marks.throttled_us, last.throttled_us) / 1e6).min(1.0);
         let pressure = turned_away.max(held_back);
 
+        // Blend the new rates into the averages; a longer gap weighs more.
         let keep_600 = (-gap_s / LONGEST_HALF_LIFE_S).exp2();
         let keep_60 = keep_600.powi(10);
         let keep_10 = keep_60.powi(6);
@@ -254,6 +260,7 @@ impl Window {
         self.read_rows = blend(self.read_rows, rate(marks.read_rows, last.read_rows), keep_10);
         self.pressure = blend(self.pressure, pressure, keep_10);
 
+        // The maximum and the hot seconds take the busier of lane and reads.
         let busy = rho.max(reads);
         self.raise_max(now_ms, busy);
         self.remember_heat(gap_ms, busy >= HOT_RHO || pressure >= HOT_PRESSURE);
@@ -262,14 +269,14 @@ impl Window {
 
     fn remember_heat(&mut self, gap_ms: u64, hot: bool) {
         let seconds = u32::try_from((gap_ms + 500) / 1_000).unwrap_or(u32::MAX).max(1);
-        // An average over a long gap says little of each second in it: it counts as one.
+        // An average over a long gap tells little about each second in it: it counts as one.
         let (shift, fill) = if seconds > HOT_SECONDS { (16, 1) } else { (seconds, seconds) };
         let kept = self.hot.checked_shl(shift).unwrap_or(0);
         let new = if hot { (1_u16 << fill) - 1 } else { 0 };
         self.hot = (kept | new) & ((1 << HOT_SECONDS) - 1);
     }
 
-    /// Raises the maximum of the current window.
+    /// Raises the maximum of the current interval.
     pub(crate) fn raise_max(&mut self, now_ms: u64, rho: f64) {
         let period = low(now_ms / MAX_WINDOW_MS);
         let passed = period.saturating_sub(self.max_at).min(6);
@@ -281,7 +288,7 @@ impl Window {
         *cell = (*cell).max(in_units(rho));
     }
 
-    /// The greatest second of the last 5 minutes.
+    /// The maximum over seconds of the last 5 minutes.
     pub(crate) fn rho_max(&self, now_ms: u64) -> f64 {
         let period = low(now_ms / MAX_WINDOW_MS);
         let stale = period.saturating_sub(self.max_at);
@@ -290,7 +297,7 @@ impl Window {
         f64::from(max.unwrap_or(0)) / MAX_UNIT
     }
 
-    /// How many of the last ten seconds were hot.
+    /// Number of hot seconds among the last ten.
     pub(crate) fn hot_seconds(&self) -> u32 {
         self.hot.count_ones()
     }
@@ -336,9 +343,9 @@ impl Window {
         }
     }
 
-    /// Cuts the rates at a split: the left part keeps this share of the load and of the bytes, and its counters run on;
-    /// the right part, returned, begins with the rest, until its own counters speak. Both have the parent's maximum,
-    /// so that nobody takes a part for cold before it was seen for five minutes; neither is hot yet.
+    /// Divides the rates at a split: the left part keeps this share of the load and of the bytes, and its counters
+    /// continue; the right part, returned, begins with the rest, until its own counters arrive. Both have the parent's
+    /// maximum, so that no part counts as cold before it was observed for five minutes; neither is hot yet.
     pub(crate) fn cut(&mut self, load_share: f64, size_share: f64) -> Self {
         let mut right =
             Self { max: self.max, max_at: self.max_at, seen_s: self.seen_s, ..Self::default() };
@@ -361,8 +368,8 @@ impl Window {
         self.size_kib = whole(size);
     }
 
-    /// Takes in a neighbour that was merged into this one. The maximum becomes the sum, so that the merged partition
-    /// is not taken for colder than its parts were.
+    /// Adds a neighbour that was merged into this partition. The maximum becomes the sum, so that the merged partition
+    /// does not count as colder than its parts were.
     pub(crate) fn absorb(&mut self, now_ms: u64, other: &Self) {
         let sum = self.rho_max(now_ms) + other.rho_max(now_ms);
         for (mine, theirs) in self.rho.iter_mut().zip(other.rho) {
@@ -387,7 +394,7 @@ fn place(period: u32) -> usize {
     (period % 6) as usize
 }
 
-/// A number of kibibytes, rounded down.
+/// Kibibytes, rounded down.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,10 +1,10 @@
-//! Skewed choices as YCSB draws them (Gray et al., "Quickly generating billion-record synthetic databases").
+//! Skewed choices as in YCSB (Gray et al., "Quickly generating billion-record synthetic databases").
 //!
 //! Invariants: item 0 is the most frequent, and items are drawn in constant time after one sum over the items.
 
 use crate::random::{Random, mix, whole};
 
-/// How unevenly YCSB's workloads ask for their records.
+/// Skew of YCSB's workloads.
 pub const YCSB_THETA: f64 = 0.99;
 
 /// A zipfian choice among a fixed number of items.
@@ -32,7 +32,7 @@ fn zeta(items: u64, theta: f64) -> f64 {
 }
 
 impl Zipf {
-    /// Among `items` items (at least 1), with `theta` between 0 (even) and 1 (exclusive).
+    /// A choice among `items` items (at least 1), with `theta` between 0 (even) and 1 (exclusive).
     #[must_use]
     pub fn new(items: u64, theta: f64) -> Self {
         let items = items.max(2);
@@ -56,7 +56,7 @@ impl Zipf {
         whole(rank).min(self.items - 1)
     }
 
-    /// An item whose frequency has nothing to do with its place in the order.
+    /// An item whose frequency is independent of its place in the order.
     pub fn scrambled(&self, random: &mut Random) -> u64 {
         mix(self.rank(random)) % self.items
     }

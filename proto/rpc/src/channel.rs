@@ -1,8 +1,8 @@
-//! Connections to other processes: made when first needed, made again when they broke.
+//! Connections to other processes: opened when first needed, and reopened after a failure.
 //!
-//! A channel waits for its connection with one request at a time, and each request that waits tries
-//! anew when that fails. So that a thousand requests to a host that is gone do not fail one second
-//! after another, a failure holds for a moment.
+//! A channel waits for its connection with one request at a time, and each waiting request tries again when that fails.
+//! So that a thousand requests to an unreachable host do not fail one second after another, a failure is cached for a
+//! moment.
 
 use std::io;
 use std::sync::Arc;
@@ -15,26 +15,25 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{CONNECTION_WINDOW_BYTES, PIECE_BYTES};
 
-/// How long establishing a connection may take.
+/// Maximum time to establish a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
-/// For how long a failure to connect is the answer to whoever asks.
+/// Time for which a failure to connect is returned without another attempt.
 const FAILURE_HOLDS: Duration = Duration::from_millis(100);
-/// When nothing was heard for this long, the peer is asked whether it lives ...
+/// Idle time after which the peer is pinged ...
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-/// ... and has this long to say so.
+/// ... and maximum time for its answer.
 const PING_WAIT: Duration = Duration::from_secs(2);
-/// What a scan's stream may have under way before it is read: with a millisecond to the peer, 2 GB/s;
-/// with a hundred streams that nobody reads, 200 MiB.
+/// Window of a scan's stream, maximum unread bytes: with a millisecond to the peer, 2 GB/s; with a hundred unread
+/// streams, 200 MiB.
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
-/// Streams that were dropped and may still get frames. Those of more are counted as errors of the
-/// peer by HTTP/2, so that is not counted at all: queries with a limit drop streams all the time.
+/// Maximum dropped streams that may still get frames. HTTP/2 counts more than this as errors of the peer; the limit is
+/// high because queries with a limit drop streams all the time.
 const DROPPED_STREAMS_MAX: usize = 1024;
 
-/// A channel to an address, `host:port`; connects when it is first used. To be called in a tokio
-/// runtime.
+/// A channel to an address, `host:port`; connects at its first use. Must be called in a tokio runtime.
 pub(crate) fn channel(address: &str) -> Channel {
     let dialer = Dialer { address: address.into(), failed: Arc::default() };
-    // The dialer knows where to connect to; this is the authority that requests name.
+    // The dialer has the address; this is only the authority in requests.
     Endpoint::from_static("http://partita")
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -47,11 +46,11 @@ pub(crate) fn channel(address: &str) -> Channel {
         .connect_with_connector_lazy(tower::service_fn(move |_| dialer.clone().dial()))
 }
 
-/// Connects to one address.
+/// Dials one address.
 #[derive(Clone)]
 struct Dialer {
     address: Arc<str>,
-    /// When and why it last failed.
+    /// Time and reason of the last failure.
     failed: Arc<Mutex<Option<(Instant, Arc<str>)>>>,
 }
 

@@ -1,7 +1,7 @@
-//! A node's service from afar.
+//! Client of a remote node's service.
 //!
-//! Three connections, so that nothing small waits behind what is large in a socket's buffer: one for
-//! small writes and orders, one for scans, one for large writes. Each is made when it is first used.
+//! It has three connections, so that small messages do not wait behind large ones in a socket's buffer: one for small
+//! writes and orders, one for scans, one for large writes. Each is opened at its first use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,15 +30,14 @@ use crate::frames::{Rows, Source};
 use crate::status::{Peer, from_status};
 use crate::{CATALOG_KEY, MESSAGE_BYTES_MAX, NODE_KEY};
 
-/// Writes with more bytes of rows than this are large. The small ones that are before another small
-/// one are a matter of microseconds then.
+/// Bytes of rows above which a write is large. Smaller ones before another small one cost only microseconds.
 const LARGE_BYTES: usize = 128 << 10;
-/// What a message can hold, besides the rest of a write.
+/// Maximum bytes of rows in a message, with room for the rest of a write.
 const ROWS_BYTES_MAX: usize = MESSAGE_BYTES_MAX - (1 << 10);
-/// Streams that a scan may have. A request cannot ask for more.
+/// Maximum streams of a scan. A request cannot ask for more.
 const STREAMS_MAX: u32 = 1024;
 
-/// Speaks to one node at one address.
+/// Client of one node at one address.
 #[derive(Clone)]
 pub struct DataClient {
     peer: Arc<Peer>,
@@ -46,13 +45,12 @@ pub struct DataClient {
     small: Generated<Channel>,
     scans: Generated<Channel>,
     large: Generated<Channel>,
-    /// The past of the catalog that orders follow from, if they bear it.
+    /// History of the catalog on which orders are based, if they carry it.
     catalog: Option<MetadataValue<Binary>>,
 }
 
 impl DataClient {
-    /// A client of a node that listens at `host:port`. Connects when it is used. To be called in a
-    /// tokio runtime.
+    /// A client of a node that listens at `host:port`. Connects at its first use. Must be called in a tokio runtime.
     #[must_use]
     pub fn new(node: NodeId, address: &str) -> Self {
         let client = || {
@@ -70,14 +68,14 @@ impl DataClient {
         }
     }
 
-    /// The same client, whose orders say which catalog they follow from.
+    /// The same client, whose orders carry the history of their catalog.
     #[must_use]
     pub fn ordering(&self, catalog: &CatalogHistory) -> Self {
         let catalog = MetadataValue::from_bytes(&catalog.encode_wire());
         Self { catalog: Some(catalog), ..self.clone() }
     }
 
-    /// Where it connects to.
+    /// Address to which it connects.
     pub(crate) fn address(&self) -> &str {
         &self.peer.address
     }
@@ -88,7 +86,7 @@ impl DataClient {
         request
     }
 
-    /// A request that changes what the node holds.
+    /// A request that changes the node's state.
     fn order<T>(&self, message: T) -> Request<T> {
         let mut request = self.request(message);
         if let Some(catalog) = &self.catalog {
@@ -101,8 +99,7 @@ impl DataClient {
         result.map(Response::into_inner).map_err(|status| from_status(&self.peer, status))
     }
 
-    /// Asks for a stream at once, whenever it will be read: it waits on the other side for a short
-    /// time only.
+    /// Requests a stream at once, even if it is read later: it waits on the other side for a short time only.
     fn fetch(&self, scan: u64, stream: u32) -> Source {
         let request = self.request(pb::FetchRequest { scan, stream });
         let mut client = self.scans.clone();
@@ -110,7 +107,7 @@ impl DataClient {
         Source::Asked(AbortOnDropHandle::new(tokio::spawn(asked)))
     }
 
-    /// What the frames of an answer bear.
+    /// Builds a scan's reply from the frames of the answer.
     async fn reply(&self, mut frames: Streaming<pb::ScanFrame>) -> Result<ScanReply, Error> {
         let header = self.header(&mut frames).await?;
         let stats = Arc::new(ScanStats::default());
@@ -149,7 +146,7 @@ impl FragmentService for DataClient {
 impl DataService for DataClient {
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
         let message = request.to_wire()?;
-        // The message has them now.
+        // The message contains the rows now.
         drop(request);
         let bytes = message.rows.len();
         if bytes > ROWS_BYTES_MAX {

@@ -24,26 +24,26 @@ use crate::parked::Parked;
 use crate::status::to_status;
 use crate::{CATALOG_KEY, MESSAGE_BYTES_MAX, NODE_KEY};
 
-/// How long streams of a scan wait to be fetched.
+/// Time for which streams of a scan wait to be fetched.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Answers for a node.
+/// gRPC server of a node.
 pub struct DataServer {
     node: NodeId,
     service: Arc<dyn DataService>,
-    /// None: parts of queries are not run here.
+    /// `None`: parts of queries are not run here.
     fragments: Option<Arc<dyn FragmentService>>,
     parked: Arc<Parked>,
 }
 
 impl DataServer {
-    /// The tonic service of a node, for [`serve`](crate::serve). It refuses what is for another node.
+    /// The tonic service of a node, for [`serve`](crate::serve). It refuses requests for another node.
     #[must_use]
     pub fn server(node: NodeId, service: Arc<dyn DataService>) -> Generated<Self> {
         Self::with_parked(node, service, None, Parked::new(IDLE))
     }
 
-    /// The same, of a node that runs parts of queries too.
+    /// The same, for a node that also runs parts of queries.
     #[must_use]
     pub fn with_fragments(
         node: NodeId,
@@ -64,7 +64,7 @@ impl DataServer {
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    /// The message of a request that is for this node, or for whoever is here.
+    /// The message of a request for this node, or for any node.
     fn open<T>(&self, request: Request<T>) -> Result<T, Status> {
         if let Some(wanted) = request.metadata().get(NODE_KEY) {
             let number = wanted.to_str().ok().and_then(|wanted| wanted.parse().ok());
@@ -88,7 +88,7 @@ impl DataServer {
     }
 }
 
-/// The past of the catalog that an order follows from, if it says so.
+/// The history of an order's catalog, if the order carries it.
 fn catalog_history<T>(request: &Request<T>) -> Result<Option<CatalogHistory>, Error> {
     let Some(value) = request.metadata().get_bin(CATALOG_KEY) else { return Ok(None) };
     let bytes = value.to_bytes().map_err(|error| {
@@ -116,7 +116,7 @@ fn done(result: Result<(), Error>) -> Answer<pb::Done> {
     result.map(|()| Response::new(pb::Done {})).map_err(to_status)
 }
 
-/// A part of a message that has to be there.
+/// A mandatory part of a message.
 fn required<T: Wire>(field: Option<T::Message>, what: &str) -> Result<T, Status> {
     let missing = || Error::Corrupted(format!("a request has no {what}"));
     field.ok_or_else(missing).and_then(T::from_wire).map_err(to_status)

@@ -1,7 +1,7 @@
-//! Finds nodes by what meta says of them.
+//! Finds nodes by meta's list of members.
 //!
-//! One client for each node at its address. When the address changes there is another client; when
-//! the node goes there is none. Requests that are under way keep theirs.
+//! One client for each node at its address. When the address changes, the client is replaced; when the node is removed,
+//! the client is dropped. In-flight requests keep their client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,19 +26,19 @@ pub struct Directory {
 
 #[derive(Default)]
 struct Clients {
-    /// What the clients were made of.
+    /// The members from which the clients were made.
     members: Arc<Members>,
     clients: BTreeMap<NodeId, Arc<DataClient>>,
 }
 
 impl Directory {
-    /// Of these members, as they change.
+    /// A directory of these members, as they change.
     #[must_use]
     pub fn new(members: watch::Receiver<Arc<Members>>) -> Self {
         Self { members, local: None, clients: Mutex::default() }
     }
 
-    /// With a node in this process, which is not called over the network.
+    /// Adds a node in this process, which is not called over the network.
     #[must_use]
     pub fn with_local(mut self, node: NodeId, service: Arc<dyn DataService>) -> Self {
         self.local = Some((node, service));
@@ -47,7 +47,7 @@ impl Directory {
 }
 
 impl DataNodes for Directory {
-    /// To be called in a tokio runtime.
+    /// Must be called in a tokio runtime.
     fn node(&self, node: NodeId) -> Result<Arc<dyn DataService>, Error> {
         if let Some((local, service)) = &self.local
             && *local == node
@@ -83,7 +83,7 @@ impl DataNodes for Directory {
         true
     }
 
-    /// The nodes that were heard of lately.
+    /// The nodes with recent heartbeats.
     fn all(&self) -> Vec<NodeId> {
         let members = self.members.borrow();
         let mut nodes: Vec<NodeId> =
@@ -98,7 +98,7 @@ impl DataNodes for Directory {
 }
 
 impl Clients {
-    /// Drops the clients of nodes that are gone or elsewhere.
+    /// Drops the clients of nodes that are removed or have moved.
     fn keep(&mut self, members: &Arc<Members>) {
         if !Arc::ptr_eq(&self.members, members) {
             self.members = Arc::clone(members);
@@ -108,8 +108,8 @@ impl Clients {
         }
     }
 
-    /// The client of a node. One that is not live is tried too: meta may be cut off from it, and it
-    /// is known soon enough.
+    /// The client of a node. A node that is not live is tried too: meta may be cut off from it, and a failure shows
+    /// soon enough.
     fn client(&mut self, node: NodeId) -> Result<Arc<DataClient>, Error> {
         let unavailable = |what: &str| Error::Unavailable(format!("{what} of node {node}"));
         if let Some(client) = self.clients.get(&node) {

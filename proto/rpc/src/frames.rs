@@ -1,7 +1,7 @@
-//! A scan's rows as frames, and frames as rows.
+//! Converts a scan's rows to frames, and frames to rows.
 //!
-//! Neither side runs ahead: a batch is asked of the scan when HTTP/2 has room for it, and a frame is
-//! read when the caller asks for rows. What is under way is one batch and the stream's window.
+//! Neither side runs ahead: the next batch is requested from the scan when HTTP/2 has room for it, and a frame is read
+//! when the caller asks for rows. In flight are one batch and the stream's window.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,11 +20,10 @@ use tonic::{Status, Streaming};
 use crate::parked::Waiting;
 use crate::status::{Peer, from_status, to_status};
 
-/// Batches are cut when their values are larger than this: half of what a stream may have under way,
-/// so that the next is made while one is read.
+/// Bytes above which a batch is cut: half of a stream's window, so that the next piece is made while one is read.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// The frames of one of a scan's streams. The last one bears what was counted by its end.
+/// The frames of one of a scan's streams. The last one carries the final counters.
 pub(crate) struct Frames {
     header: Option<pb::ScanHeader>,
     waiting: Option<Waiting>,
@@ -34,7 +33,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Of the stream that answers the scan. There is none in a scan of no streams.
+    /// Frames of the stream that answers the scan. A scan without streams has none.
     pub(crate) fn first(
         header: pb::ScanHeader,
         waiting: Waiting,
@@ -45,12 +44,12 @@ impl Frames {
         Self { header, waiting, rows, cut: VecDeque::new(), stats }
     }
 
-    /// Of a stream that is fetched.
+    /// Frames of a stream that is fetched.
     pub(crate) fn other(rows: RowStream, stats: Arc<ScanStats>) -> Self {
         Self { header: None, waiting: None, rows: Some(rows), cut: VecDeque::new(), stats }
     }
 
-    /// The stream has come to its end, good or bad; the scan's others are still asked for.
+    /// Ends the stream, after success or an error; the scan's other streams can still be fetched.
     fn end(&mut self) {
         self.rows = None;
         if let Some(waiting) = &mut self.waiting {
@@ -86,7 +85,7 @@ impl Stream for Frames {
                     return Poll::Ready(Some(Err(to_status(error))));
                 }
                 None => {
-                    // Counters are final when the stream is gone.
+                    // Counters are final when the stream is dropped.
                     self.end();
                     let stats = Some(self.stats.to_wire());
                     let frame = pb::ScanFrame { stats, ..pb::ScanFrame::default() };
@@ -97,7 +96,7 @@ impl Stream for Frames {
     }
 }
 
-/// Cuts a batch into pieces that are not larger than this, unless they are of one row.
+/// Cuts a batch into pieces of at most `bytes_max` bytes, unless a piece is one row.
 pub(crate) fn cut(batch: RecordBatch, bytes_max: usize, pieces: &mut VecDeque<RecordBatch>) {
     let rows = batch.num_rows();
     if rows == 0 {
@@ -112,17 +111,17 @@ pub(crate) fn cut(batch: RecordBatch, bytes_max: usize, pieces: &mut VecDeque<Re
     cut(batch.slice(half, rows - half), bytes_max, pieces);
 }
 
-/// Where frames come from.
+/// Source of frames.
 pub(crate) enum Source {
-    /// Asked for, not answered yet.
+    /// Requested, not answered yet.
     Asked(AbortOnDropHandle<Result<Streaming<pb::ScanFrame>, Status>>),
     /// Answered.
     Open(Box<Streaming<pb::ScanFrame>>),
-    /// At its end.
+    /// Ended.
     Ended,
 }
 
-/// The rows of one of a scan's streams, from its frames.
+/// The rows of one of a scan's streams, decoded from its frames.
 pub(crate) struct Rows {
     source: Source,
     batches: VecDeque<RecordBatch>,

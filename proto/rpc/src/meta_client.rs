@@ -1,4 +1,4 @@
-//! Meta's service from afar.
+//! Client of the remote meta service.
 //!
 //! ```text
 //!   follow ─▶ one address after another ─▶ the one that leads ─▶ catalog, members, until it ends
@@ -6,12 +6,11 @@
 //! ```
 //!
 //! Invariants:
-//! - the catalog never goes back, whoever sends it; while nobody leads the last one stays;
-//! - a change has one identity, however often it is asked for, and is only asked for again when the
-//!   outcome is not known;
-//! - what a change answered is in the catalog by then;
-//! - a heartbeat goes to all members, so that those that do not lead know of the load, too; only the one that leads
-//!   answers for it, and nobody waits for the others.
+//! - the catalog never goes back, whoever sends it; without a leader the last one stays;
+//! - a change keeps one identity in all attempts, and is repeated only when its outcome is unknown;
+//! - when a change has returned, the catalog includes it;
+//! - a heartbeat goes to all members, so that followers know the load, too; only the leader's answer counts, and the
+//!   others are not awaited.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,24 +39,24 @@ use crate::MESSAGE_BYTES_MAX;
 use crate::channel::channel;
 use crate::status::{Peer, from_status};
 
-/// How long a change may take. Meta gives up within a minute.
+/// Maximum time of a change. Meta gives up within a minute.
 const CHANGE_WAIT: Duration = Duration::from_secs(75);
-/// How long registering and orders may take.
+/// Maximum time of a registration or an order.
 const ORDER_WAIT: Duration = Duration::from_secs(30);
-/// How long a heartbeat is worth sending; the next one says more.
+/// Maximum time to send a heartbeat; the next one is more current.
 const HEARTBEAT_WAIT: Duration = Duration::from_secs(3);
-/// How long somebody who wants to see the load may wait for it.
+/// Maximum time of a request for load.
 const LOAD_WAIT: Duration = Duration::from_secs(5);
-/// How long one meta may take to answer what is answered at once.
+/// Maximum time for one meta to answer requests that are answered at once.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
-/// The pause before the next address, at least and at most.
+/// Minimum and maximum pause before the next address is tried.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Speaks to whichever member of meta leads.
+/// Client of whichever member of meta leads.
 pub struct MetaClient {
     shared: Arc<Shared>,
-    /// The watch ends with the client.
+    /// Ends the watch when the client is dropped.
     _stop: DropGuard,
 }
 
@@ -65,11 +64,11 @@ struct Shared {
     links: Vec<Link>,
     catalog: watch::Sender<Arc<Catalog>>,
     members: watch::Sender<Arc<Members>>,
-    /// The link whose meta is watched: it leads.
+    /// The link whose meta is watched: the leader.
     followed: watch::Sender<Option<usize>>,
-    /// Whether there is one.
+    /// True while a leader is followed.
     leads: watch::Sender<bool>,
-    /// The link that last answered.
+    /// The link that answered last.
     answered: AtomicUsize,
     client: u64,
     sequence: AtomicU64,
@@ -79,13 +78,13 @@ struct Shared {
 struct Link {
     peer: Peer,
     client: Generated<Channel>,
-    /// Held while a heartbeat is on its way to one that does not lead.
+    /// Held while a heartbeat to a follower is in flight.
     overhears: Arc<Semaphore>,
 }
 
 impl MetaClient {
-    /// A client of the metas at these addresses, each `host:port`. It watches until the stop or until
-    /// it is dropped. To be called in a tokio runtime.
+    /// A client of the metas at these addresses, each `host:port`. It watches until the stop or until it is dropped.
+    /// Must be called in a tokio runtime.
     #[must_use]
     pub fn connect(addresses: Vec<String>, stop: CancellationToken) -> Arc<Self> {
         let link = |address: String| Link {
@@ -113,7 +112,7 @@ impl MetaClient {
     /// Waits for the first catalog.
     pub async fn ready(&self) {
         let mut catalog = self.shared.catalog.subscribe();
-        // The sender is here.
+        // Cannot fail: the sender is in this client.
         drop(catalog.wait_for(|catalog| catalog.version > 0).await);
     }
 }
@@ -177,7 +176,7 @@ impl MetaService for MetaClient {
 
 #[async_trait]
 impl ClusterService for MetaClient {
-    /// Whether a meta is followed, which leads.
+    /// Watches whether a leader is followed.
     fn leads(&self) -> watch::Receiver<bool> {
         self.shared.leads.subscribe()
     }
@@ -239,8 +238,7 @@ impl ClusterService for MetaClient {
 }
 
 impl Shared {
-    /// Asks whoever leads, until there is a definite answer or the deadline has passed. One meta may
-    /// take `patience`.
+    /// Asks the leader, until there is a definite answer or the deadline has passed. One attempt may take `patience`.
     async fn ask<R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         deadline: Instant,
@@ -251,6 +249,7 @@ impl Shared {
         let mut failed = None;
         let mut unknown = false;
         for attempt in 0.. {
+            // Prefer the meta that is followed, unless it has just failed; otherwise go around.
             let followed = *self.followed.borrow();
             let index = followed.filter(|_| followed != failed).unwrap_or(next);
             let link = self.link(index)?;
@@ -263,6 +262,7 @@ impl Shared {
                 Err(error) if !is_passing(&error) => return Err(error),
                 Err(error) => error,
             };
+            // Only "not leader" is sure to have had no effect.
             unknown |= !matches!(error, Error::NotLeader { .. });
             failed = Some(index);
             next = (index + 1) % self.links.len();
@@ -279,7 +279,7 @@ impl Shared {
         Err(Error::Internal("attempts ran out".to_owned()))
     }
 
-    /// Asks one meta. Ends early when it turns out that another one leads.
+    /// Asks one meta. Ends early when another one becomes the leader.
     async fn attempt<R>(
         &self,
         index: usize,
@@ -289,7 +289,7 @@ impl Shared {
         let peer = &self.link(index)?.peer;
         let mut followed = self.followed.subscribe();
         let moved = async {
-            // Only what changes from now on counts: who is followed now was chosen, or failed before.
+            // Only changes from now on count: the present leader was chosen, or failed before.
             while followed.changed().await.is_ok() {
                 if followed.borrow_and_update().is_some_and(|followed| followed != index) {
                     return;
@@ -306,15 +306,15 @@ impl Shared {
         }
     }
 
-    /// Sends a heartbeat to all members but the one that leads, if it is known who does.
+    /// Sends a heartbeat to all members except the leader, if it is known.
     fn let_overhear(&self, heartbeat: &pb::Heartbeat) {
         let Some(leads) = *self.followed.borrow() else { return };
         for (_, link) in self.links.iter().enumerate().filter(|(index, _)| *index != leads) {
-            // One that takes longer than from one beat to the next hears fewer of them.
+            // A member that takes longer than the interval of beats misses some.
             let Ok(turn) = Arc::clone(&link.overhears).try_acquire_owned() else { continue };
             let (mut meta, heartbeat) = (link.client.clone(), heartbeat.clone());
             tokio::spawn(async move {
-                // That it does not lead is no news.
+                // The expected answer is that it does not lead.
                 drop(timeout(ANSWER_WAIT, meta.beat(heartbeat)).await);
                 drop(turn);
             });
@@ -326,7 +326,7 @@ impl Shared {
         self.links.get(index).ok_or_else(unknown)
     }
 
-    /// Watches whoever leads, until the stop.
+    /// Watches whichever meta leads, until the stop.
     async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut following = pin!(self.follow_forever());
         tokio::select! {
@@ -396,7 +396,7 @@ impl Shared {
                         changed
                     });
                 }
-                // A newer meta says more than this version understands.
+                // A frame of a newer meta that this version does not know.
                 None => {}
             }
             frame = self.frame(&mut frames, &link.peer).await?;
@@ -412,7 +412,7 @@ impl Shared {
         frame.ok_or_else(|| Error::Unavailable(format!("{peer} ended the watch")))
     }
 
-    /// Makes a catalog known, if it is newer than the one that is.
+    /// Publishes a catalog, if it is newer than the present one.
     fn publish(&self, catalog: Catalog, peer: &Peer, back: &mut bool) {
         let version = catalog.version;
         let mut known = 0;
@@ -435,14 +435,14 @@ impl Shared {
     }
 }
 
-/// Whether another attempt, perhaps with another meta, is what to do about an error. The request may
-/// or may not have taken effect.
+/// True if the error calls for another attempt, perhaps with another meta. The request may or may not have taken
+/// effect.
 fn is_passing(error: &Error) -> bool {
     matches!(error, Error::NotLeader { .. } | Error::Unavailable(_) | Error::Timeout(_))
 }
 
-/// How long to wait before the next attempt, after this many rounds through all addresses: at random,
-/// so that not everybody comes at once.
+/// Pause before the next attempt, after this many rounds through all addresses: random, so that not all clients come at
+/// once.
 pub(crate) fn pause(rounds: usize, random: u64) -> Duration {
     let doublings = u32::try_from(rounds).unwrap_or(u32::MAX).saturating_add(1).min(10);
     let longest = PAUSE_MIN.saturating_mul(1 << doublings).min(PAUSE_MAX);

@@ -19,15 +19,15 @@ use crate::MESSAGE_BYTES_MAX;
 use crate::status::to_status;
 use crate::watcher::Watcher;
 
-/// Answers for one member of meta's group.
+/// gRPC server of one member of meta's group.
 pub struct MetaServer {
     service: Arc<dyn ClusterService>,
     stop: CancellationToken,
 }
 
 impl MetaServer {
-    /// The tonic service of a meta, for [`serve`](crate::serve). At the stop the watchers are sent
-    /// elsewhere.
+    /// The tonic service of a meta, for [`serve`](crate::serve). At the stop its watchers are ended, so that they turn
+    /// to another meta.
     #[must_use]
     pub fn server(service: Arc<dyn ClusterService>, stop: CancellationToken) -> Generated<Self> {
         Generated::new(Self { service, stop })
@@ -41,7 +41,7 @@ fn value<T: Wire>(request: Request<T::Message>) -> Result<T, Status> {
     T::from_wire(request.into_inner()).map_err(to_status)
 }
 
-/// A part of a message that has to be there.
+/// A mandatory part of a message.
 fn required<T: Wire>(field: Option<T::Message>, what: &str) -> Result<T, Status> {
     let missing = || Error::Corrupted(format!("a request has no {what}"));
     field.ok_or_else(missing).and_then(T::from_wire).map_err(to_status)
@@ -57,7 +57,7 @@ impl Meta for MetaServer {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let version = request.into_inner().version;
         let mut watcher = Watcher::new(self.service.as_ref(), version, self.stop.clone());
-        // Not to lead is an answer, not the end of one.
+        // "Not leader" is returned as the status of the call, not inside the stream.
         let first = watcher.next().await.map_err(to_status)?;
         let others = stream::unfold(Some(watcher), |watcher| async {
             let mut watcher = watcher?;

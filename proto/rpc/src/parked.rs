@@ -1,8 +1,8 @@
-//! The streams of scans that were not asked for yet.
+//! Streams of scans that wait to be fetched.
 //!
-//! A scan's first stream answers the request; the others wait here until they are fetched. They pin
-//! files, so they do not wait for long: they go when nobody asks, or when the first one is dropped
-//! before its end.
+//! A scan's first stream answers the request; the others wait here until they are fetched. They pin files, so they do
+//! not wait for long: they are dropped when they are not fetched in time, or when the first one is dropped before its
+//! end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,28 +12,27 @@ use parking_lot::Mutex;
 use partita_proto::Error;
 use partita_proto::service::{RowStream, ScanStats};
 
-/// Streams that may wait at a time. Clients ask for them at once, so that this is far more than
-/// there are unless clients die.
+/// Maximum waiting streams. Clients fetch them at once, so this is far more than there are unless clients die.
 const STREAMS_MAX: usize = 16 << 10;
 
-/// The streams that wait.
+/// The waiting streams.
 pub(crate) struct Parked {
     table: Mutex<Table>,
-    /// How long they wait.
+    /// Maximum waiting time.
     idle: Duration,
 }
 
 #[derive(Default)]
 struct Table {
     scans: HashMap<u64, Scan>,
-    /// In all scans.
+    /// Number of streams in all scans.
     streams: usize,
-    /// Whether a task looks after them.
+    /// True while a task expires streams.
     swept: bool,
 }
 
 struct Scan {
-    /// By number, from 1 on.
+    /// Streams by number, from 1.
     streams: HashMap<u32, RowStream>,
     stats: Arc<ScanStats>,
     since: Instant,
@@ -74,10 +73,10 @@ impl Parked {
         Ok(Waiting { parked: Arc::downgrade(self), scan })
     }
 
-    /// Gives out a stream, once.
+    /// Returns a stream, once.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it is not there (any more).
+    /// [`Error::Unavailable`] when it does not wait here (any more).
     pub(crate) fn fetch(
         &self,
         scan: u64,
@@ -97,17 +96,17 @@ impl Parked {
         Ok((stream, stats))
     }
 
-    /// Removes what is left of a scan.
+    /// Removes the remaining streams of a scan.
     fn forget(&self, scan: u64) {
         let mut table = self.table.lock();
         let gone = table.scans.remove(&scan);
         table.streams -= gone.as_ref().map_or(0, |scan| scan.streams.len());
         drop(table);
-        // Streams end outside of the lock.
+        // Streams are dropped outside of the lock.
         drop(gone);
     }
 
-    /// Removes what has waited for too long. Returns whether anything is left to look after.
+    /// Removes streams that have waited for too long. Returns true if any are left.
     fn expire(&self) -> bool {
         let mut table = self.table.lock();
         let gone: Vec<Scan> = table
@@ -129,7 +128,7 @@ impl Parked {
     }
 }
 
-/// Looks after the streams while there are any.
+/// Expires streams while there are any.
 async fn sweep(parked: Weak<Parked>, idle: Duration) {
     loop {
         tokio::time::sleep(idle / 4).await;
@@ -140,20 +139,19 @@ async fn sweep(parked: Weak<Parked>, idle: Duration) {
     }
 }
 
-/// Of the one who answers with a scan's first stream: when it is dropped, the others are not waited
-/// for any more.
+/// Guard of the scan's first stream: when it is dropped, the other streams are removed.
 pub(crate) struct Waiting {
     parked: Weak<Parked>,
     scan: u64,
 }
 
 impl Waiting {
-    /// The number that the scan is fetched by.
+    /// The number under which the scan's streams are fetched.
     pub(crate) fn scan(&self) -> u64 {
         self.scan
     }
 
-    /// The first stream has come to its end; the others may still be fetched.
+    /// The first stream has ended; the others may still be fetched.
     pub(crate) fn leave(&mut self) {
         self.parked = Weak::new();
     }

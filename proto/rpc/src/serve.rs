@@ -1,8 +1,7 @@
-//! The one gRPC server of a process.
+//! The gRPC server of a process.
 //!
-//! A stop is graceful within a bound: no new connections, a moment for what is under way, then every
-//! connection that is left is cut. So a peer that hangs, or watches for ever, does not keep a process
-//! from ending.
+//! A stop is graceful within a bound: no new connections, a moment for in-flight requests, then every remaining
+//! connection is cut. So a peer that hangs, or watches for ever, does not keep a process from ending.
 
 use std::io;
 use std::pin::Pin;
@@ -22,29 +21,29 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::{CONNECTION_WINDOW_BYTES, PIECE_BYTES};
 
-/// Connections at a time; others wait to be accepted. A peer has up to three, and raft's links.
+/// Maximum connections; others wait to be accepted. A peer has up to three, and raft's links.
 const CONNECTIONS_MAX: usize = 4096;
-/// Requests under way on a connection; others wait at the peer. Scans that are read slowly count.
+/// Maximum in-flight requests on a connection; others wait at the peer. Scans that are read slowly count.
 const REQUESTS_MAX: u32 = 8192;
-/// What a request may have under way before it is read: a whole write of a frontend.
+/// Window of a request, maximum unread bytes: a whole write of a frontend.
 const STREAM_WINDOW_BYTES: u32 = 8 << 20;
-/// Requests that a peer dropped before they were looked at. HTTP/2 takes twenty for an attack; here
-/// it is a query with a limit over many partitions.
+/// Maximum requests that a peer dropped before they were handled. HTTP/2 regards twenty as an attack; here it is a
+/// query with a limit over many partitions.
 const DROPPED_REQUESTS_MAX: usize = 8192;
-/// When nothing was heard from a peer for this long, it is asked whether it lives ...
+/// Idle time after which a peer is pinged ...
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// ... and when it does not say so within this, its scans end.
+/// ... and maximum time for its answer; then its scans end.
 const PING_WAIT: Duration = Duration::from_secs(10);
-/// How long requests may go on after the stop: longer than a write takes, and not much longer, since
-/// raft's links to other nodes never end by themselves.
+/// Time for in-flight requests after the stop: longer than a write takes, and not much longer, since raft's links to
+/// other nodes never end by themselves.
 const DRAIN_WAIT: Duration = Duration::from_secs(2);
-/// How long the cut connections get to be gone.
+/// Maximum time for cut connections to end.
 const CUT_WAIT: Duration = Duration::from_secs(1);
-/// After a failure to accept (no more files may be open, mostly).
+/// Pause after a failed accept (mostly too many open files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves a set of tonic services until the stop, and a moment longer for what is under way. Dropping
-/// the future cuts all connections.
+/// Serves a set of tonic services until the stop, and a moment longer for in-flight requests. Dropping the future cuts
+/// all connections.
 ///
 /// # Errors
 /// [`Error::Internal`] when the server ends by itself.
@@ -69,6 +68,7 @@ pub async fn serve(
             stop.clone().cancelled_owned(),
         );
     let mut serving = Box::pin(serving);
+    // After the stop requests may drain for a while; then the rest is cut.
     let drained = async {
         stop.cancelled().await;
         tokio::time::sleep(DRAIN_WAIT).await;
@@ -83,7 +83,7 @@ pub async fn serve(
     ended.map_err(|error| Error::Internal(format!("the gRPC server ended: {error}")))
 }
 
-/// Connections as they come.
+/// Accepted connections.
 fn accept(
     listener: TcpListener,
     cut: CancellationToken,
@@ -103,7 +103,7 @@ fn accept(
         };
         let prepared = stream.set_nodelay(true).map(|()| Connection {
             stream,
-            // Of its own, so that connections do not share a lock.
+            // A token per connection, so that connections do not share a lock.
             cut: Box::pin(cut.child_token().cancelled_owned()),
             _permit: permit,
         });
@@ -132,7 +132,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Reading is enough: HTTP/2 reads all the time.
+        // Checking in reads is enough: HTTP/2 reads all the time.
         if self.cut.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }

@@ -1,7 +1,7 @@
-//! The error as gRPC's status, and back.
+//! Converts the error to gRPC's status, and back.
 //!
-//! The error itself travels in the status's details; code and message are for people and for clients
-//! that are not ours. A status without details was made by the transport.
+//! The error itself is encoded in the status's details; code and message are for people and for other clients. A status
+//! without details comes from the transport.
 
 use std::error::Error as _;
 use std::fmt;
@@ -12,16 +12,16 @@ use partita_proto::id::NodeId;
 use partita_proto::wire::{Wire, pb};
 use tonic::{Code, Status};
 
-/// The longest text that an error keeps. Statuses travel in HTTP/2 headers, which are refused from
-/// 16 KiB on, in base64 (4/3 of it).
+/// Maximum bytes of an error's text. Statuses are sent in HTTP/2 headers, which are refused from 16 KiB on, in base64
+/// (4/3 of it).
 const TEXT_BYTES_MAX: usize = 4 << 10;
-/// The longest message for people.
+/// Maximum bytes of the message for people.
 const MESSAGE_BYTES_MAX: usize = 256;
 
-/// Who was asked.
+/// The remote side of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// Its number; meta has none.
+    /// Node id; `None` for meta.
     pub(crate) node: Option<NodeId>,
     pub(crate) address: String,
 }
@@ -66,7 +66,7 @@ pub(crate) fn to_status(error: Error) -> Status {
     Status::with_details(code, text, details)
 }
 
-/// The error of a status that a peer sent or the transport made.
+/// The error of a status from a peer or the transport.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn from_status(peer: &Peer, status: Status) -> Error {
     if !status.details().is_empty() {
@@ -84,7 +84,7 @@ pub(crate) fn from_status(peer: &Peer, status: Status) -> Error {
     }
 }
 
-/// What a status says, with what it wraps: tonic's own text is often only "transport error".
+/// The text of a status, with its sources: tonic's own text is often only "transport error".
 fn reason(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut source = status.source();

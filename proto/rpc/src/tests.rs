@@ -36,7 +36,7 @@ use tonic::service::Routes;
 use crate::{DataClient, DataServer, serve};
 
 const NODE: NodeId = NodeId(7);
-/// How long a test waits for what must come, on machines that are slow and busy.
+/// Maximum time that a test waits for an expected event, on slow and busy machines.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server on a port of its own; dropped, its connections are cut.

@@ -1,9 +1,9 @@
-//! What one watcher of meta is sent.
+//! The frames sent to one watcher of meta.
 //!
-//! Nothing is queued for it: when it has read what it was sent, it gets the difference to what there
-//! is by then. So a slow watcher skips steps, and costs one change at most.
+//! Nothing is queued for it: when it has read what it was sent, it gets the difference to the present state. So a slow
+//! watcher skips steps, and costs one change at most.
 //!
-//! It is only served by a meta that leads. A catalog of one that does not may be an old one.
+//! Only a meta that leads serves it, because a follower's catalog may be stale.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How often members are sent when only their sizes change.
+/// Interval at which members are sent when only their sizes change.
 const MEMBERS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// One watcher.
+/// State of one watcher.
 pub(crate) struct Watcher {
     catalogs: watch::Receiver<Arc<Catalog>>,
     members: watch::Receiver<Arc<Members>>,
     leads: watch::Receiver<bool>,
     stop: CancellationToken,
-    /// The version that it came with.
+    /// The version of the watcher's catalog when it connected.
     version: u64,
-    /// The catalog that it has when it has read `parts`.
+    /// The watcher's catalog once it has read `parts`.
     sent: Option<Arc<Catalog>>,
     parts: VecDeque<pb::CatalogPart>,
-    /// The members that it has, and since when.
+    /// The members that it was sent last, and when.
     told: Option<(Arc<Members>, Instant)>,
 }
 
 impl Watcher {
-    /// One that has this version; 0: none.
+    /// A watcher with this version of the catalog; 0: none.
     pub(crate) fn new(service: &dyn ClusterService, version: u64, stop: CancellationToken) -> Self {
         Self {
             catalogs: service.catalog(),
@@ -52,11 +52,10 @@ impl Watcher {
         }
     }
 
-    /// What to send next, when there is something.
+    /// The next frame, once there is one.
     ///
     /// # Errors
-    /// [`Error::NotLeader`] when this meta does not lead (any more), [`Error::Unavailable`] when it
-    /// stops.
+    /// [`Error::NotLeader`] when this meta does not lead (any more), [`Error::Unavailable`] when it stops.
     pub(crate) async fn next(&mut self) -> Result<pb::WatchFrame, Error> {
         loop {
             self.check_leads()?;
@@ -75,7 +74,7 @@ impl Watcher {
             if self.sent.is_none() && catalog.version == self.version {
                 self.sent = Some(Arc::clone(&catalog));
             }
-            // Version 0 is the one before anything was known.
+            // Version 0 is the state before anything is known.
             if catalog.version > 0
                 && self.sent.as_ref().is_none_or(|sent| sent.version != catalog.version)
             {
@@ -120,8 +119,8 @@ fn frame(kind: pb::watch_frame::Kind) -> pb::WatchFrame {
     pb::WatchFrame { kind: Some(kind) }
 }
 
-/// The parts that turn one catalog into another. In a thread of its own: all of ten thousand tables
-/// take a tenth of a second.
+/// The parts that turn one catalog into another. Computed on a blocking thread: all of ten thousand tables take a tenth
+/// of a second.
 async fn difference(
     before: Option<Arc<Catalog>>,
     now: &Arc<Catalog>,
@@ -132,7 +131,7 @@ async fn difference(
         .map_err(|error| Error::Internal(format!("the catalog was not encoded: {error}")))
 }
 
-/// When members are to be sent to one that was told of some before. `None`: not until they change.
+/// Time at which members are to be sent to a watcher that has `told`. `None`: not until they change.
 pub(crate) fn due(
     told: Option<&(Arc<Members>, Instant)>,
     members: &Arc<Members>,
@@ -148,7 +147,7 @@ pub(crate) fn due(
     }
 }
 
-/// What is told at once when it changes.
+/// The part of a member whose change is sent at once.
 fn essence<'a>((node, member): (&'a NodeId, &'a Member)) -> (NodeId, &'a str, bool, bool) {
     (*node, &member.address, member.live, member.draining)
 }

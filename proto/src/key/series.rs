@@ -5,6 +5,7 @@
 //! are assembled from it and the last column's cells. Every row has a short number that sorts like its key, so that
 //! rows are sorted before any key is made. Rows in key order, as in files, are not even hashed: those of a series are
 //! consecutive.
+//!
 //! Invariants:
 //! - the keys are, byte for byte, those of encoding row by row;
 //! - rows share a series only if all their values are equal: a hash proposes, a comparison decides.

@@ -131,7 +131,6 @@ impl Log {
         on_failure: OnFailure,
         accepted: &BTreeSet<GroupId>,
     ) -> Result<Arc<Self>, RaftError> {
-        // Read the log back.
         if options.segment_bytes < SEGMENT_BYTES_MIN || !options.segment_bytes.is_multiple_of(4096)
         {
             return Err(RaftError::InvalidInput(format!(
@@ -139,6 +138,7 @@ impl Log {
                 options.segment_bytes
             )));
         }
+        // Read the log back.
         let recovered = recovery::recover(disk.as_ref(), options.segment_bytes, accepted)?;
         let spares = Spares::new(Arc::clone(&disk), options.segment_bytes, recovered.spares);
         let state = State {

@@ -262,10 +262,10 @@ impl Writer {
                 }
             }
             if !operation.released.is_empty() {
-                // Commit positions go along with whatever else is written for their groups.
                 self.released.push(operation.released.clone());
             }
         }
+        // Commit positions go along with whatever else is written for their groups.
         for group in groups {
             let committed = self.shared.state.lock().index.take_committed(group);
             if let Some(upto) = committed {
@@ -308,10 +308,10 @@ impl Writer {
             return Ok(());
         }
         let name = segment_name(self.active.number);
-        // Write and sync: from here on the buffer is durable.
         let failed = |what: &str, error| {
             RaftError::io(format!("{what} {}", self.shared.disk.describe(&name)), error)
         };
+        // Write and sync: then the buffer is durable.
         let started = Instant::now();
         self.write_buffer()?;
         let appends = || self.landings.iter().any(|one| matches!(one.origin, Origin::Append(_)));
@@ -325,10 +325,10 @@ impl Writer {
 
         let mut state = self.shared.state.lock();
         let state = &mut *state;
-        // Tell the index where the entries lie, and keep the number of live entries per segment. An entry that was
-        // truncated or purged meanwhile is not live.
         state.counters.synced(took);
         state.counters.appended_bytes += self.buffer.len() as u64;
+        // Tell the index where the entries lie, and keep the number of live entries per segment. An entry that was
+        // truncated or purged meanwhile is not live.
         for landing in self.landings.drain(..) {
             let live = match landing.origin {
                 Origin::Append(write) => {

@@ -1,8 +1,8 @@
-//! As CockroachDB's split by load: a reservoir of 20 keys; each later request is counted as left or right of each of
-//! them. After 10 s the most even one of those with 100 counts is taken.
+//! Like CockroachDB's split by load: a reservoir of 20 keys; each later request is counted as left or right of each of
+//! them. After 10 s the most even of those with 100 counts is taken.
 //!
-//! Invariants: a key is judged on requests after it was sampled. That refuses a stream in perfect order, and is fooled
-//! as soon as the disorder of writers is about as deep as the counts that are asked for.
+//! Invariants: a key is judged on requests after it was sampled. That refuses a stream in perfect order, and is misled
+//! as soon as the disorder of writers is about as deep as the required number of counts.
 
 use crate::baseline::{Side, Tally, side};
 use crate::picker::{Answer, Picker};
@@ -16,17 +16,17 @@ const COUNTS_MIN: u32 = 100;
 const IMBALANCE_MAX: f64 = 0.25;
 const CONTAINED_MAX: f64 = 0.5;
 
-/// The best of sampled keys, judged on what followed each of them.
+/// Chooses the best of sampled keys, each judged on the requests after it.
 pub struct Finder {
     random: Random,
     count: u64,
     slots: Vec<Slot>,
-    /// It looks after every request, and keeps what it finds first.
+    /// It looks after every request, and keeps the first cut that it finds.
     found: Option<Cut>,
 }
 
 struct Slot {
-    /// The first bytes of the key, as a number: most comparisons are decided by it.
+    /// The first bytes of the key, as a number: they decide most comparisons.
     head: u128,
     key: Vec<u8>,
     tally: Tally,
@@ -61,7 +61,7 @@ impl Slot {
 }
 
 impl Finder {
-    /// A finder that begins now.
+    /// Creates a finder without samples.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { random: Random::new(seed), count: 0, slots: Vec::new(), found: None }
@@ -80,7 +80,7 @@ impl Picker for Finder {
     }
 
     fn rate(&self) -> u64 {
-        // How deep the disorder is in requests decides: all have to be seen.
+        // The depth of the disorder in requests is decisive: all have to be seen.
         u64::MAX
     }
 

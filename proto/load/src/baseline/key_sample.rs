@@ -1,7 +1,7 @@
-//! As YDB's row tables: after an assessment of 15 s, a minute of sampling 100 keys, and the median of the shortest
+//! Like YDB's row tables: after an assessment of 15 s, a minute of sampling 100 keys, and the median of the shortest
 //! leading columns whose median differs from both the 10 % and the 90 % quantile.
 //!
-//! Invariants: judged on the very keys that it was chosen from.
+//! Invariants: the cut is judged on the very keys from which it was chosen.
 
 use crate::picker::{Answer, Picker};
 use crate::random::Random;
@@ -14,7 +14,7 @@ const SAMPLE: usize = 100;
 const ASSESSMENT_US: u64 = 15 * SECOND_US;
 const SAMPLING_US: u64 = 60 * SECOND_US;
 
-/// The median of a sample in which it was not judged.
+/// Chooses the median of a sample, without judging it on other keys.
 pub struct KeySample {
     random: Random,
     columns: Columns,
@@ -22,7 +22,7 @@ pub struct KeySample {
 }
 
 impl KeySample {
-    /// For keys whose columns end where `columns` says.
+    /// Creates a picker for keys whose columns end where `columns` says.
     #[must_use]
     pub fn new(seed: u64, columns: Columns) -> Self {
         Self { random: Random::new(seed), columns, sample: Reservoir::new(SAMPLE) }
@@ -40,7 +40,7 @@ impl Picker for KeySample {
     }
 
     fn rate(&self) -> u64 {
-        // 9,000 in a minute to take 100 from.
+        // 9,000 in a minute, of which 100 are taken.
         150
     }
 

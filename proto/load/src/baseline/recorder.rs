@@ -1,7 +1,7 @@
-//! As TiKV's split of regions that are read a lot: 20 sampled ranges of each of 10 seconds; the ends of 20 of those 200
+//! Like TiKV's split of regions with many reads: 20 sampled ranges of each of 10 seconds; the ends of 20 of those 200
 //! are candidates, judged on all 200.
 //!
-//! Invariants: judged on the very samples that the candidates come from.
+//! Invariants: candidates are judged on the very samples from which they come.
 
 use crate::baseline::{Tally, side};
 use crate::picker::{Answer, Picker};
@@ -10,14 +10,14 @@ use crate::reservoir::{Reservoir, Slot};
 use crate::streams::{Op, SECOND_US};
 use crate::verdict::{Class, Cut};
 
-/// Ranges that are kept of each second, and candidates that are taken from all of them.
+/// Number of ranges kept of each second, and of candidates taken from all of them.
 const SAMPLE: usize = 20;
 const TICKS: usize = 10;
 const SAMPLES_MIN: u32 = 100;
 const IMBALANCE_MAX: f64 = 0.8;
 const CONTAINED_MAX: f64 = 0.5;
 
-/// The best of candidates that were judged on their own sample.
+/// Chooses the best of candidates that are judged on their own sample.
 pub struct Recorder {
     random: Random,
     second: u64,
@@ -26,7 +26,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder that begins now.
+    /// Creates a recorder without samples.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -73,6 +73,7 @@ impl Picker for Recorder {
         if self.ticks.len() < TICKS {
             return Answer::Wait;
         }
+        // Candidates are the ends of some of the samples.
         let all: Vec<&Op> = self.ticks.iter().flatten().collect();
         let mut chosen = Reservoir::new(SAMPLE);
         let mut candidates = Vec::new();
@@ -82,6 +83,7 @@ impl Picker for Recorder {
             candidates.push(&op.key);
             candidates.extend(op.end.as_ref().filter(|end| !end.is_empty()));
         }
+        // Each is judged on all samples, by imbalance and by the ranges across it.
         let mut best: Option<(f64, Cut)> = None;
         for key in candidates {
             let mut tally = Tally::default();

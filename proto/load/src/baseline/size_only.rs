@@ -1,6 +1,6 @@
-//! Splits when there are enough rows, at the median of what is stored.
+//! Splits when there are enough rows, at the median of the stored keys.
 //!
-//! Invariants: a uniform sample of all rows ever written stands for what is stored. Load is not looked at.
+//! Invariants: a uniform sample of all rows ever written represents the stored rows. Load is ignored.
 
 use crate::picker::{Answer, Picker};
 use crate::random::Random;
@@ -8,7 +8,7 @@ use crate::reservoir::Reservoir;
 use crate::streams::Op;
 use crate::verdict::{Class, Cut};
 
-/// Rows that are remembered.
+/// Size of the sample.
 const SAMPLE: usize = 1_000;
 
 /// Splits by size alone.
@@ -19,7 +19,7 @@ pub struct SizeOnly {
 }
 
 impl SizeOnly {
-    /// Splits beyond `rows_max` observed rows.
+    /// Creates a picker that splits beyond `rows_max` observed rows.
     #[must_use]
     pub fn new(seed: u64, rows_max: u64) -> Self {
         Self { random: Random::new(seed), rows_max, sample: Reservoir::new(SAMPLE) }
@@ -36,7 +36,7 @@ impl Picker for SizeOnly {
     }
 
     fn observe(&mut self, _at_us: u64, op: &Op) {
-        // Scans store nothing.
+        // Scans store no rows.
         if op.end.is_none() {
             self.sample.offer(1, &mut self.random, |_, slot| slot.key.clone_from(&op.key));
         }

@@ -1,25 +1,25 @@
-//! The list of hot partitions, and what the detector says of them.
+//! The list of hot partitions, with the detector's verdicts.
 //!
 //! Invariants: a partition enters at rho 0.25 and leaves below 0.15 for a minute, so that the list, and with it the
-//! sampling of keys that its owner engages for those on it, does not flicker; the detector is asked for a partition
-//! only while there is something to decide, and at most once in [`ASK_AGAIN_MS`].
+//! sampling of keys that its owner engages for its members, does not flicker; the detector is asked about a partition
+//! only while there is a decision to make, and at most once in [`ASK_AGAIN_MS`].
 
 use super::places::{HAS_PAST, HOT, LARGE, WATCHED};
 use super::{Judge, Scheduler};
 use crate::split::{HOT_SECONDS_MIN, NoSplit};
 use crate::verdict::{Class, Verdict};
 
-/// A partition's keys are worth sampling from here on: half of what makes it hot.
+/// Rho from which a partition's keys are sampled: half of the threshold for hot ones.
 pub(super) const ENGAGE_RHO: f64 = 0.25;
-/// And no longer below this ...
+/// Rho below which sampling ends ...
 const RELEASE_RHO: f64 = 0.15;
-/// ... for so long.
+/// ... after this time.
 const RELEASE_AFTER_MS: u64 = 60_000;
-/// A verdict is asked for again after this; half of the older half of a window.
+/// Interval between requests for a verdict; half of the older half of a window.
 const ASK_AGAIN_MS: u64 = 5_000;
-/// When there was none, sooner: relief waits for it.
+/// The same when there was no verdict: relief waits for it.
 const ASK_SOON_MS: u64 = 1_000;
-/// A verdict that was not renewed for so long says nothing.
+/// Time after which a verdict that was not renewed is dropped.
 const VERDICT_KEPT_MS: u64 = 60_000;
 
 /// A hot partition.
@@ -30,9 +30,9 @@ pub(super) struct Heat {
     asked_ms: Option<u64>,
     told_ms: u64,
     pub(super) verdict: Option<Verdict>,
-    /// Since when the verdict has been of this class.
+    /// Time since when the verdict has been of this class.
     pub(super) verdict_since_ms: u64,
-    /// Why it was not cut when that was last thought of.
+    /// Reason why it was not split at the last decision.
     pub(super) refused: Option<NoSplit>,
 }
 
@@ -53,7 +53,7 @@ impl Heat {
         self.verdict.as_ref().map(|verdict| verdict.class)
     }
 
-    /// Whether the load is one of keys that move: a tail.
+    /// True if the load is a moving tail.
     pub(super) fn moving(&self) -> bool {
         matches!(self.class(), Some(Class::MovingRight | Class::MovingLeft))
     }
@@ -76,20 +76,20 @@ impl Heat {
         self.asked_ms.is_none_or(|asked| now_ms >= asked + after_ms)
     }
 
-    /// What was known is void.
+    /// Drops the verdict.
     pub(super) fn renounce(&mut self, now_ms: u64) {
         (self.verdict, self.asked_ms, self.verdict_since_ms) = (None, None, now_ms);
     }
 }
 
 impl Scheduler {
-    /// Puts a partition on the list.
+    /// Adds a partition to the list.
     pub(super) fn engage(&mut self, slot: u32, now_ms: u64) {
         self.places.part_mut(slot).flags |= HOT;
         self.heat.entry(slot).or_insert_with(|| Heat::new(now_ms));
     }
 
-    /// Takes those off the list that have cooled down, and asks the detector for those that are hot.
+    /// Removes partitions that have cooled down from the list, and asks the detector about hot ones.
     pub(super) fn cool_and_judge(&mut self, now_ms: u64, judge: &mut dyn Judge) {
         let mut cooled = Vec::new();
         for (slot, heat) in &mut self.heat {
@@ -142,7 +142,7 @@ impl Scheduler {
         }
     }
 
-    /// Forgets memories that say nothing any more.
+    /// Removes history that no longer matters.
     pub(super) fn tidy_past(&mut self, slot: u32, now_ms: u64) {
         if self.past(slot).is_some_and(|past| past.over(now_ms)) {
             self.pasts.remove(&slot);

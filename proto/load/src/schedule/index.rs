@@ -1,17 +1,17 @@
-//! Finds a partition's slot by its number, in a table of slots alone.
+//! Finds a partition's slot by its number, in a table that stores slots only.
 //!
-//! A map from number to slot keeps 17 bytes or more for each of a million partitions; the number stands in the slot
-//! already. Here a cell is 4 bytes, found by the number's hash, and the slot it names says whether it is the one.
+//! A map from number to slot takes 17 bytes or more for each of a million partitions; the slot contains the number
+//! already. Here a cell is 4 bytes, found by the number's hash, and the slot in it tells if it is the right one.
 //!
-//! Invariants: open addressing with linear probing, at most three quarters full; between a number's own cell and the
-//! cell it stands in there is no empty one (removal moves back what follows). Never iterated.
+//! Invariants: open addressing with linear probing, at most three quarters full; between a number's home cell and the
+//! cell that holds it there is no empty one (removal moves later ones back). Never iterated.
 
 use crate::facts::PartitionId;
 
 const EMPTY: u32 = u32::MAX;
 const CELLS_MIN: usize = 64;
 
-/// See the head of the file. Slots know their numbers through `id_of`, which callers pass in.
+/// Hash index of slots. Callers pass the number of a slot as `id_of`.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     cells: Vec<u32>,
@@ -42,7 +42,7 @@ impl Index {
         }
     }
 
-    /// Adds a number that is not there yet.
+    /// Adds a number that is not in the index yet.
     pub(super) fn insert(
         &mut self,
         id: PartitionId,
@@ -60,7 +60,7 @@ impl Index {
         self.count += 1;
     }
 
-    /// Removes a number, if it is there.
+    /// Removes a number, if it is in the index.
     pub(super) fn remove(&mut self, id: PartitionId, id_of: impl Fn(u32) -> PartitionId) {
         let Some(slot) = self.get(id, &id_of) else { return };
         let mut hole = self.home(id);
@@ -69,7 +69,7 @@ impl Index {
         }
         let mut at = self.after(hole);
         while self.cells[at] != EMPTY {
-            // What stands behind the hole moves into it unless its own cell lies between the two.
+            // An entry behind the hole moves into it unless its home cell lies between the two.
             let home = self.home(id_of(self.cells[at]));
             let mask = self.cells.len() - 1;
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
@@ -99,7 +99,7 @@ impl Index {
         (at + 1) & (self.cells.len() - 1)
     }
 
-    /// Bytes it takes.
+    /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         self.cells.capacity() * size_of::<u32>()
     }

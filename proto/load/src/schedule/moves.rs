@@ -1,7 +1,7 @@
-//! The round that relieves busy nodes: leaders leave first, and replicas only where that cannot help.
+//! The round that relieves busy nodes: leaders move first, and replicas only where that cannot help.
 //!
-//! Invariants: as in `rounds.rs`; within a round a node's load includes what the round has decided already; a tail keeps
-//! its leader while its node bears less than [`TAIL_STAYS_BELOW`] means; a replica that moves does not come closer, by
+//! Invariants: as in `rounds.rs`; within a round a node's load includes the decisions made so far; a tail keeps its
+//! leader while its node has less than [`TAIL_STAYS_BELOW`] times the mean load; a move never puts a replica closer, by
 //! zone, to the others of its partition.
 
 use super::heat::Heat;
@@ -11,23 +11,24 @@ use crate::action::{Action, MoveWhy, Step};
 use crate::balance::{self, Candidate, NodeLoad, TOO_BUSY_FOR_MS};
 use crate::facts::NodeId;
 
-/// Leaders that leave one node in one tick; what they change is seen before the next go.
+/// Maximum leaders that leave one node in one tick; their effect is measured before the next ones go.
 const TRANSFERS_A_TICK: usize = 4;
-/// Nodes that are relieved in one tick: with four transfers each, all that may be under way.
+/// Maximum nodes that are relieved in one tick: with four transfers each, the maximum in progress.
 const RELIEVED_A_TICK: usize = 16;
-/// A tail keeps its leader, because it moves on by itself when it rolls, unless its node bears this many means.
+/// Multiple of the mean load up to which a node keeps its tails' leaders, because a tail moves on by itself at its next
+/// split.
 const TAIL_STAYS_BELOW: f64 = 1.5;
-/// Replicas move only when transfers have had so long to mend it.
+/// Time for transfers to relieve a node before replicas move.
 const REPLICAS_AFTER_MS: u64 = 2 * TOO_BUSY_FOR_MS;
-/// The least used nodes that a replica may go to.
+/// Number of least used nodes that are targets for a replica.
 const COOLEST: usize = 8;
-/// A search for replicas looks at this part of all partitions a tick ...
+/// Reciprocal of the part of all partitions that one tick searches for replicas ...
 const SEARCH_PARTS: usize = 32;
-/// ... and at no fewer.
+/// ... and the minimum number of partitions.
 const SEARCH_MIN: usize = 4_096;
-/// Moves of replicas may run ahead of their budget by so many seconds of it.
+/// Seconds of its budget by which moves of replicas may run ahead.
 const MOVE_BURST_S: f64 = 60.0;
-/// Balancing is not done more often than this.
+/// Minimum interval of balancing.
 const BALANCE_EVERY_MS: u64 = 1_000;
 
 impl Scheduler {
@@ -40,7 +41,7 @@ impl Scheduler {
         self.places.nodes.iter().map(of).collect()
     }
 
-    /// Notes which nodes bear more than their part, and since when.
+    /// Records which nodes have more than their share of load, and since when.
     pub(super) fn measure_nodes(&mut self, now_ms: u64) {
         let nodes = self.node_loads();
         self.mean_used = balance::mean(&nodes);
@@ -82,7 +83,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether leaders are on their way off a node.
+    /// True if transfers off a node are in progress.
     fn is_being_left(&self, at: u16) -> bool {
         let leaves = |step: &Step| match step {
             Step::TransferLeader { partition, .. } => {
@@ -110,7 +111,7 @@ impl Scheduler {
                 self.is_free(now_ms, *slot) && (tails_too || !tail)
             })
             .collect();
-        // The order in which leaders came to a node depends on reports' arrival; that of slots does not.
+        // The order of leaders on a node depends on the arrival of reports; that of slots does not.
         slots.sort_unstable();
         slots
     }
@@ -122,6 +123,7 @@ impl Scheduler {
         nodes: &mut [NodeLoad],
         actions: &mut Vec<Action>,
     ) -> usize {
+        // Candidates are the node's leaders, each with the other voters as targets.
         let mut slots = self.movable(now_ms, at);
         let mut candidates: Vec<Candidate> = slots
             .iter()
@@ -133,6 +135,7 @@ impl Scheduler {
             .collect();
         let mut under_way = self.under_way(|step| matches!(step, Step::TransferLeader { .. }));
         let mut count = 0;
+        // Choose one after the other: each transfer changes the loads for the next choice.
         while count < TRANSFERS_A_TICK && under_way < TRANSFERS_MAX {
             let Some((index, to)) = balance::pick(at, self.mean_used, nodes, &candidates) else {
                 break;
@@ -149,8 +152,8 @@ impl Scheduler {
         count
     }
 
-    /// Moves replicas, leaders' and followers', off nodes that transfers cannot relieve. Who follows where is not kept
-    /// by node, so each time a part of all partitions is searched.
+    /// Moves replicas, leaders' and followers', off nodes that transfers cannot relieve. Followers are not indexed by
+    /// node, so each call searches a part of all partitions.
     fn move_replicas(
         &mut self,
         now_ms: u64,
@@ -158,6 +161,7 @@ impl Scheduler {
         nodes: &mut [NodeLoad],
         actions: &mut Vec<Action>,
     ) {
+        // Refill the budget of bytes, and sort the possible targets by load.
         let a_second = self.options.move_bytes_per_s as f64;
         self.move_tokens.refill(now_ms, a_second, a_second * MOVE_BURST_S);
         let found = self.search_replicas(now_ms, stuck);
@@ -173,6 +177,8 @@ impl Scheduler {
             {
                 return;
             }
+            // A replica may go to the least used nodes that have none of its partition and do not bring it closer to
+            // the others by zone.
             let candidates: Vec<Candidate> = slots
                 .iter()
                 .map(|slot| {
@@ -190,6 +196,7 @@ impl Scheduler {
                     Candidate { moved, bytes: part.window.size_bytes().max(1), targets }
                 })
                 .collect();
+            // One move per node and round, as long as the budget lasts.
             let Some((index, to)) = balance::pick(*at, self.mean_used, nodes, &candidates) else {
                 continue;
             };
@@ -207,7 +214,7 @@ impl Scheduler {
         }
     }
 
-    /// Partitions with a replica on each of these nodes that may be moved now, of a part of all.
+    /// Partitions with a replica on each of these nodes that may be moved now, within a part of all partitions.
     fn search_replicas(&mut self, now_ms: u64, on: &[u16]) -> Vec<Vec<u32>> {
         let all = self.places.parts.len();
         let mut found: Vec<Vec<u32>> = vec![Vec::new(); on.len()];
@@ -224,7 +231,7 @@ impl Scheduler {
         found
     }
 
-    /// Whether a partition may be moved now.
+    /// True if a partition may be moved now.
     fn is_free(&self, now_ms: u64, slot: u32) -> bool {
         !self.places.part(slot).is(BUSY) && self.past(slot).is_none_or(|past| past.may_move(now_ms))
     }

@@ -1,8 +1,8 @@
-//! Actions under way: what they expect, how they end, and the watch over splits.
+//! Actions in progress: their expected effects, their ends, and the watch over splits.
 //!
-//! Invariants: an order holds its partitions (flag `BUSY`) from its proposal to its end, and what it is expected to
-//! bring to nodes or take from them is counted for exactly as long; an order nobody ends is given up after
-//! [`EXPIRES_MS`] (moves of replicas: [`MOVE_EXPIRES_MS`]) as if it had failed.
+//! Invariants: an order holds its partitions (flag `BUSY`) from its proposal to its end, and its expected effect on
+//! nodes' loads is counted for exactly as long; an order whose end is not reported expires after [`EXPIRES_MS`] (moves
+//! of replicas: [`MOVE_EXPIRES_MS`]) as if it had failed.
 
 use super::Scheduler;
 use super::past::{
@@ -17,23 +17,23 @@ use crate::merge::{AFTER_LOAD_SPLIT_MS, hold_after_split};
 use crate::split::Isolation;
 use crate::window::seconds;
 
-/// Orders are given up after this, milliseconds: a split or a transfer takes a second, a merge a few.
+/// Time after which orders expire, milliseconds: a split or a transfer takes a second, a merge a few.
 pub(super) const EXPIRES_MS: u64 = 2 * 60_000;
-/// Moves of replicas copy bytes.
+/// The same for moves of replicas, which copy bytes.
 pub(super) const MOVE_EXPIRES_MS: u64 = 60 * 60_000;
-/// A re-key is not proposed again sooner than this.
+/// Minimum interval between re-keys of one table.
 const REKEY_AGAIN_MS: u64 = 60 * 60_000;
-/// What a useful split gives its table's budget back: its own token, and one to go on faster. A table of one partition
+/// Tokens that a useful split returns to its table's budget: its own, and one to go on faster. A table of one partition
 /// that needs 64 thus doubles every minute rather than growing by two.
 const USEFUL_GIVES: f64 = 2.0;
 
-/// An action under way.
+/// An action in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) step: Step,
     pub(super) table: TableId,
     pub(super) expires_ms: u64,
-    /// Millionths of a core that nodes will gain or lose.
+    /// Expected gain or loss of nodes, millionths of a core.
     pub(super) expected: Vec<(u16, i64)>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Watch {
 }
 
 impl Scheduler {
-    /// Puts a step under way.
+    /// Starts an action: marks its partitions and counts its expected effect.
     pub(super) fn propose(
         &mut self,
         now_ms: u64,
@@ -86,7 +86,7 @@ impl Scheduler {
         step.partitions().into_iter().filter_map(|id| self.places.slot(id)).collect()
     }
 
-    /// Takes an order off the list and gives free what it held.
+    /// Removes an order from the list and releases its partitions.
     fn end(&mut self, id: ActionId) -> Option<Order> {
         let order = self.orders.remove(&id)?;
         for slot in self.slots(&order.step) {
@@ -117,8 +117,8 @@ impl Scheduler {
         }
     }
 
-    /// Is told that an action was carried out. Unknown numbers (ended before, or given up) are ignored: what changed
-    /// then comes with [`Scheduler::set_partitions`].
+    /// Reports that an action was carried out. Unknown numbers (ended before, or expired) are ignored: their effect
+    /// arrives with [`Scheduler::set_partitions`].
     pub fn done(&mut self, id: ActionId, done: Done, now_ms: u64) {
         let Some(order) = self.end(id) else { return };
         match (order.step, done) {
@@ -147,12 +147,12 @@ impl Scheduler {
                 self.was_moved(now_ms, partition, to, Some(from));
             }
             (Step::Rekey { .. }, _) => self.totals.rekeys += 1,
-            // A split that names no right part: the next list of partitions will.
+            // A split without a right part: the next list of partitions has it.
             (Step::Split { .. }, Done::AsProposed) => {}
         }
     }
 
-    /// Is told that an action came to nothing.
+    /// Reports that an action had no effect.
     pub fn failed(&mut self, id: ActionId, failed: Failed, now_ms: u64) {
         let Some(order) = self.end(id) else { return };
         self.totals.failed += 1;
@@ -164,7 +164,7 @@ impl Scheduler {
                 past.split_ready_ms = past.split_ready_ms.max(now_ms + rest_ms);
                 if why == SplitWhy::IsolateKey {
                     past.isolation = match (&past.isolation, at, failed) {
-                        // Nothing lies before the key: what lies behind it is next, and at once.
+                        // No key lies before the hot one: the cut behind it is next, and at once.
                         (Isolation::None, At::Key(key), Failed::AtEdge) => {
                             past.split_ready_ms = now_ms;
                             Isolation::Before(key)
@@ -192,8 +192,8 @@ impl Scheduler {
         }
     }
 
-    /// Is told of a split that was not proposed here (by hand): both parts inherit what is known of the whole, and are
-    /// watched like others.
+    /// Reports a split that was not proposed here (by hand): both parts inherit the state of the whole, and are watched
+    /// like others.
     pub fn split_by_hand(&mut self, partition: PartitionId, right: PartitionId, now_ms: u64) {
         let Some(slot) = self.places.slot(partition) else { return };
         let id = self.new_action();
@@ -253,7 +253,7 @@ impl Scheduler {
         self.watches.insert(id, watch);
     }
 
-    /// A part of a split begins where the whole was.
+    /// Gives a part of a split the placement of the whole.
     fn copy_place(&mut self, from: u32, to: u32) {
         let part = self.places.part(from);
         let (leader, key_epoch) = (part.leader, part.key_epoch);
@@ -277,7 +277,7 @@ impl Scheduler {
             child.merge_ready_ms = child.merge_ready_ms.max(now_ms + child.hold_ms);
         }
         let (mut left_past, mut right_past) = (child.clone(), child);
-        // The left part is the same replica group: its moves are remembered.
+        // The left part is the same replica group: it keeps its history of moves.
         left_past.keep_moves(&past);
         if let (SplitWhy::IsolateKey, Some(At::Key(key))) = (why, at) {
             match past.isolation {
@@ -337,8 +337,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether a split by load that this partition came from does not look useful so far. Such a descent waits for the
-    /// judgement before it is cut again.
+    /// True if a split by load from which this partition comes does not look useful so far. Such a descent waits for
+    /// the judgement before it is split again.
     pub(super) fn on_probation(&self, slot: u32) -> bool {
         let doubtful = |(id, _): &(ActionId, usize)| {
             let watch = self.watches.get(id).filter(|watch| watch.why == SplitWhy::Load);
@@ -350,7 +350,7 @@ impl Scheduler {
         self.watched.get(&slot).is_some_and(|sides| sides.iter().any(doubtful))
     }
 
-    /// Takes those watches off the list whose minute is over.
+    /// Removes and returns the watches whose minute is over.
     pub(super) fn due_watches(&mut self, now_ms: u64) -> Vec<(ActionId, Watch)> {
         let over = |watch: &Watch| now_ms >= watch.done_ms + JUDGED_AFTER_MS;
         let due: Vec<ActionId> =
@@ -358,8 +358,8 @@ impl Scheduler {
         due.into_iter().filter_map(|id| self.watches.remove(&id).map(|watch| (id, watch))).collect()
     }
 
-    /// Judges a split: records what came of it, and lets its parts (and theirs) rest or go on. Returns whether it was
-    /// in vain.
+    /// Judges a split: records the outcome, and makes its parts (and theirs) rest or go on. Returns true if it was in
+    /// vain.
     pub(super) fn settle(
         &mut self,
         now_ms: u64,
@@ -369,6 +369,7 @@ impl Scheduler {
     ) -> bool {
         let judgement = judge(watch.why, watch.work_s[0], watch.work_s[1]);
         let in_vain = matches!(judgement, Judgement::InVain(_));
+        // A split in vain makes the descent back off; a useful one clears that, and refills the table's budget.
         match judgement {
             Judgement::InVain(_) => {
                 self.totals.in_vain += 1;
@@ -388,6 +389,7 @@ impl Scheduler {
             }
             Judgement::Open(_) => {}
         }
+        // Keep the outcome until it is fetched.
         if self.outcomes.len() == super::OUTCOMES_MAX {
             self.outcomes.pop_front();
         }

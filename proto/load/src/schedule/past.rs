@@ -1,45 +1,45 @@
-//! What is remembered of a partition that something was done to; most have none of it.
+//! History of a partition that was changed; most have none.
 //!
-//! Invariants: a record says nothing any more once it is [`Past::over`], and is then forgotten; both parts of a split
-//! inherit what concerns splits and merges, so that a descent cannot escape its back-off by splitting.
+//! Invariants: a record is without effect once it is [`Past::over`], and is then dropped; both parts of a split inherit
+//! the history of splits and merges, so that a descent cannot escape its backoff by splitting.
 
 use crate::feedback::back_off_ms;
 use crate::merge::{AFTER_LOAD_SPLIT_MS, REGRET_MS};
 use crate::split::Isolation;
 
-/// After any split its parts are left whole for so long: the detector needs a window of their own load.
+/// Time after any split for which its parts are not split: the detector needs a window of their own load.
 pub(super) const SPLIT_REST_MS: u64 = 30_000;
-/// A partition without any place to cut (one key, one series) is tried again after this.
+/// Time until a partition without any place to split (one key, one series) is tried again.
 pub(super) const NO_PLACE_MS: u64 = 60 * 60_000;
-/// A split that failed is tried again after this.
+/// Time until a failed split is tried again.
 pub(super) const SPLIT_RETRY_MS: u64 = 60_000;
-/// A partition that moved stays for so long.
+/// Time for which a moved partition stays.
 pub(super) const MOVE_REST_MS: u64 = 30_000;
-/// Within this time a partition is moved at most twice: a third time would be thrash.
+/// Period in which a partition is moved at most twice: a third time would be thrashing.
 pub(super) const THRASH_MS: u64 = 10 * 60_000;
-/// A merge that failed is tried again after this.
+/// Time until a failed merge is tried again.
 pub(super) const MERGE_RETRY_MS: u64 = 10 * 60_000;
-/// And its table joins no others before this: whatever stood against it may stand against them.
+/// Time after a failed merge before its table merges any other partitions: the same obstacle may affect them.
 pub(super) const TABLE_MERGE_RETRY_MS: u64 = 60_000;
 
-/// See the head of the file. All times are milliseconds.
+/// History of one partition. All times are milliseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Past {
     pub(super) split_ready_ms: u64,
-    /// Splits in vain in a row, in its descent.
+    /// Number of consecutive splits in vain, in its descent.
     pub(super) in_vain: u8,
     pub(super) isolation: Isolation,
     pub(super) move_ready_ms: u64,
-    /// When it moved last, and before that.
+    /// Times of the last move and of the one before.
     moved_ms: [Option<u64>; 2],
     pub(super) merge_ready_ms: u64,
-    /// For how long the last split by load held merges back.
+    /// Time for which the last split by load prevented merges.
     pub(super) hold_ms: u64,
     pub(super) merged_ms: Option<u64>,
 }
 
 impl Past {
-    /// What a part of a split begins with.
+    /// The history that a part of a split begins with.
     pub(super) fn inherited(&self) -> Self {
         let isolation = match self.isolation {
             Isolation::Done => Isolation::Done,
@@ -48,12 +48,12 @@ impl Past {
         Self { isolation, move_ready_ms: 0, moved_ms: [None, None], ..self.clone() }
     }
 
-    /// Remembers the moves of another.
+    /// Copies the moves of another history.
     pub(super) fn keep_moves(&mut self, other: &Self) {
         (self.move_ready_ms, self.moved_ms) = (other.move_ready_ms, other.moved_ms);
     }
 
-    /// Whether it may be moved now.
+    /// True if the partition may be moved now.
     pub(super) fn may_move(&self, now_ms: u64) -> bool {
         let lately = |at: &Option<u64>| at.is_some_and(|at| now_ms.saturating_sub(at) < THRASH_MS);
         now_ms >= self.move_ready_ms && !self.moved_ms.iter().all(lately)
@@ -64,7 +64,7 @@ impl Past {
         self.move_ready_ms = now_ms + MOVE_REST_MS;
     }
 
-    /// Takes note of a split in vain. Returns how long the descent rests now, milliseconds.
+    /// Records a split in vain. Returns the backoff of the descent, milliseconds.
     pub(super) fn was_in_vain(&mut self, now_ms: u64) -> u64 {
         self.in_vain = self.in_vain.saturating_add(1);
         let rest_ms = back_off_ms(self.in_vain);
@@ -72,7 +72,7 @@ impl Past {
         rest_ms
     }
 
-    /// Joins the memories of two merged partitions: the more cautious of each.
+    /// Combines the histories of two merged partitions: the more cautious value of each field.
     pub(super) fn join(&mut self, other: &Self) {
         self.split_ready_ms = self.split_ready_ms.max(other.split_ready_ms);
         self.in_vain = self.in_vain.max(other.in_vain);
@@ -80,10 +80,10 @@ impl Past {
         self.isolation = Isolation::None;
     }
 
-    /// Whether nothing in it matters any more.
+    /// True if the record no longer matters.
     pub(super) fn over(&self, now_ms: u64) -> bool {
         let gone = |at: Option<u64>, after_ms: u64| at.is_none_or(|at| now_ms >= at + after_ms);
-        // The back-off itself is remembered for as long again, and at least an hour: a descent that tries again right
+        // The backoff itself is remembered for as long again, and at least an hour: a descent that tries again right
         // after it must not begin at one minute.
         let in_vain_over = self.in_vain == 0 || now_ms >= self.split_ready_ms + AFTER_LOAD_SPLIT_MS;
         now_ms >= self.split_ready_ms
@@ -93,7 +93,7 @@ impl Past {
             && gone(self.moved_ms[0], THRASH_MS)
             && now_ms >= self.merge_ready_ms
             && gone(self.merged_ms, REGRET_MS)
-            // A hold that has grown is to be found again by the merge that it held back.
+            // A hold that has grown must still be known to the merge that it delayed.
             && (self.hold_ms <= AFTER_LOAD_SPLIT_MS || now_ms >= self.merge_ready_ms + REGRET_MS)
     }
 }

@@ -1,10 +1,10 @@
-//! Where everything is: partitions in key order, the nodes of their replicas, and what each node bears.
+//! Topology and loads: partitions in key order, the nodes of their replicas, and the load of each node.
 //!
 //! Invariants:
-//! - what is kept per partition is of fixed size ([`Part`], under 200 bytes); everything that only few partitions have
-//!   stands elsewhere;
-//! - a node's load is the sum of what its replicas were charged, in whole millionths of a core, so that charging and
-//!   taking back leave no trace however often they are done;
+//! - the state per partition has a fixed size ([`Part`], under 200 bytes); state that only few partitions have is kept
+//!   elsewhere;
+//! - a node's load is the sum of its replicas' charges, in whole millionths of a core, so that charging and taking back
+//!   leave no trace however often they are done;
 //! - every walk is in key order, in the order of slots, or in that of node indexes.
 
 use std::collections::BTreeMap;
@@ -14,32 +14,32 @@ use crate::facts::{NodeFacts, NodeId, PartitionFacts, PartitionId, TableFacts, T
 use crate::tokens::Tokens;
 use crate::window::{Window, seconds};
 
-/// No partition, no node.
+/// Stands for no partition or no node.
 pub(super) const NONE: u32 = u32::MAX;
 pub(super) const NO_NODE: u16 = u16::MAX;
-/// Voters that are looked at; more of them are ignored as targets.
+/// Maximum voters that are considered; others are ignored as targets.
 const VOTERS_MAX: usize = 7;
-/// What applying a row costs a follower, against what it costs the leader (to be calibrated on real nodes).
+/// Cost of applying a row on a follower, relative to its cost on the leader (to be calibrated on real nodes).
 const FOLLOWER_SHARE: f64 = 0.4;
-/// Loads are charged in millionths of a core.
+/// Units of charged load per core.
 const MICRO: f64 = 1e6;
 
-/// Something is being done to the partition.
+/// Flag: an action holds the partition.
 pub(super) const BUSY: u8 = 1;
-/// It is in the list of hot ones.
+/// Flag: in the list of hot partitions.
 pub(super) const HOT: u8 = 2;
-/// It is in the list of those that are too large.
+/// Flag: in the list of large partitions.
 pub(super) const LARGE: u8 = 4;
-/// Its work is being watched after a split.
+/// Flag: its work is being watched after a split.
 pub(super) const WATCHED: u8 = 8;
-/// Something is remembered of it.
+/// Flag: it has a history.
 pub(super) const HAS_PAST: u8 = 16;
-/// It exists; a slot without waits to be used again.
+/// Flag: the slot holds a partition; a slot without it is free.
 pub(super) const LIVE: u8 = 32;
-/// It was cut at the edge it grew at.
+/// Flag: it was split at the edge at which it grew.
 pub(super) const FULL: u8 = 64;
 
-/// A partition.
+/// State of a partition.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) id: PartitionId,
@@ -48,7 +48,7 @@ pub(super) struct Part {
     /// Neighbours in key order.
     pub(super) left: u32,
     pub(super) right: u32,
-    /// Its place among those that its leader's node leads.
+    /// Position among the partitions that its leader's node leads.
     seat: u32,
     pub(super) born_s: u32,
     voters: [u16; VOTERS_MAX],
@@ -67,55 +67,55 @@ impl Part {
         self.flags & flag != 0
     }
 
-    /// The size to cut it at, bytes. What was cut at its edge when it had grown a little beyond the table's size is
-    /// full, and not to be cut again for that.
+    /// The size to split it at, bytes. A partition that was split at its edge when it had grown a little beyond the
+    /// table's size is full, and must not be split again for that.
     pub(super) fn cut_at_bytes(&self, facts: &TableFacts) -> u64 {
         if self.is(FULL) { facts.partition_bytes.saturating_mul(2) } else { facts.partition_bytes }
     }
 
-    /// Cores that each of its followers spends.
+    /// Cores that each follower spends.
     pub(super) fn follower_load(&self) -> f64 {
         self.window.rho_60() * FOLLOWER_SHARE
     }
 
-    /// Cores that its leader spends.
+    /// Cores that the leader spends.
     pub(super) fn lead_load(&self) -> f64 {
         self.window.rho_60() + self.window.reads_60()
     }
 
-    /// Cores that go with the leadership: what the old leader's replica goes on doing as a follower stays.
+    /// Cores that move with the leadership: the work that the old leader's replica continues as a follower stays.
     pub(super) fn leadership_load(&self) -> f64 {
         self.window.rho_60() * (1.0 - FOLLOWER_SHARE) + self.window.reads_60()
     }
 
-    /// What a leader and a follower are charged.
+    /// Charges of the leader and of a follower.
     fn charges(&self) -> (i64, i64) {
         (micro(self.lead_load()), micro(self.follower_load()))
     }
 }
 
-/// A node.
+/// State of a node.
 #[derive(Clone, Debug)]
 pub(super) struct NodeState {
     pub(super) id: NodeId,
     pub(super) facts: NodeFacts,
-    /// Millionths of a core: measured ...
+    /// Load in millionths of a core: measured ...
     load: i64,
-    /// ... and brought or taken by orders under way.
+    /// ... and expected from orders in progress.
     pending: i64,
     /// Slots of the partitions that it leads.
     pub(super) leads: Vec<u32>,
-    /// Since when it bears more than its part.
+    /// Time since when it has had more than its share of load.
     pub(super) busy_since_ms: Option<u64>,
 }
 
 impl NodeState {
-    /// Cores, with what is under way.
+    /// Load in cores, with orders in progress.
     pub(super) fn load(&self) -> f64 {
         (self.load + self.pending).max(0) as f64 / MICRO
     }
 
-    /// Cores, as measured.
+    /// Load in cores, as measured.
     pub(super) fn measured(&self) -> f64 {
         self.load.max(0) as f64 / MICRO
     }
@@ -129,15 +129,15 @@ impl NodeState {
     }
 }
 
-/// A table.
+/// State of a table.
 #[derive(Clone, Debug)]
 pub(super) struct TableState {
     pub(super) id: TableId,
     pub(super) facts: TableFacts,
-    /// Its first partition.
+    /// First partition in key order.
     pub(super) head: u32,
     pub(super) count: usize,
-    /// Splits under way.
+    /// Number of splits in progress.
     pub(super) splitting: usize,
     pub(super) merging: bool,
     pub(super) merge_ready_ms: u64,
@@ -147,13 +147,13 @@ pub(super) struct TableState {
     pub(super) live: bool,
 }
 
-/// Millionths of a core.
+/// Converts cores to millionths.
 #[expect(clippy::cast_possible_truncation, reason = "clamped to the range before")]
 pub(super) fn micro(cores: f64) -> i64 {
     (cores.clamp(0.0, 1e9) * MICRO) as i64
 }
 
-/// See the head of the file.
+/// Partitions, tables and nodes. See the head of the file.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     pub(super) parts: Vec<Part>,
@@ -207,8 +207,8 @@ impl Places {
         &mut self.nodes[usize::from(at)]
     }
 
-    /// Whether a replica that went from one node to another would share its zone with no more of its partition's other
-    /// replicas than it does now.
+    /// True if a replica that moved between these nodes would share its zone with no more of its partition's other
+    /// replicas than now.
     pub(super) fn stays_apart(&self, part: &Part, from: u16, to: u16) -> bool {
         let company = |at: u16| {
             let zone = self.node(at).facts.zone;
@@ -222,8 +222,8 @@ impl Places {
         self.nodes.get(usize::from(at)).map(|node| node.id)
     }
 
-    /// The node's index; a node never heard of is taken as one with default facts. None only when there are more
-    /// nodes than indexes.
+    /// The node's index; an unknown node is added with default facts. `None` only when there are more nodes than
+    /// indexes.
     pub(super) fn know_node(&mut self, id: NodeId) -> Option<u16> {
         if let Some(at) = self.node_index(id) {
             return Some(at);
@@ -264,7 +264,7 @@ impl Places {
         });
     }
 
-    /// Forgets a table; its partitions must have been removed.
+    /// Removes a table; its partitions must have been removed.
     pub(super) fn drop_table(&mut self, id: TableId) {
         if let Some(at) = self.table_by_id.remove(&id) {
             self.tables[at as usize].live = false;
@@ -282,7 +282,7 @@ impl Places {
         slots
     }
 
-    /// Adds a partition right of `left` (or as the table's first). It bears no load until it is given a window.
+    /// Adds a partition right of `left` (or as the table's first). It has no load until it gets a window.
     pub(super) fn insert(&mut self, table: TableId, left: u32, facts: &PartitionFacts) -> u32 {
         let table = self.table_by_id[&table];
         let right =
@@ -305,7 +305,7 @@ impl Places {
             *self.part_mut(slot) = part;
             slot
         } else {
-            // Not by doubling: a cluster's partitions grow slowly, and half of their memory would lie idle.
+            // Not by doubling: a cluster's partitions grow slowly, and half of the memory would be unused.
             if self.parts.len() == self.parts.capacity() {
                 self.parts.reserve_exact(self.parts.len() / 16 + 64);
             }
@@ -348,7 +348,7 @@ impl Places {
         self.free.push(slot);
     }
 
-    /// Puts the partitions of a table into this order.
+    /// Sets the order of a table's partitions.
     pub(super) fn relink(&mut self, table: TableId, slots: &[u32]) {
         let table = self.table_by_id[&table];
         let mut left = NONE;
@@ -400,7 +400,7 @@ impl Places {
         self.part_mut(slot).leader = NO_NODE;
     }
 
-    /// Changes a partition's window, and what its nodes are charged for it.
+    /// Changes a partition's window, and its nodes' charges.
     pub(super) fn change_window<T>(
         &mut self,
         slot: u32,
@@ -417,19 +417,19 @@ impl Places {
         result
     }
 
-    /// Charges the nodes for a partition (`sign` 1), or takes it back (-1).
+    /// Charges the nodes for a partition (`sign` 1), or takes the charge back (-1).
     fn charge(&mut self, slot: u32, sign: i64) {
         let part = &self.parts[slot as usize];
         let (lead, follow) = part.charges();
         add(&mut self.nodes, part, sign * lead, sign * follow);
     }
 
-    /// What orders under way will bring (or take, below zero) to a node.
+    /// Adds the expected effect of an order on a node's load; negative for relief.
     pub(super) fn expect(&mut self, node: u16, cores_micro: i64) {
         self.node_mut(node).pending += cores_micro;
     }
 
-    /// The partitions' share of memory, bytes: what grows with their number.
+    /// Bytes of memory that grow with the number of partitions.
     pub(super) fn memory_bytes(&self) -> usize {
         let seats: usize = self.nodes.iter().map(|node| node.leads.capacity() * 4).sum();
         self.parts.capacity() * size_of::<Part>() + self.index.memory_bytes() + seats

@@ -1,8 +1,8 @@
-//! What a tick goes through: hot partitions, large ones, tables to re-key, a part of all neighbours (and, in
-//! `moves.rs`, busy nodes). Each round makes views, asks a rule, and puts what it answers under way.
+//! The rounds of a tick: hot partitions, large ones, tables to re-key, a part of all neighbours (and, in `moves.rs`,
+//! busy nodes). Each round builds views, applies a rule, and starts the resulting actions.
 //!
-//! Invariants: rounds go in the order of slots and of node indexes; what the first of a round proposes is counted for
-//! the next one of the same round.
+//! Invariants: rounds go in the order of slots and of node indexes; an action proposed in a round counts for the next
+//! decision of the same round.
 
 use super::heat::Heat;
 use super::index::mix;
@@ -16,20 +16,21 @@ use crate::facts::{Remedy, Tail};
 use crate::merge::{Side, TableView, may_merge};
 use crate::split::{LoadView, Ruling, SizeView, by_load, by_size};
 
-/// A table's splits by load (and, apart from these, by size) a minute: this many ...
+/// Budget of a table's splits by load (and, separately, by size) per minute: this many ...
 const SPLITS_A_MINUTE: f64 = 2.0;
 /// ... or this share of its partitions, whichever is more.
 const SPLITS_A_MINUTE_SHARE: f64 = 0.05;
-/// A tail must have been seen for so long before a table is re-keyed by itself: such a change stays.
+/// Time for which a tail must have been seen before a table is re-keyed automatically: such a change is permanent.
 const REKEY_AFTER_MS: u64 = 30_000;
-/// A lane this busy, before which requests wait, is asked for more than it takes ...
+/// Busy share of a lane, with waiting requests, from which it counts as saturated ...
 const SATURATED: f64 = 0.9;
-/// ... and how much more, nobody knows: who waits does not ask for more. It is taken for so many times what the lane takes.
-/// Too few buckets would be full again, and stay so until load has cut them; too many cost little.
+/// ... and the assumed ratio of offered to served load then: the offered load cannot be measured, because waiting
+/// clients do not ask for more. Too few buckets would be full again, and stay so until load has split them; too many
+/// cost little.
 const SATURATED_TIMES: f64 = 4.0;
 
 impl Scheduler {
-    /// Cuts hot partitions, where a cut helps.
+    /// Splits hot partitions, where a split helps.
     pub(super) fn split_hot(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         let slots: Vec<u32> = self.heat.keys().copied().collect();
         for slot in slots {
@@ -38,6 +39,8 @@ impl Scheduler {
             let none = Past::default();
             let past = self.past(slot).unwrap_or(&none);
             let heat = &self.heat[&slot];
+            // The rule decides by a view of the partition's load; rests, budgets and the limit of splits in progress
+            // come after it.
             let view = LoadView {
                 by_load: table.facts.by_load,
                 hot_seconds: part.window.hot_seconds(),
@@ -59,13 +62,14 @@ impl Scheduler {
             {
                 actions.push(self.propose_split(now_ms, slot, ruling.clone()));
             }
+            // Show why a hot partition is not split.
             if let Some(heat) = self.heat.get_mut(&slot) {
                 heat.refused = ruling.err();
             }
         }
     }
 
-    /// Cuts what is too large.
+    /// Splits partitions that are too large.
     pub(super) fn split_large(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         let slots: Vec<u32> = self.large.iter().copied().collect();
         for slot in slots {
@@ -91,7 +95,7 @@ impl Scheduler {
                 || self.failed.contains(&part.id)
                 || self.past(slot).is_some_and(|past| now_ms < past.split_ready_ms);
             let Some(ruling) = by_size(&view) else { continue };
-            // A tail fills at the rate of its writes, which no budget holds back; it is cut as it fills.
+            // A tail fills at the rate of its writes, which no budget slows down; it is split as it fills.
             let rolls = matches!(ruling.why, SplitWhy::RightEdge | SplitWhy::LeftEdge);
             if !resting
                 && self.splits_under_way() < SPLITS_MAX
@@ -122,7 +126,7 @@ impl Scheduler {
         let Ruling { at, why, predicted_share } = ruling;
         let part = self.places.part(slot);
         let (partition, leader) = (part.id, part.leader);
-        // What goes to the right part's leader, and what the left one's loses.
+        // Expected gain of the right part's leader, and loss of the left one's.
         let right_share = match why {
             SplitWhy::RightEdge => 1.0,
             SplitWhy::LeftEdge => 0.0,
@@ -150,7 +154,7 @@ impl Scheduler {
         self.propose(now_ms, table, step, expected)
     }
 
-    /// The voter that is used least; of equals one by lot, or all tables would choose the same.
+    /// The voter with the least load; among equals one by lot, or all tables would choose the same.
     fn idle_voter(&self, slot: u32) -> u16 {
         let part = self.places.part(slot);
         let lot = |at: u16| mix(self.seed ^ mix(part.id.0 ^ (u64::from(at) << 48)));
@@ -163,8 +167,8 @@ impl Scheduler {
             .unwrap_or(part.leader)
     }
 
-    /// The voter after the leader, round and round, that would hardly be busier with the tail than the leader's node is:
-    /// tails that roll at one pace thus stay spread, and nothing is left to the balancer.
+    /// The voter after the leader, in turn, whose node would hardly be busier with the tail than the leader's node is:
+    /// tails that split at one pace thus stay spread, without help of the balancer.
     fn next_voter(&self, slot: u32, moved: f64) -> u16 {
         let part = self.places.part(slot);
         if part.leader == NO_NODE {
@@ -187,9 +191,9 @@ impl Scheduler {
             .unwrap_or(part.leader)
     }
 
-    /// Gives append-only tables whose tail is hot more buckets for what is new, where that is left to the scheduler.
+    /// Gives append-only tables with a hot tail more buckets for new rows, if the table's remedy allows it.
     pub(super) fn rekey(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
-        // Offered rows a second, and what one busy lane would take, per table.
+        // Offered rows per second, and the rows that one busy lane would take, per table.
         let mut tails: std::collections::BTreeMap<u32, (f64, f64)> =
             std::collections::BTreeMap::new();
         for (slot, heat) in &self.heat {
@@ -204,7 +208,7 @@ impl Scheduler {
             if wanted {
                 let rates = part.window.rates(now_ms);
                 let capacity = rates.write_rows / rates.rho_10.max(0.01);
-                // What was turned away would have come.
+                // Add the refused part.
                 let known = rates.write_rows / (1.0 - rates.pressure.min(0.99));
                 let waited = rates.rho_10 >= SATURATED && rates.queue_depth > 0;
                 let offered = if waited { known.max(SATURATED_TIMES * capacity) } else { known };
@@ -233,7 +237,7 @@ impl Scheduler {
         }
     }
 
-    /// Looks at a part of all partitions: are they to be merged, is what is remembered of them over?
+    /// Examines a part of all partitions: for merges, and for history that no longer matters.
     pub(super) fn walk(&mut self, now_ms: u64, actions: &mut Vec<Action>) {
         let passed_ms = self.round_ms.map_or(1_000, |last| now_ms.saturating_sub(last)).min(60_000);
         self.round_ms = Some(now_ms);
@@ -280,7 +284,7 @@ impl Scheduler {
                 key_epoch: part.key_epoch,
             }
         });
-        // The end that a table grows at is kept apart from what is full: it will be hot again.
+        // The end at which a table grows is not merged with a full partition: it will be hot again.
         let tail = match table.facts.tail {
             Tail::None => false,
             Tail::Right => self.places.part(right).right == NONE,

@@ -1,6 +1,6 @@
-//! What the scheduler knows, to be shown: rates, verdicts, nodes' loads, what came of splits.
+//! Read access to the scheduler's state: rates, verdicts, nodes' loads, outcomes of splits.
 //!
-//! Invariants: reading changes nothing, but for [`Scheduler::take_outcomes`], which hands out each outcome once.
+//! Invariants: reading changes nothing, except [`Scheduler::take_outcomes`], which returns each outcome once.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::window::Rates;
 pub struct Totals {
     /// Actions proposed.
     pub proposed: u64,
-    /// Those that failed or were given up.
+    /// Actions that failed or expired.
     pub failed: u64,
-    /// Splits done, by why.
+    /// Splits done, by reason.
     pub splits: BTreeMap<SplitWhy, u64>,
     /// Splits by load that divided it ...
     pub useful: u64,
@@ -38,50 +38,50 @@ pub struct Totals {
 /// A hot partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotPartition {
-    /// Which.
+    /// Partition id.
     pub partition: PartitionId,
-    /// Its table.
+    /// Table id.
     pub table: TableId,
-    /// Since when it has been hot, milliseconds.
+    /// Time since when it has been hot, milliseconds.
     pub since_ms: u64,
-    /// What the detector says.
+    /// The detector's verdict.
     pub verdict: Option<Verdict>,
-    /// Since when it has said so, milliseconds.
+    /// Time since when the verdict has been of this class, milliseconds.
     pub verdict_since_ms: u64,
-    /// Why it is not being cut.
+    /// Reason why it is not being split.
     pub refused: Option<NoSplit>,
-    /// Until when its descent rests after splits in vain or failed, milliseconds; 0 for not at all.
+    /// End of the descent's backoff after splits in vain or failed, milliseconds; 0 for none.
     pub resting_until_ms: u64,
-    /// Splits in vain in a row, in its descent.
+    /// Consecutive splits in vain, in its descent.
     pub in_vain: u8,
-    /// Its rates.
+    /// Rates of the partition.
     pub rates: Rates,
 }
 
-/// What a node bears.
+/// Load of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeUse {
-    /// Which.
+    /// Node id.
     pub node: NodeId,
-    /// Cores, as measured.
+    /// Load in cores, as measured.
     pub load: f64,
-    /// Cores, with what orders under way will bring or take.
+    /// Load in cores, with the expected effect of orders in progress.
     pub expected: f64,
-    /// Cores that it has.
+    /// Capacity in cores.
     pub capacity: f64,
-    /// Partitions that it leads.
+    /// Number of partitions that the node leads.
     pub leads: usize,
-    /// Since when it has borne more than its part, milliseconds.
+    /// Time since when it has had more than its share of load, milliseconds.
     pub busy_since_ms: Option<u64>,
 }
 
 impl Scheduler {
-    /// A partition's rates.
+    /// Rates of a partition.
     pub fn rates(&self, partition: PartitionId, now_ms: u64) -> Option<Rates> {
         self.places.slot(partition).map(|slot| self.places.part(slot).window.rates(now_ms))
     }
 
-    /// The node that leads a partition, as far as known.
+    /// The node that leads a partition, if known.
     pub fn leader(&self, partition: PartitionId) -> Option<NodeId> {
         self.places
             .slot(partition)
@@ -99,7 +99,7 @@ impl Scheduler {
         Shape::of(self.table_loads(table).into_iter().map(|(_, load)| load))
     }
 
-    /// The nodes, in the order they became known.
+    /// The nodes, in the order in which they became known.
     pub fn node_use(&self) -> Vec<NodeUse> {
         let of = |node: &super::places::NodeState| NodeUse {
             node: node.id,
@@ -112,7 +112,7 @@ impl Scheduler {
         self.places.nodes.iter().map(of).collect()
     }
 
-    /// The hot partitions, with what is said of them. Keys of these are worth sampling.
+    /// The hot partitions, with their verdicts. Their keys are worth sampling.
     pub fn hot(&self, now_ms: u64) -> Vec<HotPartition> {
         let of = |(slot, heat): (&u32, &super::heat::Heat)| {
             let part = self.places.part(*slot);
@@ -132,27 +132,27 @@ impl Scheduler {
         self.heat.iter().map(of).collect()
     }
 
-    /// Whether a partition is on the list of hot ones.
+    /// True if a partition is on the list of hot ones.
     pub fn is_hot(&self, partition: PartitionId) -> bool {
         self.places.slot(partition).is_some_and(|slot| self.heat.contains_key(&slot))
     }
 
-    /// Actions under way.
+    /// Actions in progress.
     pub fn under_way_actions(&self) -> Vec<Action> {
         self.orders.iter().map(|(id, order)| Action { id: *id, step: order.step.clone() }).collect()
     }
 
-    /// What came of splits since this was asked last.
+    /// The outcomes of splits since the last call.
     pub fn take_outcomes(&mut self) -> Vec<SplitOutcome> {
         self.outcomes.drain(..).collect()
     }
 
-    /// Counts.
+    /// Counts of actions.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Bytes kept for what grows with the number of partitions. What is kept of hot and of changed ones comes on top.
+    /// Bytes of memory that grow with the number of partitions, without the state of hot and of changed ones.
     pub fn memory_bytes(&self) -> usize {
         self.places.memory_bytes()
     }

@@ -1,4 +1,4 @@
-//! The list of streams: still loads, skewed ones, keys that grow, sweeps, scans, and mixes of them.
+//! The list of streams: stationary loads, skewed ones, growing keys, sweeps, scans, and mixes of them.
 //!
 //! Invariants: rates of what moves are per second of the stream's own time, not per operation. Where a stream has a
 //! phase (when the hour changes, where a sweep stands), the seed chooses it.
@@ -9,9 +9,9 @@ use crate::random::{Random, mix};
 use crate::verdict::Class;
 use crate::zipf::{YCSB_THETA, Zipf};
 
-/// Any time will do; this one leaves room below.
+/// Beginning of stream times; arbitrary, with room below.
 const BEGIN_US: u64 = 1_700_000_000 * SECOND_US;
-/// Writers are behind each other by up to this, unless the stream says otherwise.
+/// Maximum lag between writers, unless the stream says otherwise.
 const DISORDER_US: u64 = 50_000;
 const USERS: u64 = 100_000;
 const RECORDS: u64 = 1_000_000;
@@ -21,11 +21,11 @@ const STATIC: &[Class] = &[Class::StaticRange];
 const TAILS: &[Class] = &[Class::MultiTail];
 const RIGHT: &[Class] = &[Class::MovingRight];
 
-/// One column.
+/// Widths of a key with one column.
 const KEY: &[usize] = &[8];
-/// Two: user and time, or time and user.
+/// Widths of two columns: user and time, or time and user.
 const PAIR: &[usize] = &[8, 8];
-/// A small number before the two.
+/// Widths of a small number before the two.
 const TRIPLE: &[usize] = &[2, 8, 8];
 
 const PLAIN: Options = Options { keep_together: 0, placement: 0, time_column: None };
@@ -35,7 +35,7 @@ const TIME_THIRD: Options = Options { time_column: Some(2), ..PLAIN };
 const BUCKET_TIME: Options = Options { placement: 1, ..TIME_SECOND };
 const BUCKET_USER: Options = Options { placement: 1, ..TIME_THIRD };
 
-/// A stream of points; most are.
+/// A stream of point operations; most are.
 fn points<const N: usize>(
     widths: &'static [usize],
     mut columns: impl FnMut(u64, &mut Random) -> [u64; N] + Send + 'static,
@@ -46,24 +46,24 @@ fn points<const N: usize>(
     })
 }
 
-/// The time that a row bears which arrives now.
+/// The timestamp of a row that arrives now.
 fn stamp(at: u64, random: &mut Random, disorder_us: u64) -> u64 {
     BEGIN_US + at - random.below(disorder_us + 1)
 }
 
-/// The time of a row of which some are late.
+/// The timestamp of a row, a share of which arrives late.
 fn late_stamp(at: u64, random: &mut Random, share: f64, by_us: u64) -> u64 {
     let disorder = if random.chance(share) { by_us } else { DISORDER_US };
     stamp(at, random, disorder)
 }
 
-/// The time of a row that comes by one of two ways, of which one is longer.
+/// The timestamp of a row that arrives by one of two paths, of which one is longer.
 fn lagging_stamp(at: u64, random: &mut Random, lag_us: u64) -> u64 {
     let lag = if random.chance(0.5) { lag_us } else { 0 };
     stamp(at, random, DISORDER_US) - lag
 }
 
-/// Users in an order that has nothing to do with how often they write.
+/// A user; the order of users is independent of how often they write.
 fn user(zipf: &Zipf, random: &mut Random) -> u64 {
     mix(zipf.rank(random))
 }
@@ -72,7 +72,7 @@ fn mild_users() -> Zipf {
     Zipf::new(USERS, 0.5)
 }
 
-/// Where a sweep stands that visits `items` in order, once in `period_us`.
+/// The position of a sweep that visits `items` in order, once in `period_us`.
 fn swept(at: u64, phase: u64, period_us: u64, items: u64) -> u64 {
     ((at + phase) % period_us) * items / period_us
 }
@@ -93,7 +93,7 @@ fn kind(
     Kind { name, about, truth, classes, columns, options, filled: false, make }
 }
 
-/// Loads that stay where they are.
+/// Loads that stay in place.
 fn still() -> Vec<Kind> {
     let cut = (Truth::Cut, STATIC);
     let hot = (Truth::Stay, &[Class::HotKey][..]);
@@ -152,7 +152,7 @@ fn still() -> Vec<Kind> {
     ]
 }
 
-/// Keys that grow (or shrink): no cut divides what comes.
+/// Keys that grow (or shrink): no cut divides later operations.
 fn growing() -> Vec<Kind> {
     let right = (Truth::Stay, RIGHT);
     let time_first = (PAIR, TIME_FIRST);
@@ -280,7 +280,7 @@ fn tails() -> Vec<Kind> {
     ]
 }
 
-/// Loads that wander over keys that are there already.
+/// Loads that wander over existing keys.
 fn sweeps() -> Vec<Kind> {
     let sweep = (Truth::Stay, &[Class::Sweep][..]);
     let filled = |kind: Kind| Kind { filled: true, ..kind };
@@ -358,7 +358,7 @@ fn scans() -> Vec<Kind> {
     ]
 }
 
-/// Mixes, and loads that change while one looks.
+/// Mixes, and loads that change during the observation.
 fn mixed() -> Vec<Kind> {
     let open = (Truth::Open, &[][..]);
     vec![

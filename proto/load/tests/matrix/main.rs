@@ -36,7 +36,7 @@ fn scope() -> (Vec<u64>, Vec<Kind>) {
     (seeds, kinds)
 }
 
-/// How to see a run again.
+/// Command that repeats a run.
 fn again(kind: &Kind, seed: u64) -> String {
     format!(
         "MATRIX_STREAM='{}' MATRIX_SEED={seed} cargo test -p partita-load --test matrix -- --nocapture",
@@ -65,7 +65,7 @@ fn rows(seeds: &[u64], kinds: &[Kind]) -> Vec<Row> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// What is wrong with our column of a row, each with the command that shows it.
+/// Faults of our column of a row, each with the command that shows it.
 fn faults(row: &Row) -> Vec<String> {
     let kind = &row.kind;
     let mut faults = Vec::new();

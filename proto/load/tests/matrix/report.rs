@@ -7,7 +7,7 @@ use partita_load::streams::Kind;
 
 use crate::IN_VAIN;
 
-/// What one picker said of one stream.
+/// Answer of one picker for one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) seed: u64,
@@ -69,7 +69,7 @@ impl Cell {
         }
     }
 
-    /// How often which class was said.
+    /// Counts of the classes that were answered.
     fn classes(&self) -> String {
         let mut counts = std::collections::BTreeMap::new();
         for outcome in &self.outcomes {

@@ -20,7 +20,7 @@ use crate::flows::{Flow, key, number, whole};
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
 const THRASH_MS: u64 = 600_000;
 
-/// How the oracle answers for a table.
+/// Oracle's answer for a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Oracle {
     /// The cut that halves the load.
@@ -70,7 +70,7 @@ pub(crate) struct World {
     pub(crate) losing: f64,
     /// Loads swing by this share from second to second.
     pub(crate) noise: f64,
-    /// What a lane does not take waits, and is not turned away.
+    /// If true, load beyond a lane's capacity waits instead of being refused.
     pub(crate) waiting: bool,
     pub(crate) log: Vec<(u64, Action)>,
     pub(crate) outcomes: Vec<SplitOutcome>,
@@ -196,7 +196,7 @@ impl World {
         (self.tables[&part.table].flow)(self.seconds(), part.low, part.high)
     }
 
-    /// What each node would bear by what is offered now: leaders 1, followers 0.4.
+    /// Load of each node by the offered load: leaders 1, followers 0.4.
     pub(crate) fn node_loads(&self) -> Vec<f64> {
         let mut loads = vec![0.0; self.nodes.len()];
         for part in self.partitions.values() {
@@ -487,7 +487,7 @@ impl World {
         self.log.iter().filter(|(at, action)| *at >= since_ms && which(&action.step)).count()
     }
 
-    /// What the scheduler knows is what there is: all partitions, in order, with their leaders.
+    /// Asserts that the scheduler knows all partitions, in order, with their leaders.
     pub(crate) fn assert_known(&self) {
         for table in self.tables.keys() {
             let there: Vec<u64> = self.parts_of(*table).iter().map(|(id, _)| *id).collect();

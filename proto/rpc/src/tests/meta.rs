@@ -33,7 +33,7 @@ use crate::meta_client::pause;
 use crate::watcher::{self, Watcher};
 use crate::{MetaClient, MetaServer};
 
-/// What the members of meta's group agree on.
+/// State on which the members of meta's group agree.
 #[derive(Default)]
 struct Agreed {
     answers: BTreeMap<RequestId, Changed>,
@@ -216,7 +216,7 @@ impl ClusterService for FakeMeta {
         self.check(format!("{registration:?}")).map(|()| NODE)
     }
 
-    /// What was asked for is recorded.
+    /// Records the requested generation.
     async fn renew(&self, renewal: Renewal) -> Result<Renewed, Error> {
         self.check(format!("{renewal:?}"))?;
         let recorded = renewal.claim.pending.unwrap_or_default();
