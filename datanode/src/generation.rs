@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// A meta that answers as the real one does, after what it is to answer first.
+    /// A meta that answers like the real one, after the errors in `first`.
     #[derive(Default)]
     struct FakeMeta {
         recorded: Mutex<Option<Generation>>,
@@ -265,7 +265,7 @@ mod tests {
             let mut recorded = self.recorded.lock();
             self.asked.lock().push(renewal.clone());
             let failure = self.first.lock().pop();
-            // One that is late has done what it was asked to do.
+            // After a time-out the request has taken effect all the same.
             let lost = matches!(failure, Some(Error::Timeout(_)));
             if failure.is_none() || lost {
                 let decision = decide(*recorded, &renewal.claim, renewal.set_aside)?;

@@ -369,7 +369,7 @@ mod tests {
         for (sequence, client) in (0..MOST).flat_map(|sequence| [(sequence, 1), (sequence, 2)]) {
             assert_eq!(both.known(id(client, sequence), &[]), Known::Taken(100 + sequence));
         }
-        // What is read back from files goes on in the same way.
+        // Decoded requests behave in the same way.
         let mut again = Requests::decode(&both.encode()).unwrap();
         for taken in 1..=MOST {
             let next = id(3, taken);

@@ -33,7 +33,7 @@ pub enum RaftError {
     /// No disk space for the log's next segment; nothing was written. The log continues by itself when space returns.
     #[error("disk full: {0}")]
     DiskFull(String),
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk differ from those written.
     #[error("corrupted: {0}")]
     Corrupted(String),
     /// A storage operation failed. The log accepts no more writes until the process is restarted.

@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads what the format's description says, number by number and bit by bit.
+    /// Decodes by the format's description, number by number and bit by bit.
     fn decode(bits: u32, mut bytes: &[u8], count: usize) -> Vec<u32> {
         let mut numbers = Vec::new();
         while numbers.len() < count {

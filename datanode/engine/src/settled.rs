@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   settle: sealed memtables -> files ── resize: range, epoch ── a child of the files (`split.rs`) ── record: one edit
-//!           nobody flushes, nobody edits the manifest ───────────────────────────────────────────────▶
-//!                                        readers and writers go on from here
+//!           no flush, no edit of the manifest ───────────────────────────────────────────────────────▶
+//!                                        readers and writers continue from here
 //! ```
 //!
 //! Waits for the disk are avoided: the files become durable with the first manifest that names them, and a new range

@@ -1,4 +1,4 @@
-//! Some nodes in one process, and ways to ask whoever leads, for tests.
+//! Some nodes in one process, and requests to their leader, for tests.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::*;
 /// Maximum time that a test waits for an expected event. Elections take up to 2.4 s, and machines that run tests are
 /// slow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// Rows of one write that is to fill the log: of these some dozens are half of its budget.
+/// Rows of one write that fills the log: some dozens of such writes are half of its budget.
 pub(super) const MANY_ROWS: i64 = 1500;
 
 /// Elections are a matter of time: clusters take turns, so that each has the machine.
@@ -34,7 +34,7 @@ pub(super) struct Cluster {
     _turn: tokio::sync::MutexGuard<'static, ()>,
 }
 
-/// Replicas have the numbers of their nodes.
+/// Replicas with the ids of their nodes.
 pub(super) fn replicas(of: &[u64]) -> BTreeMap<ReplicaId, NodeId> {
     of.iter().map(|id| (ReplicaId(*id), NodeId(*id))).collect()
 }
@@ -61,7 +61,7 @@ impl Cluster {
         cluster
     }
 
-    /// Nodes of which the first three hold replicas that began together.
+    /// Nodes; the first three hold replicas that began together.
     pub(super) async fn of_three(nodes: u64, seed: u64, append_mode: bool) -> Self {
         let cluster = Self::new(nodes, seed).await;
         for id in 1..=3 {
@@ -119,7 +119,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends a node without a word.
+    /// Ends a node abruptly.
     pub(super) async fn kill(&mut self, id: u64) {
         let (host, node) = self.member(id).running.take().unwrap();
         node.abandon().await;
@@ -142,7 +142,7 @@ impl Cluster {
         self.running(id).unwrap().0.group(GroupId::from(PARTITION)).unwrap()
     }
 
-    /// All that run, and are not shown as removed from the group.
+    /// All running nodes that are not shown as removed from the group.
     pub(super) fn nodes(&self) -> Vec<u64> {
         self.members.iter().filter(|m| m.running.is_some()).map(|m| m.id.0).collect()
     }
@@ -156,7 +156,7 @@ impl Cluster {
         self.status_of(id, PARTITION).await.unwrap()
     }
 
-    /// Asks one node after the other until one does it.
+    /// Asks one node after the other until one succeeds.
     pub(super) async fn anywhere<T>(
         &self,
         what: &str,
@@ -219,7 +219,7 @@ impl Cluster {
         }
     }
 
-    /// All rows, as a node reads them that is made the leader.
+    /// All rows, as read by a node after it has become the leader.
     pub(super) async fn rows_at(&self, id: u64) -> Vec<(i64, i64)> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -231,7 +231,7 @@ impl Cluster {
         }
     }
 
-    /// Has a node write its part of the partition to files.
+    /// Makes a node flush its replica of the partition.
     pub(super) async fn flush(&self, id: u64) {
         let deadline = Instant::now() + PATIENCE;
         // The group may be busy with an election.
@@ -261,7 +261,7 @@ impl Cluster {
         self.until("not all replicas have applied everything", applied).await;
     }
 
-    /// Waits until a node has no beginning of the log: it got files instead, and what it says of its log may come later.
+    /// Waits until a node lacks the beginning of the log: it got files instead, and may report its log later.
     pub(super) async fn until_purged(&self, id: u64) {
         let purged = async || self.group(id).status().purged > Some(5);
         self.until("it got the log, not files", purged).await;

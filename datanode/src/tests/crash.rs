@@ -1,4 +1,4 @@
-//! A node that ends at any step of a split or a merge: afterwards there is one partition, or there are two, and all rows.
+//! Crashes of a node at every step of a split or a merge: afterwards there are one or two partitions, with all rows.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use crate::files::{Files, Found, LocalFiles};
 
 const CHILD: PartitionId = PartitionId(8);
 
-/// Files whose store takes so many changes, and no more.
+/// Files whose store fails after a number of changes.
 struct FailingFiles {
     inner: LocalFiles,
     budget: Arc<AtomicUsize>,
@@ -35,9 +35,9 @@ struct FailingFiles {
 struct FailingStore {
     inner: Arc<dyn ObjectStore>,
     budget: Arc<AtomicUsize>,
-    /// No file gets a second name while somebody holds it.
+    /// No file gets a second name while this is locked for writing.
     copies: Arc<RwLock<()>>,
-    /// No file gets a second name for want of space.
+    /// If true, no file gets a second name, for lack of space.
     full: Arc<AtomicBool>,
 }
 
@@ -226,7 +226,7 @@ impl Fragile {
         Self { dir, disk, budget, copies, full, host, node }
     }
 
-    /// Ends without a word, and starts with what is on the disks.
+    /// Crashes, and starts again from the disks.
     async fn again(self) -> Self {
         let Self { dir, disk, host, node, .. } = self;
         disk.cut();
@@ -261,14 +261,14 @@ impl Fragile {
         self.node.reshape(Reshape::Split(Self::order())).await.map(drop)
     }
 
-    /// Cuts it, and waits until that is durable.
+    /// Splits the partition, and waits until that is durable.
     async fn split_for_good(&self) -> Result<(), Error> {
         self.split().await?;
         // Nothing is flushed before the cut is recorded, nor after that failed.
         self.node.flush_partition(PARTITION).await
     }
 
-    /// Cuts it, and freezes the right half.
+    /// Splits the partition, and freezes the right half.
     async fn frozen(&self) -> Absorb {
         self.filled().await;
         self.split().await.unwrap();
@@ -284,7 +284,7 @@ impl Fragile {
         Absorb { partition, epoch: Epoch(2), right: CHILD, frozen, end }
     }
 
-    /// Merges the halves if they are not, and checks what there is.
+    /// Merges the halves if they are not merged yet, and checks the rows.
     async fn check_merged(&self, order: &Absorb) {
         self.node.reshape(Reshape::Absorb(order.clone())).await.unwrap();
         let parts =
@@ -300,7 +300,7 @@ impl Fragile {
         assert_eq!(rows_of(&self.node, one).await.unwrap(), expected);
     }
 
-    /// Cuts it if it is not cut, and checks what is in both halves, and that both take more.
+    /// Splits the partition if it is not split yet, and checks the rows of both halves, and that both accept more.
     async fn check(&self) {
         self.split().await.unwrap();
         let all = async |target| {
@@ -323,7 +323,7 @@ impl Fragile {
         };
         assert_eq!(all(parent).await, expected(0..25));
         assert_eq!(all(child).await, expected(25..100));
-        // What was written before is known in both.
+        // Earlier requests are known in both.
         write_to(&self.node, parent, 1, &[(10, 1)]).await.unwrap();
         write_to(&self.node, child, 1, &[(25, 1)]).await.unwrap();
         assert_eq!(all(parent).await, expected(0..25));
@@ -375,7 +375,7 @@ async fn what_was_not_made_yet_when_the_node_died_is_waited_for_and_has_all_its_
     let node = Fragile::new().await;
     node.filled().await;
     let held = Arc::clone(&node.copies).write_owned().await;
-    // Whoever ordered it knows now that the child is there.
+    // After this the caller knows that the child exists.
     node.split().await.unwrap();
     // What makes the child ends with an error.
     node.budget.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a node does whose only replicas are damaged, and who may order it to drop them.
+//! A node whose only replicas are damaged, and the catalogs that may order it to drop them.
 
 use partita_proto::catalog_history::{CatalogHistory, Leadership};
 use partita_proto::range::Bound;
@@ -106,7 +106,7 @@ async fn the_only_replica_of_an_older_copy_is_refused_until_it_is_accepted() {
     for partition in [PARTITION, SECOND] {
         assert!(corrupted(read(&running, partition).await).contains("older copy"));
     }
-    // What is made from now on is as good as any.
+    // Replicas created from now on are intact.
     open(&running, OTHER).await;
     put(&running, OTHER, 1, &[(3, 3)]).await;
     running.stop().await;
@@ -164,7 +164,7 @@ async fn a_partition_that_was_to_be_taken_over_by_a_damaged_one_is_given_free() 
     let late = running.node.reshape(absorb).await;
     assert!(matches!(late, Err(Error::StaleRoute { current: Epoch(3), .. })), "{late:?}");
     running.node.reshape(freeze(SECOND, 3, false)).await.unwrap();
-    // What is damaged is neither frozen nor cut.
+    // A damaged partition is neither frozen nor split.
     corrupted(running.node.reshape(freeze(PARTITION, 3, true)).await);
     write_to(&running.node, (SECOND, Epoch(4)), 2, &[(60, 3)]).await.unwrap();
     let rows = rows_of(&running.node, (SECOND, Epoch(4))).await.unwrap();
@@ -186,7 +186,7 @@ fn history(version: u64, leaderships: &[(u64, u64)]) -> CatalogHistory {
 async fn a_node_takes_orders_from_no_catalog_that_lacks_what_it_has_followed() {
     let dir = tempfile::tempdir().unwrap();
     let running = Running::start(dir.path()).await;
-    // As long as it has followed none, anybody who starts it in his own process may.
+    // As long as it has followed none, orders without a catalog are accepted.
     running.node.recognize(None).await.unwrap();
     running.node.recognize(Some(&history(9, &[(2, 11)]))).await.unwrap();
     open(&running, PARTITION).await;

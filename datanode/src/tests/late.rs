@@ -1,4 +1,4 @@
-//! Requests that come again after the partition has forgotten that it took them.
+//! Requests that are repeated after the partition has forgotten that it accepted them.
 
 use partita_proto::id::GroupId;
 use partita_proto::wire::{Command, WriteCommand, WritePart, ipc};

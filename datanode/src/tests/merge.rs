@@ -1,4 +1,4 @@
-//! Partitions that take over their neighbours, on three nodes.
+//! Merges of partitions, on three nodes.
 
 use partita_proto::reshape::{Absorb, Freeze, Reshape};
 
@@ -125,7 +125,7 @@ async fn a_frozen_partition_is_not_read_or_written_until_it_is_given_free() {
         let truncated = node.truncate_partition(CHILD, RequestId { client: 5, sequence: 5 }).await;
         assert!(matches!(truncated, Err(Error::Unavailable(_))), "{truncated:?}");
     }
-    // Whoever gives a merge up makes sure first that it cannot come about any more.
+    // To give a merge up, first make sure that it can no longer happen.
     let fence = Freeze { partition: PARTITION, epoch: order.epoch, on: false };
     Table::order_anywhere(&cluster, &Reshape::Freeze(fence)).await;
     let late = Reshape::Absorb(order);

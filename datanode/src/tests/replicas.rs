@@ -11,7 +11,7 @@ async fn rows_written_at_a_leader_are_read_at_the_next_one() {
     let mut cluster = Cluster::of_three(3, 1, false).await;
     cluster.write(1, &rows_to(10)).await;
     cluster.converge(&[1, 2, 3]).await;
-    // Whoever asks a follower learns whom to ask: right after an election, a moment later.
+    // A follower names the leader: right after an election, a moment later.
     let told = async |id: u64, first: u64| {
         let leader = Some(NodeId(first));
         let refusal = Error::NotLeader { partition: PARTITION, leader };
@@ -79,7 +79,7 @@ async fn a_replica_that_was_away_gets_files_and_then_leads_with_rows_and_request
     cluster.stop().await;
 }
 
-/// Writes one row after the other until told to stop; every one is acknowledged.
+/// Writes one row after the other until stopped; every one is acknowledged.
 async fn keep_writing(cluster: &Cluster, from: i64, stop: &AtomicBool, written: &AtomicU64) {
     let mut number = from;
     while !stop.load(Ordering::Acquire) {
@@ -187,7 +187,7 @@ async fn orders_about_another_replica_of_the_partition_change_nothing() {
     cluster.stop().await;
 }
 
-/// Changes a byte in the middle of every file with this ending below a directory; how many there are.
+/// Changes a byte in the middle of every file with this ending below a directory; returns the number of files.
 fn damage(dir: &Path, ending: &str) -> usize {
     let mut damaged = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -304,7 +304,7 @@ async fn replicas_of_an_older_copy_are_refused_until_they_are_dropped_and_made_a
     let mut cluster = Cluster::of_three(3, 11, false).await;
     cluster.write(1, &rows_to(50)).await;
     cluster.converge(&[1, 2, 3]).await;
-    // What is in files goes to the trash.
+    // Flushed rows go to the trash.
     cluster.flush(2).await;
     cluster.kill(2).await;
     cluster.older = true;

@@ -1,4 +1,4 @@
-//! Partitions that are cut in two, on three nodes.
+//! Splits of partitions, on three nodes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -49,7 +49,7 @@ pub(super) async fn until_everywhere(
     cluster.until("not all replicas have all rows", equal).await;
 }
 
-/// The refusal of what came by an old route; whoever does not lead is not who to ask.
+/// The refusal of a request with a stale route; nodes that do not lead are skipped.
 pub(super) fn stale_route<T: fmt::Debug>(answer: Result<T, Error>) -> Result<Error, Error> {
     match answer {
         Err(error @ Error::StaleRoute { .. }) => Ok(error),
@@ -98,7 +98,7 @@ async fn inherited() -> Halved {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_halves_are_read_and_written_at_once_and_old_routes_are_refused() {
     let Halved { mut cluster, table, order, done } = inherited().await;
-    // Who has an old route is told.
+    // A request with a stale route is refused.
     let stale = Error::StaleRoute { partition: PARTITION, requested: Epoch(1), current: Epoch(2) };
     let ask = async |_, node: Arc<Datanode>| stale_route(write(&node, 2, &[row(1)]).await);
     assert_eq!(cluster.anywhere("a refusal", ask).await, stale);
@@ -131,7 +131,7 @@ async fn both_halves_are_read_and_written_at_once_and_old_routes_are_refused() {
     cluster.stop().await;
 }
 
-/// Writes and reads go on while something is done to the partitions of an append-mode table: no row is hidden, lost or
+/// Writes and reads continue while the partitions of an append-mode table are changed: no row is hidden, lost or
 /// doubled.
 pub(super) async fn under_writes(
     cluster: &Cluster,

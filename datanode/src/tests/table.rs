@@ -1,5 +1,5 @@
-//! A table of several partitions, as its clients see it: they have a map, send each row to its partition, and send again
-//! what was refused, with the same identity.
+//! A table of several partitions, as its clients see it: they have a map, send each row to its partition, and repeat
+//! refused requests with the same identity.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl Table {
         Split { partition, epoch: route.epoch, at: bound(at), child, replicas: replicas.collect() }
     }
 
-    /// Cuts a partition, whoever leads, and lets the clients know afterwards.
+    /// Splits a partition on its leader, and updates the clients' map.
     pub(super) async fn split(
         &self,
         cluster: &Cluster,
@@ -93,7 +93,7 @@ impl Table {
         reshaped
     }
 
-    /// Gives an order to whoever leads, until it is done.
+    /// Sends an order to the leader, until it succeeds.
     pub(super) async fn order_anywhere(cluster: &Cluster, order: &Reshape) -> Reshaped {
         let ask = async |_, node: Arc<Datanode>| node.reshape(order.clone()).await;
         cluster.anywhere("an order", ask).await
@@ -111,7 +111,7 @@ impl Table {
         (freeze, Absorb { partition, epoch, right: right.partition, frozen: 0, end })
     }
 
-    /// Freezes a partition's right neighbour on all its replicas; answers with the order to take it over.
+    /// Freezes a partition's right neighbour on all its replicas; returns the order to absorb it.
     pub(super) async fn freeze(&self, cluster: &Cluster, left: PartitionId) -> Absorb {
         let (freeze, absorb) = self.merge_orders(left);
         let frozen = Self::order_anywhere(cluster, &Reshape::Freeze(freeze.clone())).await.index;
@@ -128,7 +128,7 @@ impl Table {
         Absorb { frozen, ..absorb }
     }
 
-    /// Lets the clients know that a partition has taken over its neighbour.
+    /// Updates the clients' map after a partition has absorbed its neighbour.
     pub(super) fn merged(&self, order: &Absorb) {
         let mut routes = self.routes.lock();
         routes.retain(|route| route.partition != order.right);
@@ -136,7 +136,7 @@ impl Table {
         left.epoch = Epoch(order.epoch.0 + 1);
     }
 
-    /// Makes one of a partition and its right neighbour, and removes what is left of the latter.
+    /// Merges a partition with its right neighbour, and drops the neighbour's replicas.
     pub(super) async fn merge(&self, cluster: &Cluster, left: PartitionId) {
         let order = self.freeze(cluster, left).await;
         let right = self.route(order.right);
@@ -212,7 +212,7 @@ impl Table {
         Err(last)
     }
 
-    /// All rows of all partitions; nothing is said of what is written meanwhile.
+    /// All rows of all partitions; rows written meanwhile may be missing.
     pub(super) async fn rows(&self, cluster: &Cluster) -> Vec<(i64, i64)> {
         'again: loop {
             let (mut all, routes) = (Vec::new(), self.routes());

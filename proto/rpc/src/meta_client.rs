@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants:
-//! - the catalog never goes back, whoever sends it; without a leader the last one stays;
+//! - the catalog never goes back, whichever meta sends it; without a leader the last one stays;
 //! - a change keeps one identity in all attempts, and is repeated only when its outcome is unknown;
 //! - when a change has returned, the catalog includes it;
 //! - a heartbeat goes to all members, so that followers know the load, too; only the leader's answer counts, and the

@@ -56,7 +56,7 @@ async fn served(routes: Routes) -> Served {
     served_at("127.0.0.1:0", routes).await
 }
 
-/// A port, without anybody who listens there, which nobody else is given while this is kept.
+/// A port without a listener, which no other socket gets while this is kept.
 fn reserved() -> (TcpSocket, String) {
     let socket = TcpSocket::new_v4().unwrap();
     // Whoever says so too may listen there.
@@ -78,7 +78,7 @@ async fn served_at(address: &str, routes: Routes) -> Served {
     Served { address, stop, task }
 }
 
-/// Accepts connections and never says a word.
+/// Accepts connections and never answers.
 async fn silent() -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -113,7 +113,7 @@ async fn relay(to: &str, stop: CancellationToken) -> String {
     address
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -134,7 +134,7 @@ async fn within(most: Duration, attempt: impl AsyncFn() -> Duration) {
     panic!("not within {most:?}: {took:?}");
 }
 
-/// A node's service that notes what it is asked, and answers what it was told to.
+/// A node's service that records requests, and returns the configured answers.
 #[derive(Default)]
 struct FakeNode {
     asked: Mutex<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Domains against brute force: every operation is compared with what it says of single values.
+//! Domains against brute force: every operation is compared with its effect on single values.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -303,7 +303,7 @@ fn a_type_may_leave_nothing_between_two_bounds() {
     assert!(!integers.typed(ColumnType::Float64).unwrap().is_none());
     let text = between(Value::String("a".to_owned()), Value::String("a\0".to_owned()));
     assert!(text.typed(ColumnType::String).unwrap().is_none());
-    // 1.0 and 2.0 are neighbours to nobody but an integer column.
+    // 1.0 and 2.0 are neighbours only in an integer column.
     let apart = Domain::points([Value::Int(1), Value::Int(2)]).typed(ColumnType::Int8).unwrap();
     let joined =
         Interval { low: Bound::Included(Value::Int(1)), high: Bound::Included(Value::Int(2)) };

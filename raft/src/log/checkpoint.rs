@@ -1,8 +1,8 @@
 //! The first record of every segment: the state of all groups, apart from where their entries lie.
 //!
 //! Invariants:
-//! - a checkpoint is authoritative: what it does not name is void, so a segment between two others can be reclaimed
-//!   although it held votes, truncations and purges;
+//! - a checkpoint is authoritative: state that it does not name is void, so a segment between two others can be
+//!   reclaimed although it held votes, truncations and purges;
 //! - it never names an entry that is not on disk, nor a group whose seed is not.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! File access of the log, behind one small trait.
 //!
-//! [`StdDisk`] is what runs in production. The tests put a disk in its place that loses what was not synced.
+//! [`StdDisk`] is used in production. Tests replace it by a disk that loses unsynced bytes.
 //!
 //! Invariants:
 //! - a file's length never changes after [`Disk::create`], so that syncing data never has to sync metadata;

@@ -9,7 +9,7 @@
 //! apart: everything before it had been synced, and may have been acknowledged.
 //!
 //! Invariants:
-//! - the mark is written after the sync that it is about, and before anybody is answered: it never says too much;
+//! - the mark is written after the sync that it records, and before any answer: it never claims too much;
 //! - it is synced now and then only, so a power cut may leave an older one, which says less. A process that is killed
 //!   leaves the newest.
 

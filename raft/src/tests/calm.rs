@@ -1,5 +1,5 @@
-//! What is so unless an election comes in between. Elections come when they are needed, and when the machine stands
-//! still for as long as a lease: of the latter a test must not complain.
+//! Properties that hold unless an election intervenes. Elections come when they are needed, and when the machine stalls
+//! for as long as a lease: the latter must not fail a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-/// A machine that never stood still for so long has no reason to elect anybody: a heartbeat comes every 250 ms, and
+/// A machine that never stalled for this long has no reason for an election: a heartbeat comes every 250 ms, and
 /// several have to be missed.
 const STALL: Duration = Duration::from_millis(100);
 /// So many attempts are made.

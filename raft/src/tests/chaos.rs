@@ -85,7 +85,7 @@ impl Clients {
 
     fn any(&self, random: &mut Random) -> (Arc<Group>, Arc<Recorder>) {
         let nodes = self.nodes.lock();
-        // Mostly whoever says that he leads.
+        // Mostly the node that claims to lead.
         let leads = nodes.iter().find(|(group, _)| group.status().is_leader);
         match leads {
             Some(leads) if random.next(10) > 0 => leads.clone(),
@@ -117,7 +117,7 @@ impl Clients {
                     self.history.lock().refused.insert(row);
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
-                // Nobody knows.
+                // The outcome is unknown.
                 Ok(Err(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(2)).await,
             }
         }
@@ -196,7 +196,7 @@ async fn happen(cluster: &mut Cluster, clients: &Clients, random: &mut Random, w
             cluster.restart(node).await;
         }
         7 | 8 => {
-            // Gone and back before anybody notices: the moment in which leases go wrong.
+            // Gone and back before it is noticed: the moment in which leases go wrong.
             let leader = cluster.nodes.iter().position(|node| node.group(GROUP).status().is_leader);
             let node = leader.unwrap_or(node);
             let mut coin = Random(random.next(u64::MAX));

@@ -166,7 +166,7 @@ impl Cluster {
         }
     }
 
-    /// Has whoever leads do something, and after an election in between whoever leads then, until it is done.
+    /// Runs a request on the leader, and after an election on the new leader, until it succeeds.
     pub(super) async fn at_leader<T>(
         &self,
         group: GroupId,
@@ -183,7 +183,7 @@ impl Cluster {
         }
     }
 
-    /// Proposes to whoever leads, until it is done.
+    /// Proposes to the leader, until it succeeds.
     pub(super) async fn propose(&self, group: GroupId, row: &Bytes) {
         self.propose_among(group, row, &(0..self.nodes.len()).collect::<Vec<_>>()).await;
     }

@@ -1,4 +1,4 @@
-//! Tests of groups: what was acknowledged is there, whatever happens in between.
+//! Tests of groups: acknowledged commands survive, whatever happens in between.
 
 mod calm;
 mod chaos;

@@ -1,4 +1,4 @@
-//! A machine that remembers what was applied to it, and what of that it has flushed.
+//! A machine that records the commands applied to it, and which of them it has flushed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -86,7 +86,7 @@ impl Recorder {
         Self::with(&Content::default(), true)
     }
 
-    /// The machine after a restart: what was not flushed is gone.
+    /// The machine after a restart: commands that were not flushed are gone.
     pub(crate) fn restarted(&self) -> Arc<Self> {
         let content = self.files.lock().clone();
         // Marks go through their bytes, as they would on disk.

@@ -1,4 +1,4 @@
-//! Restarts, clean and not: what was acknowledged is there afterwards, and reads wait until it is.
+//! Restarts, clean and not: acknowledged commands are there afterwards, and reads wait until they are.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Groups that begin where another one has come to.
+//! Groups that are seeded with another group's state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Groups in which nothing happens: they cost next to nothing, and are there when they are needed.
+//! Idle groups: they cost next to nothing, and wake when they are needed.
 
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,7 @@ fn row(number: usize) -> Bytes {
     row.into()
 }
 
-/// The term in which somebody leads.
+/// The term of the present leader.
 async fn term(cluster: &Cluster) -> u64 {
     let leader = cluster.leader(GROUP).await;
     cluster.nodes[leader].group(GROUP).status().term
@@ -31,7 +31,7 @@ fn others(leader: usize) -> Vec<usize> {
     (0..3).filter(|node| *node != leader).collect()
 }
 
-/// Writes rows and flushes everywhere, until nobody of `nodes` has the beginning of the log any more.
+/// Writes rows and flushes everywhere, until none of `nodes` has the beginning of the log any more.
 async fn outgrow_the_log(cluster: &Cluster, nodes: &[usize], rows_min: usize) -> usize {
     let mut rows = 0;
     let purged = |at: &usize| cluster.nodes[*at].group(GROUP).status().purged;

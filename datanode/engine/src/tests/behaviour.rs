@@ -1,4 +1,4 @@
-//! One promise each.
+//! Behaviours of a partition, one test each.
 
 use std::sync::atomic::Ordering;
 

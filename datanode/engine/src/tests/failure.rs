@@ -1,4 +1,4 @@
-//! What a partition does when its store fails, lies or is cut off.
+//! A partition whose store fails, returns wrong bytes or becomes unreachable.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,7 @@ use object_store::{
 
 use super::*;
 
-/// A store that stops to take changes at some point.
+/// A store that fails after a number of changes.
 #[derive(Debug)]
 pub(super) struct FailingStore {
     inner: LocalStore,

@@ -45,12 +45,12 @@ enum Step {
     /// Of any window, any neighbours.
     CompactSome(u8, u8, u8),
     Reopen,
-    /// Another replica takes over, with what it gets in pieces of some size.
+    /// Another replica takes over, after a transfer in pieces of some size.
     Transfer(u8),
     AddField,
     AddTag,
     Truncate,
-    /// At a key of so many columns, or in the middle; goes on with the right half, or the left one.
+    /// At a key of so many columns, or in the middle; the test continues with the right half, or the left one.
     Split(Cut, bool),
     /// As above, then some rows for the right half; what is compacted before the left one takes the right one over.
     SplitAndMerge(Cut, Vec<(u8, u8, Option<u8>, Option<u8>)>, bool, bool),
@@ -410,7 +410,7 @@ impl Test {
         strictly.then_some(at)
     }
 
-    /// Cuts the partition: the child, and what is in either half.
+    /// Splits the partition; returns the child, and the rows of either half.
     async fn halves(&mut self, cut: Cut) -> Option<(Arc<Partition>, Path, Model, Model)> {
         let at = self.cut(cut).await?;
         let index = self.log.len() as u64 + 1;
@@ -432,7 +432,7 @@ impl Test {
         Some((child, root, left, right))
     }
 
-    /// Both halves hold what they should; the test goes on with one of them.
+    /// Checks the rows of both halves; the test continues with one of them.
     async fn split(&mut self, cut: Cut, keep_right: bool) {
         let Some((child, root, left, right)) = self.halves(cut).await else { return };
         self.scan(&[], &[0, 1, 2, 3, 4, 5], 3, None).await;
@@ -531,7 +531,7 @@ impl Test {
         self.compare_newest(domains).await;
     }
 
-    /// A scan for the newest rows gives those of all series; what else it gives are rows too, each once.
+    /// A scan for the newest rows returns those of all series; all others that it returns are rows too, each once.
     async fn compare_newest(&self, domains: &[(u8, DomainOf)]) {
         let named: BTreeMap<&str, Domain> = domains
             .iter()

@@ -1,4 +1,4 @@
-//! A partition is cut in two, and two become one.
+//! Splits and merges of partitions.
 
 use std::fs;
 use std::ops::Range;
@@ -114,7 +114,7 @@ async fn both_halves_share_a_file_that_the_cut_goes_through_until_compaction_wri
     let total = fixture.partition.stats().rows + child.stats().rows;
     assert!((120..=160).contains(&total), "sizes are about what each half has: {total}");
     for partition in [&fixture.partition, &child] {
-        // What is not needed is deleted; nothing is written again, as another cut may follow.
+        // Unneeded files are deleted; none is rewritten, as another split may follow.
         partition.compact(false).await.unwrap();
         assert!(!partition.wants_compaction());
         assert!(partition.version().files.values().any(FileEntry::is_clipped));

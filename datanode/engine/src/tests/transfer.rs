@@ -26,7 +26,7 @@ async fn receive(
     to.receive(from, &pinned.state(), &pinned.files()).await
 }
 
-/// Sends what is not there yet in pieces of some size, at most so many of them. Whether all went.
+/// Sends the missing bytes in pieces of some size, at most so many of them. True if all were sent.
 pub(super) async fn send(
     pinned: &Pinned,
     arrival: &mut Arrival,
@@ -105,7 +105,7 @@ async fn a_replica_takes_over_files_mark_and_state_of_another_and_goes_on_from_t
     }
     before.sort();
     assert_eq!(before, old_rows(), "a scan that was open sees what it saw");
-    // The log goes on.
+    // The log continues.
     to.index = 3;
     to.put(&NAMES, &rows(100..110));
     to.flush().await.unwrap();
@@ -223,7 +223,7 @@ async fn a_transfer_that_ended_early_goes_on_from_what_arrived() {
     assert_eq!(arrival.have(), [0; 4]);
     assert_eq!(files(&to, "files").len(), own, "those of the first are gone");
     drop(arrival);
-    // What is not needed any more is thrown away.
+    // Files that are no longer needed are deleted.
     let mut arrival = receive(&to.partition, LEADER, &later).await.unwrap();
     assert!(send(&later, &mut arrival, 5000, usize::MAX).await.unwrap());
     drop(arrival);

@@ -1,4 +1,4 @@
-//! What the pickers said, and how it is printed.
+//! The pickers' answers, and their report.
 //!
 //! Invariants: one outcome for each seed, in order of seeds.
 

@@ -1,5 +1,5 @@
 //! A cluster whose load is a fluid: partitions have rates, nodes have capacity, orders take time. It drives a
-//! [`Scheduler`], carries out what it proposes, and keeps the books that the tests are about.
+//! [`Scheduler`], carries out its proposals, and keeps the statistics that the tests check.
 //!
 //! A table's keys are the numbers from 0 to 1, written as 8 bytes; its load between two of them at a time is a function
 //! that the test gives. The detector is an oracle that knows that function; how it answers is the test's choice, too.

@@ -1,4 +1,4 @@
-//! Hot partitions: what is cut, what is never cut, and what comes of it.
+//! Hot partitions: loads that are split, loads that never are, and the outcomes.
 
 use partita_load::{Class, Remedy, SplitWhy, Step, TableFacts, TableId, Tail};
 

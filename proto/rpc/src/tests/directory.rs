@@ -45,7 +45,7 @@ async fn a_node_is_found_where_meta_says_it_is() {
     sender.send_replace(members(&[(NODE, &at_two.address, true)]));
     flush(&directory, NODE).await.unwrap();
     assert_eq!((one.asked.lock().len(), two.asked.lock().len()), (1, 1));
-    // Who began with the old address goes on with it.
+    // A request that began with the old address keeps it.
     client.flush_partition(PARTITION).await.unwrap();
     assert_eq!(one.asked.lock().len(), 2);
 }

@@ -1,4 +1,4 @@
-//! Meta: watching, and asking whoever leads.
+//! Meta: watching, and requests to the leader.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -517,7 +517,7 @@ async fn a_change_that_waits_at_a_meta_that_lost_goes_to_the_one_that_leads() {
     let answer = tokio::time::timeout(PATIENCE, changes).await.unwrap().unwrap();
     assert_eq!(answer, Ok(true));
     assert_eq!(two.agreed.lock().catalog.version, 2);
-    // Whoever leads no more may be asked once more, by somebody who has not heard of it yet.
+    // A former leader may be asked once more, by a client that does not know of the change yet.
     let (first, second) = (one.ids.lock().clone(), two.ids.lock().clone());
     assert!(first.iter().chain(&second).all(|id| *id == first[0]), "{first:?} {second:?}");
     assert_eq!(second.len(), 1);

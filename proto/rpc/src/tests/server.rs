@@ -1,4 +1,4 @@
-//! How a server stops.
+//! Stopping a server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

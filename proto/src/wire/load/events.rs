@@ -1,4 +1,4 @@
-//! What was done about load, and what load was.
+//! Splits, moves and history of load.
 
 use super::super::{Wire, missing, pb, required};
 use crate::error::Error;

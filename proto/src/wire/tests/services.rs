@@ -1,4 +1,4 @@
-//! What processes say to each other, there and back.
+//! Messages between processes, encoded and decoded.
 
 use std::sync::atomic::Ordering;
 
@@ -431,7 +431,7 @@ proptest! {
             changes.iter().for_each(|change| make(&mut catalog, change));
             let parts = parts_between(Some(&before), &catalog);
             assert_equal(&follow(&mut follower, parts), &catalog);
-            // And whoever comes now, whatever they knew.
+            // And a watcher that comes now, with any earlier catalog.
             let mut fresh = Follower::of(&before);
             assert_equal(&follow(&mut fresh, parts_between(None, &catalog)), &catalog);
         }

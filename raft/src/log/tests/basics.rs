@@ -1,4 +1,4 @@
-//! What goes in comes out, before and after a restart.
+//! Entries, votes and marks are read back as they were written, before and after a restart.
 
 use super::*;
 use crate::log::Vote;

@@ -85,7 +85,7 @@ fn named(disk: &SimulatedDisk) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Spoils two bytes of a file: more than one bit, so that nothing tells what was there.
+/// Corrupts two bytes of a file: more than one bit, so that they cannot be repaired.
 fn spoil(disk: &SimulatedDisk, name: &str, offset: usize) {
     let mut content = disk.content(name);
     content[offset] ^= 0x5a;
@@ -196,7 +196,7 @@ async fn killed() -> (SimulatedDisk, [Vec<LogEntry>; 2], crate::log::Vote) {
     (crashed, acknowledged, vote)
 }
 
-/// Checks that everything acknowledged is there, or that what is not is named. Answers whether something was named.
+/// Checks that every acknowledged record is present, or reported as missing. True if any was reported.
 async fn all_or_named(
     disk: &SimulatedDisk,
     acknowledged: &[Vec<LogEntry>; 2],

@@ -1,4 +1,4 @@
-//! Tests of the log: what it keeps, through restarts, power cuts, damage and a full disk.
+//! Tests of the log, through restarts, power cuts, damage and a full disk.
 
 mod basics;
 mod damage;

@@ -1,7 +1,7 @@
-//! Random operations, a power cut at a random moment, and a model that says what may be found afterwards.
+//! Random operations, a power cut at a random moment, and a model of the possible states afterwards.
 //!
-//! What was confirmed must be there; what was not may be there or not, but only as a whole history of operations
-//! allows; nothing else may be found.
+//! Confirmed operations must have survived; others may have survived or not, but only as a whole history of operations
+//! allows; no other state may be found.
 
 use proptest::prelude::*;
 
@@ -299,7 +299,7 @@ async fn check(log: &Log, groups: &[Model]) {
     }
 }
 
-/// Runs the steps until the power goes, then looks at what is left.
+/// Runs the steps until the power cut, then checks the surviving state.
 async fn run(steps: Vec<Step>, power: Option<u64>, seed: u64) {
     let disk = SimulatedDisk::default();
     let log = open(&disk).unwrap();
