@@ -327,6 +327,9 @@ impl Group {
     }
 
     /// Stops the group on this node. After it returns, the machine is not called any more.
+    ///
+    /// # Errors
+    /// [`RaftError::Stopped`] if the group's task had panicked.
     pub async fn shutdown(&self) -> Result<(), RaftError> {
         let result = self.raft.shutdown().await;
         self.gate.close().await;
