@@ -1,8 +1,7 @@
-//! What operators order: nodes to be emptied and removed, replicas and leaders to be moved, partitions to be split and
-//! merged.
+//! Administrative orders: drain and remove nodes, move replicas and leaders, split and merge partitions.
 //!
-//! Invariant: an order that cannot be carried out is refused before it is recorded, with a reason that its owner can
-//! act on.
+//! Invariant: an order that cannot be carried out is refused before it is recorded, with a reason that the operator
+//! can act on.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ use crate::progress::Job;
 use crate::transition::{Command, Reply, decide};
 
 impl Core {
-    /// Carries an order out, or records it.
+    /// Carries an order out, or records it for the tasks that do so.
     pub(crate) async fn administer(&self, order: AdminOrder) -> Result<(), Error> {
         self.group.read_barrier().await.map_err(raft_error)?;
         match order {
@@ -62,10 +61,11 @@ impl Core {
         Reason { at_ms: Some(self.options.clock.now_ms()), ..Reason::by_hand() }
     }
 
-    /// Refuses to drain a node whose replicas the other nodes could not hold, however many of them live: it would never
-    /// be empty.
+    /// Refuses to drain a node if the remaining nodes, live or not, are too few to hold its replicas: the node
+    /// would never become empty.
     fn check_drain(&self, node: NodeId) -> Result<(), Error> {
         let state = self.machine.state();
+        // Draining nodes take no replicas, so they do not count.
         let takes = |other: &&Arc<NodeRecord>| other.id != node && !other.draining;
         let takers = state.nodes().filter(takes).count();
         let known = state.node(node).is_some_and(|known| !known.draining);
@@ -78,6 +78,7 @@ impl Core {
                  node first"
             )));
         }
+        // The node's partitions need as many other nodes as each keeps replicas.
         for partition in state.held_by(node) {
             let table = state.table(partition.table);
             let wanted = table.map_or(1, |table| self.options.replicas_of(&table.schema.options));
@@ -95,8 +96,8 @@ impl Core {
         Ok(())
     }
 
-    /// Removes a node for good. One that lives has to be drained before, so that nothing is put there meanwhile and
-    /// nobody removes another one by mistake.
+    /// Removes a node for good. A live node must be draining first, so that no replica is placed on it meanwhile
+    /// and no other node is removed by mistake.
     async fn remove_node(&self, node: NodeId) -> Result<(), Error> {
         let command = Command::RemoveNode { node };
         {
@@ -157,7 +158,7 @@ impl Core {
         self.propose(&Command::Move { partition, add, remove, replaces: None }).await.map(drop)
     }
 
-    /// The key that cuts a partition in two halves.
+    /// Key that divides a partition into halves of about equal size.
     pub(crate) async fn middle_of(&self, partition: PartitionId) -> Result<Bound, Error> {
         let record = self.partition(partition)?;
         let ask =
@@ -170,8 +171,8 @@ impl Core {
         })
     }
 
-    /// Records a split or a merge, and waits a while for it to be carried out. Returns its step; none (0) when there
-    /// was nothing to do.
+    /// Records a split or a merge, and waits up to `patience.reshape` for it. Returns its step, or the default step
+    /// (0) if there was nothing to do.
     pub(crate) async fn reshape_and_wait(&self, command: &Command) -> Result<Step, Error> {
         self.check_sound(command)?;
         let deadline = Instant::now() + self.patience.reshape;
@@ -201,8 +202,8 @@ impl Core {
         self.reshaped(job, over).map(|()| job.1)
     }
 
-    /// Refuses to split or merge a partition that does not serve all that it should: what cannot be read cannot be taken
-    /// over, and its neighbour would be frozen in vain.
+    /// Refuses to split or merge a partition that does not serve all of its rows: rows that cannot be read cannot
+    /// be taken over, and the right neighbour would be frozen for nothing.
     fn check_sound(&self, command: &Command) -> Result<(), Error> {
         let (what, concerned) = match command {
             Command::Split { partition, .. } => ("split", vec![*partition]),
@@ -219,7 +220,7 @@ impl Core {
         }
     }
 
-    /// What whoever waited for a split or a merge is told.
+    /// Result for the caller that waited for a split or a merge.
     fn reshaped(&self, job: Job, over: bool) -> Result<(), Error> {
         match self.reshapes.outcome(job.1) {
             Some(ReshapeOutcome::Done) if over => Ok(()),

@@ -1,10 +1,10 @@
-//! What a table's schema becomes by a change. Pure; the same verdict on every replica.
+//! Computes a table's schema after a change. Pure; the same verdict on every replica.
 //!
 //! Invariants:
-//! - rows that are stored stay readable: types never change, a new column takes NULL or has a value
-//!   in older rows, and a new tag comes into the key where older rows have NULL;
+//! - rows that are stored stay readable: types never change; in older rows a new column is NULL or has a value, and
+//!   a new tag is NULL in the key;
 //! - a storage name that any column of the table ever had is never given to another column;
-//! - what decides where a row lies (key, placement) is never dropped.
+//! - a column that decides where a row is placed (key, placement) is never dropped.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +23,14 @@ use crate::expression::mentions;
 /// A table's columns after a change.
 #[derive(Debug)]
 pub(crate) struct Altered {
-    /// One version up.
+    /// One version above the table's present schema.
     pub(crate) schema: TableSchema,
-    /// Grown by what was dropped.
+    /// Storage names of all dropped columns, including those that this change drops.
     pub(crate) dropped_names: BTreeSet<String>,
 }
 
-/// The schema after a change, or `None` when the change changes nothing. A change of the table's
-/// name, or of how its rows are placed, is none of its schema.
+/// The schema after a change, or `None` if the schema stays the same. A change of the table's name or placement
+/// does not change its schema.
 ///
 /// # Errors
 /// [`Error::InvalidInput`], [`Error::NotFound`], [`Error::AlreadyExists`] or [`Error::Unsupported`],
@@ -83,7 +83,7 @@ fn add_columns(
     Ok(changed)
 }
 
-/// Checks that a column which exists is the one that is wanted.
+/// Checks that an existing column has the wanted type and semantic.
 fn same_column(existing: &Column, wanted: &Column) -> Result<(), Error> {
     if existing.column_type == wanted.column_type && existing.semantic == wanted.semantic {
         return Ok(());
@@ -118,6 +118,7 @@ fn add_column(
             wanted.name
         )));
     }
+    // Rows that are stored have no value of the column, so it needs one for them; a tag is NULL in their keys.
     match wanted.semantic {
         Semantic::TimeIndex => {
             return invalid("cannot be the TIME INDEX of a table that exists");
@@ -139,6 +140,7 @@ fn add_column(
             return invalid("cannot have NULL as the value of rows that exist");
         }
     }
+    // The column gets the next id, and a storage name that the table has never used.
     let id = schema.next_column;
     schema.next_column =
         ColumnId(id.0.checked_add(1).ok_or_else(|| {
@@ -152,15 +154,15 @@ fn add_column(
     Ok(())
 }
 
-/// Where a new tag comes in the key: before the time index if that is last, so that the rows of one
-/// series stay together, else at the end.
+/// Position of a new tag in the key: before the time index if that is last, so that the rows of one series stay
+/// together, else at the end.
 fn place_in_key(schema: &TableSchema) -> usize {
     let last_is_time =
         schema.key_columns().last().is_some_and(|column| column.semantic == Semantic::TimeIndex);
     schema.key.len() - usize::from(last_is_time)
 }
 
-/// The name itself, unless a column of the table stores or stored values under it.
+/// The name itself, unless a present or dropped column of the table has stored values under it.
 fn storage_name(
     schema: &TableSchema,
     dropped_names: &BTreeSet<String>,

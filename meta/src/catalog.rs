@@ -1,5 +1,4 @@
-//! The catalog as meta keeps it: databases, tables and partitions by id, with the work that is
-//! still to be done on them.
+//! Meta's catalog: databases, tables and partitions by id, with the work still to be done on them.
 //!
 //! ```text
 //!   Creating ──finish──▶ Ready ──change──▶ Altering ──finish──▶ Ready
@@ -13,7 +12,7 @@
 //!   replicas A B C ──move──▶ target A B D ──(the group has taken it over) moved──▶ replicas A B D
 //! ```
 //!
-//! What a partition owns changes by splits and merges, see [`crate::reshaping`].
+//! Splits and merges change a partition's range, see [`crate::reshaping`].
 //!
 //! A [`State`] only changes by [`Edit`]s, which [`crate::transition`] decides; the same edits go to
 //! the store. Invariants (checked by [`State::check`] when a catalog is loaded, and in tests):
@@ -21,8 +20,8 @@
 //! - a name belongs to at most one database, and within a database to at most one table that is not
 //!   being dropped;
 //! - the partitions of a table tile its key space, in order, and each has one table;
-//! - a replica's number belongs to one partition and one node for ever, and two replicas of a
-//!   partition are never on one node;
+//! - a replica's number belongs to one partition and one node for ever, and two replicas of a partition are never
+//!   on one node;
 //! - a node's number belongs to one identity, also after the node was removed, and nothing that is in use lies on a
 //!   node that was removed;
 //! - only tables that are ready or being altered are published.
@@ -45,33 +44,34 @@ use partita_proto::service::RequestId;
 
 use crate::reshaping::Reshaping;
 
-/// The catalog version at which a table came into its present phase. What was planned for one step
-/// is void at another, so a late answer never finishes the wrong work.
+/// The catalog version at which a table entered its present phase. A result of work planned for one step is ignored
+/// at another step, so a late answer never finishes the wrong work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Step(pub(crate) u64);
 
-/// What is being done with a table.
+/// Work in progress on a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Its replicas are being opened; nobody sees it yet.
+    /// Replicas are being opened; the table is not visible yet.
     Creating,
-    /// Nothing.
+    /// No work in progress.
     Ready,
-    /// Its partitions are being told of something; everybody goes on seeing it as it was.
+    /// The nodes are being told of a change; until it is done, the old state stays published.
     Altering(Work),
-    /// Its replicas are being removed; nobody sees it any more and its name is free.
+    /// Replicas are being removed; the table is not visible any more, and its name is free.
     Dropping,
 }
 
-/// What the partitions of a table are being told.
+/// Change that a table's partitions are being told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A new schema; it is published when all of them have it.
+    /// A new schema, published when all partitions have it.
     Schema(Arc<TableSchema>),
-    /// To remove all rows.
+    /// Removal of all rows.
     Truncate,
-    /// Those of the table that it is to succeed are being told a new epoch, so that nobody reads them who does not read
-    /// this table's along. Until all know, rows are written to the other one.
+    /// The former table's partitions are being told a new epoch, so that requests with an older map, which would
+    /// read the former table without this one, are refused. Until all know it, rows are written to the former
+    /// table.
     Succeed,
 }
 
@@ -91,35 +91,35 @@ pub(crate) struct TableRecord {
     pub(crate) name: String,
     pub(crate) phase: Phase,
     pub(crate) step: Step,
-    /// What is published.
+    /// The published schema.
     pub(crate) schema: Arc<TableSchema>,
     pub(crate) placement: Placement,
-    /// Storage names of dropped columns: never given out again.
+    /// Storage names of dropped columns, never used again.
     pub(crate) dropped_names: BTreeSet<String>,
-    /// The `ttl` that the nodes were told (or are being told) last: the table's own or its
-    /// database's. When it is no longer what it should be, the table is altered.
+    /// The `ttl` that the nodes were told (or are being told) last: the table's own or its database's. If it
+    /// differs from the wanted `ttl`, the table is altered.
     pub(crate) told_ttl: Option<Duration>,
-    /// In the order of their ranges.
+    /// In ascending order of their ranges.
     pub(crate) partitions: Vec<PartitionId>,
-    /// The table whose rows are this one's too, from before they were placed otherwise; while this one is being
-    /// made, the table that it will succeed.
+    /// The former table, whose rows count as this table's: they were written before the placement changed. While
+    /// this table is being created, the table that it will succeed.
     pub(crate) former: Option<TableId>,
-    /// The table that succeeds this one: from the moment on when that one's partitions are there.
+    /// The table that succeeds this one; set once the partitions of the successor exist.
     pub(crate) succeeded_by: Option<TableId>,
 }
 
 impl TableRecord {
-    /// Whether frontends see it.
+    /// True if frontends see the table.
     pub(crate) fn is_visible(&self) -> bool {
         matches!(self.phase, Phase::Ready | Phase::Altering(_))
     }
 
-    /// Whether it holds its name.
+    /// True if the table holds its name.
     pub(crate) fn is_named(&self) -> bool {
         self.phase != Phase::Dropping
     }
 
-    /// Whether nodes are to be told something.
+    /// True if nodes have to be told something about the table.
     pub(crate) fn is_pending(&self) -> bool {
         self.phase != Phase::Ready
     }
@@ -132,16 +132,16 @@ pub(crate) struct PartitionRecord {
     pub(crate) table: TableId,
     pub(crate) range: TypedRange,
     pub(crate) epoch: Epoch,
-    /// Those that the group has, as far as is recorded.
+    /// Recorded members of the Raft group.
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
-    /// Those that it is to have.
+    /// Wanted members of the group, while a change is under way.
     pub(crate) target: Option<Target>,
-    /// The split or merge that it is in.
+    /// The split or merge under way.
     pub(crate) reshaping: Option<Reshaping>,
 }
 
 impl PartitionRecord {
-    /// Replicas that there may be: those it has, and those it is to have.
+    /// All replicas that may exist: the recorded and the wanted ones.
     pub(crate) fn all_replicas(&self) -> BTreeMap<ReplicaId, NodeId> {
         let target = self.target.iter().flat_map(|target| &target.replicas);
         self.replicas.iter().chain(target).map(|(replica, node)| (*replica, *node)).collect()
@@ -152,7 +152,7 @@ impl PartitionRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
-    /// Since when.
+    /// Catalog version that set the target.
     pub(crate) step: Step,
 }
 
@@ -160,37 +160,37 @@ pub(crate) struct Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeRecord {
     pub(crate) id: NodeId,
-    /// Its data directory's random number.
+    /// Random number of the node's data directory.
     pub(crate) identity: u64,
     pub(crate) address: String,
-    /// Everything is to leave it.
+    /// All replicas and leaders are to leave the node.
     pub(crate) draining: bool,
-    /// What its owner says of where it is.
+    /// Labels that the operator gave the node, such as its zone.
     pub(crate) labels: Labels,
-    /// The newest generation of its data directory; `None`: it has told none yet.
+    /// Newest generation of the data directory; `None`: not reported yet.
     pub(crate) generation: Option<Generation>,
 }
 
 /// The data directory of a member of meta's own group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MetaRecord {
-    /// Its random number.
+    /// Random number of the data directory.
     pub(crate) identity: u64,
-    /// Its newest generation; `None`: it has told none yet.
+    /// Newest generation; `None`: not reported yet.
     pub(crate) generation: Option<Generation>,
 }
 
-/// A change that came with an identity, and what followed from it.
+/// A change that came with a request id, and the steps that it began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) id: RequestId,
     pub(crate) steps: Vec<(TableId, Step)>,
 }
 
-/// Changes that are remembered: many times what is asked within the minute that somebody asks again.
+/// Maximum remembered changes: many times what is asked within the minute in which a client repeats a request.
 pub(crate) const REMEMBERED_MAX: u64 = 8192;
 
-/// The version, and the ids that come next.
+/// The catalog version, and the next id of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Grows with every change.
@@ -200,7 +200,7 @@ pub(crate) struct Counters {
     pub(crate) partition: PartitionId,
     pub(crate) replica: ReplicaId,
     pub(crate) node: NodeId,
-    /// How many changes with an identity there were.
+    /// Number of changes with a request id so far.
     pub(crate) remembered: u64,
 }
 
@@ -216,17 +216,17 @@ pub(crate) enum Edit {
     PartitionGone(PartitionId),
     Node(Arc<NodeRecord>),
     NodeGone(NodeId),
-    /// A node that was removed, and the identity that it had.
+    /// A removed node, and the identity that it had.
     Removed(NodeId, u64),
-    /// The cluster's random number; made once.
+    /// The cluster's random number; set once.
     Cluster(u64),
     /// A leadership of meta's group.
     Leadership(Leadership),
-    /// A leadership, by the version that recorded it, that is too old to be remembered.
+    /// A leadership that is no longer remembered, by the version that recorded it.
     LeadershipGone(u64),
     /// A member of meta's own group, and its data directory.
     Meta(NodeId, MetaRecord),
-    /// In the place of what was remembered there before.
+    /// Remembers a change in this place, instead of the one that was there.
     Remember(u64, Arc<Remembered>),
 }
 
@@ -257,10 +257,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Nothing at all.
+    /// An empty catalog at version 0.
     pub(crate) fn empty() -> Self {
-        // Partitions start at 1 because group 0 is meta's; ids of 0 are left out everywhere, so that
-        // a forgotten field is never taken for somebody's id. Replica 1 is meta's own.
+        // Partitions start at 1 because group 0 is meta's. An id of 0 is never given, so that a forgotten field is
+        // never taken for an id. Replica 1 is meta's own.
         let counters = Counters {
             version: 0,
             database: DatabaseId(1),
@@ -290,7 +290,7 @@ impl State {
         }
     }
 
-    /// What a new catalog starts from: the default database.
+    /// Edits that make a new catalog: the default database.
     pub(crate) fn first_edits() -> Vec<Edit> {
         let mut counters = Self::empty().counters;
         let public =
@@ -300,9 +300,10 @@ impl State {
         vec![Edit::Counters(counters), Edit::Database(Arc::new(public))]
     }
 
-    /// Makes the changes. They are taken as decided: nothing is refused here.
+    /// Applies edits that are already decided; refuses nothing.
     pub(crate) fn apply(&mut self, edits: &[Edit]) {
         for edit in edits {
+            // Records are replaced as a whole; the derived indexes follow each of them.
             match edit {
                 Edit::Counters(counters) => self.counters = *counters,
                 Edit::Database(record) => {
@@ -391,7 +392,7 @@ impl State {
         self.databases.get(self.database_names.get(name)?)
     }
 
-    /// All tables, those being dropped too.
+    /// All tables, including those being dropped.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<TableRecord>> {
         self.tables.values()
     }
@@ -404,7 +405,7 @@ impl State {
         self.tables.get(&id)
     }
 
-    /// The table that holds a name: not one that is being dropped.
+    /// The table that holds a name; never one that is being dropped.
     pub(crate) fn table_named(
         &self,
         database: DatabaseId,
@@ -422,7 +423,7 @@ impl State {
         names.into_iter().flat_map(BTreeMap::values).filter_map(|id| self.tables.get(id))
     }
 
-    /// Tables that nodes are to be told something about.
+    /// Tables about which nodes have to be told something.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<TableRecord>> {
         self.pending.iter().filter_map(|id| self.tables.get(id))
     }
@@ -435,7 +436,7 @@ impl State {
         self.partitions.get(&id)
     }
 
-    /// Partitions whose replicas are to change.
+    /// Partitions whose replicas are being changed.
     pub(crate) fn moving(&self) -> impl Iterator<Item = &Arc<PartitionRecord>> {
         self.moving.iter().filter_map(|id| self.partitions.get(id))
     }
@@ -462,12 +463,12 @@ impl State {
         self.removed.iter().map(|(node, identity)| (*node, *identity))
     }
 
-    /// Whether a node was there and was removed.
+    /// True if a node with this number existed and was removed.
     pub(crate) fn is_removed(&self, node: NodeId) -> bool {
         self.removed.contains_key(&node)
     }
 
-    /// The node that was removed and had this identity.
+    /// Number of the removed node that had this identity.
     pub(crate) fn removed_of(&self, identity: u64) -> Option<NodeId> {
         self.removed().find(|(_, known)| *known == identity).map(|(node, _)| node)
     }
@@ -477,12 +478,12 @@ impl State {
         self.cluster
     }
 
-    /// The newest leaderships of meta's group, the oldest first.
+    /// The newest leaderships of meta's group, oldest first.
     pub(crate) fn leaderships(&self) -> impl DoubleEndedIterator<Item = &Leadership> {
         self.leaderships.values()
     }
 
-    /// The past of this catalog, as orders bear it; nothing before a leadership was recorded.
+    /// The catalog's past, as orders to nodes carry it; `None` before the first leadership is recorded.
     pub(crate) fn history(&self) -> Option<CatalogHistory> {
         let leaderships: Vec<Leadership> = self.leaderships().copied().collect();
         let known = self.cluster != 0 && !leaderships.is_empty();
@@ -505,18 +506,18 @@ impl State {
         self.meta(node).map(|record| record.identity)
     }
 
-    /// Whether a partition has a single replica, on this node, and is to have no other.
+    /// True if the partition has, and will have, this node's replica only.
     pub(crate) fn is_alone(&self, partition: PartitionId, node: NodeId) -> bool {
         let record = self.partitions.get(&partition);
         record.is_some_and(|record| record.all_replicas().values().eq([&node]))
     }
 
-    /// What followed from a change that came before.
+    /// Result of an earlier change with this request id.
     pub(crate) fn remembered(&self, id: RequestId) -> Option<&Arc<Remembered>> {
         self.remembered.get(self.remembered_at.get(&id)?)
     }
 
-    /// Everything, as edits of an empty state.
+    /// The whole catalog, as edits of an empty state.
     pub(crate) fn all_edits(&self) -> Vec<Edit> {
         let mut edits = vec![Edit::Counters(self.counters)];
         edits.extend(self.databases.values().cloned().map(Edit::Database));
@@ -542,8 +543,8 @@ impl State {
         table.partitions.iter().filter_map(|id| self.partitions.get(id))
     }
 
-    /// The `ttl` that a table of this schema has in a database: its own, or the database's when its
-    /// rows have a time.
+    /// Effective `ttl` of a table with this schema in a database: the table's own, or the database's if the table
+    /// has a time index.
     pub(crate) fn ttl(&self, database: DatabaseId, schema: &TableSchema) -> Option<Duration> {
         let inherited = || {
             schema.time_index()?;
@@ -553,7 +554,7 @@ impl State {
     }
 }
 
-/// Whether an id is in a set from now on.
+/// Adds an id to a set, or removes it.
 fn keep(ids: &mut BTreeSet<PartitionId>, id: PartitionId, on: bool) {
     if on {
         ids.insert(id);

@@ -1,12 +1,12 @@
-//! The nodes of the cluster: who is heard of, what they have, and what follows from it.
+//! The nodes of the cluster: which are live, which replicas they have, and what has to change.
 //!
 //! ```text
 //!   heartbeats ─▶ presence ─┐
 //!   state ──────────────────┴─▶ View ─▶ plan() ─▶ steps ─▶ recorded moves, changes of leaders, removals
 //! ```
 //!
-//! What nodes say is kept in memory by the member of meta's group that leads, and by no other. A new
-//! leader takes every node for live until it has had the time to be heard of.
+//! Only the leader of meta's group keeps the nodes' reports, in memory. A new leader takes every node for live for
+//! a lease after it began to lead.
 
 mod merge;
 mod mover;

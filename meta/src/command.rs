@@ -1,7 +1,7 @@
-//! What meta's log holds, and what applying it answers, as bytes.
+//! Byte form of meta's log entries, and of the answers to them.
 //!
-//! An entry is decided again whenever it is replayed, so a later version must decide entries of an
-//! older one as that did: a rule that becomes stricter needs a new kind of entry.
+//! An entry is decided again whenever it is replayed, so a later version must decide entries of an older one in the
+//! same way: a rule that becomes stricter needs a new kind of entry.
 
 use bytes::Bytes;
 use partita_proto::error::Error;
@@ -87,7 +87,7 @@ struct MetaForm {
 struct ChangeForm {
     #[prost(message, optional, tag = "1")]
     ddl: Option<pb::Ddl>,
-    /// Of each partition, when they have one replica; else in `places`.
+    /// The node of each partition, if all have one replica; otherwise empty, and `places` is used.
     #[prost(uint64, repeated, tag = "2")]
     nodes: Vec<u64>,
     #[prost(message, optional, tag = "3")]
@@ -180,7 +180,7 @@ struct AdvanceForm {
     progress: Option<ProgressKind>,
 }
 
-/// Those that are true only say which it is; the others bear an epoch or an index.
+/// `bool` variants are markers and always true; the others hold an epoch or an index.
 #[derive(Clone, Copy, PartialEq, Oneof)]
 enum ProgressKind {
     #[prost(bool, tag = "3")]
@@ -282,7 +282,7 @@ struct StepsForm {
 }
 
 impl Command {
-    /// The command as an entry of the log.
+    /// Encodes the command as a log entry.
     pub(crate) fn encode(&self) -> Bytes {
         let kind = match self {
             Self::Change { ddl, places, id, tables_max } => CommandKind::Change(ChangeForm {
@@ -342,7 +342,7 @@ impl Command {
         CommandForm { kind: Some(kind) }.encode_to_vec().into()
     }
 
-    /// The command of an entry.
+    /// Decodes a log entry.
     ///
     /// # Errors
     /// [`Error::Corrupted`] when it is malformed or of a later version.
@@ -415,7 +415,7 @@ impl Command {
     }
 }
 
-/// The answer to an entry, as bytes: a reply, or why it was refused.
+/// Encodes the answer to an entry: a reply, or the error that refused it.
 pub(crate) fn encode_reply(reply: &Result<Reply, Error>) -> Bytes {
     let kind = match reply {
         Ok(Reply::Unchanged) => ReplyKind::Unchanged(true),
@@ -429,10 +429,9 @@ pub(crate) fn encode_reply(reply: &Result<Reply, Error>) -> Bytes {
     ReplyForm { kind: Some(kind) }.encode_to_vec().into()
 }
 
-/// The answer to an entry.
+/// Decodes the answer to an entry.
 ///
-/// # Errors
-/// What the entry was refused with, or [`Error::Corrupted`] when the bytes are no reply.
+/// The error with which the entry was refused, or [`Error::Corrupted`] if the bytes are not a reply.
 pub(crate) fn decode_reply(bytes: Bytes) -> Result<Reply, Error> {
     let form = ReplyForm::decode(bytes).map_err(malformed)?;
     Ok(match form.kind {

@@ -3,15 +3,16 @@
 //! ```text
 //!   copies/00000000000000001042.catalog:  "pcat" CRC-32C of the rest u32, version u32, length of the mark u32, mark, records
 //! ```
-//!
-//! The store takes a bad page for one that was never written whole, and goes back to before it without a word. A copy is
+//! After a bad page the store silently goes back to an older state: it takes the page for one that was never
+//! written completely. A copy is either complete or not used, and records its position in the log.
 //! whole or is not used, and says how far it is.
 //!
 //! Invariants:
-//! - a copy is written after the store has synced what is in it: a store that is older than a copy has lost something;
-//! - the log is given up as far as the older copy at most ([`Copies::oldest`]), so that either copy can take the place of
-//!   the store, whichever of the three is damaged;
-//! - a copy that cannot be written changes nothing: those before it stay, and the log with them.
+//! - a copy is written after the store has synced the same state: a store that is older than a copy has lost
+//!   something;
+//! - the log is released up to the older copy at most ([`Copies::oldest`]), so that either copy can replace the
+//!   store, whichever of the three is damaged;
+//! - a copy that cannot be written changes nothing: the earlier copies stay, and the log behind them.
 
 use std::fs::File;
 use std::io::Write;
@@ -29,12 +30,12 @@ const MAGIC: [u8; 4] = *b"pcat";
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 16;
 const SUFFIX: &str = "catalog";
-/// The name under which a copy is written until it is whole.
+/// File name of a copy until it is complete.
 const UNFINISHED: &str = "copy.new";
-/// Copies that are kept.
+/// Number of copies that are kept.
 const KEPT: usize = 2;
 
-/// A copy as it was read.
+/// A copy read from disk.
 pub(crate) struct Copy {
     pub(crate) mark: Mark,
     /// The records, in the form that members send each other.
@@ -44,12 +45,12 @@ pub(crate) struct Copy {
 /// The copies in a directory.
 pub(crate) struct Copies {
     dir: PathBuf,
-    /// What whole copies cover, the newest last.
+    /// Positions of the complete copies, newest last.
     kept: Mutex<Vec<Mark>>,
 }
 
 impl Copies {
-    /// Opens a directory, or makes it; with the newest copy that is whole, and what is wrong with others.
+    /// Opens or creates a directory. Returns also the newest complete copy, and a description of each damaged one.
     ///
     /// # Errors
     /// [`MetaError::Io`], and [`MetaError::Incompatible`] for a copy that a later version wrote.
@@ -83,16 +84,16 @@ impl Copies {
         Ok((Self { dir: dir.to_owned(), kept: Mutex::new(kept) }, newest, damaged))
     }
 
-    /// Up to where the older copy goes: the log behind that is still needed.
+    /// Position of the older copy: the log after it is still needed.
     pub(crate) fn oldest(&self) -> Option<Mark> {
         self.kept.lock().first().cloned()
     }
 
-    /// Adds a copy, durably, and removes those before the last two. When there is one of the same place already, the store
-    /// and that one are the two that are needed, and the older one goes.
+    /// Adds a copy durably, and removes all but the last two. If there already is one of the same position, that
+    /// one and the store are enough, and the older one is removed.
     ///
     /// # Errors
-    /// [`MetaError::Io`]: the copies are as before.
+    /// [`MetaError::Io`]: the copies are unchanged.
     pub(crate) fn keep(&self, mark: &Mark, records: &[u8]) -> Result<(), MetaError> {
         let mut kept = self.kept.lock();
         let known = kept.iter().any(|copy| copy.index() == mark.index());

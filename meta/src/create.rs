@@ -1,9 +1,9 @@
-//! What a new table must fulfil. Pure; the same verdict on every replica of meta's group.
+//! Checks of a new table. Pure; the same verdict on every replica of meta's group.
 //!
-//! Invariants of what passes: ids are unique and below `next_column`, storage names are the names,
-//! bounds are of their columns' types and ascend strictly, rules cover every row exactly once, and a
-//! table that keeps one row per key places rows by key columns only (otherwise two versions of a row
-//! could lie in two partitions and both be seen).
+//! Invariants of a checked table: ids are unique and below `next_column`; storage names equal the names; bounds
+//! have their columns' types and ascend strictly; rules cover every row exactly once; a table that keeps one row
+//! per key places rows by key columns only (otherwise two versions of a row could lie in two partitions, both
+//! visible).
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,18 @@ use partita_proto::rule::check_cover;
 use partita_proto::schema::{TableOptions, TableSchema, validate_name};
 use partita_proto::service::NewTable;
 
-/// Partitions that one table may start with. A partition map of this size still travels in one
-/// message (about 200 KiB) and 4,096 idle groups are what a node carries.
+/// Maximum partitions of a new table. A partition map of this size still fits into one message (about 200 KiB), and
+/// a node can hold 4,096 idle groups.
 pub(crate) const PARTITIONS_MAX: usize = 4096;
 
-/// Replicas that a partition may have.
+/// Maximum replicas of a partition.
 const REPLICAS_MAX: u32 = 9;
 
 /// A table as it will be recorded.
 #[derive(Debug)]
 pub(crate) struct CheckedTable {
     pub(crate) schema: TableSchema,
-    /// One for each partition, in order.
+    /// One range for each partition, in ascending order.
     pub(crate) ranges: Vec<TypedRange>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn check_table(table: &NewTable) -> Result<CheckedTable, Error> {
     Ok(CheckedTable { schema, ranges })
 }
 
-/// Checks how rows are to be placed and where the key space is to be cut: a range for each partition.
+/// Checks placement and cuts; returns the range of each partition.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] that names what is wrong.
@@ -63,10 +63,11 @@ pub(crate) fn check_partitions(
     check_cuts(schema, placement, cuts)
 }
 
-/// Checks what options say of a table with such a key.
+/// Checks a table's options against its key.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] that names the first that cannot be, as a time of zero or more columns than the key has.
+/// [`Error::InvalidInput`] that names the first invalid option, such as a time of zero or more columns than the key
+/// has.
 pub(crate) fn check_options(options: &TableOptions, key: &[ColumnId]) -> Result<(), Error> {
     check_ttl(options.ttl)?;
     options.partitioning.check()?;
@@ -82,7 +83,7 @@ pub(crate) fn check_options(options: &TableOptions, key: &[ColumnId]) -> Result<
     Ok(())
 }
 
-/// Checks a `ttl`: no `ttl` is how "for ever" is said, and zero would hide every row.
+/// Checks a `ttl`: rows are kept for ever by having no `ttl`, and zero would hide every row.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] when it is zero.
@@ -177,11 +178,10 @@ fn check_cuts(
     ranges_between(&KeyCodec::new(schema, placement)?, cuts)
 }
 
-/// Checks that a bound's placement is one that rows may have: a partition behind the last one would
-/// stay empty for ever.
+/// Checks that a bound's placement exists in the table: a partition after the last one would stay empty for ever.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when it is none.
+/// [`Error::InvalidInput`] if it does not exist.
 pub(crate) fn check_place(placement: &Placement, cut: &Bound) -> Result<(), Error> {
     let places = match placement {
         Placement::Range => 0,

@@ -1,27 +1,26 @@
-//! What keeps meta from opening or going on.
+//! Errors that keep meta from opening, stopping cleanly or going on.
 
 use std::io;
 use std::sync::Arc;
 
 use partita_raft::RaftError;
 
-/// Why meta cannot open, stop cleanly or go on. Errors of single changes are
-/// [`partita_proto::Error`]s.
+/// Reasons why meta cannot open, stop cleanly or go on. Errors of single changes are [`partita_proto::Error`]s.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetaError {
-    /// What is stored is not what was written.
+    /// Stored data differ from what was written.
     #[error("the catalog is damaged: {0}")]
     Corrupted(String),
-    /// It was written by a version of Partita that this one does not understand.
+    /// The catalog was written by a version of Partita that this one does not understand.
     #[error("the catalog was written by another version: {0}")]
     Incompatible(String),
-    /// The disk failed.
+    /// A disk operation failed.
     #[error("{context}: {source}")]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         context: String,
-        /// What came of it.
+        /// Error of the operating system.
         source: Arc<io::Error>,
     },
     /// Meta's Raft group failed.
@@ -30,7 +29,7 @@ pub enum MetaError {
 }
 
 impl MetaError {
-    /// Whether there was no space on the disk.
+    /// True if the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
         match self {
             Self::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
@@ -39,7 +38,7 @@ impl MetaError {
         }
     }
 
-    /// Whether what is stored is not what was written: nothing that is tried again changes that.
+    /// True if stored data are damaged: a retry does not help.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupted(_) | Self::Raft(RaftError::Corrupted(_)))

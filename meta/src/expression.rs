@@ -1,20 +1,22 @@
-//! Which columns an SQL expression names, without parsing SQL: meta only has to know whether a
-//! column may go, and a parser here would be a second dialect.
+//! Finds the columns that an SQL expression names, without parsing SQL: meta only has to know whether a column may
+//! be dropped, and a parser here would be a second dialect.
 //!
-//! It errs on the safe side: a function or keyword that is spelled like a column counts as the
-//! column, so that a change may be refused that would have been possible, never the reverse.
+//! It errs on the safe side: a function or keyword that is spelled like a column counts as the column, so a
+//! possible change may be refused, but an impossible one is never allowed.
 
-/// Whether an expression names a column: quoted exactly, or unquoted in any case.
+/// True if an expression names a column: quoted exactly, or unquoted in any case.
 pub(crate) fn mentions(expression: &str, column: &str) -> bool {
     let mut rest = expression;
     let mut word = "";
     while let Some(first) = rest.chars().next() {
         match first {
+            // The text of string literals names nothing; `e'..'` has escapes.
             '\'' => {
                 let escapes = word.eq_ignore_ascii_case("e");
                 rest = after_quote(rest, '\'', escapes).1;
                 word = "";
             }
+            // Quoted names match exactly.
             '"' | '`' => {
                 let (name, after) = after_quote(rest, first, false);
                 if name == column {
@@ -22,6 +24,7 @@ pub(crate) fn mentions(expression: &str, column: &str) -> bool {
                 }
                 (rest, word) = (after, "");
             }
+            // Other words match in any case.
             _ if is_word(first) => {
                 let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
                 (word, rest) = rest.split_at(end);
@@ -42,8 +45,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-/// Reads what is quoted at the beginning of `text`; returns it, and what follows. A doubled quote
-/// stands for itself, and so does any character after a backslash if there are escapes.
+/// Reads the quoted text at the beginning of `text`; returns it unquoted, and the remaining text. A doubled quote
+/// stands for one quote; with `escapes`, so does any character after a backslash for itself.
 fn after_quote(text: &str, quote: char, escapes: bool) -> (String, &str) {
     let mut inside = String::new();
     let mut chars = text.char_indices().skip(1).peekable();

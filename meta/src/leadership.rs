@@ -1,7 +1,7 @@
-//! The leadership of this process, as it is recorded in the catalog.
+//! Leaderships of this process, as recorded in the catalog.
 //!
-//! Invariant: a process gives orders only while the newest leadership in the catalog is its own; nodes take them for the
-//! order's place in the catalog's past ([`partita_proto::catalog_history`]).
+//! Invariant: a process sends orders only while the newest leadership in the catalog is its own; nodes use
+//! leaderships as an order's position in the catalog's past ([`partita_proto::catalog_history`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,20 +14,20 @@ use tracing::warn;
 use crate::node::{Core, raft_error};
 use crate::transition::Command;
 
-/// Pause before recording a leadership is tried again.
+/// Backoff before the process tries again to record its leadership.
 const RECORD_PAUSE: Duration = Duration::from_millis(500);
 
 /// The newest leadership of this process.
 #[derive(Debug, Default)]
 pub(crate) struct OwnLeadership {
-    /// Leaderships that were begun.
+    /// Number of leaderships begun by this process.
     count: AtomicU64,
-    /// The random number of the newest; 0: none.
+    /// Nonce of the newest leadership; 0: none.
     nonce: AtomicU64,
 }
 
 impl OwnLeadership {
-    /// Begins another leadership; the number that it is recorded with, which follows from a random one.
+    /// Begins another leadership. Returns its nonce, derived from a random number and the count.
     fn begin(&self, chance: u64) -> u64 {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let nonce = mixed(chance.wrapping_add(mixed(count)));
@@ -36,7 +36,7 @@ impl OwnLeadership {
     }
 }
 
-/// A number that differs in about half of its bits when the given one differs in any, and is not 0 (splitmix64).
+/// Mixes a number (splitmix64): one changed bit changes about half of the result's bits. Never 0.
 pub(crate) fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -45,7 +45,8 @@ pub(crate) fn mixed(number: u64) -> u64 {
 }
 
 impl Core {
-    /// Records in the catalog that this process leads. Also on a disk that is nearly full: it makes room for nothing else.
+    /// Records in the catalog that this process leads. Also done on a nearly full disk, since it is needed to free
+    /// space.
     pub(crate) async fn record_leadership(&self) -> Result<(), Error> {
         let chance = mixed(self.options.incarnation).wrapping_add(self.options.identity);
         let nonce = self.leadership.begin(chance);
@@ -55,7 +56,8 @@ impl Core {
         self.group.propose(command.encode()).await.map_err(raft_error).map(drop)
     }
 
-    /// Tries again to record that this process leads, until it is recorded or another leads. Returns when `over`.
+    /// Retries until the leadership of this process is recorded, or another process leads. Returns when `over` is
+    /// cancelled.
     pub(crate) async fn keep_leadership_recorded(&self, over: &CancellationToken) {
         let work = async {
             while self.catalog_history().is_err() {
@@ -72,7 +74,7 @@ impl Core {
         }
     }
 
-    /// The past of the catalog, as orders bear it.
+    /// The catalog's past, as orders to nodes carry it.
     ///
     /// # Errors
     /// [`Error::Unavailable`] while the newest leadership in the catalog is not this process's.

@@ -1,5 +1,5 @@
-//! The meta service: the catalog's keeper. Databases, tables and their partition maps, the ids of
-//! everything, and the orders by which nodes come to hold what the catalog says.
+//! The meta service keeps the catalog: databases, tables and their partition maps, and all ids. It sends the orders
+//! by which nodes come to hold what the catalog says.
 //!
 //! ```text
 //!   frontend ── change(ddl) ──▶ service ── propose ──▶ group 0 of the node's log

@@ -1,5 +1,4 @@
-//! What meta makes of the load that nodes report: rates, samples of keys, verdicts, and proposals to split, merge and
-//! move.
+//! Evaluates the load that nodes report: rates, samples of keys, verdicts, and proposals to split, merge and move.
 //!
 //! ```text
 //!   heartbeat ── heard ──▶ ┌────────┐                     catalog ── learn ──▶ (facts)
@@ -8,9 +7,10 @@
 //!                              └── draw ──▶ pictures ── view ──▶ heatmap
 //! ```
 //!
-//! Invariants: all of it is soft state, bounded, of every member of meta's group: nodes beat to all of them, so that one
-//! that is elected knows what the load was. Only the one that leads decides, and knows what it has under way and when what
-//! last came of it; that is gone when another leads. What is decided is recorded in meta's log before anybody is told.
+//! Invariants: all of it is bounded soft state that every member of meta's group keeps: nodes send heartbeats to
+//! all members, so a newly elected leader knows the earlier load. Only the leader decides, and only it knows the
+//! actions under way and their latest results; these are lost when the leader changes. Decisions are recorded in
+//! meta's log before a node is told.
 
 mod balances;
 mod draw;

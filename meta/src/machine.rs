@@ -5,12 +5,12 @@
 //! ```
 //!
 //! Invariants:
-//! - store, state and what is published change in this order, by the group's one apply task;
+//! - store, state and published catalog change in this order, in the group's only apply task;
 //! - the durable mark is never ahead of what the store has synced;
-//! - a copy is kept of what the store has synced, and the log stays for as long as the older copy needs it;
-//! - another replica's state takes the place of the own one in one commit of the store, mark included;
-//! - an entry that cannot be understood, and any failure of the store, stops the group: a catalog
-//!   that skipped an entry would differ from the other replicas' without anybody knowing.
+//! - a copy is kept of what the store has synced, and the log is kept as long as the older copy needs it;
+//! - another replica's state replaces the local one in one commit of the store, including the mark;
+//! - an entry that cannot be decoded, and any failure of the store, stops the group: a catalog that skipped an
+//!   entry would silently differ from the other replicas'.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -35,7 +35,7 @@ use crate::store::{Applied, Change, StateStore, Stored};
 use crate::transfer::{CatalogCopy, CatalogIncoming, encode_records};
 use crate::transition::{Command, Reply, decide};
 
-/// Applies meta's log.
+/// Applies meta's log to the catalog.
 pub(crate) struct CatalogMachine {
     me: Weak<Self>,
     store: Arc<dyn StateStore>,
@@ -43,9 +43,9 @@ pub(crate) struct CatalogMachine {
     state: RwLock<State>,
     catalog: watch::Sender<Arc<Catalog>>,
     marks: Mutex<Marks>,
-    /// Counts the times that entries were applied; tells whoever waits for a change.
+    /// Number of applied batches; wakes tasks that wait for a change.
     applied: watch::Sender<u64>,
-    /// Held while entries are applied: state and mark belong together otherwise.
+    /// Held while entries are applied, so that a reader sees state and mark of the same moment.
     applying: Mutex<()>,
     reshapes: Arc<Reshapes>,
 }
@@ -54,12 +54,12 @@ pub(crate) struct CatalogMachine {
 struct Marks {
     applied: Option<Mark>,
     durable: Option<Mark>,
-    /// Why nothing is applied any more.
+    /// Reason why no more entries are applied.
     failure: Option<MetaError>,
 }
 
 impl CatalogMachine {
-    /// The machine of a store, as far as that goes, without copies.
+    /// Opens the machine over a store, at the store's position, without copies.
     ///
     /// # Errors
     /// As [`CatalogMachine::open_copied`].
@@ -67,10 +67,10 @@ impl CatalogMachine {
         Self::open_copied(store, None)
     }
 
-    /// The machine of a store, as far as that goes, which keeps copies of what it has.
+    /// Opens the machine over a store, at the store's position, and keeps copies of the catalog.
     ///
     /// # Errors
-    /// Those of the store; [`MetaError::Corrupted`] for a catalog that makes no sense.
+    /// Those of the store; [`MetaError::Corrupted`] if the catalog is inconsistent.
     pub(crate) fn open_copied(
         store: Arc<dyn StateStore>,
         copies: Option<Copies>,
@@ -86,7 +86,7 @@ impl CatalogMachine {
             record::state(records)?
         };
         let mark = applied.map(|applied| Mark::from_bytes(&applied.mark)).transpose()?;
-        // What was read may be in the page cache only. From here on it counts as durable.
+        // The data read may be in the page cache only. After this sync they are durable.
         store.sync()?;
         let catalog = publish::catalog(&state)
             .map_err(|error| MetaError::Corrupted(format!("it cannot be published: {error}")))?;
@@ -103,17 +103,17 @@ impl CatalogMachine {
         }))
     }
 
-    /// The catalog as it changes.
+    /// The published catalog, and its changes.
     pub(crate) fn catalog(&self) -> watch::Receiver<Arc<Catalog>> {
         self.catalog.subscribe()
     }
 
-    /// What is remembered of splits and merges, since this process began.
+    /// Splits and merges since this process began.
     pub(crate) fn reshapes(&self) -> Arc<Reshapes> {
         Arc::clone(&self.reshapes)
     }
 
-    /// The state as it is now.
+    /// The current state, locked for reading.
     pub(crate) fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read()
     }
@@ -123,7 +123,7 @@ impl CatalogMachine {
         self.applied.subscribe()
     }
 
-    /// Whether the store is of a member of the group that has this data directory, or of one from before identities
+    /// True if the store belongs to the member with this number and data directory, or is from before identities
     /// were recorded.
     pub(crate) fn belongs(&self, node: NodeId, identity: u64) -> bool {
         let state = self.state();
@@ -131,23 +131,23 @@ impl CatalogMachine {
         self.has_applied() && (known == Some(identity) || state.metas().next().is_none())
     }
 
-    /// Whether any entry of the log is in the store.
+    /// True if the store has applied any entry of the log.
     pub(crate) fn has_applied(&self) -> bool {
         self.marks.lock().applied.is_some()
     }
 
-    /// The index of the last entry in the store; `None`: it has not begun.
+    /// Index of the last entry in the store; `None`: no entry was applied yet.
     pub(crate) fn applied_index(&self) -> Option<u64> {
         self.marks.lock().applied.as_ref().map(Mark::index)
     }
 
-    /// Whether the store can take more.
+    /// True if the store's disk has room for more.
     pub(crate) fn has_room(&self) -> bool {
         self.store.has_room()
     }
 
-    /// How many entries would have to be applied again after a power cut; 0 when nothing is applied
-    /// any more.
+    /// Number of entries that would have to be applied again after a power failure; 0 after a failure, when nothing
+    /// is applied any more.
     pub(crate) fn undurable(&self) -> u64 {
         let marks = self.marks.lock();
         if marks.failure.is_some() {
@@ -157,17 +157,17 @@ impl CatalogMachine {
         index(&marks.applied).saturating_sub(index(&marks.durable))
     }
 
-    /// Why nothing is applied any more, if the store failed for another reason than want of space.
+    /// Error that stopped the machine, unless the disk was full.
     pub(crate) fn failure(&self) -> Option<String> {
         let marks = self.marks.lock();
         marks.failure.as_ref().filter(|failure| !failure.is_disk_full()).map(ToString::to_string)
     }
 
-    /// Makes everything applied until now durable, and keeps a copy of it. Blocks on the disk.
+    /// Makes everything applied so far durable, and keeps a copy of it. Blocks on the disk.
     ///
     /// # Errors
-    /// Those of the store. Nothing more is applied then: after a failed sync nobody knows what is on
-    /// the disk. A copy that cannot be kept is no error: the log stays for the one before it.
+    /// Those of the store. Nothing more is applied then: after a failed sync the disk's contents are unknown. A
+    /// copy that cannot be kept is not an error: the log stays available to the earlier copy.
     pub(crate) fn sync(&self) -> Result<(), MetaError> {
         let Some(copies) = &self.copies else { return self.sync_store() };
         let (edits, mark) = {
@@ -200,13 +200,13 @@ impl CatalogMachine {
         synced
     }
 
-    /// Applies one entry; `catalog` is what will be published. Entries of the group's own have no
-    /// reply.
+    /// Applies one entry; `catalog` collects what will be published. The group's own entries have no reply.
     fn apply_one(
         &self,
         entry: &Committed,
         catalog: &mut Option<Catalog>,
     ) -> Result<Option<Bytes>, MetaError> {
+        // Also an entry without a command moves the mark.
         let applied = Applied { index: entry.index, mark: entry.mark.to_bytes() };
         let Some(payload) = &entry.payload else {
             self.store.commit(&[], Some(&applied))?;
@@ -215,9 +215,11 @@ impl CatalogMachine {
         let command = Command::decode(payload.clone()).map_err(|error| {
             MetaError::Incompatible(format!("entry {} of its log: {error}", entry.index))
         })?;
+        // The decision is made before anything changes; a refused command has no edits.
         let decided = decide(&self.state.read(), &command);
         let edits = decided.as_ref().map_or(&[][..], |outcome| &outcome.edits);
         self.store.commit(&record::changes(edits), Some(&applied))?;
+        // Store first, then state and the catalog to be published.
         if !edits.is_empty() {
             let catalog = catalog.get_or_insert_with(|| Catalog::clone(&self.catalog.borrow()));
             let mut state = self.state.write();
@@ -285,12 +287,12 @@ impl Machine for CatalogMachine {
 }
 
 impl CatalogMachine {
-    /// Itself, for what outlives a call.
+    /// A strong reference to itself, for tasks that outlive a call.
     fn share(&self) -> Result<Arc<Self>, MachineError> {
         self.me.upgrade().ok_or_else(|| MachineError("meta is stopping".to_owned()))
     }
 
-    /// All that is applied, made durable.
+    /// A copy of everything applied, made durable.
     fn copy(&self) -> Result<CatalogCopy, MetaError> {
         let (edits, mark) = {
             let _applying = self.applying.lock();
@@ -303,10 +305,10 @@ impl CatalogMachine {
         Ok(CatalogCopy::new(mark, &record::changes(&edits)))
     }
 
-    /// Puts another replica's state into the place of the own one. Blocks on the disk.
+    /// Replaces the local state with another replica's. Blocks on the disk.
     ///
     /// # Errors
-    /// [`MetaError::Corrupted`] when it makes no sense; those of the store.
+    /// [`MetaError::Corrupted`] if the state is inconsistent; those of the store.
     pub(super) fn replace(
         &self,
         records: Vec<(Vec<u8>, Vec<u8>)>,
@@ -316,6 +318,7 @@ impl CatalogMachine {
         let state = record::state(records.clone())?;
         let catalog = publish::catalog(&state)
             .map_err(|error| MetaError::Corrupted(format!("it cannot be published: {error}")))?;
+        // One commit removes the records that are gone and writes the others, with the mark.
         let new: BTreeMap<Vec<u8>, Vec<u8>> = records.into_iter().collect();
         let copy: Vec<Change> = new
             .iter()
@@ -331,7 +334,7 @@ impl CatalogMachine {
             self.marks.lock().failure = Some(error.clone());
             return Err(error);
         }
-        // The log before it is given up at once: the older copies are of no use any more.
+        // The log before it is released at once, so the older copies are useless.
         if let Some(copies) = &self.copies
             && let Err(error) = copies.keep(&mark, &encode_records(&copy))
         {

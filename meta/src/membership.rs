@@ -1,4 +1,5 @@
-//! The members of meta's own group: whose data directories they have, and how one that lost its data joins again.
+//! Membership of meta's own group: the identities of the members' data directories, and the readmission of a member
+//! that lost its data.
 //!
 //! ```text
 //!   voter, wiped ── refused by all ──▶ ends, and says why
@@ -8,13 +9,14 @@
 //! ```
 //!
 //! Invariants:
-//! - a member is known by the identity of its data directory, which is recorded in the catalog after the first link to it;
-//!   under another identity its votes and answers do not count, and nothing is sent to it;
-//! - a directory takes over a member's number only after the others have agreed to do without that member: what the old
-//!   directory voted for and acknowledged counts for nothing then;
-//! - whoever knows a later generation of a member's directory than the directory itself ([`partita_proto::generation`])
-//!   refuses it as an older copy, and it ends. The leader records the generations that members greet with. One that lags
-//!   behind may not know the latest: the others do, and a member introduces itself to all of them when it starts.
+//! - a member is known by the identity of its data directory, recorded in the catalog after the first connection to
+//!   it; under another identity its votes and answers do not count, and nothing is sent to it;
+//! - a directory takes over a member's number only after the others have agreed to remove that member: from then
+//!   on, votes and acknowledgements of the old directory count for nothing;
+//! - a member that knows a later generation of another member's directory than the directory itself has
+//!   ([`partita_proto::generation`]) refuses it as an older copy, and the refused process ends. The leader records
+//!   the generations that members report when they greet. A member that lags behind may not know the latest; but a
+//!   starting member introduces itself to all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,28 +38,28 @@ use crate::machine::CatalogMachine;
 use crate::node::{Core, raft_error};
 use crate::transition::Command;
 
-/// How often a leader looks at who is a member, and how often one that is to join again says so.
+/// Interval at which the leader checks the members, and at which a rejoining member greets the others.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long nothing has been heard of a member's old directory before it is done without.
+/// Time without contact to a member's old directory before the member is removed.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
-/// Entries by which a learner may lag behind when it becomes a voter.
+/// Maximum entries by which a learner may lag behind to become a voter.
 const LAG_MAX: u64 = 64;
 
-/// The other members, as they greeted.
+/// The other members, by their latest greetings.
 pub(crate) struct MetaPeers {
     machine: Arc<CatalogMachine>,
     met: Mutex<BTreeMap<NodeId, Greeting>>,
-    /// The generations of this member's own data directory.
+    /// Generations of this member's own data directory.
     generations: Option<Arc<Generations>>,
-    /// Why another member has refused this one.
+    /// Refusal of this member by another one.
     refusal: watch::Sender<Option<OwnRefusal>>,
 }
 
-/// Why another member has refused this one.
+/// Refusal of this member by another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnRefusal {
     text: String,
-    /// Its data directory is an older copy: nobody refuses it by mistake.
+    /// True if the data directory is an older copy: such a refusal is never a mistake.
     older: bool,
 }
 
@@ -70,12 +72,12 @@ impl MetaPeers {
         Arc::new(Self { machine, met: Mutex::default(), generations, refusal })
     }
 
-    /// Those that have greeted, as they did last.
+    /// Latest greetings of the other members.
     fn met(&self) -> Vec<Greeting> {
         self.met.lock().values().copied().collect()
     }
 
-    /// Returns when another member has refused this one for a reason that holds, with the reason.
+    /// Waits for a refusal by another member that fulfils `holds`, and returns its text.
     async fn refused(&self, holds: impl Fn(&OwnRefusal) -> bool) -> String {
         let mut refusal = self.refusal.subscribe();
         let refused = refusal.wait_for(|refusal| refusal.as_ref().is_some_and(&holds)).await;
@@ -101,7 +103,7 @@ impl Acquaintances for MetaPeers {
 
     fn refused(&self, by: NodeId, refusal: &Refusal) {
         let why = &refusal.why;
-        // An answer to what this one said earlier may come late.
+        // This may be a late answer to an earlier greeting.
         let own = self.generations.as_ref().map(|generations| generations.claim());
         let older =
             refusal.recorded.is_some() && own.is_some_and(|claim| claim.is_older(refusal.recorded));
@@ -117,9 +119,11 @@ impl Acquaintances for MetaPeers {
     }
 }
 
-/// Whether a member whose data directory is known, or is not, may take part.
+/// Admits or refuses a greeting member, given its recorded data directory.
 fn judge(known: Option<MetaRecord>, peer: &Greeting) -> Result<(), Refusal> {
     let node = peer.node;
+    // The recorded directory is refused only if it is older than a known generation; a rejoining one waits for the
+    // leader; an unknown member is admitted, and recorded later.
     let (why, recorded) = match known {
         Some(MetaRecord { identity, generation }) if identity == peer.identity => {
             match generation {
@@ -156,24 +160,24 @@ fn judge(known: Option<MetaRecord>, peer: &Greeting) -> Result<(), Refusal> {
     Err(Refusal { why, recorded })
 }
 
-/// What is next for a member that joins again.
+/// Next step in the readmission of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Readmission {
-    /// The group is to do without its old directory.
+    /// Remove the old directory from the group.
     Remove,
-    /// The new directory is to be known by its number.
+    /// Record the new directory under the member's number.
     Record,
-    /// It is to get everything and decide nothing.
+    /// Add it as a learner, which replicates but does not vote.
     Learn,
-    /// It gets everything, or the old directory is still heard of.
+    /// Wait: it is catching up, or the old directory is still active.
     Wait,
-    /// It is to vote.
+    /// Make it a voter.
     Vote,
-    /// It is a member like the others.
+    /// Nothing: it is a voter.
     Done,
 }
 
-/// What is next for a member that greets as one that joins again; `last` is the index of the leader's last entry.
+/// Next step for a member that greets as rejoining; `last` is the index of the leader's last entry.
 fn next_step(
     greeting: &Greeting,
     known: Option<u64>,
@@ -181,7 +185,7 @@ fn next_step(
     last: u64,
 ) -> Readmission {
     match (known == Some(greeting.identity), member) {
-        // The old directory is still in use, whoever says that it is lost.
+        // The old directory is still active, although the member claims that it is lost.
         (false, Some(member)) if member.silent_for.is_some_and(|silent| silent < SILENCE_MIN) => {
             Readmission::Wait
         }
@@ -197,7 +201,7 @@ fn next_step(
 }
 
 impl Core {
-    /// Keeps the members of meta's group known, and takes in those that join again, until `over`.
+    /// Records the members of meta's group and readmits rejoining ones, until `over` is cancelled.
     pub(crate) async fn keep_members(&self, over: &CancellationToken) {
         let work = async {
             loop {
@@ -229,7 +233,7 @@ impl Core {
             }
             let known = self.machine.state().meta_identity(node);
             let member = members.iter().find(|member| member.node == node);
-            // One that has learned goes on where it was, also after it was started without being told to.
+            // A learner continues its readmission, even if it was restarted without --rejoin.
             if rejoins || member.is_some_and(|member| !member.voter) {
                 self.readmit(&greeting, known, member, &members).await?;
             } else if known.is_none() && member.is_some() {
@@ -240,7 +244,7 @@ impl Core {
         Ok(())
     }
 
-    /// Records the generation that a member's data directory has come to, if that is not known.
+    /// Records the generation of a member's data directory that it reports, if it is newer.
     async fn record_generation(&self, greeting: &Greeting) -> Result<(), Error> {
         let Greeting { node, identity, claim, .. } = *greeting;
         let known = self.machine.state().meta(node).copied();
@@ -253,8 +257,8 @@ impl Core {
         self.propose_anyway(&Command::RenewMeta(renewal)).await.map(drop)
     }
 
-    /// Keeps the generation of this member's data directory young: makes one after another, and tells the other members
-    /// of it until it is recorded. Does not end.
+    /// Renews the generation of this member's data directory regularly, and tells the other members until it is
+    /// recorded. Does not return.
     pub(crate) async fn keep_generation(&self) {
         let Some(generations) = &self.options.generations else {
             return std::future::pending().await;
@@ -265,12 +269,14 @@ impl Core {
             let old = renewed.elapsed() >= self.options.renew_every;
             let nonce = mixed(self.options.incarnation).wrapping_add(mixed(made));
             let before = generations.claim();
+            // Each round notes what is recorded, and makes a new generation if one is due.
             match self.next_generation(generations, nonce, old).await {
                 Ok(claim) => {
                     if claim.pending.is_some() && claim.pending != before.pending {
                         (renewed, made) = (Instant::now(), made + 1);
                     }
                     self.host.set_claim(claim);
+                    // The others are told of a pending generation: one of them, or this one, leads and records it.
                     if claim.pending.is_some() {
                         let own = self.host.node();
                         let others = self.options.members.values().filter(|node| **node != own);
@@ -290,8 +296,8 @@ impl Core {
         }
     }
 
-    /// Takes note of the generation that is recorded, and makes the next one, with this nonce, when this process has made
-    /// none that is recorded or when its last one is `old`, unless one is pending.
+    /// Takes over the recorded generation. Makes the next one, with this nonce, if this process has made none that
+    /// is recorded, or if its last one is `old`; none while one is pending.
     async fn next_generation(
         &self,
         generations: &Arc<Generations>,
@@ -319,7 +325,7 @@ impl Core {
         Ok(())
     }
 
-    /// Does the next step for a member that joins again.
+    /// Carries out the next step of a readmission.
     async fn readmit(
         &self,
         greeting: &Greeting,
@@ -328,7 +334,7 @@ impl Core {
         members: &[MemberStatus],
     ) -> Result<(), Error> {
         let node = greeting.node;
-        // Only who is in the list that all members were given has a number here.
+        // Only members of the configured list have a number.
         let configured = self.options.members.iter().find(|(_, at)| **at == node);
         let Some((replica, _)) = configured else { return Ok(()) };
         let last = self.group.status().last_index.unwrap_or_default();
@@ -358,7 +364,7 @@ impl Core {
         Ok(())
     }
 
-    /// Greets the other members for as long as this one is to join again and is no voter yet.
+    /// Greets the other members until this one is a voter, if it was started to rejoin.
     pub(crate) async fn ask_to_rejoin(&self) {
         if !self.options.rejoins {
             return;
@@ -382,8 +388,8 @@ impl Core {
         }
     }
 
-    /// Returns when another member has refused this one, which has never been part of a group that had a leader, or
-    /// whose data directory is an older copy.
+    /// Waits for a refusal by another member, and returns its text. Refusals count if this member's data directory
+    /// is an older copy, or if it has never been part of a group that had a leader.
     pub(crate) async fn refused(&self) -> String {
         let never = || !self.options.rejoins && self.machine.state().cluster() == 0;
         self.peers.refused(|refusal| refusal.older || never()).await
@@ -417,7 +423,7 @@ mod tests {
         assert!(judge(known(5), &greeting(5, true)).is_ok());
         let refused = judge(known(5), &greeting(6, false)).unwrap_err();
         assert!(refused.why.contains("--rejoin") && refused.recorded.is_none(), "{refused:?}");
-        // One that says nothing of itself is not the one that is known.
+        // A greeting without an identity does not match the recorded one.
         assert!(judge(known(5), &greeting(0, false)).is_err());
         for known in [None, known(5)] {
             assert!(judge(known, &greeting(6, true)).is_err());

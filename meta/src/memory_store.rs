@@ -1,4 +1,4 @@
-//! A store in memory: for tests and simulations, and as the model that the one on disk is tested against.
+//! A store in memory: for tests and simulations, and as the model for tests of the store on disk.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use crate::error::MetaError;
 use crate::store::{Applied, Change, StateStore, Stored};
 
-/// A store that forgets everything when it is dropped.
+/// A store that loses everything when it is dropped.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     contents: Mutex<Contents>,
-    /// What a power cut leaves.
+    /// Contents that survive a power failure.
     synced: Mutex<Contents>,
 }
 
@@ -22,14 +22,14 @@ struct Contents {
 }
 
 impl MemoryStore {
-    /// What a power cut leaves, for the next life: nothing that this one still does reaches it.
+    /// A new store with the contents that survive a power failure; later calls on this one do not affect it.
     #[must_use]
     pub fn survivor(&self) -> Self {
         let synced = self.synced.lock().clone();
         Self { contents: Mutex::new(synced.clone()), synced: Mutex::new(synced) }
     }
 
-    /// Forgets what was not synced.
+    /// Drops everything that was not synced.
     pub fn cut_power(&self) {
         let synced = self.synced.lock().clone();
         *self.contents.lock() = synced;

@@ -1,14 +1,13 @@
-//! Meta in a process: opens, runs and stops it.
+//! Meta in a process: opening, running and stopping it.
 //!
 //! On disk, below its directory: `state/`, the applied catalog, and `copies/` of it (`opening.rs`). Its log is in the
 //! node's shared log, under group 0.
 //!
-//! Start, in this order: the host, meta (the catalog can be read then), the datanode with the
-//! replicas on its disk, and at last [`Meta::run`], which sends what is still to be ordered. A
-//! change waits for that.
+//! Order of the start: the host; meta (the catalog can be read from then on); the datanode with the replicas on its
+//! disk; at last [`Meta::run`], which sends pending orders. Changes wait until it runs.
 //!
-//! With several members, the one that leads the group does all of this; [`Meta::run`] begins when it
-//! is elected and ends when another is.
+//! With several members, only the group's leader does this; the work of [`Meta::run`] begins with an election and
+//! ends with the next one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,49 +46,48 @@ use crate::reshapes::Reshapes;
 use crate::scheduler::{Patience, Scheduler};
 use crate::transition::{Command, Reply};
 
-/// Meta's only replica; those of partitions have other numbers.
+/// Replica number of meta's only member; partitions' replicas have other numbers.
 const REPLICA: ReplicaId = ReplicaId(1);
-/// Decides between partitions and nodes that are equally good.
+/// Seed of choices between equally good partitions and nodes.
 const SEED: u64 = 1;
-/// How often it is looked who leads.
+/// Interval at which a member checks whether it leads.
 const LEADERSHIP_POLL: Duration = Duration::from_millis(20);
-/// How often whoever leads has a majority confirm it, and how long it goes on without: one that is cut
-/// off would not learn of its successor, and those that still reach it would wait for nothing.
+/// Interval at which the leader has a majority confirm it, and maximum time without confirmation: a leader that is
+/// cut off would not learn of its successor, and clients that still reach it would wait for nothing.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 const UNCONFIRMED_MAX: Duration = Duration::from_secs(4);
 
-/// Tables of a database unless an option says otherwise. A name that is written wrong by a program, as one with a number
-/// in it, then ends in an error and not in a catalog that every node carries.
+/// Default limit of tables per database. A program that creates tables under wrong names, such as with a number in
+/// them, then gets an error, instead of a huge catalog on every node.
 pub const TABLES_PER_DATABASE: u32 = 500;
 
-/// What meta is opened with.
+/// Options of [`Meta::open`].
 #[derive(Clone)]
 pub struct MetaOptions {
-    /// Its directory.
+    /// Meta's directory.
     pub dir: PathBuf,
-    /// The members of its group and their nodes, the same for all of them; empty: this one alone. Only
-    /// the first start looks at it.
+    /// Members of the group and their nodes, the same for all members; empty: this one alone. Used at the first
+    /// start only.
     pub members: BTreeMap<ReplicaId, NodeId>,
-    /// How many replicas a partition has when its table does not say.
+    /// Default number of replicas of a partition, if the table does not set it.
     pub replication_factor: u32,
-    /// How many tables a database may have for another one to be made.
+    /// Maximum tables of a database; further ones are refused.
     pub tables_per_database: u32,
-    /// How long nothing is heard of a node before its replicas are made anew elsewhere.
+    /// Time without a heartbeat after which a node's replicas are recreated elsewhere.
     pub repair_after: Duration,
-    /// Where the nodes are published as they come and go.
+    /// Receives the members of the cluster whenever they change.
     pub nodes: watch::Sender<Arc<Members>>,
-    /// Tells when something happened, to those who look back.
+    /// Source of the timestamps of events.
     pub clock: Arc<dyn Clock>,
-    /// The random number of its data directory, by which the other members know it; 0: it has none.
+    /// Random number of the data directory, by which the other members know it; 0: none.
     pub identity: u64,
-    /// Whether it lost its data, and is to join its group again as a new member. One that has come back is a member like
-    /// the others, whatever this says.
+    /// True if this member lost its data and is to rejoin its group as a new member. Ignored once it has rejoined.
     pub rejoins: bool,
-    /// A random number of this start of the process, from which the numbers of its leaderships are made.
+    /// Random number of this start of the process, from which leaderships' nonces are made.
     pub incarnation: u64,
-    /// The generations of its data directory, by which the others notice an older copy of it; `None`: it has none.
+    /// Generations of the data directory, by which the others notice an older copy of it; `None`: none.
     pub generations: Option<Arc<Generations>>,
-    /// How old a generation becomes before the next one is made.
+    /// Maximum age of a generation; then the next one is made.
     pub renew_every: Duration,
 }
 
@@ -106,7 +104,7 @@ impl fmt::Debug for MetaOptions {
 }
 
 impl MetaOptions {
-    /// For one process that is everything: one member, one replica of each partition.
+    /// Options of a cluster of one process: one member, and one replica of each partition.
     #[must_use]
     pub fn alone(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -125,48 +123,48 @@ impl MetaOptions {
         }
     }
 
-    /// How many replicas the partitions of a table with these options should have.
+    /// Number of replicas for the partitions of a table with these options.
     pub(crate) fn replicas_of(&self, options: &TableOptions) -> usize {
         options.replication_factor.unwrap_or(self.replication_factor).max(1) as usize
     }
 }
 
-/// The catalog's keeper in this process.
+/// The meta service in this process.
 pub struct Meta {
     pub(crate) core: Arc<Core>,
 }
 
-/// What meta's parts share.
+/// State shared by meta's parts.
 pub(crate) struct Core {
     pub(crate) host: Arc<Host>,
     pub(crate) group: Arc<Group>,
-    /// The other members of the group, as they greeted.
+    /// The other members of the group, by their greetings.
     pub(crate) peers: Arc<MetaPeers>,
     pub(crate) machine: Arc<CatalogMachine>,
     pub(crate) nodes: Arc<dyn DataNodes>,
     pub(crate) options: MetaOptions,
-    /// What nodes said, while this process leads.
+    /// Latest reports of nodes, while this process leads.
     pub(crate) presence: Presence,
-    /// What is known of load; decided on while this process leads.
+    /// Load of partitions; used for decisions while this process leads.
     pub(crate) load: Mutex<Keeper>,
-    /// The nodes as everybody is told of them.
+    /// The nodes, as published to subscribers.
     pub(crate) members: watch::Sender<Arc<Members>>,
-    /// Whether this process leads and knows everything.
+    /// True while this process leads and has applied everything that was acknowledged.
     pub(crate) leads: watch::Sender<bool>,
     pub(crate) leadership: OwnLeadership,
     pub(crate) progress: Progress,
     pub(crate) reshapes: Arc<Reshapes>,
     pub(crate) patience: Patience,
-    /// No more orders are sent.
+    /// Cancelled when no more orders are to be sent.
     pub(crate) stopping: CancellationToken,
 }
 
 impl Meta {
-    /// Opens the catalog, or begins one. When it returns, everything that was acknowledged is in
+    /// Opens the catalog, or creates one. When it returns, everything that was acknowledged is in
     /// [`partita_proto::service::MetaService::catalog`].
     ///
     /// # Errors
-    /// [`MetaError::Corrupted`] when catalog and log cannot be trusted or do not belong together,
+    /// [`MetaError::Corrupted`] if catalog or log are damaged or do not belong together,
     /// [`MetaError::Incompatible`], [`MetaError::Io`], and those of the group.
     pub async fn open(
         options: MetaOptions,
@@ -176,8 +174,8 @@ impl Meta {
         Self::open_patient(options, host, nodes, Patience::default()).await
     }
 
-    /// As [`Meta::open`], with the catalog in memory: for simulations. It is made durable after every few entries, so
-    /// that members which lag behind get it whole.
+    /// As [`Meta::open`], with the catalog in memory: for simulations. It is made durable after every few entries,
+    /// so that members which lag behind get a snapshot.
     ///
     /// # Errors
     /// As [`Meta::open`].
@@ -215,6 +213,7 @@ impl Meta {
         nodes: Arc<dyn DataNodes>,
         patience: Patience,
     ) -> Result<Arc<Self>, MetaError> {
+        // A log without the group is only right for a catalog that has applied nothing.
         let (replica, start) = match known_replica(&host) {
             Some(replica) => (replica, Start::Restart),
             None if opened.machine.has_applied() => {
@@ -227,6 +226,7 @@ impl Meta {
             }
             None => first_start(&options, host.node())?,
         };
+        // Other members must find this one's identity and generation before the group starts.
         let machine = opened.machine;
         let peers = MetaPeers::new(Arc::clone(&machine), options.generations.clone());
         host.set_acquaintances(Arc::clone(&peers) as _);
@@ -239,6 +239,7 @@ impl Meta {
             Some(damage) => MetaError::Corrupted(format!("{damage}; from the log: {error}")),
             None => MetaError::Raft(error),
         })?;
+        // A single member has nobody to wait for: the barrier applies all that was acknowledged.
         if group.members().len() == 1 {
             group.read_barrier().await?;
         }
@@ -262,7 +263,7 @@ impl Meta {
         Ok(Arc::new(Self { core: Arc::new(core) }))
     }
 
-    /// Sends orders to nodes until told to stop. Changes wait for it; it is run once.
+    /// Runs meta until `stop` is cancelled. Changes wait until it runs; to be called once.
     pub async fn run(&self, stop: CancellationToken) {
         tokio::select! {
             () = self.lead_when_elected(&stop) => {}
@@ -274,24 +275,25 @@ impl Meta {
         self.core.stopping.cancel();
     }
 
-    /// Asks to be taken in again, as long as that takes. Does not end.
+    /// Greets the other members until this one is readmitted. Does not return.
     async fn rejoin(&self) {
         self.core.ask_to_rejoin().await;
         std::future::pending().await
     }
 
-    /// How many members of meta's group are known by their data directories.
+    /// Number of members of meta's group whose data directories are recorded.
     pub fn knows_members(&self) -> usize {
         self.core.machine.state().metas().count()
     }
 
-    /// The newest generation of the data directory of a member of meta's group, as far as this one knows.
+    /// Newest generation of a member's data directory, as far as this member knows.
     pub fn generation_of(&self, member: NodeId) -> Option<Generation> {
         self.core.machine.state().meta(member)?.generation
     }
 
-    /// Returns when another member of meta's group has refused this one, whose data directory has never belonged to a
-    /// group that had a leader, or is an older copy; with the reason. The process has nothing to do then.
+    /// Waits until another member of meta's group refuses this one, and returns the reason. Only if this member's
+    /// data directory has never belonged to a group that had a leader, or is an older copy. The process should end
+    /// then.
     pub async fn refused(&self) -> String {
         self.core.refused().await
     }
@@ -304,6 +306,7 @@ impl Meta {
                 () = self.core.elected() => {}
             }
             info!("this process leads meta");
+            // Orders need a recorded leadership; if recording fails, it is retried below.
             let recorded = tokio::select! {
                 () = stop.cancelled() => return,
                 recorded = self.core.record_leadership() => recorded,
@@ -311,10 +314,12 @@ impl Meta {
             if let Err(error) = recorded {
                 warn!(%error, "that this process leads meta is not recorded yet; it gives no orders");
             }
+            // Soft state of an earlier leadership is dropped before requests are served.
             self.core.presence.begin();
             self.core.load.lock().begin(SEED);
             self.core.publish_members();
             self.core.leads.send_replace(true);
+            // The work ends with the leadership; requests are refused first.
             let over = stop.child_token();
             let (scheduler, supervisor) = (Arc::clone(&self.core), Arc::clone(&self.core));
             let work = async {
@@ -337,35 +342,34 @@ impl Meta {
         }
     }
 
-    /// The replicas that a node is to hold, of tables that are in use.
+    /// The replicas that a node should hold, of tables in use.
     pub fn partitions_of(&self, node: NodeId) -> Vec<PartitionSpec> {
         plan::partitions_of(&self.core.machine.state(), node)
     }
 
-    /// Splits and merges since this process began, as far as they are remembered: the last thousand, the oldest
-    /// first.
+    /// Splits and merges since this process began: the last thousand, oldest first.
     pub fn reshape_events(&self) -> Vec<ReshapeEvent> {
         self.core.reshapes.all()
     }
 
-    /// Notes what a split or merge was good for: the share of the load that its right side got, and whether it was
-    /// in vain. Returns whether it is remembered at all.
+    /// Records the effect of a split or merge: the share of the load that its right side got, and whether it was
+    /// useless. True if the event is still remembered.
     pub fn judge_reshape(&self, id: u64, actual_larger: Option<PerMille>, in_vain: bool) -> bool {
         self.core.reshapes.judged(Step(id), actual_larger, in_vain)
     }
 
-    /// Why this member serves no more, if the catalog's storage failed or its group has stopped. A disk that is full
-    /// is no such reason.
+    /// Error that stopped this member: its storage failed, or its group has stopped. `None` if only the disk is
+    /// full.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let failure = self.core.machine.failure();
         failure.or_else(|| self.core.group.status().stopped)
     }
 
-    /// Makes everything durable and stops the group. [`Meta::run`] has to have ended.
+    /// Makes everything durable and stops the group. [`Meta::run`] must have ended.
     ///
     /// # Errors
-    /// When the catalog could not be made durable; nothing is lost then, the log has it.
+    /// If the catalog could not be made durable; nothing is lost, because the log has it.
     pub async fn shutdown(&self) -> Result<(), MetaError> {
         self.core.stopping.cancel();
         let synced = self.core.sync().await;
@@ -376,7 +380,7 @@ impl Meta {
 }
 
 impl Core {
-    /// Keeps what is known of load up to date while another process leads. Does not end.
+    /// Keeps the load state up to date while another process leads. Does not return.
     async fn look_on(&self) {
         let mut tick = tokio::time::interval(self.patience.tick);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -389,7 +393,7 @@ impl Core {
         }
     }
 
-    /// Takes note of the load that a node reports to whoever leads.
+    /// Records the load in a heartbeat that was sent to the leader.
     pub(crate) fn overhear(&self, heartbeat: &Heartbeat) {
         let state = self.machine.state();
         if state.node(heartbeat.node).is_some_and(|node| node.identity == heartbeat.identity) {
@@ -397,7 +401,7 @@ impl Core {
         }
     }
 
-    /// Returns when this process leads and has applied all that was ever acknowledged.
+    /// Returns when this process leads and has applied everything that was acknowledged.
     async fn elected(&self) {
         loop {
             if self.group.status().is_leader && self.group.read_barrier().await.is_ok() {
@@ -407,7 +411,7 @@ impl Core {
         }
     }
 
-    /// Returns when this process leads no more, cannot know whether it does, or is to stop.
+    /// Returns when this process no longer leads, cannot confirm that it does, or is to stop.
     async fn replaced(&self, stop: &CancellationToken) {
         let (mut confirmed, mut asked) = (Instant::now(), Instant::now());
         while self.group.status().is_leader {
@@ -430,7 +434,7 @@ impl Core {
         warn!("another process leads meta now");
     }
 
-    /// Puts a command into the log and applies it.
+    /// Appends a command to the log; returns when it is applied.
     pub(crate) async fn propose(&self, command: &Command) -> Result<Reply, Error> {
         if !self.machine.has_room() {
             return Err(Error::DiskFull(
@@ -441,19 +445,19 @@ impl Core {
         self.propose_anyway(command).await
     }
 
-    /// As [`Core::propose`], also when the disk is nearly full: for what others could not work without.
+    /// As [`Core::propose`], but also on a nearly full disk: for commands that others cannot work without.
     pub(crate) async fn propose_anyway(&self, command: &Command) -> Result<Reply, Error> {
         let applied = self.group.propose(command.encode()).await.map_err(raft_error)?;
         decode_reply(applied.reply)
     }
 
-    /// Makes the catalog durable when much was applied, or when the log asks for room. Every member does,
-    /// whoever leads: each has a log of its own to give up. Does not end.
+    /// Makes the catalog durable when many entries were applied, or when the log needs room. Every member does this
+    /// for its own log, not only the leader. Does not return.
     async fn keep_durable(&self) {
         let mut applied = self.machine.applied();
         let mut pressure = self.host.pressure();
         pressure.mark_changed();
-        // The sender may go before we do, when the host is shut down first.
+        // The sender may be dropped before this task ends, if the host is shut down first.
         let mut log_open = true;
         loop {
             applied.mark_unchanged();
@@ -474,7 +478,7 @@ impl Core {
         }
     }
 
-    /// Makes what is applied durable, and gives up the log before it.
+    /// Makes the applied catalog durable, and releases the log before it.
     pub(crate) async fn sync(&self) -> Result<(), MetaError> {
         let machine = Arc::clone(&self.machine);
         let synced = partita_proto::blocking::spawn(move || machine.sync());
@@ -485,7 +489,7 @@ impl Core {
     }
 }
 
-/// How a member begins that has nothing yet.
+/// Replica number and start of a member that has no log yet.
 fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start), MetaError> {
     if options.members.is_empty() {
         return Ok((REPLICA, Start::Create { members: BTreeMap::from([(REPLICA, node)]) }));
@@ -504,13 +508,13 @@ fn first_start(options: &MetaOptions, node: NodeId) -> Result<(ReplicaId, Start)
     Ok((*replica, start))
 }
 
-/// Meta's replica in a node's log, if it is there.
+/// Meta's replica in the node's log, if there is one.
 fn known_replica(host: &Host) -> Option<ReplicaId> {
     let known = host.known_groups().into_iter().find(|(group, _)| *group == META_GROUP);
     known.map(|(_, replica)| replica)
 }
 
-/// What a failure of meta's group means to whoever wanted a change.
+/// Error for the client of a change that meta's group did not carry out.
 pub(crate) fn raft_error(error: RaftError) -> Error {
     match error {
         RaftError::NotLeader { leader } => Error::NotLeader {
@@ -524,7 +528,7 @@ pub(crate) fn raft_error(error: RaftError) -> Error {
         RaftError::DiskFull(why) => Error::DiskFull(why),
         RaftError::InvalidInput(why) => Error::InvalidInput(why),
         RaftError::Corrupted(why) => Error::Corrupted(why),
-        // This member ends, or has failed: the others can tell whether they have it.
+        // This member ends or has failed: other members can tell whether the change is in the log.
         RaftError::Stopped { .. } => {
             Error::Timeout(format!("meta: {error}; the change may or may not take effect"))
         }

@@ -1,4 +1,4 @@
-//! From what is on disk to the catalog that meta begins with.
+//! Opens the catalog from store, copies and log.
 //!
 //! ```text
 //!   state/    sled: all that was applied        copies/   the two newest checkpoints of it (`copies.rs`)
@@ -6,11 +6,11 @@
 //!              the newest that is whole ──▶ then the log, which must begin no later than that ends
 //! ```
 //!
-//! A store that is damaged, or that has gone back to before a copy, is set aside as `state.damaged-<n>` and made anew:
-//! from the newest copy, or from the log if that still begins at the beginning.
+//! A store that is damaged, or has gone back to before a copy, is renamed to `state.damaged-<n>` and recreated from
+//! the newest copy, or from the log if that still begins at the beginning.
 //!
-//! Invariant: a crash at any moment leaves what the next start makes the same of: a store that was set aside is missing,
-//! and a missing one is older than any copy.
+//! Invariant: after a crash at any moment, the next start comes to the same result: a store that was set aside is
+//! missing, and a missing store is older than any copy.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,40 +26,40 @@ use crate::sled_store::SledStore;
 use crate::store::StateStore;
 use crate::transfer::decode_records;
 
-/// Where the applied catalog is, below meta's directory.
+/// Directory of the applied catalog, below meta's directory.
 const STATE: &str = "state";
-/// Where its copies are.
+/// Directory of the copies.
 const COPIES: &str = "copies";
-/// How long a store that was closed may take to end its work in the background.
+/// Maximum time for a closed store to end its background work.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 const CLOSE_POLL: Duration = Duration::from_millis(5);
 
 /// An opened catalog.
 pub(crate) struct Opened {
     pub(crate) machine: Arc<CatalogMachine>,
-    /// Why a damaged one was set aside for it.
+    /// Description of the damaged store that was set aside.
     pub(crate) set_aside: Option<String>,
 }
 
-/// What a catalog is made of.
+/// Source of a catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    /// The store as it is.
+    /// The store, unchanged.
     Store,
     /// The newest copy.
     Copy,
-    /// Nothing, and the whole log.
+    /// An empty catalog and the whole log.
     Log,
-    /// Nothing that is there reaches the log.
+    /// None: no complete source reaches the log.
     Nothing,
 }
 
-/// What to begin with, from the last entry in the store (none: it has not begun; an error: it is damaged) and in the
-/// newest copy that is whole; `log`: up to which index the log was given up, if there is one.
+/// Chooses the source. `store`: last entry in the store (`None`: no entry; an error: damaged); `copy`: last entry
+/// in the newest complete copy; `log`: index up to which the log was released, if there is a log.
 fn choose(store: Result<Option<u64>, ()>, copy: Option<u64>, log: Option<Option<u64>>) -> Choice {
     let meets = |index: Option<u64>| index >= log.flatten();
     match (store, copy) {
-        // A copy is only made of what the store has synced: an older store has lost it.
+        // A copy is made only of what the store has synced: a store that is older has lost it.
         (Ok(index), copy) if index >= copy => match meets(index) {
             true => Choice::Store,
             false => Choice::Nothing,
@@ -70,11 +70,11 @@ fn choose(store: Result<Option<u64>, ()>, copy: Option<u64>, log: Option<Option<
     }
 }
 
-/// Opens the catalog below a directory, or begins one; `log`: up to which index meta's log was given up, if this node has
-/// it.
+/// Opens the catalog below a directory, or creates one; `log`: index up to which meta's log was released, if this
+/// node has the log.
 ///
 /// # Errors
-/// [`MetaError::Corrupted`] when nothing that is whole reaches the log; [`MetaError::Incompatible`], [`MetaError::Io`].
+/// [`MetaError::Corrupted`] if no complete source reaches the log; [`MetaError::Incompatible`], [`MetaError::Io`].
 pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opened, MetaError> {
     let state = dir.join(STATE);
     let (copies, newest, bad_copies) = Copies::open(&dir.join(COPIES))?;
@@ -103,7 +103,7 @@ pub(crate) fn open_catalog(dir: &Path, log: Option<Option<u64>>) -> Result<Opene
             let damage = format!("{damage}; it is now in {}", aside.display());
             let from = if choice == Choice::Copy { "a copy" } else { "the log" };
             warn!(%damage, from, "the catalog is made anew");
-            // They went with the store.
+            // The first `Copies` were moved into the store that is closed now.
             let (copies, ..) = Copies::open(&dir.join(COPIES))?;
             let machine = open_store(&state, copies)?;
             if let (Choice::Copy, Some(Copy { mark, records })) = (choice, newest) {
@@ -118,7 +118,7 @@ fn number(index: Option<u64>) -> String {
     index.map_or_else(|| "none".to_owned(), |index| index.to_string())
 }
 
-/// What is told when nothing is left to begin with.
+/// Error text if no source is usable.
 fn hopeless(damage: &str, bad_copies: &[String], dir: &Path, log: Option<Option<u64>>) -> String {
     let copies = match bad_copies {
         [] => format!("no copy in {} is newer", dir.join(COPIES).display()),
@@ -140,7 +140,7 @@ fn open_store(dir: &Path, copies: Copies) -> Result<Arc<CatalogMachine>, MetaErr
     CatalogMachine::open_copied(store, Some(copies))
 }
 
-/// Renames a directory, so that somebody can look at it.
+/// Renames a damaged store's directory, so that it can be examined.
 fn set_aside(dir: &Path) -> Result<PathBuf, MetaError> {
     until_closed(dir);
     let free = (1..).map(|number| dir.with_extension(format!("damaged-{number}")));
@@ -152,7 +152,7 @@ fn set_aside(dir: &Path) -> Result<PathBuf, MetaError> {
     Ok(aside)
 }
 
-/// Waits until nobody has the store of a directory open: it is closed in the background, which writes by path.
+/// Waits until a store is closed: that happens in the background, which writes by path.
 pub(crate) fn until_closed(dir: &Path) {
     let Ok(file) = std::fs::File::open(dir.join("db")) else { return };
     let deadline = Instant::now() + CLOSE_WAIT;

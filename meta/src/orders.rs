@@ -1,7 +1,7 @@
 //! Sends orders to nodes.
 //!
-//! Invariant: an order for a partition's leader is carried out by the one that its group has elected,
-//! or not at all; who that is the nodes say.
+//! Invariant: an order for a partition's leader is carried out by the leader that the group elected, or not at all;
+//! the nodes report who leads.
 
 use std::sync::Arc;
 
@@ -15,18 +15,19 @@ use crate::catalog::PartitionRecord;
 use crate::node::Core;
 use crate::plan::{Action, Order};
 
-/// Nodes asked, one after another, who leads a partition.
+/// Maximum nodes asked in turn for the leader of a partition.
 const HOPS_MAX: usize = 8;
 
 impl Core {
-    /// Sends an order to its node, or to the leader among its nodes; true when carried out.
+    /// Sends an order to its node, or to the leader among its nodes; true if it was carried out.
     pub(crate) async fn send(&self, order: &Order) -> Result<bool, Error> {
         let sent = match order.nodes.as_slice() {
             [] => self.send_to(order.node, order).await,
             nodes => self.send_to_leader(nodes, order).await,
         };
         match sent {
-            // When it is back it will be told that the replica is nobody's.
+            // When the node returns, its report shows a replica that the catalog does not know, and the plan has it
+            // removed.
             Err(Error::Unavailable(_) | Error::Timeout(_))
                 if order.action == Action::Drop && self.is_away(order.node) =>
             {
@@ -36,7 +37,7 @@ impl Core {
         }
     }
 
-    /// Whether a registered node is not heard of.
+    /// True if a registered node's lease has expired.
     fn is_away(&self, node: NodeId) -> bool {
         let registered = self.machine.state().node(node).is_some();
         registered && !self.presence.reports().is_live(node)
@@ -47,10 +48,10 @@ impl Core {
         self.with_leader(order.partition, nodes, |node| self.send_to(node, order)).await
     }
 
-    /// Asks the leader of a partition for something.
+    /// Sends a request to the leader of a partition.
     ///
     /// # Errors
-    /// What it answers; [`Error::Timeout`] when it does not answer.
+    /// The leader's error; [`Error::Timeout`] if it does not answer.
     pub(crate) async fn ask_leader<T, A>(
         &self,
         record: &PartitionRecord,
@@ -63,7 +64,7 @@ impl Core {
         self.with_leader(record.id, &nodes, |node| self.ask(node, record.id, &ask)).await
     }
 
-    /// Asks one node for something about a partition.
+    /// Sends a request about a partition to one node.
     pub(crate) async fn ask<T, A>(
         &self,
         node: NodeId,
@@ -79,8 +80,8 @@ impl Core {
         })
     }
 
-    /// Sends something to the leader of a partition: to the node that is said to lead, to the one that it
-    /// names, and to the other nodes in turn.
+    /// Sends a request to the leader of a partition: to the node that reported to lead, to the nodes named by
+    /// answers, and to the other nodes in turn.
     async fn with_leader<T, S>(
         &self,
         partition: PartitionId,
@@ -105,10 +106,10 @@ impl Core {
             match send(node).await {
                 Err(Error::NotLeader { partition, leader }) => {
                     waiting.extend(leader);
-                    // What somebody else said went wrong says more.
+                    // Another node's error says more.
                     last.get_or_insert(Error::NotLeader { partition, leader });
                 }
-                // Away, or without the replica: another may know more.
+                // Unreachable, or without the replica: another node may know more.
                 Err(
                     error @ (Error::Unavailable(_)
                     | Error::Timeout(_)
@@ -121,7 +122,7 @@ impl Core {
         Err(last.unwrap_or_else(nobody))
     }
 
-    /// The node that leads a partition, as far as its replicas said.
+    /// Node that leads a partition, as far as replicas reported; of several the one with the newest term.
     fn leader_of(&self, partition: PartitionId) -> Option<NodeId> {
         let reports = self.presence.reports();
         let leading = reports.reports.iter().filter_map(|(node, report)| {

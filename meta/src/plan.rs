@@ -1,9 +1,7 @@
-//! What nodes have to be told: a pure function from the catalog to orders, and the choice of nodes
-//! for new partitions.
+//! Orders to nodes as a pure function of the catalog, and the choice of nodes for new partitions.
 //!
-//! Invariants: an order may be sent any number of times; orders of one step may be sent in any
-//! order and at once; orders of two steps of one table are never under way together (the scheduler
-//! sees to that).
+//! Invariants: an order may be sent any number of times; orders of one step may be sent in any order and at once;
+//! orders of two steps of one table are never under way together (the scheduler makes sure of that).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,21 +16,21 @@ use crate::catalog::{PartitionRecord, Phase, State, TableRecord, Target, Work};
 use crate::reshaping::Splitting;
 use crate::zones::{Zones, zone_of};
 
-/// The client that meta's own requests come from. Frontends draw theirs at random from 64 bits.
+/// Client id of meta's own requests. Frontends draw random ids of 64 bits.
 const META_CLIENT: u64 = 0;
 
-/// One thing to tell one node.
+/// One order to one node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Order {
     pub(crate) partition: PartitionId,
     pub(crate) replica: ReplicaId,
     pub(crate) node: NodeId,
-    /// For an order to the partition's leader: where it may be. Empty: the order is for the node.
+    /// For an order to the partition's leader, the nodes that may lead. Empty: the order is for `node`.
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) action: Action,
 }
 
-/// What to tell.
+/// Content of an order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
     /// Create or open the replica.
@@ -43,15 +41,15 @@ pub(crate) enum Action {
     Alter(Arc<TableSchema>),
     /// Remove all rows through the partition's log.
     Truncate(RequestId),
-    /// Make these the replicas that decide.
+    /// Make these replicas the voters.
     Reconfigure(BTreeMap<ReplicaId, NodeId>),
-    /// Hand leadership to a node.
+    /// Transfer leadership to a node.
     Transfer(NodeId),
-    /// Go from this epoch to the next, and give up nothing.
+    /// Advance from this epoch to the next, without freezing.
     Fence(Epoch),
 }
 
-/// The orders that a table's step asks for; none when it is ready.
+/// Orders of a table's present step; none if it is ready.
 pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
     let partitions = state.partitions_of(table);
     match &table.phase {
@@ -69,7 +67,7 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
                 let own = to_replicas(partition, |_, _| Action::Drop);
                 own.into_iter().chain(partition.splitting().into_iter().flat_map(unborn))
             })
-            // A node that was removed has lost what it had.
+            // A removed node has no replicas any more.
             .filter(|order| !state.is_removed(order.node))
             .collect()
         }
@@ -92,7 +90,7 @@ pub(crate) fn orders(state: &State, table: &TableRecord) -> Vec<Order> {
     }
 }
 
-/// Orders to remove a partition that may have begun.
+/// Orders to remove the child of a split, which may exist already.
 fn unborn(split: &Splitting) -> Vec<Order> {
     let to_one = |(replica, node): (&ReplicaId, &NodeId)| Order {
         partition: split.child,
@@ -104,7 +102,7 @@ fn unborn(split: &Splitting) -> Vec<Order> {
     split.replicas.iter().map(to_one).collect()
 }
 
-/// An order for each node that has a replica.
+/// An order to each replica's node.
 fn to_replicas(
     partition: &PartitionRecord,
     action: impl Fn(&PartitionRecord, ReplicaId) -> Action,
@@ -119,15 +117,15 @@ fn to_replicas(
     partition.all_replicas().iter().map(to_one).collect()
 }
 
-/// An order for the partition's leader, wherever that is.
+/// An order to the partition's leader.
 pub(crate) fn to_group(partition: &PartitionRecord, action: Action) -> Option<Order> {
     let (replica, node) = partition.replicas.first_key_value()?;
     let nodes = partition.all_replicas().into_values().collect();
     Some(Order { partition: partition.id, replica: *replica, node: *node, nodes, action })
 }
 
-/// What a node is to hold: its replicas of tables that are in use. Tables being created are left
-/// out: their orders are still under way, and may turn out not to be possible.
+/// Replicas that a node should hold, of tables in use. Tables being created are left out: their orders are still
+/// under way, and may turn out to be impossible.
 pub(crate) fn partitions_of(state: &State, node: NodeId) -> Vec<PartitionSpec> {
     let mut specs = Vec::new();
     for table in state.tables().filter(|table| table.is_visible()) {
@@ -159,10 +157,10 @@ fn spec(
     }
 }
 
-/// What a node is told of a replica that joins a partition's group.
+/// Specification of a replica that joins a partition's group.
 ///
 /// # Errors
-/// [`Error::NotFound`] when the table is gone.
+/// [`Error::NotFound`] if the table is gone.
 pub(crate) fn joining(
     state: &State,
     partition: &PartitionRecord,
@@ -177,8 +175,7 @@ pub(crate) fn joining(
     Ok(PartitionSpec { members: target.replicas.clone(), join: true, ..spec })
 }
 
-/// A schema as nodes are told it: with the `ttl` that the table has in effect, because they do not
-/// know of databases.
+/// The schema as sent to nodes: with the table's effective `ttl`, because nodes do not know databases.
 fn told_schema(schema: &Arc<TableSchema>, ttl: Option<Duration>) -> Arc<TableSchema> {
     if schema.options.ttl == ttl {
         return Arc::clone(schema);
@@ -188,7 +185,7 @@ fn told_schema(schema: &Arc<TableSchema>, ttl: Option<Duration>) -> Arc<TableSch
     Arc::new(told)
 }
 
-/// How many partitions each node has, of those that can take more, and in which zones they are.
+/// Number of partitions on each node that can take more, and the nodes' zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     partitions: BTreeMap<NodeId, usize>,
@@ -196,7 +193,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Counts the replicas of tables that stay.
+    /// Counts the replicas of all tables that are not being dropped.
     pub(crate) fn new(state: &State, nodes: impl IntoIterator<Item = NodeId>) -> Self {
         let mut partitions: BTreeMap<_, _> = nodes.into_iter().map(|node| (node, 0)).collect();
         for partition in state.partitions() {

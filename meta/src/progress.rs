@@ -1,5 +1,5 @@
-//! How the work on tables is going: what the scheduler knows and those who wait for a change want
-//! to know. Kept in memory only; after a restart the work goes on and nobody waits.
+//! Failures of the work on tables, for callers that wait for a change. Kept in memory only; after a restart the
+//! work continues, and nobody waits for it.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use tokio::sync::watch;
 
 use crate::catalog::Step;
 
-/// Failures that are remembered. A waiter reads its own within moments; this is for the case that
+/// Maximum failures that are kept. A waiting caller reads its own within moments; the bound is for the case that
 /// thousands fail at once.
 const FAILURES_MAX: usize = 1024;
 
-/// The work on one table, at one step.
+/// The work on one table at one step.
 pub(crate) type Job = (TableId, Step);
 
-/// The last failure of each job.
+/// The latest failure of each job.
 #[derive(Debug)]
 pub(crate) struct Progress {
     failures: Mutex<BTreeMap<(Step, TableId), Error>>,
@@ -34,7 +34,7 @@ impl Progress {
         self.changed.subscribe()
     }
 
-    /// A job failed, and will be tried again or given up.
+    /// Records a failed attempt; the job will be retried or given up.
     pub(crate) fn failed(&self, (table, step): Job, error: Error) {
         let mut failures = self.failures.lock();
         failures.insert((step, table), error);
@@ -45,12 +45,12 @@ impl Progress {
         self.changed.send_replace(());
     }
 
-    /// A job went well after all.
+    /// Forgets the failure of a job that succeeded.
     pub(crate) fn succeeded(&self, (table, step): Job) {
         self.failures.lock().remove(&(step, table));
     }
 
-    /// Why a job failed last.
+    /// Latest failure of a job.
     pub(crate) fn failure(&self, (table, step): Job) -> Option<Error> {
         self.failures.lock().get(&(step, table)).cloned()
     }

@@ -1,7 +1,7 @@
-//! The catalog as everybody else sees it, made from meta's state.
+//! Makes the published catalog from meta's state.
 //!
-//! A new [`Catalog`] shares everything with the one before except what an entry of the log touched,
-//! so that publishing costs a map of pointers and not ten thousand partition maps.
+//! A new [`Catalog`] shares everything with the previous one except what a log entry changed, so publishing copies
+//! a map of pointers instead of ten thousand partition maps.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -17,10 +17,10 @@ use partita_proto::schema::TableSchema;
 
 use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableRecord, Work};
 
-/// The whole catalog.
+/// Publishes the whole catalog.
 ///
 /// # Errors
-/// When a table's key or partition map cannot be made, which is a broken catalog.
+/// If a table's key or partition map cannot be built: the catalog is broken.
 pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
     let mut catalog = Catalog { version: state.version(), ..Catalog::default() };
     for record in state.databases() {
@@ -32,7 +32,7 @@ pub(crate) fn catalog(state: &State) -> Result<Catalog, Error> {
     Ok(catalog)
 }
 
-/// Takes out of a catalog what edits are about to change; `state` does not have them yet.
+/// Removes from a catalog what edits are about to change; `state` is from before the edits.
 pub(crate) fn take_out(catalog: &mut Catalog, state: &State, edits: &[Edit]) {
     let touched = Touched::new(edits);
     for id in &touched.databases {
@@ -47,7 +47,7 @@ pub(crate) fn take_out(catalog: &mut Catalog, state: &State, edits: &[Edit]) {
     }
 }
 
-/// Puts into a catalog what edits have made; `state` has them.
+/// Adds to a catalog what edits have made; `state` is from after the edits.
 ///
 /// # Errors
 /// As [`catalog`].
@@ -83,7 +83,7 @@ impl Touched {
                 Edit::Table(record) => drop(touched.tables.insert(record.id)),
                 Edit::TableGone(id) => drop(touched.tables.insert(*id)),
                 Edit::Partition(record) => drop(touched.tables.insert(record.table)),
-                // A partition goes with its table or leaves a table that is edited too.
+                // A partition is removed together with its table, or with an edit of the table that it leaves.
                 Edit::PartitionGone(_)
                 | Edit::Counters(_)
                 | Edit::Node(_)
@@ -134,7 +134,7 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
         schema: Arc::clone(&record.schema),
         placement: record.placement.clone(),
         partitions: Arc::new(map),
-        // Not yet: it is read along with the other one.
+        // Not before both tables are read together.
         former: record.former.filter(|_| record.phase != Phase::Altering(Work::Succeed)),
         succeeded_by: record.succeeded_by,
     };
@@ -143,10 +143,10 @@ fn put_table(catalog: &mut Catalog, state: &State, record: &TableRecord) -> Resu
     Ok(())
 }
 
-/// The map that partitions make under a schema.
+/// Builds the partition map of a schema.
 ///
 /// # Errors
-/// When they do not tile the key space or do not fit the key.
+/// If the partitions do not tile the key space, or do not fit the key.
 pub(crate) fn partition_map(
     schema: &TableSchema,
     placement: &Placement,
@@ -168,7 +168,7 @@ fn route(codec: &KeyCodec, partition: &PartitionRecord) -> Result<Route, Error> 
     })
 }
 
-/// With one replica its node leads; with more, whoever asks finds out.
+/// The leader, if there is only one replica; otherwise clients find out.
 fn only_one(mut nodes: impl Iterator<Item = NodeId>) -> Option<NodeId> {
     let first = nodes.next();
     first.filter(|_| nodes.next().is_none())

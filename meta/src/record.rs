@@ -1,8 +1,8 @@
-//! The catalog's records and the log's entries as bytes: protobuf, so that later versions can read
-//! them. Field numbers never change their meaning.
+//! Byte form of the catalog's records: protobuf, so that later versions can read them. Field numbers never change
+//! their meaning.
 //!
-//! Every record is its own value in the store, under a key of its kind and id, so that a change
-//! rewrites what it touches and no more.
+//! Every record is a value of its own in the store, under a key of its kind and id, so that a change rewrites only
+//! the records that it touches.
 
 mod reshaping;
 
@@ -37,7 +37,7 @@ const DATABASE: u8 = b'd';
 const PARTITION: u8 = b'p';
 const TABLE: u8 = b't';
 const NODE: u8 = b'n';
-/// Nodes that were removed.
+/// Removed nodes.
 const REMOVED: u8 = b'x';
 const REMEMBERED: u8 = b'r';
 /// The cluster's random number.
@@ -58,7 +58,7 @@ struct CountersForm {
     partition: u64,
     #[prost(uint64, tag = "5")]
     replica: u64,
-    /// Numbers that nodes were given; the next one is larger by one.
+    /// Highest node number given so far; the next one is larger by one.
     #[prost(uint64, tag = "6")]
     nodes: u64,
     #[prost(uint64, tag = "7")]
@@ -163,7 +163,7 @@ struct NodeForm {
     /// Absent: none.
     #[prost(message, optional, tag = "5")]
     labels: Option<pb::Labels>,
-    /// Absent: it has told none yet.
+    /// Absent: not reported yet.
     #[prost(message, optional, tag = "6")]
     generation: Option<pb::Generation>,
 }
@@ -188,7 +188,7 @@ struct MetaForm {
     node: u64,
     #[prost(fixed64, tag = "2")]
     identity: u64,
-    /// Absent: it has told none yet.
+    /// Absent: not reported yet.
     #[prost(message, optional, tag = "3")]
     generation: Option<pb::Generation>,
 }
@@ -205,7 +205,7 @@ struct RememberedForm {
     steps: Vec<StepForm>,
 }
 
-/// What edits change in the store.
+/// Changes of the store for edits.
 pub(crate) fn changes(edits: &[Edit]) -> Vec<Change> {
     edits.iter().map(change).collect()
 }
@@ -254,11 +254,11 @@ fn key64(kind: u8, id: u64) -> Vec<u8> {
     [&[kind], id.to_be_bytes().as_slice()].concat()
 }
 
-/// The state that records make.
+/// Builds the state from its records.
 ///
 /// # Errors
-/// [`MetaError::Corrupted`] or [`MetaError::Incompatible`] for a record that cannot be read, or when
-/// the records together break the catalog's invariants.
+/// [`MetaError::Corrupted`] or [`MetaError::Incompatible`] for a record that cannot be read, or if the records
+/// together break the catalog's invariants.
 pub(crate) fn state(records: Vec<(Vec<u8>, Vec<u8>)>) -> Result<State, MetaError> {
     let mut edits = Vec::with_capacity(records.len());
     for (key, value) in records {

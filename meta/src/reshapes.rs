@@ -1,9 +1,9 @@
-//! What is remembered of splits and merges: those under way, and the last of those that ended. Kept in the memory of
-//! every member of meta, from what is applied; for how long one held up writes, and what it was good for, only the one
-//! that led at the time knows.
+//! Record of splits and merges: those under way, and the latest that ended. Every member of meta keeps it in
+//! memory, from applied entries; how long writes stalled, and the measured effect, are known only to the member
+//! that led at the time.
 //!
-//! Invariant: an event that ended never changes again, except that somebody says what it was good for, and when its new
-//! partition was led from where it is meant to be.
+//! Invariant: an event that ended does not change any more, except that its measured effect and the time of relief
+//! may be added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,27 +16,27 @@ use tokio::time::Instant;
 use crate::catalog::{Edit, PartitionRecord, State, Step};
 use crate::reshaping::Reshaping;
 
-/// Events that are remembered.
+/// Maximum remembered events.
 const EVENTS_MAX: usize = 1000;
 
-/// Why one was given up, as far as a member knows that did not do it.
+/// Outcome of a split or merge that was given up, for a member that did not carry it out.
 const NO_EFFECT: &str = "it took no effect; the log of whoever led meta then says why";
 
-/// Splits and merges, by number.
+/// Splits and merges by their steps.
 #[derive(Debug, Default)]
 pub(crate) struct Reshapes {
     events: Mutex<BTreeMap<Step, (ReshapeEvent, Instant)>>,
 }
 
 impl Reshapes {
-    /// Takes note of records that have changed; `borne` are the splits and merges that they bore before, and those that
-    /// they bear no more ended: as was wanted, or not.
+    /// Follows changed records. `borne`: the splits and merges that the records held before; those no longer held
+    /// have ended, as `done` or given up.
     pub(crate) fn follow(&self, state: &State, edits: &[Edit], borne: &[Step], done: bool) {
         let mut bear = BTreeSet::new();
         for edit in edits {
             let Edit::Partition(record) = edit else { continue };
             bear.extend(step_of(record));
-            // One that does not say when it was wanted is noted by whoever takes it up.
+            // If the record has no time, the process that carries it out begins the event.
             if let Some(event) = event_of(state, record, 0).filter(|event| event.at_ms != 0) {
                 self.began(event);
             }
@@ -46,8 +46,7 @@ impl Reshapes {
         }
     }
 
-    /// Takes note of a state that came as a whole, from another member: what it does not bear any more ended, and how
-    /// shows in the partitions that there are.
+    /// Follows a whole state from another member: what it no longer holds has ended, and the partitions tell how.
     pub(crate) fn catch_up(&self, state: &State) {
         let bears: BTreeSet<Step> =
             state.reshaping().filter_map(|record| step_of(record)).collect();
@@ -60,7 +59,7 @@ impl Reshapes {
         }
     }
 
-    /// One is taken up, by the process that knows nothing of it yet.
+    /// Begins an event, unless it is known already.
     pub(crate) fn began(&self, event: ReshapeEvent) {
         let mut events = self.events.lock();
         events.entry(Step(event.id)).or_insert_with(|| (event, Instant::now()));
@@ -69,14 +68,14 @@ impl Reshapes {
         }
     }
 
-    /// Rows could not be written for so long.
+    /// Records a time without writes; the longest counts.
     pub(crate) fn stalled(&self, step: Step, stall: Duration) {
         if let Some((event, _)) = self.events.lock().get_mut(&step) {
             event.stall = event.stall.max(stall);
         }
     }
 
-    /// One ended.
+    /// Records the end of an event; a second end is ignored.
     pub(crate) fn ended(&self, step: Step, outcome: ReshapeOutcome) {
         if let Some((event, began)) = self.events.lock().get_mut(&step)
             && event.outcome == ReshapeOutcome::UnderWay
@@ -86,14 +85,14 @@ impl Reshapes {
         }
     }
 
-    /// The new partition of one is led from where it is meant to be.
+    /// Records the time until the new partition is led by the intended node.
     pub(crate) fn relieved(&self, step: Step) {
         if let Some((event, began)) = self.events.lock().get_mut(&step) {
             event.relief = Some(began.elapsed());
         }
     }
 
-    /// What one was good for.
+    /// Records the measured effect. True if the event is still remembered.
     pub(crate) fn judged(
         &self,
         step: Step,
@@ -110,17 +109,17 @@ impl Reshapes {
         }
     }
 
-    /// How one ended, if this process knows.
+    /// Outcome of an event, if this process knows it.
     pub(crate) fn outcome(&self, step: Step) -> Option<ReshapeOutcome> {
         self.events.lock().get(&step).map(|(event, _)| event.outcome.clone())
     }
 
-    /// One of them.
+    /// A remembered event.
     pub(crate) fn event(&self, step: Step) -> Option<ReshapeEvent> {
         self.events.lock().get(&step).map(|(event, _)| event.clone())
     }
 
-    /// The split that made one partition two.
+    /// The step of the newest split that made these two partitions.
     pub(crate) fn of_split(&self, left: PartitionId, right: PartitionId) -> Option<Step> {
         let events = self.events.lock();
         let is = |event: &ReshapeEvent| {
@@ -129,7 +128,7 @@ impl Reshapes {
         events.iter().rev().find(|(_, (event, _))| is(event)).map(|(step, _)| *step)
     }
 
-    /// All, the oldest first.
+    /// All events, oldest first.
     pub(crate) fn all(&self) -> Vec<ReshapeEvent> {
         let events = self.events.lock();
         let event = |(event, began): &(ReshapeEvent, Instant)| match event.outcome {
@@ -140,7 +139,7 @@ impl Reshapes {
     }
 }
 
-/// How one ended, as far as a member knows that did not do it.
+/// Outcome for a member that did not carry the change out.
 fn outcome(done: bool) -> ReshapeOutcome {
     match done {
         true => ReshapeOutcome::Done,
@@ -148,7 +147,7 @@ fn outcome(done: bool) -> ReshapeOutcome {
     }
 }
 
-/// The splits and merges that records bear which are to change.
+/// The splits and merges in the records that edits are about to change.
 pub(crate) fn borne_by(state: &State, edits: &[Edit]) -> Vec<Step> {
     let changes = edits.iter().filter_map(|edit| match edit {
         Edit::Partition(record) => state.partition(record.id),
@@ -158,7 +157,7 @@ pub(crate) fn borne_by(state: &State, edits: &[Edit]) -> Vec<Step> {
     changes.filter_map(|record| step_of(record)).collect()
 }
 
-/// The split or merge that a record bears.
+/// The split or merge in a record.
 fn step_of(record: &PartitionRecord) -> Option<Step> {
     match record.reshaping.as_ref()? {
         Reshaping::Split(split) => Some(split.step),
@@ -167,12 +166,13 @@ fn step_of(record: &PartitionRecord) -> Option<Step> {
     }
 }
 
-/// The event of a split or merge that a record bears; `at_ms`: the time of one that does not say when it was wanted.
+/// The event of the split or merge in a record; `at_ms` is its time if the record has none.
 pub(crate) fn event_of(
     state: &State,
     record: &PartitionRecord,
     at_ms: i64,
 ) -> Option<ReshapeEvent> {
+    // Only the record that holds the split or merge makes an event, not the neighbour's.
     let (step, kind, other, key, reason) = match record.reshaping.as_ref()? {
         Reshaping::Split(split) => {
             (split.step, ReshapeKind::Split, split.child, split.at.clone(), &split.reason)

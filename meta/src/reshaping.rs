@@ -1,4 +1,4 @@
-//! What is recorded of a change of what partitions own, while it is under way.
+//! Records of splits and merges under way.
 //!
 //! ```text
 //!   Split   parent  ──cut──▶ done                                   (the child's record begins)
@@ -11,12 +11,12 @@
 //! ```
 //!
 //! Invariants (checked by [`State::check`]):
-//! - a partition is in one change at a time, and its replicas do not change meanwhile, except that those of a right
-//!   neighbour are brought to where the left one's are;
-//! - the ids of a child and of its replicas are given when the split is recorded, and belong to nobody else;
-//! - a change that may have been ordered ends only by what the log of its partition says: a late order finds another
-//!   epoch then;
-//! - a table whose partitions are in a change is ready, or being dropped; one that leaves is in no table's list.
+//! - a partition takes part in one change at a time, and its replicas do not change meanwhile, except that a right
+//!   neighbour's are moved to the left one's nodes;
+//! - the ids of a child and of its replicas are allocated when the split is recorded, and belong to nothing else;
+//! - a change that may have been ordered ends only with what the log of its partition says: a late order then finds
+//!   another epoch;
+//! - a table with partitions in a change is ready or being dropped; a leaving partition is in no table's list.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,16 +35,16 @@ use crate::create::check_place;
 /// A partition's part in a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reshaping {
-    /// It is to be cut.
+    /// The partition is to be cut.
     Split(Splitting),
-    /// It is to take over its right neighbour.
+    /// The partition is to take over its right neighbour.
     Merge(Merging),
-    /// Its left neighbour is to take it over.
+    /// The partition is to be taken over by its left neighbour.
     Joins { left: PartitionId, step: Step },
-    /// It may be frozen and is to be given free: nobody takes it over any more.
+    /// The partition may be frozen and is to be unfrozen, because the merge was given up.
     Thawing { step: Step },
-    /// Another partition owns its keys since this epoch of that one. Its replicas stay until all of the other's have
-    /// come so far: one that lags behind still needs their files.
+    /// Another partition owns the keys since its epoch `epoch`. The replicas stay until all replicas of the owner
+    /// have reached that epoch: one that lags behind still needs the files.
     Leaving { by: PartitionId, epoch: Epoch, step: Step },
 }
 
@@ -53,9 +53,9 @@ pub(crate) enum Reshaping {
 pub(crate) struct Splitting {
     pub(crate) step: Step,
     pub(crate) at: Bound,
-    /// The partition that begins there.
+    /// The new partition, which begins at the cut.
     pub(crate) child: PartitionId,
-    /// Its replicas: one on each node that has one of the parent.
+    /// Replicas of the child: one on each node that has one of the parent.
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
     pub(crate) given_up: bool,
     pub(crate) reason: Reason,
@@ -71,19 +71,19 @@ pub(crate) struct Merging {
     pub(crate) reason: Reason,
 }
 
-/// How far a merge is.
+/// Progress of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The right neighbour's replicas are brought to where they are needed; nothing was ordered.
+    /// The right neighbour's replicas are being moved to the left one's nodes; nothing was ordered yet.
     Gathering,
-    /// It is being told to freeze.
+    /// The right neighbour is being told to freeze.
     Freezing,
-    /// It is frozen since this index of its log.
+    /// The right neighbour is frozen since this index of its log.
     Frozen(u64),
 }
 
 impl Reshaping {
-    /// Since when.
+    /// Catalog version that began this part.
     pub(crate) fn step(&self) -> Step {
         match self {
             Self::Split(Splitting { step, .. })
@@ -94,7 +94,7 @@ impl Reshaping {
         }
     }
 
-    /// What its partition is in, as people say it.
+    /// Description for messages.
     pub(crate) fn describe(&self) -> &'static str {
         match self {
             Self::Split(_) => "being split",
@@ -106,12 +106,12 @@ impl Reshaping {
 }
 
 impl PartitionRecord {
-    /// Whether another partition owns its keys by now.
+    /// True if another partition already owns the keys.
     pub(crate) fn is_leaving(&self) -> bool {
         matches!(self.reshaping, Some(Reshaping::Leaving { .. }))
     }
 
-    /// The split that it is in.
+    /// The split under way.
     pub(crate) fn splitting(&self) -> Option<&Splitting> {
         match &self.reshaping {
             Some(Reshaping::Split(splitting)) => Some(splitting),
@@ -121,19 +121,19 @@ impl PartitionRecord {
 }
 
 impl State {
-    /// Partitions of a table that others own by now and that nodes still have.
+    /// Merged partitions of a table whose replicas are still on nodes.
     pub(crate) fn leaving(&self, table: TableId) -> impl Iterator<Item = &PartitionRecord> {
         let leaving = self.reshaping().map(AsRef::as_ref);
         leaving.filter(move |one: &&PartitionRecord| one.table == table && one.is_leaving())
     }
 
-    /// The change that partitions of a table are in, if there is one: what else is to change about it waits.
+    /// A split or merge of the table's partitions, if there is one: other changes of the table wait for it.
     pub(crate) fn reshaping_of(&self, table: TableId) -> Option<Step> {
         let mut of_table = self.reshaping().filter(|one| one.table == table && !one.is_leaving());
         of_table.find_map(|one| Some(one.reshaping.as_ref()?.step()))
     }
 
-    /// Whether partitions of a table are in this change.
+    /// True if partitions of the table take part in this change.
     pub(crate) fn is_reshaping(&self, table: TableId, step: Step) -> bool {
         self.reshaping().any(|one| {
             let current = one.reshaping.as_ref().is_some_and(|change| change.step() == step);
@@ -141,12 +141,12 @@ impl State {
         })
     }
 
-    /// Partitions that may have begun without anybody having said so yet.
+    /// Splits under way, whose children may exist on nodes already.
     pub(crate) fn unborn(&self) -> impl Iterator<Item = &Splitting> {
         self.reshaping().filter_map(|one| one.splitting())
     }
 
-    /// Whether a node may have a replica.
+    /// True if the catalog allows a replica on a node.
     pub(crate) fn is_known(
         &self,
         partition: PartitionId,
@@ -160,10 +160,10 @@ impl State {
         recorded || self.unborn().any(of_child)
     }
 
-    /// Checks the invariants of this module, without those of one partition's replicas.
+    /// Checks the invariants of this module, except those of one partition's replicas.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Describes the first violation.
     pub(crate) fn check_reshaping(&self) -> Result<(), String> {
         let mut children = BTreeSet::new();
         for partition in self.reshaping() {
@@ -174,6 +174,7 @@ impl State {
             if reshaping.step() > Step(self.version()) {
                 return wrong("at a step that is yet to come");
             }
+            // The table's list and phase fit the change.
             let Some(table) = self.table(partition.table) else { return wrong("without a table") };
             let listed = table.partitions.contains(&partition.id);
             if listed == partition.is_leaving() {
@@ -185,6 +186,7 @@ impl State {
             if partition.target.is_some() && !matches!(reshaping, Reshaping::Joins { .. }) {
                 return wrong("while its replicas change");
             }
+            // Both sides of the change agree on it.
             match reshaping {
                 Reshaping::Split(split) => {
                     let given = split.child < self.counters().partition;
@@ -225,10 +227,10 @@ impl State {
     }
 }
 
-/// A cut in the form that is stored.
+/// Checks a cut and returns it in stored form.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when it is no key of the table, or does not lie inside the range.
+/// [`Error::InvalidInput`] if it is not a key of the table, or not inside the range.
 pub(crate) fn cut_inside(
     schema: &TableSchema,
     placement: &Placement,
@@ -243,7 +245,7 @@ pub(crate) fn cut_inside(
     let codec = KeyCodec::new(schema, placement)?;
     let (keys, cut) = (codec.range(range)?, codec.encode_bound(at)?);
     let refuse = |why: String| Err(Error::InvalidInput(why));
-    // No key is below NULLs behind the first placement.
+    // With NULLs only, in the first placement, the cut is below every key.
     let lowest = at.placement.unwrap_or(0) == 0 && at.key.iter().all(|value| *value == Value::Null);
     if cut == keys.start || lowest {
         return refuse(format!(
@@ -259,10 +261,10 @@ pub(crate) fn cut_inside(
     Ok(codec.coerce_bound(at)?.into_owned())
 }
 
-/// The partition at whose end another one of the table begins.
+/// Checks that the second partition begins where the first one ends.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the second does not follow the first.
+/// [`Error::InvalidInput`] if it does not.
 pub(crate) fn check_neighbours(
     table: &TableRecord,
     left: PartitionId,

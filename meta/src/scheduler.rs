@@ -1,14 +1,13 @@
-//! Carries out what the catalog says is to be done: plans the orders of each table that is not
-//! ready, sends them, and records the step as finished.
+//! Carries out pending work on tables: plans the orders of each table that is not ready, sends them, and records
+//! the step as finished.
 //!
 //! Invariants:
-//! - at most one job works on a table at a time. When its step is overtaken (a DROP during an
-//!   ALTER), it stops sending and the next one waits for the answers still under way, so that no
-//!   node gets the orders of two steps mixed;
-//! - orders that were carried out are not sent again for the same step by the same process; after a
-//!   restart all of them are, which is harmless;
-//! - a table that cannot be created is given up and dropped again; everything else is tried until it
-//!   works or the table is dropped, with growing pauses.
+//! - at most one job works on a table at a time. If its step is superseded (a DROP during an ALTER), it stops
+//!   sending, and the next job waits for the answers in flight, so that no node gets orders of two steps mixed;
+//! - orders that were carried out are not sent again for the same step by the same process; after a restart all are
+//!   sent again, which is harmless;
+//! - a table that cannot be created is given up and dropped again; all other work is retried with backoff until it
+//!   succeeds or the table is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,40 +27,39 @@ use crate::plan::{Action, Order, orders};
 use crate::progress::Job;
 use crate::transition::Command;
 
-/// Tables that are worked on at once.
+/// Maximum tables worked on at once.
 const JOBS_MAX: usize = 32;
-/// How many of them may be tables whose last attempt failed: a node that hangs must not keep changes
-/// of tables on other nodes waiting.
+/// Maximum of them whose last attempt failed: a node that hangs must not delay changes of tables on other nodes.
 const RETRIES_MAX: usize = 16;
-/// Orders of one table that are under way at once.
+/// Maximum orders in flight for one table.
 const ORDERS_MAX: usize = 16;
 
-/// How patient meta is. Constants in production; tests are in a hurry.
+/// Timeouts and intervals. Constants in production; shorter in tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
-    /// For one order. Longer than opening a replica on a busy disk takes.
+    /// Timeout of one order. Longer than opening a replica on a busy disk takes.
     pub(crate) order: Duration,
-    /// For creating a table whose nodes do not answer, before it is given up.
+    /// Time to create a table whose nodes do not answer; then it is given up.
     pub(crate) create: Duration,
-    /// For a change, before whoever wants it is told that it goes on without them. Longer than
+    /// Time after which a waiting client gets a timeout while the change continues in the background. Longer than
     /// `create`, so that the cause is known by then.
     pub(crate) change: Duration,
-    /// For nodes to remove a table that is gone already for everybody else.
+    /// Time to wait for nodes to remove a table that is no longer visible.
     pub(crate) drop: Duration,
-    /// For orders under way when meta stops. They are sent again after the start.
+    /// Time to wait for orders in flight when meta stops. They are sent again after the start.
     pub(crate) drain: Duration,
-    /// Before a failed job is tried again: at first, and at most.
+    /// Backoff of a failed job: first and maximum.
     pub(crate) pause_min: Duration,
     pub(crate) pause_max: Duration,
-    /// Entries after which the store is synced and the log before them given up. Replaying this many
-    /// takes well below a second.
+    /// Number of entries after which the store is synced and the log before them released. Replaying as many takes
+    /// well below a second.
     pub(crate) undurable_max: u64,
-    /// For a split, or for a merge whose right neighbour is frozen, before it is given up; and for either, before
-    /// whoever wants it is told that it goes on without them.
+    /// Time for a split, or for a merge whose right neighbour is frozen, until it is given up; and until a client
+    /// that waits for either gets a timeout.
     pub(crate) reshape: Duration,
-    /// How long a node counts as live after it was heard of.
+    /// Time for which a node counts as live after a heartbeat.
     pub(crate) lease: Duration,
-    /// How often the cluster is looked at.
+    /// Interval between inspections of the cluster.
     pub(crate) tick: Duration,
 }
 
@@ -83,10 +81,10 @@ impl Default for Patience {
     }
 }
 
-/// Orders that a node has carried out.
+/// Orders that were carried out, by replica and node.
 type Done = BTreeSet<(ReplicaId, NodeId)>;
 
-/// What is known of a job from one attempt to the next.
+/// State of a job that is kept between attempts.
 #[derive(Clone)]
 struct Attempt {
     done: Done,
@@ -102,7 +100,7 @@ impl Attempt {
     }
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 struct Ended {
     done: Done,
     result: Result<(), Error>,
@@ -111,9 +109,9 @@ struct Ended {
 /// The scheduler of one meta process.
 pub(crate) struct Scheduler {
     core: Arc<Core>,
-    /// Jobs that failed, until their next attempt.
+    /// Failed jobs, until their next attempt.
     failed: BTreeMap<Job, Attempt>,
-    /// Jobs under way, by task.
+    /// Running jobs, by task.
     running: BTreeMap<tokio::task::Id, (Job, Attempt)>,
     jobs: JoinSet<Ended>,
 }
@@ -123,7 +121,7 @@ impl Scheduler {
         Self { core, failed: BTreeMap::new(), running: BTreeMap::new(), jobs: JoinSet::new() }
     }
 
-    /// Works until told to stop; then waits for the orders under way.
+    /// Runs until stopped; then waits for the orders in flight.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut applied = self.core.machine.applied();
         while !stop.is_cancelled() {
@@ -137,7 +135,7 @@ impl Scheduler {
             }
         }
         if !self.core.group.status().is_leader {
-            // Whoever leads now sends them again.
+            // The new leader sends them again.
             self.jobs.shutdown().await;
             return;
         }
@@ -153,11 +151,12 @@ impl Scheduler {
         }
     }
 
-    /// Starts the jobs whose time has come; returns when the next one is due.
+    /// Starts the jobs that are due; returns when the next one will be.
     fn start_due(&mut self) -> Instant {
         let now = Instant::now();
         let core = Arc::clone(&self.core);
         let state = core.machine.state();
+        // Failed jobs that are due come first, but may not take all places.
         self.failed.retain(|job, _| is_current(&state, *job));
         let mut busy: BTreeSet<TableId> = self.running.values().map(|((id, _), _)| *id).collect();
         let mut retries = self.running.values().filter(|(_, attempt)| attempt.failures > 0).count();
@@ -171,6 +170,7 @@ impl Scheduler {
                 due.push((*job, attempt.clone()));
             }
         }
+        // Tables whose present step was never tried get the remaining places.
         for table in state.pending() {
             if busy.len() >= JOBS_MAX {
                 break;
@@ -180,6 +180,7 @@ impl Scheduler {
                 due.push((job, Attempt::first()));
             }
         }
+        // The lock is released before tasks start.
         drop(state);
         for (job, attempt) in due {
             self.failed.remove(&job);
@@ -246,7 +247,7 @@ impl Core {
             }
         }
         let result = match failure {
-            // The nodes that are away get theirs when they are back, as if they had lost them.
+            // Nodes that are away get theirs when they return, as if they had lost them.
             Some(error) if self.is_enough(&table, &done, &error, since) => {
                 self.finish(&table).await
             }
@@ -255,7 +256,7 @@ impl Core {
             }
             Some(error) => Err(error),
             None if all => self.finish(&table).await,
-            // Overtaken, or stopping.
+            // Superseded, or stopping.
             None => Ok(()),
         };
         Ended { done, result }
@@ -267,8 +268,8 @@ impl Core {
         Some((Arc::clone(table), orders(&state, table)))
     }
 
-    /// Whether a new table can be used although some of its replicas could not be opened: a majority of
-    /// each partition's could, and the others' nodes were waited for.
+    /// True if a new table can be used although some of its replicas could not be opened: a majority of each
+    /// partition's are open, and the other nodes have had time.
     fn is_enough(&self, table: &TableRecord, done: &Done, error: &Error, since: Instant) -> bool {
         let away = matches!(error, Error::Unavailable(_) | Error::Timeout(_));
         if table.phase != Phase::Creating || !away || since.elapsed() < self.patience.create / 4 {
@@ -286,7 +287,7 @@ impl Core {
         !self.stopping.is_cancelled() && is_current(&self.machine.state(), job)
     }
 
-    /// Sends an order, and records at once what follows from it; true when carried out.
+    /// Sends an order, and records its result at once if needed; true if it was carried out.
     async fn order_of(&self, (table, step): Job, order: &Order) -> Result<bool, Error> {
         let Action::Fence(epoch) = order.action else { return self.send(order).await };
         let partition = order.partition;
@@ -297,12 +298,12 @@ impl Core {
                 let why = format!("partition {partition} is being split or merged");
                 return Err(Error::Unavailable(why));
             }
-            // Merged away since.
+            // Merged away meanwhile.
             None => return Ok(true),
         }
         let epoch = match self.send(order).await {
             Ok(_) => epoch.next(),
-            // By the same order before, whose answer was lost.
+            // Raised by the same order earlier, whose answer was lost.
             Err(Error::StaleRoute { current, .. }) if current > epoch => current,
             Err(error) => return Err(error),
         };
@@ -323,20 +324,20 @@ impl Core {
 
     async fn abort(&self, table: &TableRecord, error: Error) -> Result<(), Error> {
         warn!(table = %table.id, name = table.name, %error, "creating the table is given up");
-        // Before the entry: whoever waits looks for the cause as soon as the table goes.
+        // Before the entry: a waiting client looks for the cause as soon as the table disappears.
         self.progress.failed((table.id, table.step), error);
         self.propose(&Command::Abort { table: table.id, step: table.step }).await?;
         Ok(())
     }
 }
 
-/// Whether a table's step is still the one of a job.
+/// True if the table is still at the step of a job.
 pub(crate) fn is_current(state: &State, (table, step): Job) -> bool {
     state.table(table).is_some_and(|table| table.step == step && table.is_pending())
 }
 
-/// Whether a failure ends the creation of a table: at once when waiting would not help whoever asked
-/// for it, else when it has gone on for too long.
+/// True if a failure ends the creation of a table: at once if a retry does not help, otherwise after too long a
+/// time.
 fn give_up(table: &TableRecord, error: &Error, since: Instant, patience: &Patience) -> bool {
     let passing = error.is_retryable() && !matches!(error, Error::DiskFull(_));
     table.phase == Phase::Creating && (!passing || since.elapsed() >= patience.create)

@@ -6,9 +6,8 @@
 //!               ─▶ wait until the scheduler has told the nodes ─▶ published
 //! ```
 //!
-//! Changes of one table are serialised by the catalog itself: a table in the middle of one answers
-//! "busy", and whoever is next waits for it. A caller that goes away changes nothing: the work is the
-//! scheduler's.
+//! The catalog serialises changes of one table: a table with a change under way answers "busy", and the next change
+//! waits. A client that disconnects has no effect, because the scheduler does the work.
 
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ use crate::progress::Job;
 use crate::scheduler::is_current;
 use crate::transition::{Command, Outcome, Reply, decide, shown_name};
 
-/// The longest address of a node: a host name of 253 characters and a port.
+/// Maximum length of a node's address: a host name of 253 characters and a port.
 const ADDRESS_BYTES_MAX: usize = 263;
 
 #[async_trait]
@@ -52,7 +51,7 @@ impl MetaService for Meta {
         self.core.members.subscribe()
     }
 
-    /// This one; the others are asked by whoever knows where they listen.
+    /// This member only; the client asks the others, whose addresses it knows.
     async fn metas(&self) -> Vec<MetaMember> {
         vec![MetaMember { address: String::new(), standing: self.standing().ok() }]
     }
@@ -107,7 +106,7 @@ impl ClusterService for Meta {
     async fn renew(&self, mut renewal: Renewal) -> Result<Renewed, Error> {
         self.core.group.read_barrier().await.map_err(raft_error)?;
         let (node, accepted) = (renewal.node, std::mem::take(&mut renewal.accepted));
-        // Also on a disk that is nearly full: nodes could not start otherwise.
+        // Also on a nearly full disk: nodes could not start otherwise.
         self.core.propose_anyway(&Command::Renew(renewal)).await?;
         let state = self.core.machine.state();
         let recorded = state.node(node).and_then(|node| node.generation);
@@ -120,7 +119,7 @@ impl ClusterService for Meta {
 
     async fn heartbeat(&self, mut heartbeat: Heartbeat) -> Result<(), Error> {
         if !*self.core.leads.borrow() {
-            // It may lead next.
+            // This member may lead next.
             self.core.overhear(&heartbeat);
             return Err(raft_error(RaftError::NotLeader {
                 leader: self.core.group.status().leader,
@@ -152,7 +151,7 @@ impl ClusterService for Meta {
     }
 }
 
-/// Refuses what no node says of itself.
+/// Refuses a registration that no node would send.
 fn check_registration(registration: &Registration) -> Result<(), Error> {
     if registration.identity == 0 {
         return Err(Error::InvalidInput("a node without an identity".to_owned()));
@@ -160,8 +159,8 @@ fn check_registration(registration: &Registration) -> Result<(), Error> {
     check_address(&registration.address)
 }
 
-/// Refuses an address that is none: it is kept in the catalog and shown to everybody. A node in meta's own process has
-/// an empty one.
+/// Refuses an invalid address, since addresses are kept in the catalog and shown to clients. A node in meta's own
+/// process has an empty one.
 fn check_address(address: &str) -> Result<(), Error> {
     if address.len() > ADDRESS_BYTES_MAX
         || address.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -185,7 +184,7 @@ impl Core {
                     return Ok(true);
                 }
                 Reply::Busy { table, step } => {
-                    // How that change ends is not this one's matter.
+                    // The result of the other change does not matter here.
                     let job = (table, step);
                     if !self.over(job, deadline, |_| false).await {
                         return Err(self.overdue(&ddl, job));
@@ -195,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Decides a change on what is known, and records it if it changes anything.
+    /// Decides a change on the present state, and records it if it changes anything.
     async fn record(&self, ddl: &Ddl, id: Option<RequestId>) -> Result<Reply, Error> {
         self.group.read_barrier().await.map_err(raft_error)?;
         let command = {
@@ -217,14 +216,14 @@ impl Core {
         self.propose(&command).await
     }
 
-    /// Nodes that can be given something.
+    /// Nodes that can take replicas.
     fn takers(&self, state: &State) -> Vec<NodeId> {
         let reports = self.presence.reports();
         let takes = state.nodes().filter(|node| !node.draining && reports.is_live(node.id));
         takes.map(|node| node.id).collect()
     }
 
-    /// Returns when the work that follows from a recorded change is done.
+    /// Waits until the work that follows from a recorded change is done.
     async fn carried_out(&self, ddl: &Ddl, jobs: Vec<Job>, deadline: Instant) -> Result<(), Error> {
         match ddl {
             Ddl::DropTable { .. } | Ddl::DropDatabase { .. } => {
@@ -243,8 +242,8 @@ impl Core {
         }
     }
 
-    /// Waits a while for nodes to remove what nobody sees any more. That it goes on afterwards, for
-    /// instance because a node is away, is no failure of the change.
+    /// Waits a limited time for nodes to remove tables that are not visible any more. If the removal takes longer,
+    /// for instance because a node is away, the change still succeeds.
     async fn removed(&self, jobs: &[Job]) {
         let until = Instant::now() + self.patience.drop;
         for job in jobs {
@@ -252,7 +251,7 @@ impl Core {
         }
     }
 
-    /// How a job that is over went, for the change that it was part of.
+    /// Result of a finished job, for the change that it was part of.
     fn outcome(&self, ddl: &Ddl, job: Job) -> Result<(), Error> {
         let state = self.machine.state();
         if state.table(job.0).is_some_and(|table| table.is_visible()) {
@@ -263,21 +262,21 @@ impl Core {
                 .progress
                 .failure(job)
                 .unwrap_or_else(|| gone(&table.database, &table.name))),
-            // The table that was to take over could not be made.
+            // The successor could not be created.
             Ddl::AlterTable { database, name, change: TableChange::Repartition { .. } } => {
                 Err(self.progress.failure(job).unwrap_or_else(|| gone(database, name)))
             }
             Ddl::AlterTable { database, name, .. } | Ddl::TruncateTable { database, name } => {
                 Err(gone(database, name))
             }
-            // Its other tables have changed all the same.
+            // The other tables of the database were changed.
             _ => Ok(()),
         }
     }
 
-    /// Waits until a job is over, be it of a table or of one of its partitions, and what it changed is
-    /// published; false if that takes too long, or if meta stops, or if `enough` says so when asked
-    /// whether the job has failed so far.
+    /// Waits until a job on a table or on its partitions has ended, and its effect is published. False at the
+    /// deadline, when meta stops, or when `enough` returns true; it is asked with true if the job has failed so
+    /// far.
     pub(crate) async fn over(
         &self,
         job: Job,
@@ -287,6 +286,7 @@ impl Core {
         let mut applied = self.machine.applied();
         let mut failed = self.progress.watch();
         loop {
+            // Marked before the state is read, so that no change between the two is missed.
             applied.mark_unchanged();
             failed.mark_unchanged();
             let version = {
@@ -297,6 +297,7 @@ impl Core {
             if let Some(version) = version {
                 return self.published(version, deadline).await;
             }
+            // The caller may not want to wait for the retry of a failed job.
             if enough(self.progress.failure(job).is_some()) {
                 return false;
             }
@@ -341,7 +342,7 @@ impl Core {
     }
 }
 
-/// How many partitions a change makes, with how many replicas each.
+/// Number of partitions that a change creates, and of replicas of each.
 fn new_partitions(state: &State, ddl: &Ddl, options: &MetaOptions) -> (usize, usize) {
     let (cuts, of_table) = match ddl {
         Ddl::CreateTable { table, .. } => (table.cuts.len(), table.schema.options.clone()),

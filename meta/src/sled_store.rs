@@ -1,4 +1,4 @@
-//! The store on disk: sled, with what it lacks for our use added around it.
+//! The store on disk: sled, with additions that our use needs.
 //!
 //! ```text
 //!   key:    record key ++ chunk number (u16, big-endian)
@@ -6,13 +6,13 @@
 //!           other chunks: the next 4 KiB
 //! ```
 //!
-//! - Values are cut into chunks. sled moves a tree node of more than 128 KiB to a file of its own
-//!   that it never syncs, and a leaf has up to 16 entries: 16 * 4 KiB stays far below.
+//! - Values are cut into chunks. sled moves a tree node of more than 128 KiB to a file of its own that it never
+//!   syncs, and a leaf has up to 16 entries: 16 * 4 KiB stays far below.
 //! - sled's `flush()` writes but does not sync on Linux, so [`StateStore::sync`] syncs the files
 //!   itself, through its own handles.
 //! - sled finds torn pages in its own log; the checksum here also covers what it assembles from them.
-//! - sled gives up for good when a write fails, so nothing is begun while the disk is nearly full.
-//! - sled may panic over a damaged file, or say that it is of another version; at the opening that is damage.
+//! - sled stops working for good when a write fails, so nothing is written while the disk is nearly full.
+//! - sled may panic over a damaged file, or report another version; while opening, both count as damage.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -24,16 +24,16 @@ use bytes::Bytes;
 use crate::error::MetaError;
 use crate::store::{Applied, Change, StateStore, Stored};
 
-/// What this version writes.
+/// Format that this version writes.
 const FORMAT: u32 = 1;
-/// Keys of the store's own records; those of the catalog begin with other letters.
+/// Keys of the store's own records; the catalog's keys begin with other letters.
 const FORMAT_KEY: &[u8] = b"F";
 const APPLIED_KEY: &[u8] = b"A";
 /// See the module's documentation.
 const CHUNK_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 8;
-/// Room that sled may need before anything else is asked of it: it writes in segments of 512 KiB, in the
-/// background, and does nothing any more after a write that failed.
+/// Free space required before a commit: sled writes segments of 512 KiB in the background, and stops working after
+/// a failed write.
 const ROOM_BYTES: u64 = 16 << 20;
 /// The catalog's records are all in memory too; sled needs little.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -45,7 +45,7 @@ pub(crate) struct SledStore {
 }
 
 impl SledStore {
-    /// Opens the store of a directory, or makes it.
+    /// Opens the store in a directory, or creates it.
     ///
     /// # Errors
     /// [`MetaError::Corrupted`], [`MetaError::Incompatible`] or [`MetaError::Io`].
@@ -81,7 +81,7 @@ impl SledStore {
         Ok(())
     }
 
-    /// All records, put together from their chunks and checked.
+    /// Reads all records, assembled from their chunks and checked.
     fn read(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
         let mut records = Vec::new();
         let mut reading: Option<Reading> = None;
@@ -139,7 +139,7 @@ impl SledStore {
         self.remove_chunks(batch, key, chunks)
     }
 
-    /// Removes the chunks that a record has now, from a number on.
+    /// Removes a record's present chunks from number `from` on.
     fn remove_chunks(
         &self,
         batch: &mut sled::Batch,
@@ -198,13 +198,13 @@ impl StateStore for SledStore {
     }
 
     fn has_room(&self) -> bool {
-        // When the disk does not say, nobody is refused for it.
+        // If the file system does not report free space, nothing is refused.
         rustix::fs::statvfs(&self.dir)
             .map_or(true, |disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= ROOM_BYTES)
     }
 }
 
-/// Makes a directory that a power cut does not take away: those that its path is in are synced.
+/// Creates a directory that survives a power failure: the new directories' parents are synced.
 pub(crate) fn make_dir(dir: &Path) -> Result<(), MetaError> {
     let missing = dir.ancestors().take_while(|path| !path.exists()).count();
     std::fs::create_dir_all(dir)
@@ -218,13 +218,13 @@ fn sync_one(path: &Path) -> Result<(), MetaError> {
     synced.map_err(|error| MetaError::io(format!("syncing {}", path.display()), error))
 }
 
-/// Syncs every file below a directory, and the directories.
+/// Syncs every file and directory below a directory.
 fn sync_tree(dir: &Path) -> Result<(), MetaError> {
     let failed = |error| MetaError::io(format!("reading {}", dir.display()), error);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         match std::fs::metadata(&path) {
-            // sled removes snapshots that a newer one has replaced, in the background.
+            // sled removes replaced snapshots in the background.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
             Ok(metadata) if metadata.is_dir() => sync_tree(&path)?,
@@ -237,7 +237,7 @@ fn sync_tree(dir: &Path) -> Result<(), MetaError> {
     sync_one(dir)
 }
 
-/// A record whose chunks are being put together.
+/// A record whose chunks are being assembled.
 struct Reading {
     key: Vec<u8>,
     length: usize,
@@ -259,7 +259,7 @@ impl Reading {
         })
     }
 
-    /// Adds the next chunk; false when it is not.
+    /// Adds a chunk; false if it is not the next one.
     fn push(&mut self, key: &[u8], number: usize, chunk: &[u8]) -> bool {
         let fits = self.key == key && self.chunks == number;
         self.chunks += 1;
@@ -286,7 +286,7 @@ fn checksum(key: &[u8], value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key), value)
 }
 
-/// What an error is of whoever reads: whatever the disk itself did not refuse is about bytes that nobody has written.
+/// Kind of a read error: unless the disk itself refused, the bytes are not what was written.
 fn unreadable(what: &str, dir: &Path, error: sled::Error) -> MetaError {
     let refused = |kind| !matches!(kind, ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
     match error {

@@ -1,55 +1,53 @@
-//! Where meta's applied state is kept: a small trait, so that tests and simulations can keep it in
-//! memory.
+//! Storage of meta's applied state: a small trait, so that tests and simulations can keep it in memory.
 //!
 //! Invariants:
-//! - a commit is atomic: after a crash a store has all of it or nothing, and of several commits the
-//!   first ones;
-//! - what [`StateStore::sync`] returned for survives a power cut. What was committed later may be
-//!   lost, and is then applied again from the log.
+//! - a commit is atomic: after a crash a store has either all of it or nothing, and of several commits a prefix;
+//! - everything committed before [`StateStore::sync`] returned survives a power failure. Later commits may be lost,
+//!   and are then applied again from the log.
 
 use bytes::Bytes;
 
 use crate::error::MetaError;
 
-/// How far the log is applied.
+/// Position in the log up to which it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Applied {
-    /// The index of the last entry.
+    /// Index of the last applied entry.
     pub(crate) index: u64,
-    /// The same as the group wants it.
+    /// The same position, in the form of the Raft group.
     pub(crate) mark: Bytes,
 }
 
-/// A record that changes.
+/// A change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Its key.
+    /// Key of the record.
     pub(crate) key: Vec<u8>,
-    /// Its new value; `None`: it goes.
+    /// New value; `None`: the record is removed.
     pub(crate) value: Option<Vec<u8>>,
 }
 
-/// All that a store holds.
+/// Contents of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// How far the log is in it; `None`: not begun.
+    /// Position in the log; `None`: nothing applied yet.
     pub(crate) applied: Option<Applied>,
-    /// By key.
+    /// Key and value, in order of keys.
     pub(crate) records: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Keeps records, and how far the log is in them.
+/// Keeps records, and the position in the log.
 pub(crate) trait StateStore: Send + Sync + 'static {
     /// Reads everything.
     fn load(&self) -> Result<Stored, MetaError>;
 
-    /// Makes changes, each of another record, and notes how far the log is in them by now.
+    /// Commits changes of distinct records, together with the new position in the log.
     fn commit(&self, changes: &[Change], applied: Option<&Applied>) -> Result<(), MetaError>;
 
-    /// Returns when all commits until now survive a power cut.
+    /// Returns when all commits so far survive a power failure.
     fn sync(&self) -> Result<(), MetaError>;
 
-    /// Whether there is room on its disk for what a few commits write.
+    /// True if the disk has room for a few commits.
     fn has_room(&self) -> bool {
         true
     }

@@ -41,10 +41,10 @@ use crate::publish;
 use crate::reshaping::{Reshaping, Stage};
 use crate::transition::{Command, Progress, Reply, decide};
 
-/// A clock that shows one time.
+/// A clock that stands still.
 struct TestClock;
 
-/// What it shows.
+/// Time that the clock shows.
 const NOW_MS: i64 = 1_700_000_000_000;
 
 impl Clock for TestClock {
@@ -280,7 +280,7 @@ impl World {
     }
 }
 
-/// How many partitions a change makes.
+/// Number of partitions that a change creates.
 fn new_partitions(ddl: &Ddl) -> usize {
     match ddl {
         Ddl::CreateTable { table, .. } => table.cuts.len() + 1,

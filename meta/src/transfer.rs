@@ -1,7 +1,7 @@
-//! The catalog on its way to a member of meta's group that the log alone cannot bring up to date: all
-//! records, as one file that is made in memory.
+//! Snapshots of the catalog, for a member of meta's group that the log alone cannot bring up to date: all records
+//! in one file, made in memory.
 //!
-//! Invariant: what is received is looked at as a whole before anything of it is kept.
+//! Invariant: a received snapshot is checked as a whole before anything of it is stored.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::error::MetaError;
 use crate::machine::CatalogMachine;
 use crate::store::Change;
 
-/// The largest catalog that is taken, in bytes; it comes into memory. Ten thousand tables take a hundredth of it.
+/// Maximum size of an accepted catalog, in bytes; it is read into memory. Ten thousand tables take a hundredth of
+/// it.
 const CATALOG_BYTES_MAX: u64 = 1 << 30;
 
 /// All records.
@@ -32,7 +33,7 @@ struct RecordForm {
     value: Vec<u8>,
 }
 
-/// Records in the form in which they travel, and are kept in copies.
+/// Encodes records for snapshots and copies.
 pub(crate) fn encode_records(changes: &[Change]) -> Bytes {
     let kept = changes.iter().filter_map(|change| Some((&change.key, change.value.as_ref()?)));
     let records =
@@ -40,17 +41,17 @@ pub(crate) fn encode_records(changes: &[Change]) -> Bytes {
     RecordsForm { records }.encode_to_vec().into()
 }
 
-/// Reads back what [`encode_records`] wrote.
+/// Decodes the output of [`encode_records`].
 ///
 /// # Errors
-/// [`MetaError::Corrupted`] if these are other bytes.
+/// [`MetaError::Corrupted`] for other bytes.
 pub(crate) fn decode_records(bytes: Bytes) -> Result<Vec<(Vec<u8>, Vec<u8>)>, MetaError> {
     let form = RecordsForm::decode(bytes)
         .map_err(|error| MetaError::Corrupted(format!("a catalog does not parse: {error}")))?;
     Ok(form.records.into_iter().map(|one| (one.key, one.value)).collect())
 }
 
-/// The catalog at one moment.
+/// A snapshot of the catalog.
 pub(crate) struct CatalogCopy {
     mark: Mark,
     bytes: Bytes,
@@ -73,7 +74,7 @@ impl Snapshot for CatalogCopy {
     }
 
     fn files(&self) -> Vec<SnapshotFile> {
-        // Two copies at one index are the same bytes: records are in order.
+        // Two snapshots at one index have the same bytes: records are in order.
         let name = format!("catalog-{}", self.mark.index());
         vec![SnapshotFile { name, bytes: self.bytes.len() as u64 }]
     }
@@ -89,7 +90,7 @@ impl Snapshot for CatalogCopy {
     }
 }
 
-/// A catalog that comes in.
+/// A catalog being received.
 pub(crate) struct CatalogIncoming {
     machine: Arc<CatalogMachine>,
     mark: Mark,

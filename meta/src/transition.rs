@@ -1,9 +1,9 @@
-//! What a command does to the catalog: a pure function from state and command to edits. It decides
-//! the same on every replica and at every replay, so it sees no clock, no node and no chance; what
-//! needs those (which nodes get a new table) is in the command.
+//! The effect of a command on the catalog: a pure function from state and command to edits. It decides the same on
+//! every replica and at every replay, so it uses no clock, no node and no random numbers; results that need those
+//! (such as the nodes of a new table) are in the command.
 //!
-//! Invariants: a refused command changes nothing; a command that changes something raises the
-//! version by one; ids are taken from the counters here and nowhere else.
+//! Invariants: a refused command changes nothing; a command that changes something raises the version by one; ids
+//! are allocated here and nowhere else.
 
 mod database;
 mod generation;
@@ -40,176 +40,176 @@ use crate::catalog::{
 /// An entry of meta's log.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    /// Somebody's wish.
+    /// A change requested by a client.
     Change {
-        /// What is to change.
+        /// The requested change.
         ddl: Ddl,
-        /// For a new table: the nodes of each partition.
+        /// For new partitions: the nodes of each.
         places: Vec<Vec<NodeId>>,
-        /// The same one again is the same change.
+        /// A second command with this id is the same change.
         id: Option<RequestId>,
-        /// Tables that a database may have for this change to add one; `None`: an entry of an earlier version, which
-        /// knew no such bound.
+        /// Maximum tables of the database, including a new one; `None`: an entry of an earlier version without such
+        /// a limit.
         tables_max: Option<u32>,
     },
-    /// All nodes have carried out what a table's step asked of them.
+    /// All nodes have carried out the orders of a table's step.
     Finish {
         /// The table.
         table: TableId,
-        /// Its step.
+        /// Step that is finished.
         step: Step,
     },
-    /// A table could not be made and is to go again.
+    /// A table could not be created and is to be dropped.
     Abort {
         /// The table.
         table: TableId,
-        /// Its step.
+        /// Step that is given up.
         step: Step,
     },
-    /// The replicas of a table that is to succeed another one are open: from now on both are read together.
+    /// The replicas of a successor are open: from now on both tables are read together.
     ReadAlong {
-        /// The table that is to succeed.
+        /// The successor.
         table: TableId,
-        /// Its step, which stays.
+        /// Present step of the successor; it stays.
         step: Step,
     },
-    /// A partition of the table that is to be succeeded is at a new epoch.
+    /// A partition of the former table is at a new epoch.
     Fenced {
-        /// The table that is to succeed.
+        /// The successor.
         table: TableId,
-        /// Its step.
+        /// Present step of the successor.
         step: Step,
-        /// The partition, of the other one.
+        /// The partition of the former table.
         partition: PartitionId,
-        /// Its epoch.
+        /// New epoch of the partition.
         epoch: Epoch,
     },
-    /// A node makes itself known, or says where it is now.
+    /// A node registers, or reports a new address or labels.
     Register(Registration),
-    /// Everything is to leave a node, or no more.
+    /// Begins or ends the draining of a node.
     Drain {
         /// The node.
         node: NodeId,
-        /// To leave.
+        /// True to drain.
         on: bool,
     },
-    /// A node that holds nothing goes for good.
+    /// Removes a node that holds nothing, for good.
     RemoveNode {
         /// The node.
         node: NodeId,
     },
-    /// A process leads meta's group: the first entry of its leadership.
+    /// Begins a leadership of meta's group: its first entry.
     Lead {
-        /// The cluster's random number, not 0, if there is none yet.
+        /// Random number for the cluster, not 0, used if there is none yet.
         cluster: u64,
         /// The group's term.
         term: u64,
-        /// A random number, not 0.
+        /// Nonce of the leadership, not 0.
         nonce: u64,
     },
-    /// The data directory of a member of meta's group.
+    /// Records the data directory of a member of meta's group.
     Meta {
         /// The member.
         node: NodeId,
-        /// Its data directory's random number.
+        /// Random number of the data directory.
         identity: u64,
     },
-    /// A generation of a node's data directory is to be recorded, unless that is an older copy.
+    /// Records a generation of a node's data directory, unless the directory is an older copy.
     Renew(Renewal),
-    /// A generation of the data directory of a member of meta's group.
+    /// Records a generation of the data directory of a member of meta's group.
     RenewMeta(Renewal),
-    /// A partition's replicas are to change.
+    /// Changes a partition's replicas.
     Move {
         /// The partition.
         partition: PartitionId,
-        /// Nodes that get one.
+        /// Nodes that get a replica.
         add: Vec<NodeId>,
-        /// Replicas that go.
+        /// Replicas to remove.
         remove: Vec<ReplicaId>,
-        /// The change under way that this one takes the place of; refused when that is not the one there is.
+        /// The change under way that this one replaces; refused if another one, or none, is under way.
         replaces: Option<Step>,
     },
-    /// A partition's group has the replicas that it was to have.
+    /// A partition's group has reached its target.
     Moved {
         /// The partition.
         partition: PartitionId,
-        /// Since when it was to have them.
+        /// Step of the target.
         step: Step,
     },
-    /// A partition is to be cut in two.
+    /// Splits a partition.
     Split {
         /// The partition.
         partition: PartitionId,
-        /// The first key of the right half.
+        /// First key of the right partition.
         at: Bound,
-        /// Why.
+        /// Reason for the split.
         reason: Reason,
     },
-    /// A partition is to take over its right neighbour.
+    /// Merges a partition with its right neighbour.
     Merge {
-        /// The one that stays.
+        /// The partition that stays.
         left: PartitionId,
-        /// The one that goes.
+        /// The right neighbour, which goes.
         right: PartitionId,
-        /// Why.
+        /// Reason for the merge.
         reason: Reason,
     },
-    /// A split or a merge is that far.
+    /// Records progress of a split or a merge.
     Advance {
-        /// The partition that is cut, takes over, is to be free again, or has left.
+        /// The partition that is cut, takes over, thaws, or has left.
         partition: PartitionId,
-        /// Since when it is in it.
+        /// Step of the change.
         step: Step,
-        /// How far.
+        /// Progress that was made.
         progress: Progress,
     },
 }
 
 impl Command {
-    /// Whether it says of a split or a merge that it happened.
+    /// True if the command ends a split or merge successfully.
     pub(crate) fn ends_as_wanted(&self) -> bool {
         matches!(self, Self::Advance { progress: Progress::Cut | Progress::Absorbed, .. })
     }
 }
 
-/// How far a split or a merge is.
+/// Progress of a split or a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It is not to be tried any longer.
+    /// The change is to be given up.
     GiveUp,
     /// The partition was cut.
     Cut,
-    /// It was not, and will not be: it is at this epoch.
+    /// The partition was not cut and will not be: it is at this epoch.
     NotCut { epoch: Epoch },
-    /// The right neighbour is beside the left one and is being told to freeze.
+    /// The right neighbour's replicas are on the left one's nodes, and it is being told to freeze.
     Freezing,
-    /// It is frozen since this index of its log.
+    /// The right neighbour is frozen since this index of its log.
     Frozen { index: u64 },
-    /// It was taken over.
+    /// The right neighbour was taken over.
     Absorbed,
-    /// It was not, and will not be: the left one is at this epoch.
+    /// The right neighbour was not taken over and will not be: the left one is at this epoch.
     NotAbsorbed { epoch: Epoch },
-    /// It is not frozen any more, and at this epoch.
+    /// The partition is not frozen any more, and at this epoch.
     Thawed { epoch: Epoch },
-    /// Nobody needs its replicas any more.
+    /// The partition's replicas are not needed any more.
     Left,
 }
 
-/// What became of a command that was not refused.
+/// Answer to a command that was not refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// There was nothing to do.
     Unchanged,
-    /// It is recorded.
+    /// The change is recorded.
     Changed {
-        /// The work that follows from it.
+        /// Work that follows from it.
         steps: Vec<(TableId, Step)>,
     },
-    /// The table is in the middle of another change; try again after that.
+    /// Another change of the table is under way; try again after it.
     Busy {
-        /// The table.
+        /// The table that is busy.
         table: TableId,
-        /// The step to wait for.
+        /// Step to wait for.
         step: Step,
     },
 }
@@ -230,9 +230,10 @@ impl Outcome {
 /// Decides a command.
 ///
 /// # Errors
-/// What the one who sent it is told; the state stays as it is.
+/// The error for the sender; the state stays unchanged.
 pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error> {
     match command {
+        // Changes that clients request.
         Command::Change { ddl, places, id, tables_max } => {
             let wish = Wish { ddl, places, tables_max: *tables_max };
             match id {
@@ -240,12 +241,14 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
                 Some(id) => once(state, wish, *id),
             }
         }
+        // Progress of work on tables.
         Command::Finish { table, step } => Ok(finish(state, *table, *step)),
         Command::Abort { table, step } => Ok(abort(state, *table, *step)),
         Command::ReadAlong { table, step } => Ok(read_along(state, *table, *step)),
         Command::Fenced { table, step, partition, epoch } => {
             Ok(fenced(state, (*table, *step), *partition, *epoch))
         }
+        // Nodes, and meta's own members.
         Command::Register(registration) => register(state, registration),
         Command::Drain { node, on } => drain(state, *node, *on),
         Command::RemoveNode { node } => remove(state, *node),
@@ -253,6 +256,7 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
         Command::Meta { node, identity } => Ok(know_meta(state, *node, *identity)),
         Command::Renew(renewal) => renew(state, renewal),
         Command::RenewMeta(renewal) => renew_meta(state, renewal),
+        // Replicas, splits and merges.
         Command::Move { partition, add, remove, replaces } => {
             start_move(state, *partition, add, remove, *replaces)
         }
@@ -265,7 +269,7 @@ pub(crate) fn decide(state: &State, command: &Command) -> Result<Outcome, Error>
     }
 }
 
-/// What somebody wants changed, and what was settled about it before it was decided.
+/// A requested change, and what was settled before the decision.
 #[derive(Clone, Copy)]
 struct Wish<'a> {
     ddl: &'a Ddl,
@@ -273,7 +277,8 @@ struct Wish<'a> {
     tables_max: Option<u32>,
 }
 
-/// A change that is remembered, if it changes anything: whoever asks again gets the same answer.
+/// Decides a change with a request id, and remembers it if it changes anything: the same request gets the same
+/// answer.
 fn once(state: &State, wish: Wish<'_>, id: RequestId) -> Result<Outcome, Error> {
     if let Some(before) = state.remembered(id) {
         return Ok(Outcome::without_edits(Reply::Changed { steps: before.steps.clone() }));
@@ -313,7 +318,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
     }
 }
 
-/// Edits in the making.
+/// Edits being collected.
 struct Draft<'a> {
     state: &'a State,
     counters: Counters,
@@ -356,7 +361,7 @@ impl<'a> Draft<'a> {
         id
     }
 
-    /// Brings a table into a phase.
+    /// Moves a table into a phase.
     fn enter(&mut self, mut table: TableRecord, phase: Phase) {
         table.phase = phase;
         table.step = self.step();
@@ -366,13 +371,13 @@ impl<'a> Draft<'a> {
         self.edits.push(Edit::Table(Arc::new(table)));
     }
 
-    /// Starts to tell a table's partitions of a schema.
+    /// Begins to send a schema to a table's partitions.
     fn tell(&mut self, mut table: TableRecord, schema: TableSchema) {
         table.told_ttl = self.state.ttl(table.database, &schema);
         self.enter(table, Phase::Altering(Work::Schema(Arc::new(schema))));
     }
 
-    /// Ends a table's work; unless its database's `ttl` has changed meanwhile, it is ready then.
+    /// Ends a table's work; it is ready then, unless its database's `ttl` has changed meanwhile.
     fn settle(&mut self, table: TableRecord) {
         if self.state.ttl(table.database, &table.schema) == table.told_ttl {
             self.enter(table, Phase::Ready);
@@ -382,7 +387,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Tells a table's partitions of its `ttl`, if that is no longer what they were told.
+    /// Sends a table's `ttl` to its partitions if it differs from what they were told.
     fn retell(&mut self, table: &TableRecord) {
         if self.state.ttl(table.database, &table.schema) != table.told_ttl {
             self.settle(table.clone());
@@ -406,7 +411,7 @@ fn finish(state: &State, table: TableId, step: Step) -> Outcome {
     let mut draft = Draft::new(state);
     match &record.phase {
         Phase::Ready => return Outcome::without_edits(Reply::Unchanged),
-        // One that succeeds another is read along first; entries of earlier versions know nothing of that.
+        // A successor is read together with the former table first; entries of earlier versions skip that.
         Phase::Creating | Phase::Altering(Work::Succeed) => match record.former {
             Some(former) => draft.succeed(record, former),
             None => draft.settle(TableRecord::clone(record)),

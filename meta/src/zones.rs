@@ -1,9 +1,9 @@
-//! Which nodes may fail together: those whose label [`ZONE`] has one value. A node without it is a zone of its own, so
-//! that a cluster whose nodes have no labels, or do not all have theirs yet, is placed as if there were no zones.
+//! Failure zones: nodes whose label [`ZONE`] has the same value may fail together. A node without the label is a
+//! zone of its own, so that a cluster whose nodes have no labels, or not all of them yet, is placed as if there
+//! were no zones.
 //!
-//! The rule that all who place replicas follow: of the nodes that can take one, those are preferred that have the least
-//! company, that is, the fewest other replicas of the partition in their zone. It prefers and never forbids: with too
-//! few zones, replicas share one.
+//! Rule of all placements: of the nodes that can take a replica, those are preferred with the fewest other replicas
+//! of the partition in their zone. It is a preference, never a ban: with too few zones, replicas share one.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use partita_proto::label::{Labels, ZONE};
 /// The zones of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Zones {
-    /// Numbers of the zones that labels name.
+    /// Zone number of each node that has a zone label.
     of: BTreeMap<NodeId, u32>,
 }
 
 impl Zones {
-    /// Of nodes and the names of their zones.
+    /// Numbers the zones, given nodes and their zone names.
     pub(crate) fn new<'a>(nodes: impl IntoIterator<Item = (NodeId, Option<&'a str>)>) -> Self {
         let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
         let mut next = 0;
@@ -34,12 +34,12 @@ impl Zones {
         Self { of }
     }
 
-    /// The number of a node's zone; `None`: its own.
+    /// Number of a node's zone; `None`: a zone of its own.
     pub(crate) fn number(&self, node: NodeId) -> Option<u32> {
         self.of.get(&node).copied()
     }
 
-    /// How many of these other nodes are in a node's zone.
+    /// Number of these other nodes that are in the node's zone.
     pub(crate) fn company(&self, node: NodeId, others: &[NodeId]) -> usize {
         let Some(zone) = self.of.get(&node) else { return 0 };
         others.iter().filter(|other| **other != node && self.of.get(other) == Some(zone)).count()

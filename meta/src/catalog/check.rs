@@ -1,4 +1,4 @@
-//! Whether a catalog holds what it promises: looked at when one is loaded, and in tests after every change.
+//! Checks the invariants of a catalog: when it is loaded, and in tests after every change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,10 @@ impl State {
     /// Checks the invariants of this module.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// Describes the first violation.
     pub(crate) fn check(&self) -> Result<(), String> {
         let next = self.counters;
+        // Names and ids of databases, tables and partitions.
         if self.database_names.len() != self.databases.len() {
             return Err("two databases have one name".to_owned());
         }
@@ -26,6 +27,7 @@ impl State {
         if let Some(id) = self.partitions.keys().next_back().filter(|id| **id >= next.partition) {
             return Err(format!("partition {id} is not below the next id {}", next.partition));
         }
+        // A replica's number is used once, counting replicas that a split has yet to create.
         let mut replicas = BTreeSet::new();
         for partition in self.partitions.values() {
             let unborn = partition.splitting().into_iter().flat_map(|split| split.replicas.keys());
@@ -44,6 +46,7 @@ impl State {
         if named != self.table_names.values().map(BTreeMap::len).sum::<usize>() {
             return Err("two tables of one database have one name".to_owned());
         }
+        // Each partition belongs to one table, or is about to leave after a merge.
         let mut owned = 0;
         for table in self.tables.values() {
             self.check_table(table).map_err(|why| format!("table {}: {why}", table.id))?;
@@ -88,6 +91,8 @@ impl State {
         {
             self.check_former(table, former)?;
         }
+        // The ranges tile the key space: each starts where the one before it ends, the first at the lowest bound
+        // and the last up to the highest.
         let mut previous = Bound::default();
         let mut last = None;
         for id in &table.partitions {

@@ -1,7 +1,8 @@
-//! Carries out a recorded merge: brings the right neighbour's replicas beside the left one's, freezes it, sees that every
-//! one of them has all its rows in files, and has the left one take them over.
+//! Carries out a recorded merge: moves the right neighbour's replicas to the left one's nodes, freezes it, makes
+//! sure that every replica of it has all rows in files, and has the left one take the rows over.
 //!
-//! Invariant: from the freeze on nobody reads or writes the right neighbour, so that it is over soon or given up.
+//! Invariant: from the freeze on, the right neighbour serves no reads or writes, so the rest is done or given up
+//! soon.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::node::Core;
 use crate::reshaping::{Merging, Reshaping, Stage};
 use crate::transition::Progress;
 
-/// For how long a right neighbour's replicas may be on their way to the left one's nodes.
+/// Maximum time to move the right neighbour's replicas to the left one's nodes.
 const GATHER_MAX: Duration = Duration::from_secs(600);
 
 impl Core {
@@ -76,7 +77,7 @@ impl Core {
                 let progress = Progress::Frozen { index: reshaped.index };
                 return self.advance(left, attempt, progress).await;
             }
-            // Up to where its rows have to be in files nobody knows any more.
+            // The index up to which its rows have to be in files is not known any more.
             Ok(_) => Error::Internal(format!("partition {partition} does not know when it froze")),
             Err(error) => error,
         };
@@ -95,6 +96,7 @@ impl Core {
         given_up: bool,
         attempt: &mut Attempt,
     ) -> Result<(), Error> {
+        // The left partition takes over all that the right one wrote up to the frozen index.
         let deadline = self.frozen_until(attempt);
         let order = Reshape::Absorb(Absorb {
             partition: left.id,
@@ -103,6 +105,7 @@ impl Core {
             frozen,
             end: right.range.end.clone(),
         });
+        // A merge that is given up is settled first: the order may have taken effect already.
         if given_up {
             if let Settled::Never(epoch) = self.settle(left, &order).await? {
                 self.reshapes.ended(attempt.step, attempt.given_up());
@@ -121,6 +124,7 @@ impl Core {
                 return self.tried(left, attempt, error, deadline).await;
             }
         }
+        // The left partition owns the rows now: record how long writes stalled, and the end.
         if let Some(since) = attempt.frozen {
             self.reshapes.stalled(attempt.step, since.elapsed());
         }
@@ -129,7 +133,7 @@ impl Core {
         self.advance(left, attempt, Progress::Absorbed).await
     }
 
-    /// Has every replica write what it has to files, and fails while one of them does not have all of it there.
+    /// Flushes every replica of a partition; fails if one of them does not have everything up to `frozen` in files.
     async fn in_files(&self, right: &PartitionRecord, frozen: u64) -> Result<(), Error> {
         let partition = right.id;
         let looked = right.replicas.iter().map(|(replica, node)| async move {
@@ -157,13 +161,14 @@ impl Core {
         try_join_all(looked).await.map(drop)
     }
 
-    /// When a merge whose right neighbour is frozen has to be over.
+    /// Deadline of a merge whose right neighbour is frozen.
     fn frozen_until(&self, attempt: &mut Attempt) -> Instant {
         *attempt.frozen.get_or_insert_with(Instant::now) + self.patience.reshape
     }
 }
 
-/// Whether nobody needs the replicas of a partition any more whose keys another one owns; since which step.
+/// The step at which a merged partition's replicas became removable: every replica of the owner has the new epoch.
+/// `None` while one of them may still need the files.
 pub(super) fn may_go(
     state: &State,
     reports: &Reports,
@@ -179,7 +184,8 @@ pub(super) fn may_go(
     owner.replicas.iter().all(has_come_so_far).then_some(*step)
 }
 
-/// The partition whose record bears the merge or split that another one is in.
+/// The partition whose record holds the split or merge that another one takes part in, and its step; `None` when it
+/// is being given up or there is none.
 pub(crate) fn bearer(state: &State, partition: PartitionId) -> Option<(PartitionId, Step)> {
     let record = state.partition(partition)?;
     match record.reshaping.as_ref()? {

@@ -1,13 +1,13 @@
-//! Carries out recorded changes of partitions' replicas: opens the new ones, has the group take them
-//! over, and records that.
+//! Carries out recorded changes of partitions' replicas: opens the new ones, has the Raft group reconfigure itself,
+//! and records the result.
 //!
 //! Invariants:
-//! - one change of a partition is carried out at a time; one that was replaced by another is given up
-//!   before the next order is sent;
-//! - every order may be sent again, to any node, by any leader of meta's group: the group of the
-//!   partition decides itself who belongs to it, in its own log;
-//! - replicas that are no longer wanted are not removed here: once the change is recorded they are
-//!   nobody's, and the plan has them removed, also those of a node that comes back after days.
+//! - one change of a partition is carried out at a time; a change that was replaced is aborted before the next
+//!   order is sent;
+//! - every order may be sent again, to any node, by any leader of meta's group: the partition's group decides its
+//!   own membership in its own log;
+//! - replicas that are no longer wanted are not removed here: once the change is recorded, no record names them,
+//!   and the plan has them removed, also those of a node that comes back after days.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +35,9 @@ impl Mover {
         Self { core, running: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
-    /// Begins what was recorded, and gives up what was replaced.
+    /// Begins recorded changes, and aborts those that were replaced.
     pub(crate) fn keep_up(&mut self) {
+        // Forget tasks that have ended.
         while let Some(ended) = self.tasks.try_join_next() {
             if let Ok((partition, step)) = ended
                 && self.running.get(&partition).is_some_and(|(at, _)| *at == step)
@@ -44,6 +45,7 @@ impl Mover {
                 self.running.remove(&partition);
             }
         }
+        // Abort changes that the catalog no longer wants, then start the missing ones.
         let wanted: BTreeMap<PartitionId, Step> = {
             let state = self.core.machine.state();
             let moving = state.moving();
@@ -68,14 +70,14 @@ impl Mover {
         }
     }
 
-    /// Gives everything up: it is begun again by whoever leads.
+    /// Aborts all changes; the next leader of meta's group begins them again.
     pub(crate) async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
 }
 
 impl Core {
-    /// Tries until it is done, or replaced by another change.
+    /// Retries, with backoff, until the change is done or replaced.
     async fn carry_out_move(&self, partition: PartitionId, step: Step) {
         let mut pause = self.patience.pause_min;
         let mut said = String::new();
@@ -124,7 +126,7 @@ impl Core {
         Ok(())
     }
 
-    /// Has the leader of a partition, wherever it is, do something.
+    /// Sends an action to the leader of a partition, trying its replicas in turn.
     pub(crate) async fn tell_leader(
         &self,
         record: &PartitionRecord,

@@ -1,20 +1,18 @@
-//! What is to change about where replicas are and who leads: a pure function of a view.
+//! Plans changes of replica placement and leadership: a pure function of a view.
 //!
-//! In this order: what nodes have that is not theirs is removed; replicas that are lost are made anew
-//! elsewhere, and those of draining nodes; partitions with too few or too many replicas get what they
-//! should have; then, and only when nothing of that is left, replicas that share a zone for no need are
-//! moved apart, and replicas and leaders are spread evenly.
+//! In this order: replicas that are not in the catalog are removed; lost replicas, and those of draining nodes, are
+//! recreated elsewhere; partitions with too few or too many replicas get the wanted number. Only if none of that is
+//! left to do, replicas that share a zone needlessly are moved apart, and replicas and leaders are spread evenly.
 //!
 //! Invariants:
-//! - a partition's replicas are changed by one step at a time, and a step never takes away more than
-//!   it can spare: a replica that works goes only when one that works is to take its place, or when
-//!   there are more than wanted;
+//! - a partition's replicas are changed by one step at a time, and a step never takes away more than the group can
+//!   spare: a working replica is removed only if a working one replaces it, or if there are more than wanted;
 //! - two replicas of a partition are never put on one node;
-//! - a partition that is being split or merged keeps its replicas and its leader; when one of them is lost, the split
+//! - a partition that is being split or merged keeps its replicas and its leader; if one of them is lost, the split
 //!   or merge is given up first;
 //! - zones decide where a replica goes, never whether: with too few of them, replicas share one;
-//! - a plan that was carried out leaves nothing to balance: what it moves makes the difference
-//!   smaller, never turns it round, and never brings replicas of a partition into one zone (see `balance.rs`).
+//! - a plan that was carried out leaves nothing to balance: a move reduces the imbalance, never reverses it, and
+//!   never brings replicas of a partition into one zone (see `balance.rs`).
 
 mod balance;
 
@@ -25,24 +23,24 @@ use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 
 use crate::zones::Zones;
 
-/// Changes of replicas that are under way at once, in all.
+/// Maximum changes of replicas under way, over all partitions.
 const MOVES_MAX: usize = 8;
-/// Changes of leaders at once.
+/// Maximum leader transfers in one plan.
 const TRANSFERS_MAX: usize = 16;
 
 /// A node as the plan sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeView {
-    /// Heard of lately.
+    /// Heard from within the lease.
     pub(crate) live: bool,
-    /// Not heard of for so long that it is given up.
+    /// Silent for so long that it is given up.
     pub(crate) lost: bool,
     pub(crate) draining: bool,
     /// The zone that its labels name.
     pub(crate) zone: Option<String>,
-    /// What it says it has of each partition.
+    /// Replicas that the node reports.
     pub(crate) has: BTreeMap<PartitionId, ReplicaId>,
-    /// Whether it said anything.
+    /// True if the node has reported since this process began to lead.
     pub(crate) reported: bool,
 }
 
@@ -51,73 +49,73 @@ pub(crate) struct NodeView {
 pub(crate) struct PartitionView {
     pub(crate) id: PartitionId,
     pub(crate) replicas: BTreeMap<ReplicaId, NodeId>,
-    /// Those that it is to have, when they are being changed.
+    /// Wanted replicas, while they are being changed.
     pub(crate) target: Option<BTreeMap<ReplicaId, NodeId>>,
-    /// How many it should have.
+    /// Wanted number of replicas.
     pub(crate) wanted: usize,
-    /// Replicas that their node, although live, has not had for long.
+    /// Replicas that a live node has not reported as working for a while.
     pub(crate) missing: BTreeSet<ReplicaId>,
-    /// Who leads, or is about to.
+    /// Node that leads, or is about to.
     pub(crate) leader: Option<NodeId>,
-    /// Its leader was moved a moment ago and is left alone.
+    /// The leader was moved a moment ago and stays for now.
     pub(crate) settling: bool,
     pub(crate) bytes: u64,
-    /// Whether its replicas may be changed now, or when a split or merge that it is in is over.
+    /// True if the replicas may be changed, now or after the split or merge under way.
     pub(crate) in_use: bool,
-    /// It is in a split or a merge.
+    /// In a split or a merge.
     pub(crate) reshaping: bool,
 }
 
 impl PartitionView {
-    /// Whether its replicas and its leader may be changed at will.
+    /// True if replicas and leader may be changed at will.
     fn is_free(&self) -> bool {
         self.in_use && !self.reshaping && self.target.is_none()
     }
 }
 
-/// All that a plan is made of.
+/// Input of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) nodes: BTreeMap<NodeId, NodeView>,
     pub(crate) partitions: Vec<PartitionView>,
-    /// Replicas of partitions that are being born: nodes may have them before anybody says so.
+    /// Replicas of partitions that a split is creating: nodes may have them before the catalog records them.
     pub(crate) unborn: BTreeSet<(PartitionId, ReplicaId, NodeId)>,
-    /// Live nodes that do not have a replica yet that they should have. It may be one that is cut off from another
-    /// there, which has not come so far: if that one left now, the new one would never be.
+    /// Live nodes that do not report one of their replicas yet. It may be the child of a split that the parent's
+    /// replica on that node has not applied yet: if the parent's replica left now, the child's would never be created.
     pub(crate) awaited: BTreeSet<NodeId>,
 }
 
-/// Why a partition's replicas are changed.
+/// Reason for a change of a partition's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     /// A node or its data is lost.
     Lost,
     /// A node is being drained.
     Draining,
-    /// There are fewer than there should be.
+    /// Fewer replicas than wanted.
     TooFew,
-    /// There are more than there should be.
+    /// More replicas than wanted.
     TooMany,
-    /// It shares a zone with another one, and need not.
+    /// Shares a zone with another replica needlessly.
     Zone,
-    /// A node has more than others.
+    /// One node holds more than others.
     Balance,
 }
 
-/// One thing to do.
+/// One planned change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Changes a partition's replicas.
     Move { partition: PartitionId, add: Vec<NodeId>, remove: Vec<ReplicaId>, why: Why },
     /// Hands a partition's leadership to another node.
     Transfer { partition: PartitionId, from: NodeId, to: NodeId },
-    /// Gives up the split or merge that a partition is in: a replica of it is to be made anew.
+    /// Gives up the split or merge that a partition takes part in, because a replica has to be recreated.
     GiveUp { partition: PartitionId },
-    /// Removes a replica that is nobody's.
+    /// Removes a replica that the catalog does not know.
     Remove { partition: PartitionId, replica: ReplicaId, node: NodeId },
 }
 
-/// What is to be done.
+/// Plans the next changes.
 pub(crate) fn plan(view: &View) -> Vec<Step> {
     let mut planner = Planner::new(view);
     let mut steps = strangers(view);
@@ -138,7 +136,7 @@ pub(crate) fn plan(view: &View) -> Vec<Step> {
     steps
 }
 
-/// Replicas that nodes have and should not.
+/// Orders to remove replicas that the catalog does not assign to their node.
 fn strangers(view: &View) -> Vec<Step> {
     let known: BTreeMap<PartitionId, &PartitionView> =
         view.partitions.iter().map(|partition| (partition.id, partition)).collect();
@@ -150,7 +148,7 @@ fn strangers(view: &View) -> Vec<Step> {
                 [known.replicas.get(replica), target].contains(&Some(node))
             });
             // A change that was taken back may have made it a voter already: the group counts on it until it has
-            // agreed on those that it is to have now. One that is in the way of another there goes.
+            // agreed on the present target. It is removed if the target has another replica on its node.
             let counted_on = known.get(partition).is_some_and(|known| {
                 let mut to_be = known.target.iter().flat_map(BTreeMap::values);
                 known.target.is_some() && to_be.all(|at| at != node)
@@ -165,10 +163,10 @@ fn strangers(view: &View) -> Vec<Step> {
     steps
 }
 
-/// How full nodes are while a plan is made.
+/// Fill of the nodes while a plan is made.
 struct Planner<'a> {
     view: &'a View,
-    /// Replicas and bytes of each node that may take more.
+    /// Replicas and bytes of each node that may take more replicas.
     load: BTreeMap<NodeId, (u64, u64)>,
     zones: Zones,
     under_way: usize,
@@ -188,13 +186,13 @@ impl<'a> Planner<'a> {
         }
         let zones = view.nodes.iter().map(|(node, seen)| (*node, seen.zone.as_deref()));
         let mut planner = Self { view, load, zones: Zones::new(zones), under_way: 0 };
-        // One whose group cannot decide may wait for ever; others need not wait for it.
+        // Changes whose group has no quorum may wait for ever; others do not wait for them.
         let moving = |one: &&PartitionView| one.target.is_some() && planner.can_decide(one);
         planner.under_way = view.partitions.iter().filter(moving).count();
         planner
     }
 
-    /// Whether enough replicas work for the group to agree on anything.
+    /// True if the partition has a quorum of working replicas.
     fn can_decide(&self, partition: &PartitionView) -> bool {
         let works = |(replica, node): &(&ReplicaId, &NodeId)| {
             let live = self.view.nodes.get(node).is_some_and(|node| node.live);
@@ -203,7 +201,7 @@ impl<'a> Planner<'a> {
         2 * partition.replicas.iter().filter(works).count() > partition.replicas.len()
     }
 
-    /// Why a replica has to go; `None` when it does not.
+    /// Reason to remove a replica; `None` if it stays.
     fn must_go(&self, partition: &PartitionView, replica: ReplicaId, node: NodeId) -> Option<Why> {
         let lost = self.view.nodes.get(&node).is_none_or(|node| node.lost);
         if lost || partition.missing.contains(&replica) {
@@ -217,7 +215,7 @@ impl<'a> Planner<'a> {
         let mut steps = Vec::new();
         let mut waiting: Vec<(Why, &PartitionView)> = Vec::new();
         for partition in self.view.partitions.iter().filter(|one| one.in_use) {
-            // Somebody that it is to have got lost meanwhile: it is to have somebody else.
+            // A node of the target may have been lost meanwhile: then the target is replaced.
             let target_lost = self.target_lost(partition);
             if partition.reshaping {
                 if target_lost || self.reason(partition) == Some(Why::Lost) {
@@ -233,7 +231,7 @@ impl<'a> Planner<'a> {
             }
             waiting.extend(self.reason(partition).map(|why| (why, partition)));
         }
-        // What is lost first; the fewer replicas a partition has left, the sooner.
+        // Lost replicas first; the fewer healthy replicas a partition has, the sooner.
         waiting.sort_by_key(|(why, partition)| {
             (*why != Why::Lost, partition.replicas.len() - self.bad(partition).len())
         });
@@ -250,8 +248,8 @@ impl<'a> Planner<'a> {
         steps
     }
 
-    /// Whether what a partition is to have cannot come about any more: a node is lost that it is to get a replica
-    /// on, or too few of those that are to stay work for the group to agree on anything afterwards.
+    /// True if the partition's target cannot be reached any more: a node that is to get a new replica is lost, or too
+    /// few of the target's replicas work for a quorum although the present group has one.
     fn target_lost(&self, partition: &PartitionView) -> bool {
         let Some(target) = &partition.target else { return false };
         let lost = |node: &NodeId| self.view.nodes.get(node).is_none_or(|node| node.lost);
@@ -266,7 +264,7 @@ impl<'a> Planner<'a> {
 
     fn reason(&self, partition: &PartitionView) -> Option<Why> {
         if !self.can_decide(partition) {
-            // Its group could not change itself.
+            // Without a quorum, the group cannot change itself.
             return None;
         }
         let reasons: Vec<_> = partition
@@ -285,7 +283,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Replicas that have to go.
+    /// Replicas that have to be removed.
     fn bad(&self, partition: &PartitionView) -> Vec<(ReplicaId, NodeId)> {
         let all = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
         all.filter(|(replica, node)| self.must_go(partition, *replica, *node).is_some()).collect()
@@ -293,12 +291,12 @@ impl<'a> Planner<'a> {
 
     fn repair(&mut self, why: Why, partition: &PartitionView) -> Option<Step> {
         let mut bad = self.bad(partition);
-        // The lost ones first: they are of no use to anybody.
+        // Lost replicas first: they contribute nothing.
         bad.sort_by_key(|(replica, node)| {
             self.must_go(partition, *replica, *node) != Some(Why::Lost)
         });
         let mut nodes: BTreeSet<NodeId> = partition.replicas.values().copied().collect();
-        // Where those are that stay, and those that come.
+        // Nodes of the replicas that stay, and of new ones.
         let mut stay = nodes_without(partition, &bad);
         let (mut add, mut remove) = (Vec::new(), Vec::new());
         let have = partition.replicas.len();
@@ -314,14 +312,14 @@ impl<'a> Planner<'a> {
             remove.push(*replica);
         }
         for (replica, at) in bad.iter().skip(spare) {
-            // One at a time: each change leaves a majority of what was there before.
+            // One at a time: each change keeps a majority of the previous members.
             if !add.is_empty() {
                 break;
             }
             let missing = partition.missing.contains(replica);
             let elsewhere = self.best_place(&nodes, &stay);
             let Some(node) = elsewhere.or_else(|| self.again(partition, *at, missing)) else {
-                // One that is there and does not work is in the way of another on the same node.
+                // A replica that is present but does not work blocks a new one on the same node.
                 if missing && have - bad.len() > partition.wanted / 2 {
                     remove.push(*replica);
                 }
@@ -343,8 +341,8 @@ impl<'a> Planner<'a> {
         changes.then_some(Step::Move { partition: partition.id, add, remove, why })
     }
 
-    /// Whether enough of a partition's other replicas are seen in their places for them to agree on anything. One that
-    /// is to be born may never be; a group that came to need it would be lost.
+    /// True if a majority of a partition's remaining replicas are reported as working in their places. A replica
+    /// that is still to be created may never exist; a group that came to depend on it would be lost.
     fn could_decide_without(&self, partition: &PartitionView, gone: &[ReplicaId]) -> bool {
         let stay = || partition.replicas.iter().filter(|(replica, _)| !gone.contains(replica));
         let works = |(replica, node): &(&ReplicaId, &NodeId)| {
@@ -355,7 +353,7 @@ impl<'a> Planner<'a> {
         2 * stay().filter(works).count() > stay().count()
     }
 
-    /// The node that lost a replica, if it can take another instead: it has nothing of it left.
+    /// The same node again, if it lost its replica and has nothing of the partition left.
     fn again(&self, partition: &PartitionView, node: NodeId, missing: bool) -> Option<NodeId> {
         let able = missing && self.load.contains_key(&node);
         let empty = self.view.nodes.get(&node).is_some_and(|n| !n.has.contains_key(&partition.id));
@@ -368,8 +366,8 @@ impl<'a> Planner<'a> {
         *total += bytes;
     }
 
-    /// The node for one more replica: of those that have none yet, one with the fewest others in its zone, and of these
-    /// the one with the least.
+    /// Node for one more replica: among nodes without one, those with the fewest of `others` in their zone, and of
+    /// these the least loaded.
     fn best_place(&self, taken: &BTreeSet<NodeId>, others: &[NodeId]) -> Option<NodeId> {
         let free = self.load.iter().filter(|(node, _)| !taken.contains(node));
         let cost = |(node, (replicas, bytes)): &(&NodeId, &(u64, u64))| {
@@ -378,7 +376,7 @@ impl<'a> Planner<'a> {
         free.min_by_key(cost).map(|(node, _)| *node)
     }
 
-    /// Which of the replicas that do not go already would be missed least.
+    /// Least valuable of the replicas that are not being removed already.
     fn most_dispensable(
         &self,
         partition: &PartitionView,
@@ -387,7 +385,7 @@ impl<'a> Planner<'a> {
         let stays = || partition.replicas.iter().filter(|(replica, _)| !going.contains(replica));
         let nodes: Vec<NodeId> = stays().map(|(_, node)| *node).collect();
         let worth = |(replica, node): &(&ReplicaId, &NodeId)| {
-            // One that its node does not have (yet) is worth less than any other.
+            // A replica that its node does not report (yet) is worth less than any other.
             let has = |node: &NodeView| node.has.get(&partition.id) == Some(*replica);
             let held = self.view.nodes.get(*node).is_some_and(has);
             let company = Reverse(self.zones.company(**node, &nodes));
@@ -398,17 +396,18 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// The nodes of a partition's replicas but these.
+/// Nodes of a partition's replicas, except the given ones.
 fn nodes_without(partition: &PartitionView, but: &[(ReplicaId, NodeId)]) -> Vec<NodeId> {
     let here = partition.replicas.iter().map(|(replica, node)| (*replica, *node));
     here.filter(|one| !but.contains(one)).map(|(_, node)| node).collect()
 }
 
-/// Leaders away from nodes that are being drained, and spread evenly.
+/// Leader transfers: away from draining nodes, and to spread leaders evenly.
 fn transfers(view: &View, moved: &BTreeSet<PartitionId>) -> Vec<Step> {
     let may_lead = |node: &NodeId| {
         view.nodes.get(node).is_some_and(|node| node.live && node.reported && !node.draining)
     };
+    // Count the leaders of each node that may lead.
     let mut leaders: BTreeMap<NodeId, usize> =
         view.nodes.keys().filter(|node| may_lead(node)).map(|node| (*node, 0)).collect();
     for node in view.partitions.iter().filter_map(|partition| partition.leader) {
@@ -423,6 +422,7 @@ fn transfers(view: &View, moved: &BTreeSet<PartitionId>) -> Vec<Step> {
             break;
         }
         let Some(from) = partition.leader else { continue };
+        // The target is the follower's node with the fewest leaders.
         let others = partition.replicas.iter().filter(|(replica, node)| {
             let there = view.nodes.get(node).and_then(|node| node.has.get(&partition.id));
             **node != from && there == Some(replica) && leaders.contains_key(node)
@@ -433,6 +433,7 @@ fn transfers(view: &View, moved: &BTreeSet<PartitionId>) -> Vec<Step> {
         let draining = view.nodes.get(&from).is_some_and(|node| node.draining);
         let here = leaders.get(&from).copied().unwrap_or(0);
         let there = leaders.get(to).copied().unwrap_or(0);
+        // A difference of two or more shrinks by the transfer; a smaller one would only be turned round.
         if draining || here >= there + 2 {
             if let Some(count) = leaders.get_mut(&from) {
                 *count -= 1;

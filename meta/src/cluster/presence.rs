@@ -1,7 +1,7 @@
-//! What nodes said of themselves last, and when.
+//! The latest report of each node, and when it came.
 //!
-//! Invariants: a node counts as live for a lease after it was last heard of, and after this process
-//! began to lead; one that is not registered under the identity that it gives is not heard at all.
+//! Invariants: a node counts as live for a lease after its last heartbeat, and after this process began to lead; a
+//! heartbeat under another identity than the registered one is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use tokio::time::Instant;
 use crate::catalog::State;
 use crate::transition::registered;
 
-/// The shortest time over which CPU time says something.
+/// Minimum interval over which CPU usage is computed.
 const CPU_OVER_MIN: Duration = Duration::from_millis(100);
 
-/// What one node said last.
+/// Latest heartbeat of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     pub(crate) at: Instant,
     pub(crate) replicas: Arc<Vec<ReplicaStatus>>,
-    /// Its process's CPU time by then, in milliseconds.
+    /// CPU time of the node's process so far, in milliseconds.
     cpu_ms: Option<u64>,
-    /// Cores that it has used since it was heard of before.
+    /// Cores in use, averaged since the heartbeat before.
     pub(crate) cpu_cores: Option<f64>,
 }
 
-/// What all nodes said last.
+/// Latest heartbeats of all nodes.
 #[derive(Debug)]
 pub(crate) struct Presence {
     lease: Duration,
@@ -41,12 +41,12 @@ pub(crate) struct Presence {
 
 #[derive(Debug)]
 struct Inner {
-    /// Since when this process is who they talk to.
+    /// Time at which this process began to lead.
     since: Instant,
     reports: BTreeMap<NodeId, Report>,
 }
 
-/// All that was said, at one moment.
+/// A snapshot of all reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Reports {
     pub(crate) now: Instant,
@@ -56,7 +56,8 @@ pub(crate) struct Reports {
 }
 
 impl Report {
-    /// Cores in use since this was said. A process that began again has used less than before: it is not known then.
+    /// Mean number of cores in use since this report. `None` after a restart of the process, when its CPU time is
+    /// below the reported one.
     fn cores_until(&self, now: Instant, cpu_ms: u64) -> Option<f64> {
         let used = cpu_ms.checked_sub(self.cpu_ms?)?;
         let passed = now.saturating_duration_since(self.at);
@@ -70,14 +71,14 @@ impl Presence {
         Self { lease, inner: Mutex::new(inner) }
     }
 
-    /// This process begins to lead: what it heard in earlier times counts no more.
+    /// This process begins to lead: earlier reports are dropped.
     pub(crate) fn begin(&self) {
         let mut inner = self.inner.lock();
         inner.since = Instant::now();
         inner.reports.clear();
     }
 
-    /// Takes what a node says.
+    /// Records a heartbeat.
     ///
     /// # Errors
     /// [`Error::NotFound`] when the node is not registered under its identity, [`Error::InvalidInput`] when it was
@@ -103,12 +104,12 @@ impl Presence {
         Ok(())
     }
 
-    /// A node was removed: what it said last is of no interest.
+    /// Drops the report of a removed node.
     pub(crate) fn forget(&self, node: NodeId) {
         self.inner.lock().reports.remove(&node);
     }
 
-    /// What is known now.
+    /// A snapshot of all reports, taken now.
     pub(crate) fn reports(&self) -> Reports {
         let inner = self.inner.lock();
         Reports {
@@ -121,35 +122,35 @@ impl Presence {
 }
 
 impl Reports {
-    /// For how long nothing was heard of a node.
+    /// Time since a node's last heartbeat, or since this process began to lead.
     pub(crate) fn silent_for(&self, node: NodeId) -> Duration {
         let heard = self.reports.get(&node).map_or(self.since, |report| report.at.max(self.since));
         self.now.saturating_duration_since(heard)
     }
 
-    /// Whether a node was heard of lately.
+    /// True if the node's lease has not expired.
     pub(crate) fn is_live(&self, node: NodeId) -> bool {
         self.silent_for(node) < self.lease
     }
 
-    /// Cores that a live node uses, if that is known.
+    /// Cores that a live node uses, if known.
     pub(crate) fn cpu_cores(&self, node: NodeId) -> Option<f64> {
         self.reports.get(&node).filter(|_| self.is_live(node))?.cpu_cores
     }
 
-    /// What a node said of its replicas, if it said anything.
+    /// Replicas that a node reported; `None` if it has not reported.
     pub(crate) fn replicas(&self, node: NodeId) -> Option<&[ReplicaStatus]> {
         self.reports.get(&node).map(|report| report.replicas.as_slice())
     }
 
-    /// The partitions of which a live node says that its replica does not serve all that it should, and why.
+    /// Partitions whose replica on a live node does not serve all that it should, with the reason.
     pub(crate) fn failed(&self) -> BTreeMap<PartitionId, &str> {
         let live = self.reports.iter().filter(|(node, _)| self.is_live(**node));
         let replicas = live.flat_map(|(_, report)| report.replicas.iter());
         replicas.filter_map(|one| Some((one.partition, one.failure.as_deref()?))).collect()
     }
 
-    /// The nodes as everybody is told of them.
+    /// The nodes as published to all members of the cluster.
     pub(crate) fn members(&self, state: &State) -> Members {
         let mut expected: BTreeMap<NodeId, BTreeSet<(PartitionId, ReplicaId)>> = BTreeMap::new();
         for partition in state.partitions() {

@@ -1,10 +1,11 @@
-//! Carries out a recorded split or merge: tells the leaders of the partitions, and records what their logs made of it.
+//! Carries out a recorded split or merge: sends the orders to the leaders of the partitions, and records what their
+//! logs decided.
 //!
 //! Invariants:
-//! - a step is recorded before the order that it allows is sent, so that whoever leads meta next knows what may have
-//!   been ordered; every order may be sent again, and is answered as before;
-//! - what may have been ordered is given up only after the epoch of the partition was raised through its log: an order
-//!   that is still on its way finds another epoch then, and asking for it once more tells whether it took effect.
+//! - a step is recorded before the order that it allows is sent, so that the next leader of meta knows what may
+//!   have been ordered; every order may be sent again, and gets the same answer;
+//! - an order that may have been sent is given up only after the partition's epoch was raised through its log: an
+//!   order still in flight then finds another epoch, and sending it once more tells whether it took effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,38 +24,39 @@ use crate::reshapes::event_of;
 use crate::reshaping::{Reshaping, Splitting};
 use crate::transition::{Command, Progress};
 
-/// For how long memtables are flushed ahead, so that less is left to do while writes wait. Of no other use.
+/// Maximum time to flush memtables ahead, so that less is left to do while writes wait. An optimisation only.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the epoch of a partition that is to be free again may turn out to be another one.
+/// Maximum epochs that a thaw tries before it fails.
 const EPOCHS_MAX: usize = 4;
 
-/// What is known of a split or merge from one attempt to the next.
+/// State of a split or merge that is kept between attempts.
 pub(super) struct Attempt {
     pub(super) step: Step,
     pub(super) began: Instant,
     pub(super) flushed: bool,
-    /// Since when the right neighbour may be frozen.
+    /// Time from which the right neighbour may be frozen.
     pub(super) frozen: Option<Instant>,
-    /// Why it was given up.
+    /// Reason for giving up.
     why: Option<String>,
 }
 
-/// What became of an order that nobody waits for any longer.
+/// Final result of an order that is being given up.
 pub(super) enum Settled {
-    /// It took effect.
+    /// The order took effect.
     TookEffect(Reshaped),
-    /// It did not and never will: the partition is at this epoch.
+    /// The order did not take effect and never will: the partition is at this epoch.
     Never(Epoch),
 }
 
 impl Core {
-    /// Goes on until it is over, one way or the other.
+    /// Repeats attempts until the split or merge is done or given up.
     pub(super) async fn reshape(&self, partition: PartitionId, step: Step) {
         let began = Instant::now();
         let mut attempt = Attempt { step, began, flushed: false, frozen: None, why: None };
         let mut pause = self.patience.pause_min;
         let mut said = String::new();
         let mut before = None;
+        // Each attempt begins from what is recorded, since a step may have been recorded meanwhile.
         while let Some(record) = self.recorded_reshaping(partition, step) {
             let went = match &record.reshaping {
                 Some(Reshaping::Split(split)) => self.split(&record, split, &mut attempt).await,
@@ -62,6 +64,7 @@ impl Core {
                 Some(Reshaping::Thawing { .. }) => self.thaw(&record, step).await,
                 _ => return,
             };
+            // Progress is followed up at once; the same record again, or an error, waits with backoff.
             match went {
                 Ok(()) if before.as_ref() != Some(&record) => {
                     pause = self.patience.pause_min;
@@ -103,6 +106,7 @@ impl Core {
         split: &Splitting,
         attempt: &mut Attempt,
     ) -> Result<(), Error> {
+        // The cut as the partition's leader gets it.
         let order = Reshape::Split(Split {
             partition: record.id,
             epoch: record.epoch,
@@ -110,6 +114,7 @@ impl Core {
             child: split.child,
             replicas: split.replicas.iter().map(|(replica, node)| (*node, *replica)).collect(),
         });
+        // A split that is given up is settled first: the order may have taken effect already.
         let reshaped = if split.given_up {
             match self.settle(record, &order).await? {
                 Settled::TookEffect(reshaped) => reshaped,
@@ -127,13 +132,14 @@ impl Core {
                 Err(error) => return self.tried(record, attempt, error, deadline).await,
             }
         };
+        // The child exists: record how long writes stalled, and the end.
         self.reshapes.stalled(attempt.step, reshaped.stall);
         self.reshapes.ended(attempt.step, ReshapeOutcome::Done);
         info!(partition = %record.id, child = %split.child, at = %split.at, ?reshaped.stall, "partition split");
         self.advance(record, attempt, Progress::Cut).await
     }
 
-    /// Has a partition give up being frozen, if it is.
+    /// Unfreezes a partition, if it is frozen.
     async fn thaw(&self, record: &PartitionRecord, step: Step) -> Result<(), Error> {
         let mut epoch = record.epoch;
         for _ in 0..EPOCHS_MAX {
@@ -150,7 +156,7 @@ impl Core {
         Err(Error::Unavailable(format!("the epoch of partition {} does not stay", record.id)))
     }
 
-    /// Finds out whether an order took effect, and sees to it that it does not any more if it did not.
+    /// Finds out whether an order took effect, and makes sure that it never will if it did not.
     pub(super) async fn settle(
         &self,
         record: &PartitionRecord,
@@ -159,7 +165,7 @@ impl Core {
         let (partition, epoch) = (record.id, record.epoch);
         let fence = Reshape::Freeze(Freeze { partition, epoch, on: false });
         match self.order(record, &fence).await {
-            // It is at another epoch already: by the order, or by an earlier fence.
+            // At another epoch already: by the order, or by an earlier fence.
             Ok(_) | Err(Error::StaleRoute { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -172,7 +178,8 @@ impl Core {
         }
     }
 
-    /// What follows from an attempt that failed: another one, or none.
+    /// Handles a failed attempt: returns the error for a retry, or gives up if the error is final or the deadline
+    /// has passed.
     pub(super) async fn tried(
         &self,
         record: &PartitionRecord,
@@ -197,7 +204,7 @@ impl Core {
         self.advance(record, attempt, Progress::GiveUp).await
     }
 
-    /// Writes memtables to files where they are, as far as that goes.
+    /// Flushes memtables on all replicas, as far as that succeeds in time.
     pub(super) async fn flush_ahead(&self, record: &PartitionRecord, attempt: &mut Attempt) {
         if attempt.flushed {
             return;
@@ -225,7 +232,7 @@ impl Core {
         self.ask_leader(record, ask).await
     }
 
-    /// As [`Core::order`], without waiting for longer than a moment after the deadline.
+    /// As [`Core::order`], but fails at the deadline.
     pub(super) async fn order_until(
         &self,
         record: &PartitionRecord,
@@ -257,16 +264,16 @@ impl Core {
 }
 
 impl Attempt {
-    /// How it ended when it did not go well.
+    /// Outcome of a split or merge that was given up.
     pub(super) fn given_up(&self) -> ReshapeOutcome {
         let unknown = || "a replica was lost, or meta changed its leader".to_owned();
         ReshapeOutcome::GivenUp(self.why.clone().unwrap_or_else(unknown))
     }
 }
 
-/// Whether sending an order again would be of no use.
+/// True if sending an order again is useless.
 pub(super) fn is_final(error: &Error) -> bool {
-    // One that nobody holds may be about to be opened.
+    // A partition that no node holds may be about to be opened.
     let absent = matches!(error, Error::NotFound { kind: "partition", .. });
     !absent && (!error.is_retryable() || matches!(error, Error::StaleRoute { .. }))
 }

@@ -1,7 +1,7 @@
 //! Keeps recorded splits and merges going, the oldest first, a few at a time.
 //!
-//! Invariants: one task works on a partition's change; those that only wait for what a log says keep no others
-//! waiting, because the group of that log may not be able to decide for long.
+//! Invariants: one task works on a partition's change; changes that only wait for a log do not count against the
+//! limit, because the group of that log may have no quorum for long.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::catalog::{PartitionRecord, Phase, Step};
 use crate::node::Core;
 use crate::reshaping::Reshaping;
 
-/// Splits and merges that are carried out at once, without those that are being given up.
+/// Maximum splits and merges carried out at once, not counting those being given up.
 const RUNNING_MAX: usize = 4;
 
 /// The splits and merges under way.
@@ -28,7 +28,7 @@ impl Reshaper {
         Self { core, running: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
-    /// Begins what was recorded, the oldest first.
+    /// Begins recorded splits and merges, oldest first.
     pub(crate) fn keep_up(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         let mut wanted = self.core.recorded_reshapings();
@@ -53,7 +53,7 @@ impl Reshaper {
         }
     }
 
-    /// Gives everything up: it is begun again by whoever leads.
+    /// Aborts all tasks; the next leader of meta's group begins them again.
     pub(crate) async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
@@ -63,7 +63,7 @@ impl Reshaper {
 struct Wanted {
     partition: PartitionId,
     step: Step,
-    /// It only waits for what logs say.
+    /// Only waits for what logs say; not counted against the limit.
     ending: bool,
 }
 

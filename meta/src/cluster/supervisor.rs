@@ -1,7 +1,7 @@
-//! Looks at the cluster once a second, while this process leads, and does what the plan says.
+//! Inspects the cluster once a second while this process leads, and carries out the plan.
 //!
-//! Invariants: a change of replicas is recorded before anybody is told; handing over leadership and
-//! removing what is nobody's are not, for doing them again or not at all breaks nothing.
+//! Invariants: a change of replicas is recorded before a node is told of it; leader transfers and removals of
+//! unknown replicas are not, because repeating or omitting them breaks nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,23 +26,23 @@ use crate::plan::Action;
 use crate::transition::{Command, Progress};
 use crate::zones::zone_of;
 
-/// How long a node that lives may be without a replica that it should have, at most: nothing will bring
-/// it back.
+/// Maximum time that a live node may be without a replica that it should have: after that the replica counts as
+/// missing, as nothing will bring it back.
 const MISSING_AFTER: Duration = Duration::from_secs(10);
-/// How long a partition's leader is left alone after it was moved.
+/// Time for which a partition's leader stays after a transfer.
 const TRANSFER_PAUSE: Duration = Duration::from_secs(10);
-/// How long the removal of a replica is waited for before it is ordered again.
+/// Time after which the removal of a replica is ordered again.
 const REMOVAL_PAUSE: Duration = Duration::from_secs(10);
-/// Orders without a record that are under way at once.
+/// Maximum unrecorded orders (transfers, removals) under way.
 const ORDERS_MAX: usize = 32;
 
-/// Watches the nodes of the cluster.
+/// The task that watches the nodes of the cluster.
 pub(crate) struct Supervisor {
     core: Arc<Core>,
     mover: Mover,
     reshaper: Reshaper,
     driver: Driver,
-    /// Replicas that their node should have and did not name, and since when.
+    /// Replicas that their node should have and did not report, and since when.
     missing: BTreeMap<(PartitionId, ReplicaId), Instant>,
     /// Partitions whose leader was moved, when, and to which node.
     transferred: BTreeMap<PartitionId, (Instant, NodeId)>,
@@ -67,7 +67,7 @@ impl Supervisor {
         }
     }
 
-    /// Works until told to stop.
+    /// Runs until stopped.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut applied = self.core.machine.applied();
         let mut tick = tokio::time::interval(self.core.patience.tick);
@@ -95,6 +95,7 @@ impl Supervisor {
     async fn look(&mut self) {
         let core = Arc::clone(&self.core);
         let reports = core.presence.reports();
+        // Plan on a snapshot of catalog and reports; the lock is released before anything is proposed.
         let (steps, gone, moving) = {
             let state = core.machine.state();
             self.note_missing(&state, &reports);
@@ -105,6 +106,7 @@ impl Supervisor {
             let moving: BTreeMap<PartitionId, CatalogStep> = moving.collect();
             (plan(&self.view(&state, &reports)), gone, moving)
         };
+        // Merged partitions whose replicas no node needs any more.
         for (partition, step) in gone {
             if let Err(error) = core.advance_at(partition, step, Progress::Left).await {
                 warn!(%partition, %error, "that a partition is gone was not recorded");
@@ -112,6 +114,7 @@ impl Supervisor {
             }
             info!(%partition, "the replicas of a partition that was merged are nobody's any more");
         }
+        // Carry the plan out; after a proposal that fails, the next look makes a new plan.
         for step in steps {
             match step {
                 Step::Move { partition, add, remove, why } => {
@@ -146,7 +149,7 @@ impl Supervisor {
                 let Some(said) = reports.replicas(*node).filter(|_| reports.is_live(*node)) else {
                     continue;
                 };
-                // One that has stopped does nothing for its group.
+                // A replica that has failed contributes nothing to its group.
                 let works = said.iter().any(|status| {
                     status.partition == partition.id
                         && status.replica == *replica
@@ -190,7 +193,7 @@ impl Supervisor {
                 .copied()
                 .filter(|replica| self.missing.get(&(record.id, *replica)).is_some_and(&long));
             let table = state.table(record.table);
-            // What replicas say of it may be from before.
+            // The replicas' reports may be older than the transfer.
             let recent = self.transferred.get(&record.id);
             let recent = recent.filter(|(at, _)| at.elapsed() < TRANSFER_PAUSE);
             PartitionView {
@@ -261,8 +264,8 @@ impl Supervisor {
 }
 
 impl Core {
-    /// Removes a replica that the catalog does not know. Who leads meta's group is asked first: one
-    /// that leads no more may know too little.
+    /// Removes a replica that the catalog does not know. A read barrier of meta's group comes first: a deposed
+    /// leader may know too little.
     async fn remove_stranger(
         &self,
         partition: PartitionId,
@@ -270,7 +273,8 @@ impl Core {
         node: NodeId,
     ) -> Result<(), Error> {
         self.group.read_barrier().await.map_err(crate::node::raft_error)?;
-        // The history of the catalog that does not know it: the node compares it with what it has followed.
+        // The history of the catalog that does not know the replica: the node compares it with the newest history
+        // that it has followed.
         let catalog = self.catalog_history()?;
         let known = self.machine.state().is_known(partition, replica, node);
         if known {
@@ -279,7 +283,7 @@ impl Core {
         self.nodes.ordering(node, &catalog)?.drop_partition(partition, replica).await
     }
 
-    /// Tells everybody of the nodes, if anything about them has changed.
+    /// Publishes the nodes to all subscribers, if anything about them has changed.
     pub(crate) fn publish_members(&self) {
         let members: Members = self.presence.reports().members(&self.machine.state());
         self.members.send_if_modified(|known| {
@@ -292,7 +296,7 @@ impl Core {
     }
 }
 
-/// Who leads partitions and how large they are, as replicas say.
+/// Leaders and sizes of partitions, as replicas report them.
 struct Seen {
     leaders: BTreeMap<PartitionId, (u64, NodeId)>,
     bytes: BTreeMap<PartitionId, u64>,

@@ -1,4 +1,4 @@
-//! What is remembered of leaders and replicas that were moved because of load.
+//! Record of leaders and replicas that were moved because of load.
 //!
 //! Invariant: the last [`BALANCES_MAX`] are kept, the oldest first.
 
@@ -10,10 +10,10 @@ use partita_proto::id::{NodeId, PartitionId};
 
 use crate::node::Core;
 
-/// Moves that are remembered.
+/// Maximum remembered moves.
 const BALANCES_MAX: usize = 1_000;
 
-/// What was moved.
+/// Kind of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BalanceKind {
     /// The leadership.
@@ -25,20 +25,20 @@ pub(crate) enum BalanceKind {
 /// One move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Balance {
-    /// When it was begun, milliseconds since the Unix epoch.
+    /// Start, in milliseconds since the Unix epoch.
     pub(crate) at_ms: u64,
     pub(crate) kind: BalanceKind,
     pub(crate) partition: PartitionId,
     pub(crate) from: Option<NodeId>,
     pub(crate) to: NodeId,
-    /// Why, in words.
+    /// Reason, in words.
     pub(crate) note: String,
-    /// Why it came to nothing, if it did.
+    /// Error of a move that failed.
     pub(crate) error: Option<String>,
 }
 
 impl Balance {
-    /// Remembers it as it ended.
+    /// Records the move with its result, and returns the result.
     pub(super) fn ended(self, core: &Core, done: Result<Done, Error>) -> Result<Done, Error> {
         let error = done.as_ref().err().map(ToString::to_string);
         core.load.lock().balanced(Self { error, ..self });
@@ -58,7 +58,7 @@ impl Balances {
         self.0.push_back(balance);
     }
 
-    /// All of them, the oldest first.
+    /// All moves, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Balance> {
         self.0.iter()
     }

@@ -1,8 +1,8 @@
-//! Draws what the keeper knows into the pictures of tables: rates and samples once a second, verdicts on those that are
-//! hot, and what happened.
+//! Draws the keeper's data into the heatmaps of tables: rates and samples once a second, verdicts on hot
+//! partitions, and events.
 //!
-//! Invariants: rates have a half-life of 10 s, and where in a partition they lie is taken from the last seconds in which
-//! it was sampled; tables that do nothing and have no picture are left out.
+//! Invariants: rates have a half-life of 10 s; the distribution of load within a partition comes from the last
+//! seconds in which it was sampled; idle tables without a picture are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,32 +17,35 @@ use super::facts::{partition_id, partition_of};
 use super::keeper::{Keeper, Watched};
 use super::pictures::TableNow;
 
-/// Seconds of samples that say where in a partition the load lies.
+/// Seconds of samples from which the distribution within a partition is taken.
 const SAMPLED_S: u64 = 4;
-/// Samples of one table that are looked at each second, and of one of its partitions at least.
+/// Maximum samples of one table used per second, and minimum of one of its partitions.
 const SAMPLES_MAX: usize = 4_096;
 const SAMPLES_MIN: usize = 8;
-/// A table that does less a second than this gets no picture.
+/// A table with fewer operations per second gets no picture.
 const QUIET: f64 = 0.01;
-/// A partition must be busier than this, over a minute, for its rate to tell what it bears.
+/// Minimum utilisation over a minute at which a partition's rate tells its capacity.
 const MEASURED_RHO: f64 = 0.1;
 
 impl Keeper {
-    /// Counts the seconds that have gone by into the pictures of the tables that bear load.
+    /// Counts the seconds since the last call into the pictures of tables under load.
     pub(super) fn draw(&mut self, now_ms: u64) {
         if !self.pictures.is_due(now_ms) {
             return;
         }
+        // Rates of each table's partitions.
         let mut members: BTreeMap<TableId, Vec<(PartitionId, Rates)>> = BTreeMap::new();
         for (id, watched) in &self.watched {
             let rates = self.scheduler().rates(partition_id(*id), now_ms).unwrap_or_default();
             members.entry(watched.table).or_default().push((*id, rates));
         }
+        // Idle tables get no picture.
         let operations = |rates: &Rates| rates.write_rows + rates.read_rows;
         members.retain(|table, rates| {
             let together: f64 = rates.iter().map(|(_, rates)| operations(rates)).sum();
             together > QUIET || self.pictures.has(*table)
         });
+        // Verdicts on hot partitions, by table.
         let mut hot: BTreeMap<TableId, Vec<Finding>> = BTreeMap::new();
         for found in self.scheduler().hot(now_ms) {
             let watched = self.watched(partition_of(found.partition));
@@ -52,6 +55,7 @@ impl Keeper {
                 hot.entry(watched.table).or_default().push(finding);
             }
         }
+        // One record per table for the time since the last call.
         let mut tables = BTreeMap::new();
         for (table, members) in members {
             let now = TableNow {
@@ -90,9 +94,9 @@ impl Keeper {
         loads
     }
 
-    /// Marks splits and merges that are over in the pictures of their tables.
+    /// Marks finished splits and merges in the pictures of their tables.
     pub(super) fn mark_reshapes(&mut self, events: &[ReshapeEvent]) {
-        // Behind one that goes on nothing is marked yet, so that none is left out.
+        // No event is marked before an earlier one of its table is over, so that none is left out.
         let mut waiting: BTreeSet<TableId> = BTreeSet::new();
         for event in events {
             let marked = self.pictures.marked(event.table);
@@ -119,7 +123,7 @@ impl Keeper {
         }
     }
 
-    /// Remembers how a move of a leader or a replica ended, and marks it in the table's picture if it came about.
+    /// Records the result of a move, and marks a successful one in the table's picture.
     pub(super) fn balanced(&mut self, balance: Balance) {
         if let Some(watched) = self.watched(balance.partition).filter(|_| balance.error.is_none()) {
             let (kind, what) = match balance.kind {
@@ -166,8 +170,8 @@ fn cause(event: &ReshapeEvent) -> &'static str {
     }
 }
 
-/// The keys that the last seconds of a ring name: of a scan both ends, so that its load lies between them. Thinned out
-/// evenly to about as many as are wanted.
+/// Keys sampled in the last seconds of a ring, thinned out evenly to about `most`. A scan gives both of its ends,
+/// so that its load lies between them.
 fn keys(sketch: &Sketch, most: usize) -> Vec<Key> {
     let end = sketch.ticks.last().map_or(0, |tick| tick.second);
     let recent = sketch.ticks.iter().filter(|tick| tick.second + SAMPLED_S > end);
@@ -181,9 +185,9 @@ fn keys(sketch: &Sketch, most: usize) -> Vec<Key> {
     keys
 }
 
-/// What one partition bears of each metric, as those that are busy enough show.
+/// Capacity of one partition by metric, estimated from the busy ones.
 fn capacity<'r>(all: impl Iterator<Item = &'r Rates>) -> [Option<f32>; 4] {
-    // Rate and busy share of the same time, added up: by metric but the last, which is a share itself.
+    // Sums of rate and of busy share over the same time, for each metric but the last, which is a share itself.
     let mut sums = [(0.0, 0.0); 3];
     for rates in all {
         if rates.rho_60 > MEASURED_RHO {
@@ -202,7 +206,7 @@ fn capacity<'r>(all: impl Iterator<Item = &'r Rates>) -> [Option<f32>; 4] {
     [a, b, c, Some(1.0)]
 }
 
-/// What is to be read of a hot partition; nothing while too little is known.
+/// Description of a hot partition; `None` while the verdict is unknown.
 fn finding(watched: &Watched, hot: &HotPartition) -> Option<Finding> {
     let verdict = hot.verdict.as_ref().filter(|verdict| verdict.class != Class::Unknown)?;
     let seen = &verdict.evidence;

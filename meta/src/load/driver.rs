@@ -1,7 +1,8 @@
-//! Carries out what the scheduler by load proposes, and tells it what became of it.
+//! Carries out the load scheduler's proposals, and reports the results to it.
 //!
-//! Invariants: a split, a merge and a move of a replica are recorded in meta's log before anybody is told; what was
-//! proposed on samples is checked again by the catalog when it is recorded; each proposal is answered, done or failed.
+//! Invariants: a split, a merge and a move of a replica are recorded in meta's log before a node is told; a
+//! proposal made from samples is checked again by the catalog when it is recorded; each proposal is answered, as
+//! done or failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +28,16 @@ use crate::node::Core;
 use crate::plan::Action as Order;
 use crate::transition::Command;
 
-/// Longer than this nobody waits for a replica to be where it is to be; the scheduler has given it up by then.
+/// Maximum wait for a moved replica; the scheduler has given the move up by then.
 const MOVE_WAIT: Duration = Duration::from_secs(3_600);
-/// How often it is looked.
+/// Interval at which the driver checks whether a move is done.
 const MOVE_POLL: Duration = Duration::from_millis(500);
-/// How often the leader of a new partition is asked to hand over, and how long between: it has only just begun.
+/// Attempts to transfer the leadership of a new partition, and the pause between them: its leader has only just
+/// started.
 const HAND_OVER_TRIES: usize = 5;
 const HAND_OVER_PAUSE: Duration = Duration::from_millis(100);
 
-/// Proposals that are being carried out.
+/// Tasks that carry out proposals.
 pub(crate) struct Driver {
     core: Arc<Core>,
     tasks: JoinSet<()>,
@@ -46,7 +48,7 @@ impl Driver {
         Self { core, tasks: JoinSet::new() }
     }
 
-    /// Asks the scheduler what is to be done, and begins it.
+    /// Gets proposals from the scheduler and begins them.
     pub(crate) fn tick(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         let now_ms = self.core.now_ms();
@@ -69,20 +71,21 @@ impl Driver {
         }
     }
 
-    /// Gives everything up; what is recorded is carried out by whoever leads.
+    /// Aborts all tasks; the next leader of meta's group carries out what is recorded.
     pub(crate) async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
 }
 
 impl Core {
-    /// The time of day, milliseconds since the Unix epoch.
+    /// Milliseconds since the Unix epoch.
     pub(crate) fn now_ms(&self) -> u64 {
         u64::try_from(self.options.clock.now_ms()).unwrap_or(0)
     }
 
     async fn carry_out(&self, action: Action) {
         let Action { id, step } = action;
+        // Turn the proposal into a change of the catalog, with its reason in words.
         let carried = match &step {
             Step::Split { partition, at, why, verdict, predicted_share, right_leader } => {
                 let reason = Reason {
@@ -132,6 +135,7 @@ impl Core {
                 self.place_by_hash(table_of(*table), *buckets).await.map(|()| Done::AsProposed)
             }
         };
+        // Answer the scheduler; a cut at the edge of the keys is told apart from other failures.
         let now_ms = self.now_ms();
         let mut keeper = self.load.lock();
         match carried {
@@ -144,7 +148,7 @@ impl Core {
         }
     }
 
-    /// Places the rows that come from now on by hash.
+    /// Repartitions a table by hash for the rows written from now on.
     async fn place_by_hash(&self, table: TableId, buckets: u32) -> Result<(), Error> {
         let gone = || Error::NotFound { kind: "table", name: table.to_string() };
         let (database, name, placement) = {
@@ -168,12 +172,14 @@ impl Core {
     ) -> Result<Done, Error> {
         let at = self.cut_of(partition, at).await?;
         let step = self.reshape_and_wait(&Command::Split { partition, at, reason }).await?;
+        // The split has a new partition on the right, if it was carried out.
         let event = self.reshapes.event(step).filter(|event| event.outcome == ReshapeOutcome::Done);
         let right = event.map(|event| event.other).ok_or_else(|| {
             Error::Unavailable(format!(
                 "what became of the split of partition {partition} is not known"
             ))
         })?;
+        // The proposal may name the leader of the right side; a failed transfer does not undo the split.
         if let Some(to) = leader {
             for _ in 0..HAND_OVER_TRIES {
                 match self.hand_leader_over(right, to).await {
@@ -191,7 +197,7 @@ impl Core {
         Ok(Done::Split { right: partita_load::PartitionId(right.0) })
     }
 
-    /// A cut as a typed bound.
+    /// Resolves a proposed cut to a typed bound.
     async fn cut_of(&self, partition: PartitionId, at: &At) -> Result<Bound, Error> {
         let at_edge = || Error::InvalidInput("there is nothing on one side of the cut".to_owned());
         let gone = || Error::NotFound { kind: "partition", name: partition.to_string() };
@@ -246,7 +252,7 @@ impl Core {
         Err(Error::Timeout(format!("the move of partition {partition} takes too long")))
     }
 
-    /// Notes what a split was good for.
+    /// Records the measured effect of a split.
     fn note_outcome(&self, outcome: &SplitOutcome) {
         let (left, right) = (partition_of(outcome.left), partition_of(outcome.right));
         let shares = outcome.actual_share.map(per_mille);
@@ -276,8 +282,8 @@ impl Core {
     }
 }
 
-/// A key, or a part of one, as a bound. One that ends within a value (the least bytes above all that begin with some
-/// value) becomes the bound just above that value.
+/// A key, or a prefix of one, as a bound. A key that ends within a value (the least bytes above all keys that begin
+/// with some value) becomes the bound just above that value.
 fn bound_at(codec: &KeyCodec, key: &[u8]) -> Option<Bound> {
     if let Ok(bound) = codec.decode(key) {
         return Some(bound);
@@ -288,7 +294,7 @@ fn bound_at(codec: &KeyCodec, key: &[u8]) -> Option<Bound> {
     after(codec.decode(&below).ok()?)
 }
 
-/// The least bound above all keys that begin with these values; none if the last one has no successor that is known.
+/// The least bound above all keys that begin with these values; `None` if the last value has no known successor.
 fn after(mut bound: Bound) -> Option<Bound> {
     let last = bound.key.last_mut()?;
     *last = match &*last {
@@ -311,7 +317,7 @@ fn per_mille(share: f64) -> PerMille {
     PerMille::new(thousandths as u16)
 }
 
-/// The evidence, in words.
+/// Reason and evidence, in words.
 fn note(why: SplitWhy, verdict: Option<&Verdict>) -> String {
     let why = match why {
         SplitWhy::Load => "its write lane or its reads keep it busy, and a cut divides the load",
@@ -338,7 +344,7 @@ fn note(why: SplitWhy, verdict: Option<&Verdict>) -> String {
     }
 }
 
-/// A class, as people and tables name it.
+/// Name of a class in tables and messages.
 pub(crate) fn class_name(class: Class) -> &'static str {
     match class {
         Class::Unknown => "UNKNOWN",

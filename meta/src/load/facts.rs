@@ -1,4 +1,4 @@
-//! What the scheduler by load has to know of the catalog, in its words.
+//! Converts the catalog's records into the load scheduler's facts.
 
 use partita_load::{NodeFacts, NodeId as LoadNode, PartitionFacts, Remedy, TableFacts, Tail};
 use partita_proto::id::{NodeId, PartitionId, TableId};
@@ -8,7 +8,7 @@ use partita_proto::schema::TableSchema;
 
 use crate::catalog::{NodeRecord, PartitionRecord, TableRecord};
 
-/// A table as it is to be partitioned.
+/// Partitioning options and shape of a table.
 pub(crate) fn table(record: &TableRecord) -> TableFacts {
     let options = &record.schema.options;
     let wanted = &options.partitioning;
@@ -26,28 +26,28 @@ pub(crate) fn table(record: &TableRecord) -> TableFacts {
             HotspotRemedy::Advise => Remedy::Advise,
             HotspotRemedy::Auto => Remedy::Auto,
         },
-        // One that has a former table cannot be placed otherwise once more.
+        // A table that has a former table cannot be repartitioned again.
         append_only: options.append_mode && record.former.is_none(),
         tail: tail(&record.schema, &record.placement),
         buckets: match &record.placement {
-            // What is placed by hash has no tail to be cured of.
+            // A table placed by hash has no growing end to be remedied.
             Placement::Hash { .. } => u32::try_from(record.partitions.len()).unwrap_or(u32::MAX),
             Placement::Range | Placement::Rules { .. } => 1,
         },
     }
 }
 
-/// Where a table grows, as far as its key tells.
+/// The end at which a table grows, as far as its key tells.
 fn tail(schema: &TableSchema, placement: &Placement) -> Tail {
     let leads = schema.key.first().and_then(|first| schema.columns.iter().find(|c| c.id == *first));
     let by_time = leads.is_some_and(|column| column.column_type.is_timestamp());
     if by_time && matches!(placement, Placement::Range) { Tail::Right } else { Tail::None }
 }
 
-/// A partition that exists since `born_ms`, if that is known.
+/// Facts of a partition that exists since `born_ms`, if that is known.
 ///
-/// `full`: what was cut off a growing end stays as large as it is. `key_epoch`: partitions of different ones are not
-/// merged.
+/// `full`: cut off from a growing end, so it is not split for its size. `key_epoch`: partitions of different ones
+/// are not merged.
 pub(crate) fn partition(
     record: &PartitionRecord,
     born_ms: u64,
@@ -65,42 +65,42 @@ pub(crate) fn partition(
     }
 }
 
-/// A node, whether it is heard of, and its zone.
+/// Facts of a node: its liveness and its zone.
 pub(crate) fn node(record: &NodeRecord, up: bool, zone: Option<u32>) -> NodeFacts {
     NodeFacts { up, draining: record.draining, zone, ..NodeFacts::default() }
 }
 
-/// A node that was removed.
+/// Facts of a removed node.
 pub(crate) fn removed_node() -> NodeFacts {
     NodeFacts { up: false, ..NodeFacts::default() }
 }
 
-/// Numbers of nodes are given one by one and stay small.
+/// Node id for the scheduler. Node ids are given in sequence and stay small.
 pub(crate) fn node_id(node: NodeId) -> LoadNode {
     LoadNode(u32::try_from(node.0).unwrap_or(u32::MAX))
 }
 
-/// The other way.
+/// Node id of the catalog.
 pub(crate) fn node_of(node: LoadNode) -> NodeId {
     NodeId(u64::from(node.0))
 }
 
-/// A partition's number.
+/// Partition id for the scheduler.
 pub(crate) fn partition_id(partition: PartitionId) -> partita_load::PartitionId {
     partita_load::PartitionId(partition.0)
 }
 
-/// The other way.
+/// Partition id of the catalog.
 pub(crate) fn partition_of(partition: partita_load::PartitionId) -> PartitionId {
     PartitionId(partition.0)
 }
 
-/// A table's number.
+/// Table id for the scheduler.
 pub(crate) fn table_id(table: TableId) -> partita_load::TableId {
     partita_load::TableId(table.0)
 }
 
-/// The other way.
+/// Table id of the catalog.
 pub(crate) fn table_of(table: partita_load::TableId) -> TableId {
     TableId(table.0)
 }

@@ -1,4 +1,4 @@
-//! How busy partitions were: a value a minute for a day, and one in ten minutes for two weeks.
+//! Load history of partitions: one value per minute for a day, and one per ten minutes for two weeks.
 //!
 //! Invariants: spans are whole minutes (ten minutes) of the clock and ascend; only partitions that did anything in a
 //! span are in it; no more than [`ROWS_MAX`] rows of each kind are kept, the newest.
@@ -9,16 +9,16 @@ use std::time::Duration;
 use partita_proto::id::{NodeId, PartitionId, TableId};
 use partita_proto::load::{Instant, LoadHistory, Rates};
 
-/// Rows of each kind: about 150 bytes each.
+/// Maximum rows of each resolution: about 150 bytes each.
 const ROWS_MAX: usize = 200_000;
-/// How long each kind is kept.
+/// Retention of each resolution.
 const DAY_MS: u64 = 24 * 3_600_000;
 const FORTNIGHT_MS: u64 = 14 * DAY_MS;
-/// The spans.
+/// Span lengths.
 const MINUTE_MS: u64 = 60_000;
 const TEN_MINUTES_MS: u64 = 600_000;
 
-/// What one partition does now.
+/// Current load of one partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Now {
     pub(crate) table: TableId,
@@ -29,7 +29,7 @@ pub(crate) struct Now {
     pub(crate) class: &'static str,
 }
 
-/// The past, in two resolutions.
+/// The history, in two resolutions.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     minutes: Series,
@@ -39,7 +39,7 @@ pub(crate) struct History {
 /// One resolution.
 #[derive(Debug, Default)]
 struct Series {
-    /// The number of the span that goes on.
+    /// Number of the span in progress.
     span: u64,
     open: BTreeMap<PartitionId, Sum>,
     rows: VecDeque<LoadHistory>,
@@ -54,13 +54,13 @@ struct Sum {
 }
 
 impl History {
-    /// Takes note of what is so now; to be called about once a second.
+    /// Adds the current values; to be called about once a second.
     pub(crate) fn note(&mut self, now_ms: u64, partitions: &[(PartitionId, Now)]) {
         self.minutes.note(now_ms, MINUTE_MS, DAY_MS, partitions);
         self.tens.note(now_ms, TEN_MINUTES_MS, FORTNIGHT_MS, partitions);
     }
 
-    /// The spans that began at a time or after it: minutes, and ten minutes where there are no minutes any more.
+    /// Spans that began at or after a time: minutes, and ten-minute spans from before the oldest minute.
     pub(crate) fn since(&self, since_ms: u64, table: Option<TableId>) -> Vec<LoadHistory> {
         let minutes_from = self.minutes.rows.front().map_or(u64::MAX, |row| row.at.0);
         let wanted = |row: &&LoadHistory| {

@@ -1,7 +1,7 @@
-//! Keeps what nodes say of load, has it judged, and proposes what to do.
+//! Keeps the load that nodes report, judges it, and proposes actions.
 //!
-//! Invariants: no clock: whoever calls says what time it is; what is kept is bounded by [`RINGS_MAX`] and by the number
-//! of partitions that the catalog has.
+//! Invariants: there is no clock, the caller passes the time; memory is bounded by [`RINGS_MAX`] and by the number
+//! of partitions in the catalog.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,34 +26,34 @@ use super::rings::Rings;
 use crate::catalog::{State, TableRecord};
 use crate::zones::{Zones, zone_of};
 
-/// Partitions whose samples are kept: those with the most operations. About 150 KB each at most.
+/// Maximum partitions whose samples are kept, those with the most operations. About 150 KB each at most.
 const RINGS_MAX: usize = 256;
-/// A partition with more work than this is balanced by load, others by number.
+/// A partition busier than this is balanced by load, others by number.
 const BUSY_RHO: f64 = 0.05;
-/// A partition that does less a second than this is not in the history.
+/// A partition with fewer operations per second is left out of the history.
 const QUIET: f64 = 0.01;
-/// A verdict that is only shown is made anew after so long.
+/// Interval at which a verdict that is only shown is renewed.
 const JUDGED_AGAIN_MS: u64 = 2_000;
-/// So many of them a second: a millisecond each.
+/// Maximum renewed verdicts per call (once a second): about a millisecond each.
 const JUDGED_AT_ONCE: usize = 32;
 
-/// Everything that this process knows of load.
+/// Load state of this process.
 pub(crate) struct Keeper {
     scheduler: Scheduler,
     pub(super) watched: BTreeMap<PartitionId, Watched>,
     tables: BTreeMap<TableId, Keyed>,
-    /// The catalog's version that is known.
+    /// Catalog version that was learnt last.
     version: u64,
-    /// Splits by operators that the scheduler was told of: the newest event that was looked at.
+    /// Newest event whose operator-ordered split the scheduler was told of.
     told: u64,
-    /// Partitions whose growing end was cut off: their size is no reason to cut them again.
+    /// Partitions whose growing end was cut off: they are not split again for their size.
     full: BTreeSet<PartitionId>,
     pub(super) balances: Balances,
     pub(super) history: History,
     pub(super) pictures: Pictures,
 }
 
-/// How keys of a table are read.
+/// Key codec and detection options of a table.
 struct Keyed {
     version: SchemaVersion,
     codec: KeyCodec,
@@ -77,7 +77,7 @@ impl Keyed {
     }
 }
 
-/// What is known of a partition besides its rates.
+/// State of a partition besides its rates.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) table: TableId,
@@ -87,13 +87,13 @@ pub(crate) struct Watched {
     pub(crate) queue_depth: u32,
     pub(crate) writes: Latency,
     pub(crate) reads: Latency,
-    /// Point reads and scans a second, of late.
+    /// Recent point reads and scans per second.
     pub(crate) read_rates: (f64, f64),
-    /// Since when it is known, milliseconds.
+    /// Time from which the partition is watched, in milliseconds.
     pub(crate) since_ms: u64,
     last: (u64, u64, u64),
     judged_ms: u64,
-    /// What holds, and since when its class does.
+    /// Latest verdict, and the time from which its class holds.
     verdict: Option<(Verdict, u64)>,
 }
 
@@ -115,7 +115,7 @@ impl Watched {
         }
     }
 
-    /// Reads a second, from the sums of one beat to the next.
+    /// Updates the read rates from the counters of two successive heartbeats.
     fn note_reads(&mut self, beat: &LoadBeat) {
         let (points, ranges) =
             (beat.counters.point_reads, beat.counters.range_reads + beat.counters.scans);
@@ -135,7 +135,7 @@ impl Watched {
 }
 
 impl Keeper {
-    /// Nothing is known yet; `seed` decides between equals.
+    /// An empty keeper; `seed` decides between equals.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             scheduler: Scheduler::new(Options::default(), seed),
@@ -150,40 +150,40 @@ impl Keeper {
         }
     }
 
-    /// This process decides from now on: what it knows of load stays, what was under way when it decided before, or
-    /// somebody else, is nobody's.
+    /// This process begins to decide: the load state stays, but actions begun by this or another process are
+    /// forgotten.
     pub(crate) fn begin(&mut self, seed: u64) {
         self.scheduler = Scheduler::new(Options::default(), seed);
         self.full.clear();
-        // The new one is to be told all of it.
+        // The new scheduler has to learn the whole catalog.
         self.version = 0;
     }
 
-    /// Keeps up with what there is while another process decides.
+    /// Follows the catalog and events while another process decides.
     pub(crate) fn look_on(&mut self, state: &State, events: &[ReshapeEvent], now_ms: u64) {
         self.learn(state, |_| true, now_ms);
         self.mark_reshapes(events);
-        // Whoever decides is told of them.
+        // The process that decides is told of them.
         self.told = events.last().map_or(self.told, |event| event.id);
         self.note(now_ms);
     }
 
-    /// The scheduler, to be asked.
+    /// The scheduler, for queries.
     pub(crate) fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// What is known of a partition.
+    /// State of a partition.
     pub(crate) fn watched(&self, partition: PartitionId) -> Option<&Watched> {
         self.watched.get(&partition)
     }
 
-    /// How keys of a table are made and read.
+    /// Key codec of a table.
     pub(crate) fn codec(&self, table: TableId) -> Option<&KeyCodec> {
         self.tables.get(&table).map(|keyed| &keyed.codec)
     }
 
-    /// Learns the catalog and which nodes are heard of.
+    /// Learns the catalog and the liveness of nodes.
     pub(crate) fn learn(&mut self, state: &State, is_live: impl Fn(NodeId) -> bool, now_ms: u64) {
         let zones = Zones::new(state.nodes().map(|node| (node.id, zone_of(&node.labels))));
         for node in state.nodes() {
@@ -196,7 +196,7 @@ impl Keeper {
         if state.version() == self.version {
             return;
         }
-        // What there was before this process began to look is older than it.
+        // A partition that existed before this process began to look has an unknown, earlier birth.
         let born_ms = if self.version == 0 { 0 } else { now_ms };
         self.version = state.version();
         let visible: Vec<_> = state.tables().filter(|table| table.is_visible()).collect();
@@ -238,7 +238,7 @@ impl Keeper {
         for record in records {
             let Ok(range) = codec.range(&record.range) else { continue };
             ranges.insert(record.id, (table.id, range));
-            // Buckets and rules were wanted by the table's owner: idle ones stay apart.
+            // The table's owner chose the buckets and rules: idle ones are not merged.
             let start = &record.range.start;
             key_epoch += u16::from(start.placement.is_some() && start.key.is_empty());
             let behind_tail = facts.tail == Tail::Right && Some(&record.id) != last;
@@ -248,9 +248,11 @@ impl Keeper {
         self.scheduler.set_partitions(id, &partitions);
     }
 
-    /// Partitions that are new, gone, or own something else than before keep the samples of what is theirs.
+    /// Updates the watched partitions; a partition that is new or has another range takes over the samples in its
+    /// range.
     fn learn_ranges(&mut self, ranges: BTreeMap<PartitionId, (TableId, KeyRange)>, now_ms: u64) {
         let mut before = std::mem::take(&mut self.watched);
+        // Partitions that are new or have another range.
         let changed = |partition: &PartitionId, range: &KeyRange| {
             before.get(partition).is_none_or(|known| known.range != *range)
         };
@@ -261,6 +263,7 @@ impl Keeper {
             .collect();
         let mut anew = BTreeMap::new();
         for (partition, table, range) in moved {
+            // They take over the samples of all partitions that they overlap.
             let mut rings: Option<Rings> = None;
             let since_ms = before.get(&partition).map_or(now_ms, |known| known.since_ms);
             let overlapping = before
@@ -275,21 +278,23 @@ impl Keeper {
             }
             anew.insert(partition, Watched { rings, ..Watched::new(table, range, since_ms) });
         }
+        // Partitions that are gone, or replaced, are dropped.
         before
             .retain(|partition, _| ranges.contains_key(partition) && !anew.contains_key(partition));
         before.append(&mut anew);
         self.watched = before;
     }
 
-    /// Takes note of the partitions that do not serve all that they should: they stay as they are.
+    /// Sets the partitions that do not serve all that they should: the scheduler leaves them unchanged.
     pub(crate) fn note_failed(&mut self, failed: impl Iterator<Item = PartitionId>) {
         self.scheduler.set_failed(failed.map(facts::partition_id).collect());
     }
 
-    /// Takes what a node says of the partitions that it leads.
+    /// Takes a node's load report on the partitions that it leads.
     pub(crate) fn heard(&mut self, node: NodeId, beats: &[LoadBeat], now_ms: u64) {
         for beat in beats {
             let Some(watched) = self.watched.get_mut(&beat.partition) else { continue };
+            // An empty latency keeps the one before.
             watched.queue_depth = beat.queue_depth;
             watched.note_reads(beat);
             if beat.writes.count > 0 {
@@ -302,10 +307,12 @@ impl Keeper {
             if watched.highest.as_ref().is_none_or(above) {
                 watched.highest.clone_from(&beat.highest);
             }
+            // Samples are kept only for partitions that have some.
             let quiet = beat.write_keys.ticks.is_empty() && beat.read_keys.ticks.is_empty();
             if !quiet || watched.rings.is_some() {
                 watched.rings.get_or_insert_default().heard(beat, &watched.range);
             }
+            // The scheduler gets the counters, with the term that orders them.
             let report = PartitionReport {
                 partition: facts::partition_id(beat.partition),
                 term: beat.term,
@@ -322,6 +329,7 @@ impl Keeper {
     fn note_history(&mut self, now_ms: u64) {
         let mut active = Vec::new();
         for (id, watched) in &self.watched {
+            // Idle partitions are left out of the history.
             let Some(rates) = self.scheduler.rates(facts::partition_id(*id), now_ms) else {
                 continue;
             };
@@ -352,7 +360,7 @@ impl Keeper {
         self.history.note(now_ms, &active);
     }
 
-    /// Forgets samples of the quietest partitions when there are too many.
+    /// Drops the samples of the quietest partitions if there are too many.
     fn trim(&mut self) {
         let operations = |rings: &Rings| -> u64 {
             let ticks = rings.writes.ticks.iter().chain(&rings.reads.ticks);
@@ -381,29 +389,29 @@ impl Keeper {
         self.draw(now_ms);
     }
 
-    /// What is to be done now.
+    /// Updates samples, verdicts, history and pictures, and returns the actions to begin now.
     pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Action> {
         self.note(now_ms);
         let mut bench = Bench { watched: &mut self.watched, tables: &self.tables };
         self.scheduler.tick(now_ms, &mut bench)
     }
 
-    /// An action was carried out.
+    /// Reports an action that was carried out.
     pub(crate) fn done(&mut self, id: ActionId, done: Done, now_ms: u64) {
         self.scheduler.done(id, done, now_ms);
     }
 
-    /// The growing end of a partition was cut off.
+    /// Records that a partition's growing end was cut off.
     pub(crate) fn rolled(&mut self, partition: PartitionId) {
         self.full.insert(partition);
     }
 
-    /// An action came to nothing.
+    /// Reports an action that failed.
     pub(crate) fn failed(&mut self, id: ActionId, failed: Failed, now_ms: u64) {
         self.scheduler.failed(id, failed, now_ms);
     }
 
-    /// Tells the scheduler of splits that operators ordered, and marks all in the pictures.
+    /// Reports splits that operators ordered to the scheduler, and marks all splits and merges in the pictures.
     pub(crate) fn note_splits(&mut self, events: &[ReshapeEvent], now_ms: u64) {
         self.mark_reshapes(events);
         let over = |event: &&ReshapeEvent| event.outcome != ReshapeOutcome::UnderWay;
@@ -418,29 +426,29 @@ impl Keeper {
         }
     }
 
-    /// Who leads a partition, as far as its load tells.
+    /// Node that leads a partition, as far as load reports tell.
     pub(crate) fn leader(&self, partition: PartitionId) -> Option<NodeId> {
         self.scheduler.leader(facts::partition_id(partition)).map(facts::node_of)
     }
 
-    /// Whether a partition bears so much that where its leader is, is a matter of load.
+    /// True if a partition is so busy that its leader is placed by load.
     pub(crate) fn is_busy(&self, partition: PartitionId, now_ms: u64) -> bool {
         let rates = self.scheduler.rates(facts::partition_id(partition), now_ms);
         rates.is_some_and(|rates| rates.rho_60.max(rates.reads_60) >= BUSY_RHO)
     }
 
-    /// What came of splits since this was asked last.
+    /// Outcomes of splits since the last call.
     pub(crate) fn take_outcomes(&mut self) -> Vec<partita_load::SplitOutcome> {
         self.scheduler.take_outcomes()
     }
 
-    /// What the load of a partition looks like, hot or not, and since when; nothing while nothing was sampled.
+    /// Verdict on a partition's load, hot or not, and the time from which its class holds; `None` while nothing was
+    /// sampled.
     pub(crate) fn verdict(&self, partition: PartitionId) -> Option<(&Verdict, u64)> {
         self.watched.get(&partition)?.verdict.as_ref().map(|(verdict, since)| (verdict, *since))
     }
 
-    /// Judges those that have not been for longest, a few at a time, so that whoever asks about a partition that is
-    /// not hot learns something, too.
+    /// Renews the oldest verdicts, a few at a time, so that partitions that are not hot have a verdict to show, too.
     fn judge_some(&mut self, now_ms: u64) {
         let due = |watched: &Watched| {
             watched.rings.is_some() && now_ms >= watched.judged_ms + JUDGED_AGAIN_MS
@@ -459,7 +467,7 @@ impl Keeper {
     }
 }
 
-/// The detector over what is kept.
+/// The detector, over the kept samples.
 struct Bench<'k> {
     watched: &'k mut BTreeMap<PartitionId, Watched>,
     tables: &'k BTreeMap<TableId, Keyed>,
@@ -472,7 +480,7 @@ impl Judge for Bench<'_> {
         let rings = watched.rings.as_mut()?;
         let ends = |key: &[u8]| codec.cell_ends(key);
         let mut verdict = classify(rings.heavier(), WINDOW_S, &ends, options);
-        // A cut at the edge is none: everything that was sampled lies on one side.
+        // A cut at the partition's lower edge divides nothing: all samples lie on one side.
         if verdict.cut.as_ref().is_some_and(|cut| *cut.key <= *watched.range.start) {
             verdict.cut = None;
             verdict.class = Class::Unsplittable;

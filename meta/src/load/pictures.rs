@@ -1,4 +1,4 @@
-//! The pictures of load that are kept of tables: what each table that bears load did, key by key, over two weeks.
+//! Load histories of tables: the load of each busy table, by key and time, over two weeks.
 //!
 //! ```text
 //!   rates, samples of keys ──▶ ┌──────────┐
@@ -6,9 +6,9 @@
 //!   verdicts on hot ones   ──▶ └──────────┘
 //! ```
 //!
-//! Invariants: at most [`TABLES_MAX`] tables are kept, about 7 MB each when their histories are full; a table that bears
-//! more takes the place of the one that bore least; no clock: whoever calls says what time it is, and a second is
-//! counted once.
+//! Invariants: at most [`TABLES_MAX`] tables are kept, about 7 MB each when their histories are full; a busier
+//! table replaces the least busy one; there is no clock, the caller passes the time, and each second is counted
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,27 +17,28 @@ use parking_lot::Mutex;
 use partita_heatmap::{Event, Finding, History, Key, METRICS, PartitionLoad, Report};
 use partita_proto::id::TableId;
 
-/// Tables that are kept.
+/// Maximum tables that are kept.
 const TABLES_MAX: usize = 32;
-/// A table must bear so many times what the quietest one bore to take its place, or equals would drive each other out.
+/// Factor by which a table's load must exceed that of the least busy one to replace it; otherwise tables of equal
+/// load would displace each other.
 const LOUDER: f64 = 2.0;
-/// What a second counts in the load that a table bore of late: half of it is from the last six minutes.
+/// Weight of one second in a table's recent load: half of it is from the last six minutes.
 const HEAT_WEIGHT: f64 = 0.002;
-/// What a second counts in the rate that a partition bears.
+/// Weight of one second in the measured capacity of a partition.
 const CAPACITY_WEIGHT: f32 = 0.05;
-/// Seconds without a word that are made up for by the next report; longer ones stay a gap.
+/// Maximum gap, in seconds, that the next report fills; a longer one stays a gap.
 const SPAN_MAX_S: u64 = 5;
 
 /// One table's load in one second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TableNow {
-    /// All its partitions, ascending by range.
+    /// All partitions of the table, in ascending order of range.
     pub(super) partitions: Vec<PartitionLoad>,
-    /// Operations a second, all together.
+    /// Operations per second over all partitions.
     pub(super) operations: f64,
-    /// The rate that a partition was measured to bear, by metric.
+    /// Measured capacity of one partition, by metric.
     pub(super) capacity: [Option<f32>; METRICS],
-    /// What the detector says of those that are hot.
+    /// The detector's findings on hot partitions.
     pub(super) findings: Vec<Finding>,
 }
 
@@ -45,19 +46,19 @@ pub(super) struct TableNow {
 #[derive(Debug, Default)]
 pub(crate) struct Pictures {
     tables: BTreeMap<TableId, Picture>,
-    /// The second that was counted last.
+    /// The last second that was counted.
     second: u64,
 }
 
-/// One table's.
+/// Load history of one table, with its state.
 #[derive(Debug)]
 struct Picture {
     history: Arc<Mutex<History>>,
     heat: f64,
     capacity: [Option<f32>; METRICS],
-    /// Number of the newest split or merge that is in it.
+    /// Number of the newest split or merge that is marked.
     marked: u64,
-    /// Classes of the findings that hold, by the partition's first key.
+    /// Classes of the present findings, by the partition's first key.
     found: BTreeMap<Key, String>,
 }
 
@@ -98,17 +99,17 @@ impl Picture {
 }
 
 impl Pictures {
-    /// Whether a second has begun since the last one was counted.
+    /// True if a second has begun since the last one that was counted.
     pub(super) fn is_due(&self, now_ms: u64) -> bool {
         now_ms / 1_000 > self.second
     }
 
-    /// Whether a table is kept.
+    /// True if the table is kept.
     pub(super) fn has(&self, table: TableId) -> bool {
         self.tables.contains_key(&table)
     }
 
-    /// Counts what tables did since the last time.
+    /// Counts the tables' load since the last call.
     pub(super) fn note(&mut self, now_ms: u64, tables: BTreeMap<TableId, TableNow>) {
         let second = now_ms / 1_000;
         let from = match second.saturating_sub(self.second) {
@@ -126,7 +127,8 @@ impl Pictures {
         }
     }
 
-    /// Whether there is room for a table with so much load; the quietest one goes for it if it bore much less.
+    /// Makes room for a table with this load if there is none, by removing the least busy one if that is much less
+    /// busy. True if there is room.
     fn make_room(&mut self, operations: f64) -> bool {
         if self.tables.len() < TABLES_MAX {
             return true;
@@ -142,17 +144,17 @@ impl Pictures {
         louder
     }
 
-    /// Forgets tables that are gone.
+    /// Drops the histories of tables that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(TableId) -> bool) {
         self.tables.retain(|table, _| is_there(*table));
     }
 
-    /// Number of the newest split or merge that a table's picture shows; nothing for a table that is not kept.
+    /// Number of the newest split or merge marked for a table; `None` if the table is not kept.
     pub(super) fn marked(&self, table: TableId) -> Option<u64> {
         self.tables.get(&table).map(|picture| picture.marked)
     }
 
-    /// Marks something that happened to a table; `number` is the split's or merge's, if it is one.
+    /// Marks an event of a table; `number` is that of the split or merge, if it is one.
     pub(super) fn mark(&mut self, table: TableId, number: Option<u64>, event: Option<Event>) {
         let Some(picture) = self.tables.get_mut(&table) else { return };
         picture.marked = picture.marked.max(number.unwrap_or(0));
@@ -161,7 +163,7 @@ impl Pictures {
         }
     }
 
-    /// A table's history, and the rates that one of its partitions bears; nothing if it bore no load lately.
+    /// A table's history, and the measured capacity of one of its partitions; `None` if the table is not kept.
     pub(super) fn of(
         &self,
         table: TableId,

@@ -1,6 +1,6 @@
-//! What is told of load to those who ask: the keeper's knowledge, with keys as typed values.
+//! Reports of load to clients: the keeper's state, with keys as typed values.
 //!
-//! Invariant: asking changes nothing that is decided on; a verdict that nobody needed yet is made for it.
+//! Invariant: a report does not change what decisions are based on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,15 +24,15 @@ use crate::catalog::{PartitionRecord, State};
 use crate::cluster::Reports;
 use crate::node::Core;
 
-/// Keys with less of their partition's load are not named.
+/// Minimum share of its partition's load for a key to be reported.
 const HOT_KEY_SHARE: f64 = 0.05;
-/// Hot keys that are named of one partition.
+/// Maximum hot keys reported per partition.
 const HOT_KEYS_PER_PARTITION: usize = 8;
-/// Seconds over which a key's rate is taken.
+/// Seconds over which a key's rate is averaged.
 const KEY_RATE_S: u64 = 10;
 
 impl Core {
-    /// Everything that is known, or what concerns one table.
+    /// Report on all tables, or on one.
     pub(crate) fn load_report(&self, request: &LoadRequest) -> LoadReport {
         let now_ms = self.now_ms();
         let reports = self.presence.reports();
@@ -42,6 +42,7 @@ impl Core {
             let asked = request.table.is_none_or(|table| table == record.table);
             asked && state.table(record.table).is_some_and(|table| table.is_visible())
         };
+        // Verdicts that the scheduler works with take precedence over the shown ones.
         let hot: BTreeMap<PartitionId, HotPartition> = keeper
             .scheduler()
             .hot(now_ms)
@@ -59,6 +60,7 @@ impl Core {
             }
             partitions.push(load);
         }
+        // Shares and hot keys need the rates of all partitions.
         share_out(&mut partitions);
         let hot_keys = partitions.iter().flat_map(|load| hot_keys(&keeper, load)).collect();
         let mut report = LoadReport {
@@ -70,6 +72,7 @@ impl Core {
             history: Vec::new(),
             partitions,
         };
+        // Filter the events; nodes show everything.
         if let Some(table) = request.table {
             report.splits.retain(|event| event.table == table);
             let of_table = |id| state.partition(id).is_some_and(|record| record.table == table);
@@ -83,7 +86,7 @@ impl Core {
     }
 }
 
-/// Who leads each partition, and what it said.
+/// Leader of each partition, and its status; of several claims the one with the newest term.
 fn led(reports: &Reports) -> BTreeMap<PartitionId, (NodeId, &ReplicaStatus)> {
     let mut led: BTreeMap<PartitionId, (NodeId, &ReplicaStatus)> = BTreeMap::new();
     for (node, report) in reports.reports.iter().filter(|(node, _)| reports.is_live(**node)) {
@@ -106,6 +109,7 @@ fn partition(
 ) -> PartitionLoad {
     let id = partition_id(record.id);
     let rates = keeper.scheduler().rates(id, now_ms).unwrap_or_default();
+    // A hot partition's verdict comes from the scheduler, another's from the keeper.
     let of_hot = hot.and_then(|hot| Some((hot.verdict.as_ref()?, hot.verdict_since_ms)));
     let verdict = of_hot.or_else(|| keeper.verdict(record.id));
     let watched = keeper.watched(record.id);
@@ -153,7 +157,7 @@ fn latency_of(latency: beat::Latency) -> Latency {
     Latency { p50: latency.p50, p99: latency.p99, p999: latency.p999, max: latency.max }
 }
 
-/// Each partition's part of what its table is written.
+/// Sets each partition's share of its table's written rows.
 fn share_out(partitions: &mut [PartitionLoad]) {
     let mut sums: BTreeMap<_, f64> = BTreeMap::new();
     for load in partitions.iter() {
@@ -225,7 +229,7 @@ fn hot_keys(keeper: &Keeper, load: &PartitionLoad) -> Vec<HotKey> {
         let operations: u64 = recent.map(|tick| tick.count).sum();
         let per_second = operations as f64 / KEY_RATE_S as f64;
         let heavy = sketch.heavy.iter().filter(|(key, share)| {
-            // A bucket is nobody's key.
+            // A bare bucket number is not a key of the table.
             let bucket_only = codec.placed() && key.len() <= 2;
             *share >= HOT_KEY_SHARE && !bucket_only
         });
@@ -254,6 +258,7 @@ fn nodes(
 ) -> Vec<NodeLoad> {
     let uses: BTreeMap<NodeId, f64> =
         keeper.scheduler().node_use().iter().map(|one| (node_of(one.node), one.load)).collect();
+    // A node's rates are those of the partitions that it leads.
     let node = |id: NodeId| {
         let said = reports.replicas(id).unwrap_or_default();
         let mut rates = Rates::default();

@@ -1,13 +1,13 @@
-//! The samples of one partition's keys over the last minute, put together from its leader's beats.
+//! Key samples of one partition over the last minute, assembled from its leader's heartbeats.
 //!
-//! Invariants: seconds ascend, each comes once, and no more than a minute of them is kept; samples lie in the
-//! partition's range.
+//! Invariants: seconds ascend, each occurs once, and no more than a minute is kept; samples lie in the partition's
+//! range.
 
 use partita_load::{RING_ENGAGED_S, Sketch, Tick, Verdict};
 use partita_proto::beat::LoadBeat;
 use partita_proto::range::KeyRange;
 
-/// Verdicts that are remembered, to see whether the newest one holds.
+/// Number of verdicts that are kept, to confirm the newest one.
 const VERDICTS_MAX: usize = 3;
 
 /// Samples and verdicts of one partition.
@@ -15,22 +15,22 @@ const VERDICTS_MAX: usize = 3;
 pub(crate) struct Rings {
     pub(crate) writes: Sketch,
     pub(crate) reads: Sketch,
-    /// The last verdicts, oldest first.
+    /// Latest verdicts, oldest first.
     pub(crate) verdicts: Vec<Verdict>,
     term: u64,
-    /// Nanoseconds of work for writes and for reads, fading.
+    /// Nanoseconds of work for writes and for reads, exponentially decayed.
     work: [f64; 2],
     last: [u64; 2],
 }
 
 impl Rings {
-    /// Takes in a beat.
+    /// Takes in a heartbeat.
     pub(crate) fn heard(&mut self, beat: &LoadBeat, range: &KeyRange) {
         let anew = std::mem::replace(&mut self.term, beat.term) != beat.term;
         let sums = [beat.counters.busy_ns, beat.counters.scan_ns];
         for (at, sum) in sums.into_iter().enumerate() {
             let before = if anew { 0 } else { self.last[at] };
-            // Half of what is remembered is from the last ten beats or so.
+            // About half of the average comes from the last ten heartbeats.
             self.work[at] = self.work[at] * 0.93 + as_f64(sum.saturating_sub(before)) * 0.07;
         }
         self.last = sums;
@@ -38,14 +38,14 @@ impl Rings {
         extend(&mut self.reads, &beat.read_keys, anew, range);
     }
 
-    /// The samples of what bears more of the load.
+    /// Samples of writes or of reads, whichever causes more work.
     pub(crate) fn heavier(&self) -> &Sketch {
         let [writes, reads] = self.work;
         let (writing, reading) = (!self.writes.ticks.is_empty(), !self.reads.ticks.is_empty());
         if reading && (reads > writes || !writing) { &self.reads } else { &self.writes }
     }
 
-    /// Remembers a verdict.
+    /// Appends a verdict, and drops the oldest if there are too many.
     pub(crate) fn judged(&mut self, verdict: Verdict) {
         if self.verdicts.len() == VERDICTS_MAX {
             self.verdicts.remove(0);
@@ -53,7 +53,7 @@ impl Rings {
         self.verdicts.push(verdict);
     }
 
-    /// What is known of a part of the range.
+    /// The samples that lie in a part of the range, without verdicts.
     pub(crate) fn part(&self, range: &KeyRange) -> Self {
         let mut part = Self { verdicts: Vec::new(), ..self.clone() };
         narrow(&mut part.writes, range);
@@ -61,7 +61,7 @@ impl Rings {
         part
     }
 
-    /// Takes over what is known of a neighbour.
+    /// Adds a neighbour's samples; verdicts are dropped.
     pub(crate) fn absorb(&mut self, other: &Self) {
         join(&mut self.writes, &other.writes);
         join(&mut self.reads, &other.reads);
@@ -75,7 +75,7 @@ fn as_f64(value: u64) -> f64 {
 
 fn extend(known: &mut Sketch, beat: &Sketch, anew: bool, range: &KeyRange) {
     if anew && let Some(first) = beat.ticks.first() {
-        // Another node counts by another clock.
+        // Another node has another clock.
         known.ticks.retain(|tick| tick.second < first.second);
     }
     for tick in &beat.ticks {
@@ -90,7 +90,7 @@ fn extend(known: &mut Sketch, beat: &Sketch, anew: bool, range: &KeyRange) {
     known.ticks.retain(|tick| tick.second + RING_ENGAGED_S > end && tick.count > 0);
 }
 
-/// The part of a second that lies in a range; scans that begin before it count.
+/// The part of a second's samples that lies in a range; scans that overlap the range count.
 fn within(tick: &Tick, range: &KeyRange) -> Tick {
     let mut part = tick.clone();
     part.samples.retain(|sample| match &sample.end {

@@ -1,7 +1,6 @@
-//! The picture of one table's load, for whoever asks.
+//! The heatmap of one table's load, on request.
 //!
-//! Invariants: drawn beside the keeper, which goes on meanwhile; keys are shown as SQL values, as all tables of the
-//! system show them.
+//! Invariants: the drawing does not hold the keeper's lock; keys are shown as SQL values, as in all system tables.
 
 use std::sync::Arc;
 
@@ -19,14 +18,15 @@ use crate::node::Core;
 use crate::transition::shown_name;
 
 impl Core {
-    /// The picture that is asked for, as JSON.
+    /// The requested heatmap, as JSON.
     ///
     /// # Errors
-    /// When there is no such table or metric.
+    /// If the table or the metric does not exist.
     pub(crate) async fn picture(&self, request: HeatmapRequest) -> Result<Bytes, Error> {
         let metric = Metric::named(&request.metric).ok_or_else(|| {
             Error::InvalidInput(format!("there is no metric \"{}\"", request.metric))
         })?;
+        // A table without load still shows its partitions.
         let to = request.until_s.unwrap_or(self.now_ms() / 1_000);
         let (name, codec) = self.keyed(&request)?;
         let kept = self.load.lock().pictures.of(request.table);
@@ -47,6 +47,7 @@ impl Core {
                 .then(|| (Key::from(request.from_key.as_ref()), end)),
             capacity,
         };
+        // Drawing may take long: off the asynchronous threads, and without the keeper's lock.
         let drawn = blocking::spawn(move || {
             let heatmap = history.lock().view(&view, |key| label(&codec, key));
             serde_json::to_vec(&heatmap)
@@ -66,7 +67,7 @@ impl Core {
         Ok((shown_name(database, &table.name), KeyCodec::new(&table.schema, &table.placement)?))
     }
 
-    /// A history of no load, that shows where the partitions of a table are.
+    /// A history without load that shows where the partitions of a table are.
     fn idle(&self, request: &HeatmapRequest, codec: &KeyCodec, to: u64) -> History {
         let state = self.machine.state();
         let ids = state.table(request.table).map_or(&[][..], |table| &table.partitions);
@@ -90,7 +91,8 @@ impl Core {
     }
 }
 
-/// A key as its values read: `(3, 'a')`. Of bytes that end within a value, as edges of rows may, the values before.
+/// A key as a tuple of SQL values: `(3, 'a')`. If the bytes end within a value, as edges of rows may, the values
+/// before it.
 fn label(codec: &KeyCodec, key: &[u8]) -> String {
     let whole = codec.decode(key).ok();
     let shortened = || {

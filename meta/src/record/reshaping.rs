@@ -1,4 +1,4 @@
-//! The form of a split or a merge in the record of its partition.
+//! Byte form of a split or a merge in its partition's record.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ enum StageForm {
     /// Always true.
     #[prost(bool, tag = "4")]
     Freezing(bool),
-    /// Since which index.
+    /// Index at which the right neighbour froze.
     #[prost(uint64, tag = "5")]
     Frozen(u64),
 }

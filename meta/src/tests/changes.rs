@@ -26,7 +26,7 @@ pub(super) struct Server {
     running: Option<(CancellationToken, JoinHandle<()>)>,
 }
 
-/// How long a test waits for what must come, on machines that are slow and busy.
+/// Maximum wait for an expected event, on slow and busy machines.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Quick to try again, and slow to give up: whoever wants to see it given up says when.

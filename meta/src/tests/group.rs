@@ -76,7 +76,7 @@ async fn one_that_is_cut_off_says_that_it_leads_no_more() {
     trio.end().await;
 }
 
-/// Whether a member that does not lead says of everything it is asked that another does, and hears no node.
+/// True if a follower answers every request with the leader, and takes no heartbeat.
 async fn says_who_leads(trio: &Trio, at: usize, leader: usize) -> bool {
     fn told<T: std::fmt::Debug>(answer: Result<T, Error>) -> Option<NodeId> {
         match answer {

@@ -1,5 +1,5 @@
-//! What the logs of partitions made of splits, freezes and absorptions, for nodes that only remember what they were
-//! told. A group applies an order at once; its replicas catch up when their node does.
+//! Simulated logs of partitions, which decide splits, freezes and absorptions for nodes that only record orders. A
+//! group applies an order at once; its replicas catch up when their node does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct FakeGroup {
     pub(super) epoch: Epoch,
     pub(super) range: TypedRange,
     pub(super) frozen: bool,
-    /// What took effect, in order.
+    /// Effects so far, in order.
     pub(super) log: Vec<(Reshape, Reshaped)>,
 }
 

@@ -39,7 +39,7 @@ fn table_on(world: &mut World, name: &str, nodes: &[u64]) {
     world.settle();
 }
 
-/// What the records of a world's catalog make.
+/// Records of a world's catalog.
 fn read_again(world: &World) -> State {
     let records = record::changes(&world.state.all_edits());
     let records = records.into_iter().map(|one| (one.key, one.value.unwrap())).collect();

@@ -189,7 +189,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What must never change again, once it was seen.
+/// Facts that must not change once seen.
 #[derive(Default)]
 struct History {
     /// Which column a storage name belongs to.
@@ -205,7 +205,7 @@ struct History {
     removed: BTreeSet<NodeId>,
     /// The highest epoch of each partition.
     epochs: BTreeMap<PartitionId, Epoch>,
-    /// What each partition owned at each epoch; an owner of other keys has another epoch.
+    /// Range of each partition at each epoch; an owner of other keys must have another epoch.
     ranges: BTreeMap<(PartitionId, Epoch), TypedRange>,
     catalog: u64,
 }
@@ -427,7 +427,7 @@ fn new_partitions_go_to_the_nodes_with_the_fewest() {
     assert!(matches!(nobody.choose_many(1, 1), Err(Error::Unavailable(_))));
 }
 
-/// What earlier versions wrote must stay readable: this fails when a form changes. Then the old bytes
+/// Data written by earlier versions must stay readable. This test fails when a form changes; then the old bytes
 /// belong into a test that reads them.
 #[test]
 fn entries_and_records_keep_their_form() {

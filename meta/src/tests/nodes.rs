@@ -1,4 +1,4 @@
-//! Nodes that only remember what they were told, and fail on request.
+//! Nodes that only record orders, and fail on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use partita_proto::service::{
 
 use super::groups::{FakeGroup, FakeGroups};
 
-/// What a node was told.
+/// An order that a node received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Open,
@@ -43,7 +43,7 @@ pub(super) struct Held {
     pub(super) spec: PartitionSpec,
     pub(super) schema: Arc<TableSchema>,
     pub(super) truncated: Vec<RequestId>,
-    /// How much of its group's log it has.
+    /// Index up to which the replica has its group's log.
     pub(super) applied: usize,
     /// Up to which index.
     pub(super) flushed: u64,
@@ -59,7 +59,7 @@ struct Behaviour {
     delay: Duration,
 }
 
-/// What the groups of all partitions have decided.
+/// Decisions of all partitions' groups.
 type Groups = Arc<Mutex<FakeGroups>>;
 
 /// One node.
@@ -130,7 +130,7 @@ impl FakeNode {
         }
     }
 
-    /// What it can answer to an order that it carried out.
+    /// Result of an order that was carried out.
     fn answer<T>(&self, kind: Kind, answer: T) -> Result<T, Error> {
         match self.behaviour.lock().lost.get_mut(&kind) {
             Some(left) if *left > 0 => {
@@ -141,7 +141,7 @@ impl FakeNode {
         }
     }
 
-    /// Whether a node has a replica.
+    /// True if a node has a replica.
     fn is_at(&self, node: NodeId, partition: PartitionId, replica: ReplicaId) -> bool {
         let all = self.all.upgrade();
         let node = all.and_then(|all| all.nodes.get(&node).map(Arc::clone));
@@ -325,7 +325,7 @@ impl DataService for FakeNode {
 }
 
 impl FakeNode {
-    /// What it says of its replicas.
+    /// Status of the node's replicas.
     fn replicas(&self) -> Vec<ReplicaStatus> {
         self.catch_up();
         let groups = self.groups.lock();
@@ -359,7 +359,7 @@ impl FakeNode {
         self.held.lock().iter().map(of).collect()
     }
 
-    /// Whether it holds a partition.
+    /// True if the node holds a partition.
     pub(super) fn holds(&self, partition: PartitionId) -> bool {
         self.held.lock().contains_key(&partition)
     }
@@ -383,12 +383,12 @@ impl FakeNodes {
         })
     }
 
-    /// Whether a node leads a partition.
+    /// True if a node leads a partition.
     pub(super) fn leads(&self, node: u64, partition: PartitionId) -> bool {
         self.one(node).groups.lock().leaders.get(&partition) == Some(&NodeId(node))
     }
 
-    /// What the nodes that are not silent say of themselves.
+    /// Heartbeats of the nodes that are not silent.
     pub(super) fn heartbeats(&self) -> Vec<Heartbeat> {
         let speaking = self.nodes.values().filter(|node| !node.is_silent());
         let heartbeat = |node: &Arc<FakeNode>| Heartbeat {
@@ -422,7 +422,7 @@ impl FakeNodes {
         }
     }
 
-    /// What a partition's group has come to.
+    /// State of a partition's group.
     pub(super) fn group(&self, partition: PartitionId) -> Option<FakeGroup> {
         let node = self.nodes.values().next()?;
         node.groups.lock().groups.get(&partition).cloned()

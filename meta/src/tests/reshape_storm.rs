@@ -36,7 +36,7 @@ impl Random {
 const KINDS: [Kind; 6] =
     [Kind::Split, Kind::Freeze, Kind::Absorb, Kind::Flush, Kind::Reconfigure, Kind::Alter];
 
-/// How many splits and merges there were.
+/// Number of splits and merges.
 async fn storm(seed: u64) -> (usize, usize) {
     let mut random = Random(seed);
     let patience = Patience {

@@ -102,7 +102,7 @@ impl Site {
         until("nothing is under way", || self.disagreement().is_none()).await;
     }
 
-    /// What somebody sees in another way than the catalog.
+    /// Differences between a participant's view and the catalog.
     pub(super) fn disagreement(&self) -> Option<String> {
         let state = self.server.state();
         let busy = state.reshaping().chain(state.moving()).next();

@@ -29,7 +29,7 @@ use crate::scheduler::Patience;
 
 /// After so long a node counts as lost, for tests that want it: machines may stand still for some seconds.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(8);
-/// How often nodes say how they are.
+/// Interval between heartbeats.
 const BEAT: Duration = Duration::from_millis(50);
 
 /// A member that runs.
@@ -68,7 +68,7 @@ pub(super) struct Trio {
     patience: Patience,
     /// The identities of the members' data directories.
     pub(super) identities: [u64; 3],
-    /// Whether members that start say that they lost their data.
+    /// True if members start as having lost their data.
     pub(super) rejoins: bool,
     /// The generations of the members' data directories, in tests that look at them.
     claims: Option<[Arc<MemoryClaims>; 3]>,
@@ -287,12 +287,12 @@ impl Trio {
         leader.into_inner().unwrap()
     }
 
-    /// What whoever leads knows.
+    /// State of the leading member.
     pub(super) async fn known(&self) -> State {
         self.state(self.leader().await)
     }
 
-    /// Whether something holds of what those know who say that they lead.
+    /// True if a condition holds for the state of a member that claims to lead.
     pub(super) fn holds(&self, holds: impl Fn(&State) -> bool) -> bool {
         self.leading().into_iter().any(|at| holds(&self.state(at)))
     }

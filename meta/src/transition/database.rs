@@ -1,4 +1,4 @@
-//! Commands on databases. A database goes at once; its tables follow as their nodes are told.
+//! Commands on databases. A database disappears at once; its tables follow when their nodes have been told.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::{Draft, Outcome, Reply};
 use crate::catalog::{DatabaseRecord, Edit, Phase, State, TableRecord};
 use crate::create::check_ttl;
 
-/// Databases that a catalog may hold. A bound, not a measured limit.
+/// Maximum databases. A safety bound, not a measured limit.
 const DATABASES_MAX: usize = 1000;
-/// Names of schemas that the SQL layer makes up.
+/// Names of schemas that the SQL layer provides.
 const RESERVED_DATABASES: [&str; 3] = ["information_schema", "pg_catalog", "sys"];
 
 pub(super) fn create_database(
@@ -58,8 +58,8 @@ pub(super) fn alter_database(
     let record = Edit::Database(Arc::new(DatabaseRecord { ttl, ..DatabaseRecord::clone(old) }));
     let mut after = state.clone();
     after.apply(std::slice::from_ref(&record));
-    // Decided against the state with the new ttl. Tables in the middle of another change find out
-    // when they settle, and those whose partitions are being split or merged when that is over.
+    // Decided on the state with the new `ttl`. Tables with another change under way find out when they settle, and
+    // tables with partitions in a split or merge when that is over.
     let mut draft = Draft::new(&after);
     draft.edits.push(record);
     let free = |table: &&Arc<TableRecord>| {

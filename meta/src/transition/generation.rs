@@ -1,6 +1,7 @@
-//! Commands on generations of data directories. What is decided of them is in [`partita_proto::generation`].
+//! Commands on generations of data directories. The decisions are in [`partita_proto::generation`].
 //!
-//! An older copy changes nothing, and its command is not refused: who sent it looks at what is recorded afterwards.
+//! A command from an older copy changes nothing but is not refused: its sender reads the recorded generation
+//! afterwards.
 
 use std::sync::Arc;
 

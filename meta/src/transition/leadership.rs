@@ -1,4 +1,4 @@
-//! Commands on meta's own group: who leads it, and whose data directories its members have.
+//! Commands on meta's own group: its leaderships, and its members' data directories.
 
 use partita_proto::catalog_history::{LEADERSHIPS_MAX, Leadership};
 use partita_proto::id::NodeId;
@@ -6,8 +6,8 @@ use partita_proto::id::NodeId;
 use super::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, MetaRecord, State};
 
-/// Records a leadership, and the cluster's number with the first one. Terms never go down in the record: a process
-/// that lost and won an election in between names the older one.
+/// Records a leadership, and with the first one the cluster's random number. Recorded terms never fall: a process
+/// that lost and won an election in between may report the older term.
 pub(super) fn lead(state: &State, cluster: u64, term: u64, nonce: u64) -> Outcome {
     let mut draft = Draft::new(state);
     if state.cluster() == 0 {
@@ -22,7 +22,7 @@ pub(super) fn lead(state: &State, cluster: u64, term: u64, nonce: u64) -> Outcom
     draft.done()
 }
 
-/// Records the data directory of a member of meta's group, in place of another one that it may have had.
+/// Records the data directory of a member of meta's group; it replaces an earlier one.
 pub(super) fn know_meta(state: &State, node: NodeId, identity: u64) -> Outcome {
     if state.meta_identity(node) == Some(identity) {
         return Outcome::without_edits(Reply::Unchanged);

@@ -1,11 +1,11 @@
-//! Commands on nodes and on where replicas are.
+//! Commands on nodes and on the placement of replicas.
 //!
-//! A partition's replicas change in two entries: one says what they are to be, the other that they
-//! are. Between the two the group may have either; after an entry that says something else instead,
-//! it may have any of them, and is told the last.
+//! A partition's replicas change in two entries: one sets the target, the other records that it is reached. Between
+//! the two, the group may have either set; after an entry that replaces the target, it may have any of them, and is
+//! told the last one.
 //!
-//! A node that is removed leaves its number and its identity behind: neither is ever taken again. Whether it lives is
-//! no matter of the log; whoever asks for the removal looks at that before.
+//! A removed node's number and identity are never used again. The log does not know whether a node is live; the
+//! caller checks that before it proposes the removal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use partita_proto::member::Registration;
 use super::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, NodeRecord, PartitionRecord, State, Step, Target};
 
-/// Nodes that a catalog may hold.
+/// Maximum nodes.
 const NODES_MAX: u64 = 10_000;
 
-/// Gives a node its number, or notes that it is somewhere else now.
+/// Gives a node its number, or records its new address and labels.
 pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Error> {
+    // A known directory keeps its number, and may report a new address or labels.
     if let Some(known) = state.node_of(wish.identity) {
         if wish.node.is_some_and(|node| node != known.id) {
             return Err(Error::InvalidInput(format!(
@@ -39,9 +40,11 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
         draft.edits.push(Edit::Node(Arc::new(record)));
         return Ok(draft.done());
     }
+    // A removed directory is never registered again.
     if let Some(removed) = state.removed_of(wish.identity) {
         return Err(was_removed(removed));
     }
+    // A new directory gets the number that it asks for, or the next one.
     let next = state.counters().node;
     let id = wish.node.unwrap_or(next);
     if id == NodeId::default() || id.0 > NODES_MAX {
@@ -74,10 +77,10 @@ pub(super) fn register(state: &State, wish: &Registration) -> Result<Outcome, Er
     Ok(draft.done())
 }
 
-/// The node that is registered under a number and an identity.
+/// The node that is registered with a number and an identity.
 ///
 /// # Errors
-/// [`Error::NotFound`] when there is none, [`Error::InvalidInput`] when it was removed.
+/// [`Error::NotFound`] if there is none, [`Error::InvalidInput`] if it was removed.
 pub(crate) fn registered(
     state: &State,
     node: NodeId,
@@ -90,7 +93,7 @@ pub(crate) fn registered(
     })
 }
 
-/// What a node is told that was removed.
+/// Error for a removed node.
 fn was_removed(node: NodeId) -> Error {
     Error::InvalidInput(format!(
         "this data directory belongs to node {node}, which was removed from the cluster; to join it again, start with a \
@@ -98,13 +101,14 @@ fn was_removed(node: NodeId) -> Error {
     ))
 }
 
-/// Forgets a node, but not that it was there.
+/// Removes a node, and keeps its number and identity as removed.
 pub(super) fn remove(state: &State, node: NodeId) -> Result<Outcome, Error> {
     if state.is_removed(node) {
         return Ok(Outcome::without_edits(Reply::Unchanged));
     }
     let known =
         state.node(node).ok_or_else(|| Error::NotFound { kind: "node", name: node.to_string() })?;
+    // The node in meta's own process cannot be removed, nor one that the catalog still needs.
     if known.address.is_empty() {
         return Err(Error::InvalidInput(format!(
             "node {node} is the process that keeps the catalog, and cannot be removed"
@@ -132,8 +136,8 @@ pub(super) fn remove(state: &State, node: NodeId) -> Result<Outcome, Error> {
 }
 
 impl State {
-    /// Partitions that have, or are to have, a replica on a node. Those of tables that are being dropped do not count:
-    /// nobody needs what is there, and a node that is gone for good would keep the table for ever.
+    /// Partitions that have, or are to have, a replica on a node. Tables being dropped do not count: their replicas
+    /// are not needed, and a node that is gone for good would keep the table for ever.
     pub(crate) fn held_by(&self, node: NodeId) -> impl Iterator<Item = &Arc<PartitionRecord>> {
         let stays = |one: &&Arc<PartitionRecord>| {
             self.table(one.table).is_some_and(|table| table.is_named())
@@ -158,8 +162,7 @@ pub(super) fn drain(state: &State, node: NodeId, on: bool) -> Result<Outcome, Er
     Ok(draft.done())
 }
 
-/// Says what a partition's replicas are to be. What an earlier entry wanted and this one does not is
-/// no longer wanted.
+/// Sets the target of a partition's replicas. A target set earlier is replaced.
 pub(super) fn start_move(
     state: &State,
     partition: PartitionId,
@@ -169,8 +172,8 @@ pub(super) fn start_move(
 ) -> Result<Outcome, Error> {
     let record = in_use(state, partition)?;
     refuse_while_reshaping(record)?;
-    // The group may have come any part of the way, and have dropped for good what another change would keep. Only who
-    // knows that the change cannot come about puts another in its place.
+    // The group may be anywhere between the two sets, and may have removed for good what another target would keep.
+    // Only a caller that knows that the change cannot succeed replaces it.
     if record.target.as_ref().map(|target| target.step) != replaces {
         return Err(Error::Unavailable(format!(
             "the replicas of partition {partition} are being moved; try again afterwards"
@@ -187,7 +190,7 @@ pub(super) fn start_move(
     Ok(draft.done())
 }
 
-/// The replicas that a partition has after some have come and others gone.
+/// The replicas that a partition has after additions and removals.
 pub(super) fn wanted_replicas(
     draft: &mut Draft<'_>,
     record: &PartitionRecord,
@@ -214,7 +217,7 @@ pub(super) fn wanted_replicas(
                 "partition {partition} has a replica on node {node} already"
             )));
         }
-        // One that an earlier entry wanted there is taken up again: it may be half there.
+        // A new replica of the earlier target on this node is used again: it may exist already.
         let before = record.target.iter().flat_map(|target| &target.replicas);
         let mut half = before.filter(|(id, at)| *at == node && !record.replicas.contains_key(id));
         let replica = half.next().map(|(id, _)| *id).unwrap_or_else(|| draft.new_replica());
@@ -239,7 +242,7 @@ pub(super) fn end_move(state: &State, partition: PartitionId, step: Step) -> Out
     draft.done()
 }
 
-/// Where a partition's replicas are stays as it is while it is cut or merged.
+/// A partition's replicas stay unchanged while it is split or merged.
 fn refuse_while_reshaping(record: &PartitionRecord) -> Result<(), Error> {
     match &record.reshaping {
         None => Ok(()),
@@ -251,7 +254,7 @@ fn refuse_while_reshaping(record: &PartitionRecord) -> Result<(), Error> {
     }
 }
 
-/// A partition of a table that people use.
+/// A partition of a visible table.
 pub(super) fn in_use(
     state: &State,
     partition: PartitionId,

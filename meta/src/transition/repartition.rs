@@ -1,5 +1,4 @@
-//! Placing the rows of a table otherwise from now on: what is written goes to new partitions, what is there stays
-//! where it is.
+//! Changes of a table's placement: new rows go to new partitions, existing rows stay where they are.
 //!
 //! ```text
 //!   events ──repartition──▶ events        "events$next", Creating: its replicas are being opened
@@ -9,19 +8,19 @@
 //!                           finish ──▶ "events$former"      events, with the new placement; former: the other one
 //! ```
 //!
-//! The table that is made takes over the name in one step, and the one that had it is read along from then on. Nothing
-//! is copied and nothing is frozen: a row that a frontend of an older catalog still writes goes to the former table
-//! and is read there. Both are tables like any other: they are split, merged, balanced and repaired on their own.
+//! The new table takes over the name in one step, and from then on the former table is read together with it.
+//! Nothing is copied or frozen: a row that a frontend with an older catalog still writes goes to the former table
+//! and is read there. Both are ordinary tables: each is split, merged, balanced and repaired on its own.
 //!
-//! A frontend may be cut off from meta for as long as it likes, with a catalog in which there is only one table. So before
-//! the first row is written to the new partitions, every old one is at an epoch that no such catalog has: whoever reads
-//! there needs a catalog with both. Until all of them are, the old table goes on as before, also when one of them has lost
-//! its quorum.
+//! A frontend may be cut off from meta for any time, with a catalog that has only one of the tables. So before the
+//! first row is written to the new partitions, every old one gets an epoch that no such catalog has: a reader of
+//! the old partitions then needs a catalog with both tables. Until all of them have it, the old table is used as
+//! before, even if one of them has lost its quorum.
 //!
 //! Invariants (see [`State::check`]):
-//! - only tables that keep every row have a former table: two versions of a row could lie in both;
+//! - only append-only tables have a former table: otherwise two versions of a row could lie in both;
 //! - a table has at most one former table, and is the former table of at most one other, never both;
-//! - their columns of one name are the same column: while there is a former table, columns are added only.
+//! - columns with one name are the same column in both: while there is a former table, columns can only be added.
 
 use std::sync::Arc;
 
@@ -37,7 +36,7 @@ use super::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Work};
 use crate::create::check_partitions;
 
-/// Records the table that takes over.
+/// Records the successor of a table.
 pub(super) fn repartition(
     state: &State,
     table: &TableRecord,
@@ -46,12 +45,14 @@ pub(super) fn repartition(
     places: &[Vec<NodeId>],
 ) -> Result<Outcome, Error> {
     let name = &table.name;
+    // Only tables that keep every row can have rows of one key in two tables.
     if !table.schema.options.append_mode {
         return Err(Error::Unsupported(format!(
             "placing rows otherwise in table \"{name}\", which keeps one row per key and not every row ('append_mode'; \
              two versions of a row could lie in two places),"
         )));
     }
+    // There is at most one former table, and no chain of them.
     if let Some(former) = former(state, table) {
         return Err(Error::Unsupported(format!(
             "placing rows otherwise once more while table \"{name}\" has rows from before the last time in \"{}\" \
@@ -68,6 +69,7 @@ pub(super) fn repartition(
              it is cut"
         )));
     }
+    // The successor is a table of its own, under a temporary name until it takes over.
     check_room(state)?;
     let next = format!("{name}$next");
     validate_name("table", &next)?;
@@ -92,8 +94,8 @@ pub(super) fn repartition(
     Ok(draft.done())
 }
 
-/// Records that two tables are read together, because one is to succeed the other. The step stays: whoever waits for
-/// the change waits for its end.
+/// Records that a successor and its former table are read together. The step stays, because clients wait for the
+/// end of the whole change.
 pub(super) fn read_along(state: &State, table: TableId, step: Step) -> Outcome {
     let record = state.table(table).filter(|record| record.step == step);
     let record = record.filter(|record| record.phase == Phase::Creating);
@@ -117,7 +119,7 @@ pub(super) fn read_along(state: &State, table: TableId, step: Step) -> Outcome {
     draft.done()
 }
 
-/// Records the epoch that a partition of the table that is to be succeeded was raised to.
+/// Records the raised epoch of a partition of the former table.
 pub(super) fn fenced(
     state: &State,
     (table, step): (TableId, Step),
@@ -141,8 +143,8 @@ pub(super) fn fenced(
 }
 
 impl Draft<'_> {
-    /// A table whose replicas are open takes over the name of the one that it succeeds. Not if that one has gone
-    /// meanwhile, which takes a DROP DATABASE.
+    /// A successor whose replicas are open takes over the name of its former table. It is dropped if the former
+    /// table has gone meanwhile (by DROP DATABASE).
     pub(super) fn succeed(&mut self, successor: &TableRecord, former: TableId) {
         let Some(former) = self.state.table(former).filter(|table| table.is_visible()) else {
             let successor = TableRecord { former: None, ..successor.clone() };
@@ -161,7 +163,7 @@ impl Draft<'_> {
         self.settle(TableRecord { name: former.name.clone(), ..successor.clone() });
     }
 
-    /// Forgets what a table that goes was to others.
+    /// Removes the reference of a dropped table's successor.
     pub(super) fn forget_former(&mut self, gone: TableId) {
         if let Some(successor) = successor(self.state, gone) {
             let freed = TableRecord { former: None, ..TableRecord::clone(successor) };
@@ -170,7 +172,7 @@ impl Draft<'_> {
     }
 }
 
-/// The answer while a table is being made that will succeed another one.
+/// The "busy" answer while a successor of the table is being created.
 pub(super) fn in_succession(state: &State, table: &TableRecord) -> Option<Outcome> {
     let succeeds = |one: &&Arc<TableRecord>| {
         matches!(one.phase, Phase::Creating | Phase::Altering(Work::Succeed))
@@ -180,29 +182,29 @@ pub(super) fn in_succession(state: &State, table: &TableRecord) -> Option<Outcom
     Some(Outcome::without_edits(Reply::Busy { table: next.id, step: next.step }))
 }
 
-/// The table that is to succeed another one, whose partitions get new epochs meanwhile.
+/// The successor of a table, while the table's partitions get new epochs.
 pub(super) fn fencing<'a>(state: &'a State, table: &TableRecord) -> Option<&'a Arc<TableRecord>> {
     let next = state.table(table.succeeded_by?)?;
     (next.phase == Phase::Altering(Work::Succeed)).then_some(next)
 }
 
-/// The answer to who wants to cut or merge a table's partitions while they get new epochs.
+/// The "busy" answer for a split or merge while the table's partitions get new epochs.
 pub(super) fn being_fenced(state: &State, table: &TableRecord) -> Option<Outcome> {
     let next = fencing(state, table)?;
     Some(Outcome::without_edits(Reply::Busy { table: next.id, step: next.step }))
 }
 
-/// The table whose rows are another one's too.
+/// The former table of a table.
 pub(super) fn former<'a>(state: &'a State, table: &TableRecord) -> Option<&'a Arc<TableRecord>> {
     state.table(table.former?).filter(|former| former.is_visible())
 }
 
-/// The table that took over from another one.
+/// The successor of a table.
 pub(super) fn successor(state: &State, former: TableId) -> Option<&Arc<TableRecord>> {
     state.tables().find(|table| table.is_visible() && table.former == Some(former))
 }
 
-/// Whether a change is one that a table with a former table, or such a former table, can have.
+/// Checks that a table with a former table, or such a former table, allows a change.
 pub(super) fn check_change(
     state: &State,
     table: &TableRecord,

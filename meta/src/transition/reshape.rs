@@ -1,8 +1,8 @@
-//! Commands on what partitions own: splits and merges, from the wish to the end.
+//! Commands on splits and merges, from the request to the end.
 //!
-//! A wish is recorded before anybody is told; what the logs of the partitions answered is recorded when it came. An
-//! answer that belongs to another step, or came twice, changes nothing. A table that is being dropped takes its
-//! partitions along, whatever they are in.
+//! A request is recorded before a node is told; answers of the partitions' logs are recorded when they arrive. An
+//! answer for another step, or a second one, changes nothing. A table being dropped takes its partitions with it,
+//! whatever change they are in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::catalog::{Edit, PartitionRecord, Phase, State, Step, TableRecord, Tar
 use crate::create::PARTITIONS_MAX;
 use crate::reshaping::{Merging, Reshaping, Splitting, Stage, check_neighbours, cut_inside};
 
-/// Records that a partition is to be cut.
+/// Records that a partition is to be split.
 pub(super) fn start_split(
     state: &State,
     partition: PartitionId,
@@ -34,6 +34,7 @@ pub(super) fn start_split(
     if let Some(waits) = waits(state, table, &[record])? {
         return Ok(waits);
     }
+    // Splits under way count as partitions.
     let of_table = |one: &&Arc<PartitionRecord>| one.table == table.id && one.splitting().is_some();
     let splits = state.reshaping().filter(of_table).count();
     if table.partitions.len() + splits >= PARTITIONS_MAX {
@@ -44,6 +45,7 @@ pub(super) fn start_split(
     }
     let after = table.partitions.len() + splits + 1;
     check_permitted(table, reason, after)?;
+    // The ids of the child and its replicas are allocated here, in the entry.
     let mut draft = Draft::new(state);
     let splitting = Splitting {
         step: draft.step(),
@@ -58,7 +60,7 @@ pub(super) fn start_split(
     Ok(draft.done())
 }
 
-/// Records that a partition is to take over its right neighbour, whose replicas are to be where its own are.
+/// Records that a partition is to take over its right neighbour, whose replicas are to be moved to its own nodes.
 pub(super) fn start_merge(
     state: &State,
     left: PartitionId,
@@ -68,6 +70,7 @@ pub(super) fn start_merge(
     if left == right {
         return Err(Error::InvalidInput(format!("partition {left} cannot be merged with itself")));
     }
+    // Neighbours in one table, of which neither is in another change.
     let (stays, goes) = (in_use(state, left)?, in_use(state, right)?);
     if stays.table != goes.table {
         return Err(Error::InvalidInput(format!(
@@ -79,11 +82,13 @@ pub(super) fn start_merge(
     if let Some(waits) = waits(state, table, &[stays, goes])? {
         return Ok(waits);
     }
+    // Merges under way count as done.
     let merges = |one: &&Arc<PartitionRecord>| {
         one.table == table.id && matches!(one.reshaping, Some(Reshaping::Merge(_)))
     };
     let under_way = state.reshaping().filter(merges).count();
     check_permitted(table, reason, table.partitions.len().saturating_sub(under_way + 1))?;
+    // Both records name the change; the right one gets its new replicas with it.
     let mut draft = Draft::new(state);
     let step = draft.step();
     let stage = Stage::Gathering;
@@ -98,8 +103,8 @@ pub(super) fn start_merge(
     Ok(draft.done())
 }
 
-/// Whether a table's owner lets it have so many partitions for such a reason. That may change any moment: whoever
-/// proposed it looked at options of before.
+/// Checks that the table's options allow this number of partitions for such a reason. The options may change at any
+/// moment: a proposal was made with earlier ones.
 fn check_permitted(table: &TableRecord, reason: &Reason, partitions: usize) -> Result<(), Error> {
     let Partitioning { by_load, by_size, min_partitions, max_partitions, .. } =
         table.schema.options.partitioning;
@@ -126,7 +131,7 @@ fn check_permitted(table: &TableRecord, reason: &Reason, partitions: usize) -> R
     Ok(())
 }
 
-/// The replicas that a partition is to have to lie beside those of another; `None` when it does.
+/// The replicas that move a partition onto another one's nodes; `None` if they are there already.
 fn beside(
     draft: &mut Draft<'_>,
     stays: &PartitionRecord,
@@ -143,7 +148,7 @@ fn beside(
     wanted_replicas(draft, goes, &add, &remove).map(Some)
 }
 
-/// What has to be over before partitions of a table can be cut or merged.
+/// Checks that partitions can be split or merged now: an error or a "busy" answer if not.
 fn waits(
     state: &State,
     table: &TableRecord,
@@ -164,7 +169,7 @@ fn waits(
     Ok(if table.is_pending() { in_change(state, table) } else { being_fenced(state, table) })
 }
 
-/// Records how far a change is.
+/// Records progress of a split or merge.
 pub(super) fn advance(
     state: &State,
     partition: PartitionId,
@@ -203,11 +208,13 @@ fn advance_split(
 ) -> Outcome {
     let mut draft = Draft::new(state);
     match progress {
+        // A split that may have been ordered is only marked: its log decides.
         Progress::GiveUp if !split.given_up => {
             let split = Splitting { given_up: true, ..split.clone() };
             draft.reshape(record, Some(Reshaping::Split(split)));
         }
         Progress::Cut => {
+            // Parent and child share the range from now on, both at the next epoch.
             let TypedRange { start, end } = record.range.clone();
             let epoch = record.epoch.next();
             let parent = PartitionRecord {
@@ -252,21 +259,25 @@ fn advance_merge(
     let mut draft = Draft::new(state);
     let step = merge.step;
     match (merge.stage, progress) {
+        // Moving and freezing the right neighbour.
         (Stage::Gathering, Progress::Freezing) => {
             draft.reshape(record, merge.at(Stage::Freezing));
         }
         (Stage::Freezing, Progress::Frozen { index }) => {
             draft.reshape(record, merge.at(Stage::Frozen(index)));
         }
+        // Given up before the freeze was ordered: both are free at once.
         (Stage::Gathering, Progress::GiveUp) => {
             draft.reshape(record, None);
             draft.reshape(right, None);
             draft.free(table);
         }
+        // The right neighbour may be frozen: it has to thaw.
         (Stage::Freezing, Progress::GiveUp) => {
             draft.reshape(record, None);
             draft.reshape(right, Some(Reshaping::Thawing { step }));
         }
+        // The order may have taken effect: the left one's log decides.
         (Stage::Frozen(_), Progress::GiveUp) if !merge.given_up => {
             let merge = Merging { given_up: true, ..merge.clone() };
             draft.reshape(record, Some(Reshaping::Merge(merge)));
@@ -276,6 +287,7 @@ fn advance_merge(
             draft.reshape(right, Some(Reshaping::Thawing { step }));
         }
         (Stage::Frozen(_), Progress::Absorbed) => {
+            // The left one owns both ranges; the right one leaves when its files are not needed any more.
             let epoch = record.epoch.next();
             let range = TypedRange { end: right.range.end.clone(), ..record.range.clone() };
             let stays = PartitionRecord { range, epoch, reshaping: None, ..record.clone() };
@@ -302,14 +314,14 @@ impl Draft<'_> {
         self.edits.push(Edit::Partition(Arc::new(record)));
     }
 
-    /// Notes a partition's epoch, which never falls.
+    /// Records a partition's epoch, which never falls.
     fn at_epoch(&mut self, record: &PartitionRecord, epoch: Epoch, reshaping: Option<Reshaping>) {
         let epoch = epoch.max(record.epoch);
         self.reshape(&PartitionRecord { epoch, ..record.clone() }, reshaping);
     }
 
-    /// A table after a change of its partitions, which the edits so far have. What waited for the end of it and
-    /// nobody asks for again is begun: to tell its nodes of another `ttl`.
+    /// Writes a table after a change of its partitions, which the edits already hold. A change of its `ttl` that
+    /// waited for this, and that no client repeats, begins now.
     fn free(&mut self, table: &TableRecord) {
         let told = self.state.ttl(table.database, &table.schema) == table.told_ttl;
         if told || self.is_in_change(table.id) {
@@ -319,7 +331,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether partitions of a table are in a change, as the edits so far make it.
+    /// True if partitions of a table take part in a change, after the edits so far.
     fn is_in_change(&self, table: TableId) -> bool {
         let edited: BTreeMap<PartitionId, &PartitionRecord> = self
             .edits

@@ -1,5 +1,5 @@
-//! Commands on tables: each brings its table into a phase in which nodes are told something, except
-//! a renaming, which is none of theirs.
+//! Commands on tables: each moves its table into a phase in which nodes are told something, except a rename, which
+//! concerns no node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::catalog::{DatabaseRecord, Edit, PartitionRecord, Phase, State, TableR
 use crate::create::{CheckedTable, check_table};
 use crate::publish::partition_map;
 
-/// Tables that a catalog may hold, those being dropped included: what every frontend keeps in memory
-/// and meta rebuilds at a start.
+/// Maximum tables, including those being dropped: every frontend keeps them in memory, and meta rebuilds them at a
+/// start.
 const TABLES_MAX: usize = 10_000;
 
-/// Whether there may be one table more.
+/// Checks that one more table is allowed.
 pub(super) fn check_room(state: &State) -> Result<(), Error> {
     if state.table_count() < TABLES_MAX {
         return Ok(());
@@ -31,7 +31,7 @@ pub(super) fn check_room(state: &State) -> Result<(), Error> {
     Err(Error::InvalidInput(format!("there are {TABLES_MAX} tables, which is the limit")))
 }
 
-/// Whether a database may have one table more: line protocol makes a table of every name that it is sent.
+/// Checks that the database may have one more table: line protocol creates a table for every name that it receives.
 fn check_count(
     state: &State,
     database: &DatabaseRecord,
@@ -59,6 +59,7 @@ pub(super) fn create_table(
     tables_max: Option<u32>,
 ) -> Result<Outcome, Error> {
     let database = database(state, &new.database)?;
+    // A name that is taken, or is about to be.
     if let Some(table) = state.table_named(database.id, &new.name) {
         if table.phase == Phase::Creating {
             return Ok(busy(table));
@@ -72,6 +73,7 @@ pub(super) fn create_table(
     let CheckedTable { schema, ranges } = check_table(new)?;
     check_room(state)?;
     check_count(state, database, tables_max)?;
+    // The table begins with all its partitions, and is published when its replicas are open.
     let mut draft = Draft::new(state);
     let id = draft.new_table();
     let partitions = draft.new_partitions(id, ranges, places)?;
@@ -95,7 +97,7 @@ pub(super) fn create_table(
 }
 
 impl Draft<'_> {
-    /// The partitions of a new table, one for each range, on the nodes that were chosen for it.
+    /// The partitions of a new table, one for each range, on the nodes chosen for it.
     pub(super) fn new_partitions(
         &mut self,
         table: TableId,
@@ -109,7 +111,7 @@ impl Draft<'_> {
                 ranges.len()
             )));
         }
-        // They were chosen a moment ago.
+        // The nodes were chosen before this entry was applied.
         let mut nodes = places.iter().flatten();
         if let Some(removed) = nodes.find(|node| self.state.is_removed(**node)) {
             return Err(Error::Unavailable(format!("node {removed} was removed meanwhile")));
@@ -145,11 +147,12 @@ pub(super) fn drop_table(
         }
         Err(error) => return Err(error),
     };
-    // A table that is being altered may go: that is the way out when a node cannot be told.
+    // A table being altered can be dropped: that is the way out if a node cannot be told.
     if matches!(table.phase, Phase::Creating | Phase::Altering(Work::Succeed)) {
         return Ok(busy(table));
     }
-    // The same for one whose partitions get new epochs; until then its successor may turn out not to be possible.
+    // The same for a table whose partitions get new epochs; before that, its successor may turn out to be
+    // impossible.
     let next = fencing(state, table);
     if let Some(busy) = in_succession(state, table).filter(|_| next.is_none()) {
         return Ok(busy);
@@ -207,11 +210,11 @@ pub(super) fn alter_table(
     let Some(altered) = altered(table, change)? else {
         return Ok(Outcome::without_edits(Reply::Unchanged));
     };
-    // What cannot be published must not get into the log.
+    // A schema that cannot be published must not get into the log.
     let partitions = rekeyed_partitions(state, table, &altered.schema);
     partition_map(&altered.schema, &table.placement, partitions)?;
     let mut draft = Draft::new(state);
-    // What holds for a table holds for all its rows.
+    // Options of a table hold for the rows of its former table too.
     if let (TableChange::SetOptions(options), Some(former)) = (change, former(state, table)) {
         if let Some(busy) = in_change(state, former) {
             return Ok(busy);
@@ -225,7 +228,7 @@ pub(super) fn alter_table(
     Ok(draft.done())
 }
 
-/// Renames a table. Nodes know tables by id: nobody has to be told.
+/// Renames a table. Nodes know tables by id, so no node is told.
 fn rename_table(
     state: &State,
     database: &str,
@@ -256,13 +259,13 @@ pub(super) fn rekeyed_partitions<'a>(
     })
 }
 
-/// A range after columns have been added to the key.
+/// A range after columns were added to the key.
 fn rekeyed(range: &TypedRange, old: &[ColumnId], new: &[ColumnId]) -> TypedRange {
     let added = new.iter().enumerate().filter(|(_, id)| !old.contains(id));
     added.fold(range.clone(), |range, (position, _)| range.with_key_column(position))
 }
 
-/// The answer while something else about a table or its partitions changes.
+/// The "busy" answer while another change of the table or its partitions is under way.
 pub(super) fn in_change(state: &State, table: &TableRecord) -> Option<Outcome> {
     let step = if table.is_pending() { Some(table.step) } else { state.reshaping_of(table.id) };
     step.map(|step| Outcome::without_edits(Reply::Busy { table: table.id, step }))
@@ -283,7 +286,7 @@ fn table<'a>(
         .ok_or_else(|| Error::NotFound { kind: "table", name: shown_name(database_name, name) })
 }
 
-/// A table's name as its user would write it.
+/// A table's name as its user would write it: without the default database.
 pub(crate) fn shown_name(database: &str, name: &str) -> String {
     if database == DEFAULT_DATABASE { name.to_owned() } else { format!("{database}.{name}") }
 }

@@ -1,10 +1,10 @@
-//! What is moved although nothing is lost: replicas that share a zone for no need, and those of nodes that have more
-//! than others.
+//! Moves that are made although nothing is lost: replicas that share a zone needlessly, and replicas of nodes that
+//! hold more than others.
 //!
 //! Invariants:
-//! - a move apart leaves fewer pairs of a partition's replicas in one zone; a move that balances leaves no more of them,
-//!   and makes the sum of the squares of what nodes have smaller. So the two never undo each other, and it ends;
-//! - a partition whose group could not agree on a move is left alone.
+//! - a move apart leaves fewer pairs of a partition's replicas in one zone; a move that balances leaves no more of
+//!   them, and reduces the sum of the squares of what nodes hold. So the two never undo each other, and they end;
+//! - a partition whose group has no quorum is left alone.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +12,18 @@ use partita_proto::id::{NodeId, PartitionId, ReplicaId};
 
 use super::{PartitionView, Planner, Step, Why, nodes_without};
 
-/// Moves that are made at once when nothing is lost: they can wait, and cost what queries could use.
+/// Maximum moves at once when nothing is lost: they can wait, and they take resources from queries.
 const BALANCING_MAX: usize = 2;
-/// A move is worth its while when the difference is that much larger than what moves; above 1, so that
-/// it gets smaller and nothing moves to and fro.
+/// Minimum ratio of the difference between two nodes to the weight of what moves; above 1, so that the difference
+/// shrinks and nothing moves back and forth.
 const GAIN_MIN: f64 = 1.25;
-/// Below this, bytes are no reason to move anything.
+/// Below this many bytes per node, sizes are ignored.
 const BYTES_THAT_MATTER: u64 = 64 << 20;
 
-/// What a replica counts for, in mean nodes. Moves do not change it.
+/// Weights of a replica and of a byte, in units of the mean load of a node. Moves do not change them.
 struct Scale {
     replica: f64,
-    /// Zero where there are few.
+    /// Zero if there are few bytes.
     byte: f64,
 }
 
@@ -36,8 +36,8 @@ impl Scale {
 }
 
 impl<'a> Planner<'a> {
-    /// Moves apart what shares a zone, and then from the fullest nodes to the emptiest, while that makes the difference
-    /// smaller.
+    /// Moves replicas apart that share a zone, then from the fullest nodes to the emptiest, as long as that reduces
+    /// the difference.
     pub(super) fn balance_replicas(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut moved = BTreeSet::new();
@@ -57,17 +57,17 @@ impl<'a> Planner<'a> {
         steps
     }
 
-    /// Partitions that may be moved, but for those that are moved already.
+    /// Partitions that may be moved and are not moved already.
     fn movable(&self, moved: &BTreeSet<PartitionId>) -> impl Iterator<Item = &'a PartitionView> {
         let partitions = self.view.partitions.iter();
         partitions.filter(|one| one.is_free() && !moved.contains(&one.id) && self.can_decide(one))
     }
 
-    /// The first replica that has less company elsewhere.
+    /// The first move that gives a replica fewer neighbours in its zone.
     fn move_apart(&self, moved: &BTreeSet<PartitionId>) -> Option<Move<'a>> {
         self.movable(moved).find_map(|partition| {
             let nodes: Vec<NodeId> = partition.replicas.values().copied().collect();
-            // The one with the most; of several rather a follower, and one of a full node.
+            // The most crowded replica; among equals a follower, on the fullest node.
             let crowded = partition.replicas.iter().filter_map(|(replica, node)| {
                 let load = self.load.get(node)?;
                 let leads = partition.leader == Some(*node);
@@ -84,8 +84,9 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The best move from the fullest node that can give something to the emptiest that can take it.
+    /// The best move from the fullest node that can give something to the emptiest node that can take it.
     fn best_move(&self, scale: &Scale, moved: &BTreeSet<PartitionId>) -> Option<Move<'a>> {
+        // Nodes in ascending order of weight.
         let full = |(node, (replicas, bytes)): (&NodeId, &(u64, u64))| {
             (scale.weight(*replicas, *bytes), *node)
         };
@@ -97,6 +98,7 @@ impl<'a> Planner<'a> {
             if fullness - emptiest <= least {
                 break;
             }
+            // Replicas of this node that may be moved.
             let here: Vec<_> = self
                 .movable(moved)
                 .filter_map(|partition| {
@@ -116,7 +118,7 @@ impl<'a> Planner<'a> {
         None
     }
 
-    /// The replica that leaves the least of the difference between two nodes when it moves.
+    /// The replica whose move leaves the smallest difference between two nodes.
     fn best_between(
         &self,
         scale: &Scale,
@@ -130,7 +132,7 @@ impl<'a> Planner<'a> {
                 continue;
             }
             let weight = scale.weight(1, partition.bytes);
-            // What is left of the difference afterwards.
+            // Difference after the move.
             let left = (gap - 2.0 * weight).abs();
             let better = best.is_none_or(|(best, ..)| left < best);
             if gap > GAIN_MIN * weight && better && self.stays_apart(partition, (replica, from), to)
@@ -141,7 +143,7 @@ impl<'a> Planner<'a> {
         best.map(|(_, partition, replica)| (partition, replica))
     }
 
-    /// Whether a replica has no more company on another node than where it is.
+    /// True if a replica has no more neighbours in the other node's zone than in its own.
     fn stays_apart(&self, partition: &PartitionView, one: (ReplicaId, NodeId), to: NodeId) -> bool {
         let others = nodes_without(partition, &[one]);
         self.zones.company(to, &others) <= self.zones.company(one.1, &others)
@@ -158,5 +160,5 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A replica of a partition, where it is and where it is to be instead, and why.
+/// Partition, replica, present node, new node, reason.
 type Move<'a> = (&'a PartitionView, ReplicaId, NodeId, NodeId, Why);

@@ -15,7 +15,7 @@ fn zone(view: &View, node: NodeId) -> String {
     view.nodes[&node].zone.clone().unwrap_or_else(|| format!("node {node}"))
 }
 
-/// How many of a partition's replicas each zone has.
+/// Number of a partition's replicas in each zone.
 fn per_zone(view: &View, partition: &PartitionView) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for node in partition.replicas.values() {
