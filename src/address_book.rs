@@ -1,8 +1,8 @@
-//! Where the nodes of a cluster are: as meta says, and until it does, as it said last.
+//! Addresses of the cluster's nodes: as published by meta, or until then as stored at the last run.
 //!
-//! Without the latter a cluster that was restarted as a whole would first have to wait for meta, and a
-//! node that comes back while meta has no leader could not join its groups. An address that is an old
-//! one does no harm: whoever answers there says which node it is.
+//! Without stored addresses, a restarted cluster would have to wait for meta first, and a node that returns while
+//! meta has no leader could not join its groups. An outdated address does no harm: the process that answers there
+//! reports which node it is.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,15 +19,15 @@ use tracing::warn;
 
 use crate::data_dir;
 
-/// The file in the data directory: a number and an address per line.
+/// The file in the data directory: a node number and an address per line.
 const FILE: &str = "PEERS";
 
 type Book = BTreeMap<NodeId, String>;
 
-/// The addresses, as they change; they are kept in the data directory until the stop.
+/// Opens the stored addresses, and stores changed ones in the data directory until `stop`.
 ///
 /// # Errors
-/// When those that were kept cannot be read.
+/// If the stored addresses cannot be read.
 pub(crate) fn open(
     dir: &Path,
     members: watch::Receiver<Arc<Members>>,
@@ -45,7 +45,7 @@ pub(crate) fn open(
 fn read(dir: &Path) -> anyhow::Result<Book> {
     let path = dir.join(FILE);
     let text = match std::fs::read(&path) {
-        // A line that is damaged is one that is missing: meta says it again.
+        // A damaged line counts as missing: meta will publish the address again.
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Book::new()),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -57,7 +57,7 @@ fn read(dir: &Path) -> anyhow::Result<Book> {
     Ok(text.lines().filter_map(entry).collect())
 }
 
-/// Writes the addresses down whenever they have changed.
+/// Stores the addresses whenever they have changed.
 async fn keep(
     dir: PathBuf,
     mut kept: Book,
@@ -70,7 +70,7 @@ async fn keep(
             .iter()
             .map(|(node, member)| (*node, member.address.clone()))
             .collect();
-        // Nothing was heard yet, or there is nothing to hear.
+        // Nothing was published yet, or nothing has changed.
         if !told.is_empty() && told != kept {
             let text: String =
                 told.iter().map(|(node, address)| format!("{node} {address}\n")).collect();

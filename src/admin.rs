@@ -1,5 +1,5 @@
-//! `partita admin`: what an operator asks of a cluster, through any of its frontends. Each command is
-//! a statement, which it shows with --sql.
+//! `partita admin`: administration of a cluster through any of its frontends. Each command is a statement, which
+//! --sql shows.
 
 use anyhow::bail;
 
@@ -8,13 +8,13 @@ use crate::sql;
 /// Options of `partita admin`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// A frontend's PostgreSQL address.
+    /// PostgreSQL address of a frontend.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003", global = true)]
     connect: String,
     /// Print values separated by tabs, without a frame.
     #[arg(short, long, global = true)]
     plain: bool,
-    /// Only show the statement.
+    /// Print the statement instead of running it.
     #[arg(long, global = true)]
     sql: bool,
     #[command(subcommand)]
@@ -23,44 +23,44 @@ pub(crate) struct Options {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// The nodes: where they are, whether they live, what they hold.
+    /// List the nodes: address, liveness, replicas.
     Nodes,
-    /// Meta's own members: where they are, whether they answer, which of them leads.
+    /// List meta's own members: address, liveness, which of them leads.
     Metas,
-    /// Every replica: where it is, what it is to its group, how far it is.
+    /// List all replicas: node, role in the group, progress.
     Replicas,
-    /// Every partition: its range, its leader, its size.
+    /// List all partitions: range, leader, size.
     Partitions,
-    /// Moves everything off a node, and puts nothing on it.
+    /// Move all replicas and leaders off a node, and place none on it.
     Drain {
-        /// The node.
+        /// Number of the node.
         node: u64,
     },
-    /// Lets a node be used again.
+    /// End the draining of a node.
     Undrain {
-        /// The node.
+        /// Number of the node.
         node: u64,
     },
-    /// Takes a drained or dead node that has no replica any more out of the cluster, for good: its number is not given
-    /// again, and its data directory cannot join again.
+    /// Remove a drained or dead node without replicas from the cluster, for good: its number is not used again, and
+    /// its data directory cannot join again.
     RemoveNode {
-        /// The node.
+        /// Number of the node.
         node: u64,
     },
-    /// Moves the replica of a partition from one node to another.
+    /// Move the replica of a partition from one node to another.
     Move {
-        /// The partition.
+        /// Number of the partition.
         partition: u64,
-        /// The node that has it.
+        /// Node that has the replica.
         from: u64,
-        /// The node that gets it.
+        /// Node that gets the replica.
         to: u64,
     },
-    /// Hands the leadership of a partition to its replica on a node.
+    /// Transfer the leadership of a partition to its replica on a node.
     Transfer {
-        /// The partition.
+        /// Number of the partition.
         partition: u64,
-        /// The node.
+        /// Node that is to lead.
         to: u64,
     },
 }
@@ -91,7 +91,7 @@ impl Command {
 /// Runs one command.
 ///
 /// # Errors
-/// When the frontend cannot be reached, or refuses.
+/// If the frontend cannot be reached, or refuses.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let statement = options.command.statement();
     if options.sql {

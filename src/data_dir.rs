@@ -1,9 +1,8 @@
-//! The data directory: whose it is, and of which format.
+//! The data directory: its format, its role and its identity.
 //!
-//! Its file `PARTITA` says which version of the layout the directory has and which role it is of; `NODE`
-//! has the random number that a node or a member of meta's group is known by, and the number that meta gave it. A directory of
-//! another version or role, or one that holds something else, is refused before anything in it is
-//! touched.
+//! The file `PARTITA` holds the layout's version and the role; `NODE` holds the random number by which a node or a
+//! member of meta's group is known, and the number that meta gave it. A directory of another version or role, or
+//! one with other contents, is refused before anything in it is touched.
 
 use std::hash::{BuildHasher, Hasher};
 use std::io::{ErrorKind, Write};
@@ -13,21 +12,21 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use partita_proto::id::NodeId;
 
-/// The layout's version: raises when an older binary could not read what a newer one wrote.
+/// Version of the layout: raised when an older binary could not read what a newer one wrote.
 const FORMAT: u32 = 1;
-/// Permissions of a data directory: rows are nobody's but its owner's.
+/// Permissions of a data directory: only its owner may read the rows.
 const OWNER_ONLY: u32 = 0o700;
-/// Permissions of the group and of others.
+/// Permission bits of the group and of others.
 const OTHERS: u32 = 0o077;
 /// The file that marks a data directory.
 const MARKER: &str = "PARTITA";
-/// The file that says which node it is.
+/// The file with the node's identity and number.
 const NODE: &str = "NODE";
 
-/// What a process is, and whose data a directory has.
+/// Role of a process, and of its data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Everything.
+    /// All roles in one process.
     Standalone,
     /// A member of meta's group.
     Meta,
@@ -45,10 +44,10 @@ impl Role {
     }
 }
 
-/// Makes sure that `dir` is a data directory of this version and role, creating it when it is new.
+/// Makes sure that `dir` is a data directory of this version and role; a new one is created.
 ///
 /// # Errors
-/// Says what is wrong with it: not writable, not empty and not ours, of another version or role.
+/// If the directory is not writable, is not empty and not Partita's, or is of another version or role.
 pub(crate) fn prepare(dir: &Path, role: Role) -> anyhow::Result<()> {
     create(dir).with_context(|| format!("cannot create the data directory {}", dir.display()))?;
     let marker = dir.join(MARKER);
@@ -72,14 +71,14 @@ pub(crate) fn prepare(dir: &Path, role: Role) -> anyhow::Result<()> {
     }
     close_to_others(dir)
         .with_context(|| format!("cannot look at the data directory {}", dir.display()))?;
-    // A directory that became read-only is found now, not at the first write.
+    // A directory that became read-only is detected now, not at the first write.
     let probe = dir.join(".writable");
     std::fs::write(&probe, b"")
         .and_then(|()| std::fs::remove_file(&probe))
         .with_context(|| format!("cannot write to the data directory {}", dir.display()))
 }
 
-/// Makes the directory, for its owner alone.
+/// Creates the directory with access for its owner only.
 fn create(dir: &Path) -> std::io::Result<()> {
     if let Some(parent) = dir.parent() {
         std::fs::create_dir_all(parent)?;
@@ -90,8 +89,8 @@ fn create(dir: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Takes the directory from everybody but its owner, if others may enter it. Where that is not allowed, as on some
-/// mounted volumes, a warning is all that can be done.
+/// Restricts the directory to its owner, if others may enter it. If that is not permitted, as on some mounted
+/// volumes, it logs a warning.
 fn close_to_others(dir: &Path) -> std::io::Result<()> {
     let mode = std::fs::metadata(dir)?.permissions().mode() & 0o7777;
     if mode & OTHERS == 0 {
@@ -120,7 +119,7 @@ fn check(dir: &Path, text: &str, role: Role) -> anyhow::Result<()> {
         ),
         None => bail!("{} does not say which format it has", dir.join(MARKER).display()),
     }
-    // Directories from before there were others have no such line.
+    // Directories from before there were several roles have no such line.
     let standalone = Role::Standalone.name();
     let of = lines.next().map_or(Some(standalone), |line| line.strip_prefix("role "));
     if of != Some(role.name()) {
@@ -135,10 +134,10 @@ fn check(dir: &Path, text: &str, role: Role) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The random number that a directory is known by; chosen at the first call.
+/// Identity of a directory: a random number, generated at the first call.
 ///
 /// # Errors
-/// When it cannot be read or written.
+/// If it cannot be read or written.
 pub(crate) fn identity(dir: &Path) -> anyhow::Result<u64> {
     if let Some((identity, _)) = read_node(dir)? {
         return Ok(identity);
@@ -148,32 +147,32 @@ pub(crate) fn identity(dir: &Path) -> anyhow::Result<u64> {
     Ok(identity)
 }
 
-/// Has a directory be known by another number from now on: what it held under the old one is no part of it any more.
+/// Gives a directory another identity: data written under the old one do not belong to it any more.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub(crate) fn take_identity(dir: &Path, identity: u64) -> anyhow::Result<()> {
     write_node(dir, identity, None)
 }
 
 /// A random number.
 pub(crate) fn random() -> u64 {
-    // Random keys are what the standard library's hashers are made with.
+    // The standard library seeds its hashers with random keys.
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// The number that meta gave to the node of a directory, if it did.
+/// Number that meta gave to the directory's node, if any.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub(crate) fn node(dir: &Path) -> anyhow::Result<Option<NodeId>> {
     Ok(read_node(dir)?.and_then(|(_, node)| node))
 }
 
-/// Keeps the number that meta gave.
+/// Stores the number that meta gave.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub(crate) fn keep_node(dir: &Path, node: NodeId) -> anyhow::Result<()> {
     write_node(dir, identity(dir)?, Some(node))
 }
@@ -193,7 +192,7 @@ fn read_node(dir: &Path) -> anyhow::Result<Option<(u64, Option<NodeId>)>> {
     let number =
         number.with_context(|| format!("{} has no number that makes sense", path.display()))?;
     let node = number.map(NodeId);
-    // Directories from before there was a checksum have none.
+    // Directories from before checksums have none.
     if text != checked_node(identity, node) && text != node_text(identity, node) {
         bail!("{}, which says which node it is, is damaged", path.display());
     }
@@ -210,14 +209,14 @@ fn node_text(identity: u64, node: Option<NodeId>) -> String {
     format!("identity {identity:016x}\n{number}")
 }
 
-/// What the file `NODE` has. A node that took another one's number for its own would answer for it.
+/// Contents of the file `NODE`. The checksum keeps a node from answering under another one's number.
 fn checked_node(identity: u64, node: Option<NodeId>) -> String {
     let text = node_text(identity, node);
     let checksum = crc32c::crc32c(text.as_bytes());
     format!("{text}checksum {checksum:08x}\n")
 }
 
-/// Writes a small file so that it is there whole or not at all.
+/// Writes a small file atomically: after a crash, it has either the old or the new contents.
 pub(crate) fn write(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     let mut file = std::fs::File::create(&new)?;
@@ -309,7 +308,7 @@ mod tests {
             let error = node(dir.path()).unwrap_err().to_string();
             assert!(error.contains(NODE), "bit {bit}: {error}");
         }
-        // As older builds wrote it.
+        // The form that older builds wrote.
         std::fs::write(&path, "identity 00000000000000ab\nnumber 7\n").unwrap();
         assert_eq!(node(dir.path()).unwrap(), Some(NodeId(7)));
     }

@@ -1,10 +1,9 @@
 //! `partita datanode`: a node that holds replicas.
 //!
-//! Start: listen, get a number from meta (once), have a generation of the data directory recorded by meta, open the log
-//! and what is on disk, serve, beat. A node starts only when meta has a leader: nobody else knows whether its directory is
-//! an older copy.
-//! Stop: hand leadership over, flush, end. A node that was removed from the cluster learns that when meta hears it, and
-//! stops in the same way: what is on its disk stays there.
+//! Start: listen, get a number from meta (once), have meta record a generation of the data directory, open the log
+//! and the files on disk, serve, send heartbeats. A node starts only if meta has a leader, because only meta knows
+//! whether the directory is an older copy. Stop: transfer leadership, flush, end. A node that was removed from the
+//! cluster learns that from meta's answer to a heartbeat, and stops in the same way; its files stay on its disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,15 +39,15 @@ use crate::heart;
 use crate::peers;
 use crate::storage;
 
-/// Before meta is asked for a number again.
+/// Pause before meta is asked for a number again.
 const REGISTER_PAUSE: Duration = Duration::from_millis(500);
-/// How long leadership is handed over before the node stops all the same.
+/// Maximum time to transfer leadership before the node stops anyway.
 const HAND_OVER_WAIT: Duration = Duration::from_secs(8);
 
 /// Options of `partita datanode`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Where the data is kept; created when it does not exist.
+    /// Directory for the data; created if it does not exist.
     #[arg(long, env = "PARTITA_DATA_DIR", default_value = "partita-data")]
     data_dir: PathBuf,
     /// Addresses of meta's members.
@@ -56,14 +55,14 @@ pub(crate) struct Options {
     meta: Vec<String>,
     #[command(flatten)]
     listen: peers::Options,
-    /// Address, `host:port`, by which others reach this node. Default: the one it listens on.
+    /// Address, `host:port`, by which others reach this node. Default: the address it listens on.
     #[arg(long, env = "PARTITA_ADVERTISE")]
     advertise: Option<String>,
-    /// The number that this node is to have; by default the next one that is free.
+    /// Number for this node; by default the next free one.
     #[arg(long, env = "PARTITA_NODE")]
     node: Option<u64>,
-    /// Where it is, NAME=VALUE, as often as needed; replicas are spread over the values of `zone`. Others at the next
-    /// start take the place of these.
+    /// Label of the node, NAME=VALUE, may be repeated; replicas are spread over the values of `zone`. Labels of a
+    /// later start replace these.
     #[arg(
         long = "label",
         env = "PARTITA_LABELS",
@@ -75,10 +74,10 @@ pub(crate) struct Options {
     storage: storage::Options,
 }
 
-/// Runs until a signal says stop.
+/// Runs until a signal stops it.
 ///
 /// # Errors
-/// When it cannot start, or could not stop cleanly.
+/// If it cannot start, or did not stop cleanly.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let dir = &options.data_dir;
     let labels: Labels = options.labels.join(",").parse().context("--label")?;
@@ -128,7 +127,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let worker = Worker::new(Arc::clone(&service), MEMORY_BYTES, lanes)?;
     let routes = Routes::new(DataServer::with_fragments(node, Arc::clone(&service), worker))
         .add_service(Service::server(Arc::clone(&host)));
-    // The peers are served until the groups have stopped: leadership is handed over through them.
+    // Peers are served until the groups have stopped, because the transfer of leadership needs them.
     let (served, silent) = (CancellationToken::new(), CancellationToken::new());
     let health = health::Parts {
         host: Arc::clone(&host),
@@ -176,8 +175,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     stopped.and(log).and(beaten)
 }
 
-/// Opens a node's log and its partitions; with whether its directory is an older copy, and which of its partitions may be
-/// used all the same because nobody else has them.
+/// Opens the node's log and partitions. `is_older`: the directory is an older copy; `alone`: partitions that may be
+/// used in spite of that, because no other node has them.
 async fn open(
     options: &Options,
     node: NodeId,
@@ -185,6 +184,7 @@ async fn open(
     (is_older, alone): (bool, Vec<PartitionId>),
 ) -> anyhow::Result<(Arc<Host>, Arc<Datanode>)> {
     let dir = &options.data_dir;
+    // The log first: partitions replay it.
     let host_options = HostOptions {
         log_budget_bytes: options.storage.log_bytes(),
         on_log_failure: faults::end_on_log_failure(),
@@ -215,12 +215,13 @@ async fn open(
     Ok((host, datanode))
 }
 
-/// This node's number: the one it has, or a new one from meta, for which it waits.
+/// This node's number: the stored one, or a new one from meta, for which it waits.
 async fn number(
     dir: &std::path::Path,
     me: &Registration,
     meta: &MetaClient,
 ) -> anyhow::Result<NodeId> {
+    // A directory keeps its number; an option can only confirm it.
     let known = data_dir::node(dir)?;
     if let Some(known) = known {
         if let Some(wanted) = me.node.filter(|wanted| *wanted != known) {
@@ -231,6 +232,7 @@ async fn number(
         }
         return Ok(known);
     }
+    // Refusals are final; everything else is retried, and logged once per cause.
     let mut said = String::new();
     loop {
         match meta.register(me.clone()).await {

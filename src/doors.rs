@@ -1,4 +1,5 @@
-//! The doors of a frontend: where they listen, and how long they go on when the process is to stop.
+//! Listeners of a frontend ("doors"): their addresses and options, and the draining of requests when the process
+//! stops.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -19,16 +20,16 @@ use tokio_util::sync::CancellationToken;
 use crate::files_limit::Connections;
 use crate::memory;
 
-/// Memory for queries before they spill, in MiB.
+/// Default memory for queries before they spill, in MiB.
 const QUERY_MEMORY_MB: usize = 512;
-/// Connections that the system keeps for a door until they are taken from it.
+/// Connections that the system queues for a door until they are accepted.
 const BACKLOG: u32 = 1024;
-/// How long requests in flight may take to end at shutdown.
+/// Maximum time for requests in flight to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Options of every process with a frontend.
 #[derive(clap::Args)]
-// Flattened into the options of a role: their groups would have one name.
+// Flattened into the options of several roles: the groups would have the same name.
 #[group(skip)]
 pub(crate) struct Options {
     /// Address of HTTP and Arrow Flight (line protocol, SQL over HTTP, metrics).
@@ -37,22 +38,23 @@ pub(crate) struct Options {
     /// Address of the PostgreSQL protocol.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
     postgres: SocketAddr,
-    /// Listen beyond loopback although nobody is asked who they are.
+    /// Listen beyond loopback although there is no authentication.
     #[arg(long, env = "PARTITA_INSECURE")]
     insecure: bool,
-    /// A host name by which HTTP clients call this server; addresses and localhost need not be named, * is every name.
+    /// Host name by which HTTP clients call this server; IP addresses and localhost are always accepted, * accepts
+    /// every name.
     #[arg(long, env = "PARTITA_HTTP_HOST", value_name = "NAME", value_delimiter = ',')]
     http_host: Vec<String>,
-    /// An origin, written scheme://host:port, whose web pages may use HTTP; others may not.
+    /// Origin, scheme://host:port, whose web pages may use HTTP; others are refused.
     #[arg(long, env = "PARTITA_HTTP_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     http_origin: Vec<String>,
-    /// PostgreSQL connections at a time, up to what the limit of open files allows.
+    /// Maximum PostgreSQL connections, within the limit of open files.
     #[arg(long, env = "PARTITA_MAX_CONNECTIONS", value_name = "CONNECTIONS")]
     max_connections: Option<usize>,
     /// MiB of memory for queries; larger ones spill to disk.
     #[arg(long, env = "PARTITA_QUERY_MEMORY_MB", default_value_t = QUERY_MEMORY_MB)]
     query_memory_mb: usize,
-    /// MiB of resident memory beyond which statements are interrupted and refused; 0: four fifths of the machine's.
+    /// MiB of resident memory above which statements are interrupted and refused; 0: 80 % of the machine's memory.
     #[arg(long, env = "PARTITA_MEMORY_LIMIT_MB", default_value_t = 0)]
     memory_limit_mb: u64,
     /// Seconds after which a statement is cancelled; 0: never. Sessions may SET statement_timeout.
@@ -61,7 +63,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What the frontend is made with.
+    /// Options of the frontend.
     pub(crate) fn frontend(&self, node: NodeId, spill_dir: PathBuf) -> FrontendOptions {
         FrontendOptions {
             node,
@@ -73,10 +75,10 @@ impl Options {
         }
     }
 
-    /// Takes the addresses, before anything is opened: a second server on the same ports ends here.
+    /// Binds the addresses before anything is opened: a second server on the same ports ends here.
     ///
     /// # Errors
-    /// When an address is taken, or open to strangers without `--insecure`.
+    /// If an address is in use, or reachable from other machines without `--insecure`.
     pub(crate) fn take(&self) -> anyhow::Result<Doors> {
         for address in [self.http, self.postgres] {
             if !address.ip().is_loopback() && !self.insecure {
@@ -101,9 +103,9 @@ impl Options {
     }
 }
 
-/// Doors that are shut: who comes is refused, rather than kept waiting for nobody knows how long.
+/// Bound but not listening: clients are refused at once, instead of waiting for an unknown time.
 pub(crate) struct Doors {
-    /// Bytes of resident memory.
+    /// Limit of resident memory, in bytes.
     memory_limit: u64,
     guard: Guard,
     max_connections: Option<usize>,
@@ -112,15 +114,16 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
-    /// Answers from now on, and says so on standard output.
+    /// Starts to listen and serve, and prints the addresses on standard output.
     ///
     /// # Errors
-    /// When another process listens there by now, or the addresses cannot be told.
+    /// If another process listens there meanwhile, or the addresses cannot be determined.
     pub(crate) fn open(
         self,
         frontend: &Arc<Frontend>,
         health: Arc<dyn Health>,
     ) -> anyhow::Result<OpenDoors> {
+        // Both doors listen before either is announced.
         let (http, postgres) = (self.http.local_addr()?, self.postgres.local_addr()?);
         let http_door = self.http.listen(BACKLOG).with_context(|| taken(http, "--http"))?;
         let postgres_door =
@@ -133,11 +136,13 @@ impl Doors {
             health,
             ..HttpOptions::default()
         };
+        // Storage keeps half of the files: an option may lower the number of connections, not raise it.
         let most = self.max_connections.unwrap_or(connections.postgres);
         let postgres_options = PostgresOptions {
             max_connections: most.min(connections.postgres),
             ..PostgresOptions::default()
         };
+        // Memory is watched as long as statements can arrive.
         let stop = CancellationToken::new();
         memory::keep_below(self.memory_limit, frontend, stop.clone())
             .context("cannot start the thread that watches memory")?;
@@ -155,17 +160,17 @@ impl Doors {
     }
 }
 
-/// Doors in use.
+/// Doors that serve requests.
 pub(crate) struct OpenDoors {
     serving: JoinHandle<anyhow::Result<()>>,
     stop: CancellationToken,
 }
 
 impl OpenDoors {
-    /// Takes no more requests, and waits for those in flight.
+    /// Refuses new requests, and waits for those in flight, for at most `DRAIN`.
     ///
     /// # Errors
-    /// When a door had failed.
+    /// If a door had failed.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         self.stop.cancel();
         match tokio::time::timeout(DRAIN, self.serving).await {
@@ -182,18 +187,18 @@ impl OpenDoors {
     }
 }
 
-/// Takes an address and listens there.
+/// Binds an address and listens.
 ///
 /// # Errors
-/// When it is taken; the error names the option that says where else to listen.
+/// If it is in use; the error names the option for another address.
 pub(crate) async fn listen(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| taken(address, option))
 }
 
-/// Takes an address, but does not listen there yet.
+/// Binds an address without listening yet.
 fn take(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As for every listener: a server that is started again need not wait for connections of before.
+    // As for every listener: a restarted server need not wait for connections of the previous process.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
@@ -205,14 +210,14 @@ fn taken(address: SocketAddr, option: &str) -> String {
     )
 }
 
-/// Tells the person, or the test, who started it where it is.
+/// Prints the addresses for the person or test that started the process.
 fn announce(http: SocketAddr, postgres: SocketAddr) {
     let (version, ip, port) = (env!("CARGO_PKG_VERSION"), postgres.ip(), postgres.port());
     let text = format!(
         "partita {version} is ready\n  postgres  psql -h {ip} -p {port} -U partita public\n  \
          load      http://{http}/heatmap\n  http      http://{http}\n"
     );
-    // A server goes on when nobody listens to what it says.
+    // A closed standard output does not stop the server.
     let mut out = std::io::stdout().lock();
     if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
         tracing::info!("standard output is closed");
@@ -222,7 +227,7 @@ fn announce(http: SocketAddr, postgres: SocketAddr) {
 /// Waits for SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When signals cannot be listened for.
+/// If the signal handlers cannot be installed.
 pub(crate) async fn signalled() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;

@@ -1,11 +1,11 @@
-//! How a process ends that cannot trust its own log or catalog any more.
+//! Termination of a process whose log or catalog is not reliable any more.
 //!
-//! After a write or a sync that failed nobody knows what the disk holds. Such a process ends at once, with an exit code
-//! of its own: the other replicas elect leaders as soon as it is silent, and a supervisor starts it again over what is
-//! really on the disk. What fails in the files of one partition ends only that replica.
+//! After a failed write or sync, the contents of the disk are unknown. Such a process ends at once, with an exit
+//! code of its own: the other replicas elect leaders as soon as it is silent, and a supervisor restarts it from
+//! what is really on the disk. A failure in the files of one partition ends only that replica.
 //!
-//! A process in which the task of a Raft group panics ends alike, unless it has only just started: then the panic probably
-//! comes from what is on the disk and would come again, so the other groups are served and this one is named.
+//! A process also ends if the task of a Raft group panics, unless it has only just started: then the panic probably
+//! comes from the data on disk and would occur again, so the other groups are served and the panic is logged.
 
 use std::time::{Duration, Instant};
 
@@ -19,9 +19,9 @@ use crate::doors;
 const EXIT_IO_ERROR: i32 = 74;
 /// The exit code after a panic of a Raft group: `EX_SOFTWARE` of sysexits.h.
 const EXIT_SOFTWARE: i32 = 70;
-/// A panic within this time of the start probably comes from what is on the disk.
+/// A panic within this time of the start is attributed to the data on disk.
 const JUST_STARTED: Duration = Duration::from_secs(30);
-/// How often the catalog's keeper is looked at.
+/// Interval at which the catalog is checked for a failure.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Ends the process when its log fails.
@@ -29,7 +29,7 @@ pub(crate) fn end_on_log_failure() -> OnFailure {
     OnFailure::new(|error| end("the log", &error.to_string()))
 }
 
-/// Ends the process when the task of a group panics, unless the process has started only just.
+/// Ends the process when a group's task panics, unless the process has just started.
 pub(crate) fn end_on_panic() -> OnFailure {
     let started = Instant::now();
     OnFailure::new(move |failure| {
@@ -46,15 +46,15 @@ pub(crate) fn end_on_panic() -> OnFailure {
     })
 }
 
-/// Whether a process that has run for this long ends when a group panics: not right after its start.
+/// True if a panic of a group ends a process that has run for this long.
 fn ends_after_panic(uptime: Duration) -> bool {
     uptime >= JUST_STARTED
 }
 
-/// Waits for SIGTERM or SIGINT. Ends the process when the catalog fails meanwhile.
+/// Waits for SIGTERM or SIGINT. Ends the process if the catalog fails meanwhile.
 ///
 /// # Errors
-/// When signals cannot be listened for.
+/// If the signal handlers cannot be installed.
 pub(crate) async fn signalled_or_failed(meta: &Meta) -> anyhow::Result<()> {
     tokio::select! {
         signal = doors::signalled() => signal,

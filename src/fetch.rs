@@ -1,4 +1,4 @@
-//! One question to a server over HTTP, for the tools that show something.
+//! One HTTP request to a server, for tools that show something.
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -7,15 +7,15 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-/// How long the answer may take.
+/// Timeout of the request.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(30);
-/// A longer answer is not read.
+/// Maximum bytes of an answer; a longer one is an error.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What a server answers at a path; `server` is `host:port`, with or without `http://`.
+/// Response body for a path; `server` is `host:port`, with or without `http://`.
 ///
 /// # Errors
-/// When it cannot be reached in time, or refuses: with its own words.
+/// If the server cannot be reached in time, or refuses: with the server's message.
 pub(crate) async fn get(server: &str, path: &str) -> anyhow::Result<Bytes> {
     let server = server.trim_end_matches('/');
     let uri = match server.strip_prefix("http://") {
@@ -40,7 +40,7 @@ pub(crate) async fn get(server: &str, path: &str) -> anyhow::Result<Bytes> {
     tokio::time::timeout(WAIT, asked).await.with_context(|| format!("{server} did not answer"))?
 }
 
-/// The text of an error.
+/// Message of an error response.
 fn said(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     Some(body.get("error")?.as_str()?.to_owned())

@@ -1,19 +1,19 @@
-//! The limit of open files: raised as far as it goes at the start, and shared out between storage and connections.
+//! The limit of open files: raised to the maximum at the start, and divided between storage and connections.
 //!
-//! A connection takes a file, and so does everything that the log, the catalog and the partitions do. Connections are
-//! many and refused politely; storage that finds no file fails. So half of the files are kept for storage, and the doors
-//! take fewer connections where the other half does not suffice.
+//! Each connection needs a file, and so do the log, the catalog and the partitions. Connections are many and can be
+//! refused politely; storage without a free file fails. So half of the files are reserved for storage, and the
+//! doors accept fewer connections if the other half is not enough.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Connections of the HTTP door, at most: requests come over few of them.
+/// Maximum connections of the HTTP door: requests share few of them.
 const HTTP_MAX: u64 = 1024;
-/// Connections of the PostgreSQL door, at most.
+/// Maximum connections of the PostgreSQL door.
 const POSTGRES_MAX: u64 = 512;
-/// The least that a door takes, so that it can be used at all.
+/// Minimum of a door, so that it can be used at all.
 const DOOR_MIN: u64 = 8;
 
-/// Connections that the doors take at a time.
+/// Maximum connections of the doors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connections {
     pub(crate) http: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Shares out the half of `files` that is not kept for storage: as much as each door takes at most, or in that
+    /// Divides the half of `files` that is not reserved for storage: each door's maximum, or less in the same
     /// proportion.
     fn of(files: u64) -> Self {
         let all = HTTP_MAX + POSTGRES_MAX;
@@ -33,14 +33,14 @@ impl Connections {
         Self { http: part(HTTP_MAX), postgres: part(POSTGRES_MAX) }
     }
 
-    /// As the limit of open files allows.
+    /// Maximum connections under the present limit of open files.
     pub(crate) fn allowed() -> Self {
-        // No limit: as many as one may name.
+        // No limit counts as the largest number.
         Self::of(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
     }
 }
 
-/// Raises the limit of open files to what the system lets this process have, and says so in the log.
+/// Raises the limit of open files to the hard limit, and logs it.
 pub(crate) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let (before, now) = match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
@@ -70,7 +70,7 @@ mod tests {
         for files in [3072, 1 << 20, u64::MAX] {
             assert_eq!(Connections::of(files), whole, "{files}");
         }
-        // Too few for anything: the doors open all the same.
+        // Too few for anything: the doors open in spite of that.
         assert_eq!(Connections::of(10), Connections { http: 8, postgres: 8 });
     }
 }

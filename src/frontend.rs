@@ -1,4 +1,4 @@
-//! `partita frontend`: the doors of a cluster. It keeps nothing: what it knows it hears from meta.
+//! `partita frontend`: the doors of a cluster. It stores nothing; its state comes from meta.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::doors;
 
-/// How often it is said that meta is waited for.
+/// Interval between warnings while it waits for meta.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// Options of `partita frontend`.
@@ -25,15 +25,15 @@ pub(crate) struct Options {
     meta: Vec<String>,
     #[command(flatten)]
     doors: doors::Options,
-    /// Where queries that need more memory than they may have put what they are working on.
+    /// Directory for temporary files of queries that exceed their memory.
     #[arg(long, env = "PARTITA_SPILL_DIR")]
     spill_dir: Option<PathBuf>,
 }
 
-/// Runs until a signal says stop.
+/// Runs until a signal stops it.
 ///
 /// # Errors
-/// When it cannot start.
+/// If it cannot start.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let doors = options.doors.take()?;
     let stop = CancellationToken::new();
@@ -59,7 +59,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     closed
 }
 
-/// Says again and again, for ever, what is waited for.
+/// Logs a warning at intervals, for ever, that meta has no leader.
 async fn complain(addresses: &str) {
     loop {
         tokio::time::sleep(COMPLAIN_AFTER).await;

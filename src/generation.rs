@@ -1,4 +1,4 @@
-//! The generations of a data directory on its disk: the file `GENERATION` ([`partita_proto::generation`]).
+//! The file `GENERATION` of a data directory ([`partita_proto::generation`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,10 +47,10 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
     }
 }
 
-/// The generations of a data directory.
+/// Opens the generations of a data directory.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If the file cannot be read.
 pub(crate) fn open(dir: &Path) -> Result<Generations, Error> {
     Generations::open(Arc::new(DirectoryFile { dir: dir.to_owned() }))
 }

@@ -1,4 +1,5 @@
-//! Whether a process serves: what its parts say (for its own checks), and `partita health`, which asks from outside.
+//! Health of a process: the failures of its parts, the gRPC health check, and `partita health`, which asks from
+//! outside.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +19,13 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health as HealthRpc, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-/// How long the answer may take.
+/// Timeout of `partita health`.
 const WAIT: Duration = Duration::from_secs(3);
-/// Metadata of the answer that says which parts do not serve, and why.
+/// Metadata key of the answer that names the failed parts and the reasons.
 const AILMENTS_KEY: &str = "partita-ailments-bin";
-/// Bytes of that: a peer takes 16 KiB of metadata.
+/// Maximum bytes of its value: a peer accepts 16 KiB of metadata.
 const AILMENTS_BYTES_MAX: usize = 4096;
-/// Bytes of an answer over HTTP that are looked at.
+/// Maximum bytes that are read of an HTTP answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// The parts of this process that may fail.
@@ -50,7 +51,7 @@ impl std::fmt::Debug for Parts {
     }
 }
 
-/// The health check for peers: asks the parts each time.
+/// The health check for peers: checks the parts at each call.
 pub(crate) fn server(health: Arc<dyn Health>) -> HealthServer<impl HealthRpc> {
     HealthServer::new(Checks(health))
 }
@@ -91,7 +92,7 @@ impl HealthRpc for Checks {
     }
 }
 
-/// One ailment a line.
+/// One ailment per line.
 fn lines(ailments: &[Ailment]) -> String {
     ailments.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -99,10 +100,10 @@ fn lines(ailments: &[Ailment]) -> String {
 /// Options of `partita health`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The port for peers of a meta or a datanode, or with --http the HTTP port of a frontend.
+    /// Peer port of a meta or a datanode, or with --http the HTTP port of a frontend.
     #[arg(long)]
     connect: String,
-    /// Ask for `/health` over HTTP.
+    /// Request `/health` over HTTP.
     #[arg(long)]
     http: bool,
 }
@@ -110,7 +111,7 @@ pub(crate) struct Options {
 /// Asks once.
 ///
 /// # Errors
-/// When there is no answer in time, or a part of the process does not serve; names the part.
+/// If there is no answer in time, or a part of the process has failed; names the part.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let asked = async {
         if options.http {

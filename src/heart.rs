@@ -1,7 +1,7 @@
-//! A node's heartbeat: once a second it tells meta that it lives and how its replicas are.
+//! A node's heartbeat: once a second it reports its liveness and its replicas to meta.
 //!
-//! A beat that does not get through is not sent again: the next one says more. A node that was removed from the cluster,
-//! or over a copy of whose data directory another process has started, is told so, and beats no more.
+//! A heartbeat that fails is not sent again, since the next one is newer. A node that was removed from the cluster,
+//! or of whose data directory another process runs a copy, gets an error and sends no more heartbeats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-/// How often.
+/// Interval between heartbeats.
 const BEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long meta may take to hear it.
+/// Timeout of a heartbeat.
 const BEAT_WAIT: Duration = Duration::from_secs(3);
-/// How long meta may take to record a generation: neither a beat nor a stop waits for it any longer.
+/// Timeout for recording a generation: it delays a heartbeat or a stop by no more than this.
 const RENEW_WAIT: Duration = Duration::from_secs(1);
 
-/// Beats until told to stop, and has a new generation of the data directory recorded from time to time.
+/// Sends heartbeats until `stop`, and has new generations of the data directory recorded from time to time.
 ///
 /// # Errors
-/// What meta says to a node that it will never hear again.
+/// Meta's final refusal of this node.
 pub(crate) async fn beat(
     number: NodeId,
     me: Registration,
@@ -38,12 +38,13 @@ pub(crate) async fn beat(
 ) -> Result<(), Error> {
     let mut tick = interval(BEAT_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // At the stop, a last generation is recorded; then the loop ends.
     let mut heard = true;
     let renew = |renewal: Renewal| meta.renew(renewal);
     loop {
         tokio::select! {
             () = stop.cancelled() => {
-                // No copy bears this one that was made while the process ran.
+                // No copy of the directory that was made while the process ran has this generation.
                 if let Some(generations) = &mut generations
                     && let Err(error) = in_time(generations.renew(renew)).await
                 {
@@ -56,7 +57,7 @@ pub(crate) async fn beat(
         if let Some(generations) = &mut generations {
             match in_time(generations.renew_when_due(renew)).await {
                 Err(error @ Error::InvalidInput(_)) => return Err(error),
-                // The beat says how the node is, whatever its disk does; the next one tries again.
+                // The heartbeat is sent in spite of that; the next round tries again.
                 Err(error) if heard => {
                     warn!(%error, "no new generation of the data directory was recorded");
                 }
@@ -83,7 +84,7 @@ pub(crate) async fn beat(
         }
         match (&sent, heard) {
             (Ok(()), false) => info!("meta hears this node again"),
-            // Said each time: nothing will mend it by itself.
+            // Logged each time: it does not recover by itself.
             (Err(Error::NotFound { kind: "node", .. }), _) => error!(
                 node = %number,
                 "meta does not know this node's data directory: it belongs to another cluster, or meta's \
@@ -96,13 +97,13 @@ pub(crate) async fn beat(
     }
 }
 
-/// Gives up what takes too long.
+/// Adds the timeout `RENEW_WAIT`.
 async fn in_time(renewal: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
     let recorded = timeout(RENEW_WAIT, renewal).await;
     recorded.unwrap_or_else(|_| Err(Error::Timeout("meta did not answer".to_owned())))
 }
 
-/// CPU time of this process until now.
+/// CPU time of this process so far, in milliseconds.
 fn cpu_ms() -> Option<u64> {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let (seconds, nanos) = (u64::try_from(used.tv_sec).ok()?, u64::try_from(used.tv_nsec).ok()?);

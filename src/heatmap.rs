@@ -1,6 +1,6 @@
-//! `partita heatmap`: where in a table's keys its load lies, over time: in the terminal, or as a file.
+//! `partita heatmap`: the load of a table by key and time, in the terminal or as a file.
 //!
-//! It asks a frontend for the picture over HTTP, as the page does.
+//! It requests the data from a frontend over HTTP, as the web page does.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,64 +11,64 @@ use partita_heatmap::{Ansi, Heatmap, Ink, Metric, Mode, Style, Theme};
 use crate::fetch;
 use crate::load::urlencode;
 
-/// Width when nobody says.
+/// Width in characters if the terminal does not report one.
 const WIDTH: usize = 100;
 
 /// Options of `partita heatmap`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The table; `database.table` if it is not in `public`.
+    /// Table; `database.table` if it is not in `public`.
     table: String,
-    /// How far the picture reaches back: 90s, 15m, 1h, 14d.
+    /// Time to show, up to now: 90s, 15m, 1h, 14d.
     #[arg(long, default_value = "15m", value_parser = seconds)]
     since: u64,
-    /// What is counted: `write_rows`, `read_rows`, `write_bytes` or `busy`.
+    /// Metric: `write_rows`, `read_rows`, `write_bytes` or `busy`.
     #[arg(long, default_value = "write_rows", value_parser = metric)]
     metric: Metric,
-    /// Colours are a share of the brightest cell, not of what one partition can bear.
+    /// Scale colours to the brightest cell instead of the capacity of one partition.
     #[arg(long)]
     relative: bool,
-    /// For a light ground.
+    /// Use colours for a light background.
     #[arg(long)]
     light: bool,
-    /// Columns of characters, or pixels of a file.
+    /// Width in characters, or in pixels of a file.
     #[arg(long)]
     width: Option<u16>,
-    /// Lines of the map, or pixels of a file.
+    /// Height of the map in lines, or in pixels of a file.
     #[arg(long)]
     height: Option<u16>,
     #[command(flatten)]
     form: Form,
-    /// A frontend's HTTP address.
+    /// HTTP address of a frontend.
     #[arg(long, visible_alias = "http", env = "PARTITA_HTTP", default_value = "127.0.0.1:4000")]
     url: String,
 }
 
-/// Where the picture goes; in the terminal's colours if nothing is said.
+/// Output; by default the terminal, in colours if it shows them.
 #[derive(clap::Args)]
 #[group(multiple = false)]
 struct Form {
-    /// In colours, although nobody may see them.
+    /// Use colours even if the output is not a terminal.
     #[arg(long)]
     ansi: bool,
-    /// In characters only.
+    /// Use characters only.
     #[arg(long)]
     plain: bool,
-    /// As an SVG file.
+    /// Write an SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// As a PNG file.
+    /// Write a PNG file.
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// As the server answers it.
+    /// Print the server's JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Shows the picture.
+/// Shows the heatmap.
 ///
 /// # Errors
-/// When the server cannot be reached or refuses, or a file cannot be written.
+/// If the server cannot be reached or refuses, or a file cannot be written.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let path = format!(
         "/v1/heatmap.json?table={}&metric={}&since={}",
@@ -77,6 +77,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         options.since
     );
     let json = fetch::get(&options.url, &path).await?;
+    // The server's own form needs no drawing.
     if options.form.json {
         return print(&json, true);
     }
@@ -91,6 +92,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         mode,
         theme,
     };
+    // A file, or else the terminal.
     if let Some(file) = &options.form.svg {
         return write(file, partita_heatmap::svg(&heatmap, style).as_bytes());
     }
@@ -143,7 +145,7 @@ fn metric(name: &str) -> Result<Metric, String> {
         .ok_or_else(|| format!("one of {} is wanted", Metric::ALL.map(Metric::name).join(", ")))
 }
 
-/// `90s`, `15m`, `1h`, `14d`, or seconds.
+/// Parses `90s`, `15m`, `1h`, `14d`, or seconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.char_indices().last() {
         Some((at, 's')) => (&text[..at], 1),

@@ -1,29 +1,29 @@
-//! `partita hot` and `partita advise`: which partitions bear too much and why, and what would help. Each is a statement,
-//! which it shows with --sql.
+//! `partita hot` and `partita advise`: overloaded partitions with the reasons, and remedies. Each is a statement,
+//! which --sql shows.
 
 use anyhow::bail;
 
 use crate::sql;
 
-/// What `partita hot` asks; those that are judged without being busy are left out unless everything is wanted.
+/// Statement of `partita hot`; without --all, partitions that are not busy are filtered out.
 const HOT: &str = "SELECT \"table\", partition, start_key, end_key, leader, round(rho_10s, 2) AS rho, \
                    round(share, 2) AS share, verdict, meaning FROM sys.hot_partitions";
-/// From this busy share on, a partition is hot.
+/// Busy share from which a partition counts as hot.
 const HOT_ONLY: &str = "rho_10s >= 0.5";
 
-/// Where to ask, and how to show it.
+/// Server to ask, and form of the output.
 #[derive(clap::Args)]
 struct Asking {
-    /// A frontend's PostgreSQL address.
+    /// PostgreSQL address of a frontend.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
     connect: String,
-    /// The database.
+    /// Database.
     #[arg(short, long, default_value = "public")]
     database: String,
     /// Print values separated by tabs, without a frame.
     #[arg(short, long)]
     plain: bool,
-    /// Only show the statement.
+    /// Print the statement instead of running it.
     #[arg(long)]
     sql: bool,
 }
@@ -31,7 +31,7 @@ struct Asking {
 /// Options of `partita hot`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// All that are judged, busy or not.
+    /// Show all partitions with a verdict, busy or not.
     #[arg(short, long)]
     all: bool,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(crate) struct Options {
 /// Options of `partita advise`.
 #[derive(clap::Args)]
 pub(crate) struct AdviseOptions {
-    /// The table.
+    /// Table.
     table: String,
     #[command(flatten)]
     asking: Asking,
@@ -50,16 +50,16 @@ pub(crate) struct AdviseOptions {
 /// Shows hot partitions, the busiest first.
 ///
 /// # Errors
-/// When the frontend cannot be reached, or refuses.
+/// If the frontend cannot be reached, or refuses.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let only = if options.all { String::new() } else { format!(" WHERE {HOT_ONLY}") };
     ask(&options.asking, &format!("{HOT}{only} ORDER BY rho_10s DESC")).await
 }
 
-/// Shows why a table is hot, and what other keys would do for it.
+/// Shows why a table is hot, and the expected effect of other keys.
 ///
 /// # Errors
-/// When the frontend cannot be reached, or refuses.
+/// If the frontend cannot be reached, or refuses.
 pub(crate) async fn advise(options: AdviseOptions) -> anyhow::Result<()> {
     ask(&options.asking, &format!("EXPLAIN HOTSPOT {}", quote(&options.table))).await
 }
@@ -75,7 +75,7 @@ async fn ask(asking: &Asking, statement: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A name as it is, whatever it contains.
+/// Quotes an identifier.
 fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

@@ -1,4 +1,4 @@
-//! `partita load`: a file into a table, with a progress bar and a final rate.
+//! `partita load`: loads a file into a table, with a progress bar and a final rate.
 //!
 //! | file | way |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | CSV (`.csv`, `.tsv`) | `COPY ... FROM STDIN`, so the server reads types and defaults |
 //! | Parquet (`.parquet`) | Arrow Flight DoPut, column by column |
 //!
-//! Rows are acknowledged durably; when it fails it says how far it came. Loading a file again into a
-//! table with a key is harmless: rows with equal keys replace each other.
+//! Rows are acknowledged durably; a failure reports the progress. Loading a file again into a table with a key is
+//! harmless: rows with equal keys replace each other.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
@@ -33,7 +33,7 @@ use crate::sql;
 
 /// Bytes of line protocol in one request.
 const REQUEST_BYTES: usize = 1 << 20;
-/// Requests in flight.
+/// Maximum requests in flight.
 const REQUESTS_MAX: usize = 4;
 /// Bytes of CSV in one message.
 const COPY_BYTES: usize = 256 << 10;
@@ -43,24 +43,24 @@ const BATCH_ROWS: usize = 8_192;
 /// Options of `partita load`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The file.
+    /// File to load.
     file: PathBuf,
-    /// The table; line protocol names its own.
+    /// Table; line protocol names its own.
     #[arg(short, long)]
     table: Option<String>,
-    /// The database.
+    /// Database.
     #[arg(short, long, default_value = "public")]
     database: String,
-    /// What the file is; by default its name's ending says so.
+    /// Format of the file; by default taken from its extension.
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Ticks of line protocol's timestamps: ns, us, ms or s.
+    /// Unit of line protocol's timestamps: ns, us, ms or s.
     #[arg(long, default_value = "ns")]
     precision: String,
-    /// The server's HTTP address.
+    /// HTTP address of the server.
     #[arg(long, env = "PARTITA_HTTP", default_value = "127.0.0.1:4000")]
     http: String,
-    /// The server's PostgreSQL address.
+    /// PostgreSQL address of the server.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
     postgres: String,
 }
@@ -94,7 +94,7 @@ impl Format {
 /// Loads the file.
 ///
 /// # Errors
-/// When the file cannot be read, the server cannot be reached or refuses rows.
+/// If the file cannot be read, or the server cannot be reached or refuses rows.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let path = &options.file;
     let Some(format) = options.format.or_else(|| Format::of(path)) else {
@@ -151,6 +151,7 @@ async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow:
     let mut requests: JoinSet<anyhow::Result<(u64, u64)>> = JoinSet::new();
     let (mut rows, mut first_line) = (0, 1u64);
     loop {
+        // Wait for a request if all are in flight, or if the file has ended.
         let chunk = whole_lines(&mut reader)?;
         if chunk.is_empty() || requests.len() == REQUESTS_MAX {
             let Some(done) = requests.join_next().await else { break };
@@ -162,6 +163,7 @@ async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow:
         if chunk.is_empty() {
             continue;
         }
+        // An error names the first line of its chunk.
         let newlines = chunk.iter().filter(|byte| **byte == b'\n').count() as u64;
         let (client, uri, at) = (client.clone(), uri.clone(), first_line);
         first_line += newlines;
@@ -170,7 +172,7 @@ async fn load_lines(options: &Options, file: File, bar: &ProgressBar) -> anyhow:
     Ok(rows)
 }
 
-/// The next chunk that ends with a line (or with the file).
+/// The next chunk, extended to the end of a line (or of the file).
 fn whole_lines(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut chunk = Vec::with_capacity(REQUEST_BYTES + 1024);
     reader.by_ref().take(REQUEST_BYTES as u64).read_to_end(&mut chunk)?;
@@ -207,7 +209,7 @@ async fn post_lines(
     Ok((rows, bytes))
 }
 
-/// Text as a part of a query string.
+/// Percent-encodes text for a query string.
 pub(crate) fn urlencode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -228,6 +230,7 @@ async fn load_csv(
     bar: &ProgressBar,
 ) -> anyhow::Result<u64> {
     let table = table(options)?;
+    // The header line gives the columns, without a byte order mark.
     let mut reader = BufReader::with_capacity(COPY_BYTES, file);
     let mut header = String::new();
     reader.read_line(&mut header).context("the header line is not UTF-8")?;
@@ -237,6 +240,7 @@ async fn load_csv(
         .split(delimiter)
         .map(|name| quote(name.trim().trim_matches('"')))
         .collect();
+    // Everything after the header goes to COPY unchanged.
     let client = sql::connect(&options.postgres, &options.database).await?;
     let delimiter = if delimiter == '\t' { "E'\\t'" } else { "','" };
     let statement = format!(
@@ -269,6 +273,7 @@ fn quote(name: &str) -> String {
 async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyhow::Result<u64> {
     let table = table(options)?.to_owned();
     let bytes = file.metadata()?.len();
+    // Batches are read as the server takes them.
     let builder = ParquetRecordBatchReaderBuilder::try_new(file)
         .context("this is not a Parquet file that can be read")?;
     let total = u64::try_from(builder.metadata().file_metadata().num_rows()).unwrap_or(0).max(1);
@@ -286,6 +291,7 @@ async fn load_parquet(options: &Options, file: File, bar: &ProgressBar) -> anyho
         .await
         .with_context(|| format!("cannot reach {}; is the server running?", options.http))?;
     let mut client = FlightClient::new(channel);
+    // The server acknowledges each batch with its number of rows.
     let mut results = client.do_put(encoded).await.context("the server refused the rows")?;
     let mut rows = 0u64;
     while let Some(result) = results.try_next().await.context("the server refused the rows")? {

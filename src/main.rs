@@ -1,4 +1,4 @@
-//! The one binary of Partita: every role, and the tools that speak to them.
+//! The one binary of Partita: all roles, and the client tools.
 
 mod address_book;
 mod admin;
@@ -31,13 +31,13 @@ use clap::{Parser, Subcommand};
 use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
-/// Batches of rows come and go in all sizes on all threads: glibc's allocator kept most of their memory
-/// for good, and took longer over it.
+/// Batches of rows of all sizes are allocated and freed on all threads: glibc's allocator never returned most of
+/// their memory, and was slower.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Address space for the stack of a thread. Statements are planned on threads with more; here their syntax trees are
-/// copied and dropped, by recursion.
+/// Stack size of a thread (address space). Statements are planned on threads with larger stacks; on these, their
+/// syntax trees are copied and dropped, by recursion.
 const STACK_BYTES: usize = 16 << 20;
 
 /// A distributed, partitioned, Raft-replicated SQL table store for time-series and event data.
@@ -50,36 +50,36 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every role in one process.
+    /// Run every role in one process
     #[command(args_override_self = true)]
     Standalone(standalone::Options),
-    /// Run a member of the group that keeps a cluster's catalog.
+    /// Run a member of the group that keeps a cluster's catalog
     #[command(args_override_self = true)]
     Meta(meta::Options),
-    /// Run a node that holds a cluster's rows.
+    /// Run a node that stores a cluster's rows
     #[command(args_override_self = true)]
     Datanode(datanode::Options),
-    /// Run the doors of a cluster: PostgreSQL, HTTP, Flight.
+    /// Run a cluster's frontend: PostgreSQL, HTTP, Flight
     #[command(args_override_self = true)]
     Frontend(frontend::Options),
-    /// Look after a cluster: nodes, replicas, leaders.
+    /// Administer a cluster: nodes, replicas, leaders
     Admin(admin::Options),
-    /// Ask whether a process serves.
+    /// Check whether a process serves
     Health(health::Options),
-    /// Show where in a table's keys its load lies, over time.
+    /// Show the load of a table by key and time
     #[command(args_override_self = true)]
     Heatmap(heatmap::Options),
-    /// Show the partitions that bear too much, and why.
+    /// Show overloaded partitions, and why they are
     #[command(args_override_self = true)]
     Hot(hot::Options),
-    /// Say why a table is hot, and what other keys would do for it.
+    /// Explain why a table is hot, and what other keys would change
     #[command(args_override_self = true)]
     Advise(hot::AdviseOptions),
-    /// Run SQL: one statement, a file, or an interactive session.
+    /// Run SQL: one statement, a file, or an interactive session
     Sql(sql::Options),
-    /// Load a file (line protocol, CSV or Parquet).
+    /// Load a file (line protocol, CSV or Parquet)
     Load(load::Options),
-    /// Make load and ask questions, here or of other servers, and measure.
+    /// Generate load and run queries, here or against other servers, and measure
     #[command(subcommand)]
     Lab(partita_lab::Command),
 }
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
             runtime.block_on(Box::pin(partita_lab::run(command)))
         }
     };
-    // Tasks that still wait for a client, or computations that nobody waits for, must not keep the process.
+    // Tasks that wait for a client, and computations without a waiting client, must not keep the process alive.
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -162,8 +162,8 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Log lines go to standard error, at the level that `PARTITA_LOG` or `default` names. openraft
-/// reports every step of every group; only its errors are wanted unless somebody asks.
+/// Sends log lines to standard error, at the level in `PARTITA_LOG`, or else `default`. openraft reports every step
+/// of every group; by default only its errors are shown.
 fn log_to_stderr(default: &str) {
     let filter = EnvFilter::try_from_env("PARTITA_LOG")
         .unwrap_or_else(|_| EnvFilter::new(format!("{default},openraft=error,sled=warn")));

@@ -1,9 +1,9 @@
-//! The bound on the resident memory of a process that runs statements.
+//! Limit on the resident memory of a process that runs statements.
 //!
-//! Pools and budgets count what they know of. What they do not see (a plan, a value, an allocator that keeps pages) is
-//! seen here: the resident memory is looked at many times a second while statements run, by a thread of its own that
-//! waits for nobody. When it is beyond the limit, or will be in a moment as it grows now, new statements are refused and
-//! one that runs is interrupted, before the kernel ends the whole process.
+//! Pools and budgets count only the memory that they allocate. The rest (plans, values, pages kept by the
+//! allocator) is measured here: while statements run, a separate thread reads the resident memory many times a
+//! second. If it exceeds the limit, or will in a moment at its present growth, new statements are refused and a
+//! running one is interrupted, before the kernel kills the whole process.
 
 use std::io;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use partita_frontend::lanes::{Lanes, Reason};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// Time between two looks while nothing runs.
+/// Interval between measurements while no statement runs.
 const IDLE_INTERVAL: Duration = Duration::from_millis(20);
-/// Time between two looks while statements run.
+/// Interval between measurements while statements run.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// Looks for which the memory is expected to grow on as it grew since the last one: an interrupted statement goes on
-/// until it next asks whether it is to stop.
+/// Number of intervals for which memory is expected to grow as in the last one: an interrupted statement runs on
+/// until its next check.
 const GROWTH_LOOKS: u64 = 6;
-/// Time within which a light statement is over.
+/// Age below which a statement counts as light.
 const LIGHT_TIME: Duration = Duration::from_millis(100);
-/// Of the limit, the part beyond which light statements are interrupted, too, in percent.
+/// Percentage of the limit above which light statements are interrupted, too.
 const SEVERE_PERCENT: u64 = 105;
-/// Time within which a statement cannot have taken much.
+/// Age below which a statement cannot have allocated much.
 const MIN_AGE: Duration = Duration::from_millis(10);
-/// Time between two lines in the log.
+/// Minimum interval between two lines in the log.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// Of the machine's memory, the part that is the limit when none is given, in percent.
+/// Default limit, as a percentage of the machine's memory.
 const DEFAULT_PERCENT: u64 = 80;
-/// The size of a page. Kernels with larger pages exist, and report more memory than there is: the limit then takes
-/// effect early, never late.
+/// Page size in bytes. On kernels with larger pages the true value is larger, so the limit takes effect at a higher
+/// real usage.
 const PAGE_BYTES: u64 = 4096;
 
-/// The limit that holds when none is given: a part of what the machine, or the container, has.
+/// Default limit in bytes: a share of the memory of the machine, or of the container.
 pub(crate) fn default_limit() -> u64 {
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.as_deref().and_then(total_of).unwrap_or(u64::MAX);
@@ -51,30 +51,31 @@ fn total_of(text: &str) -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-/// The resident memory of this process, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident() -> Option<u64> {
     resident_of(&std::fs::read_to_string("/proc/self/statm").ok()?)
 }
 
-/// The second number of /proc/self/statm, which counts pages, in bytes.
+/// Resident memory, in bytes: the second number of /proc/self/statm, which counts pages.
 fn resident_of(text: &str) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(PAGE_BYTES)
 }
 
-/// A measure against too much memory.
+/// Measure against excessive memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
-    /// Take new statements.
+    /// Accept new statements.
     Admit,
     /// Refuse new statements.
     Refuse,
-    /// Refuse new statements, and interrupt one that runs.
+    /// Refuse new statements, and interrupt a running one.
     Interrupt,
 }
 
-/// Decides by the resident memory, its growth since the last look, the limit, the statements that run, and whether new
-/// ones are refused now. Without a statement there is nothing to wait for: what is resident then is the process's own. A
-/// small step below the limit keeps it from taking and refusing in turns.
+/// Decides by the resident memory, its growth since the last measurement, the limit, the number of running
+/// statements, and whether new ones are being refused. Without running statements there is nothing to interrupt:
+/// what is resident then belongs to the process itself. A margin below the limit prevents alternating between
+/// accepting and refusing.
 fn decide(resident: u64, growth: u64, limit: u64, running: usize, refusing: bool) -> Measure {
     let soon = resident.saturating_add(growth.saturating_mul(GROWTH_LOOKS));
     if running == 0 {
@@ -88,15 +89,15 @@ fn decide(resident: u64, growth: u64, limit: u64, running: usize, refusing: bool
     }
 }
 
-/// The age from which on a light statement is interrupted.
+/// Age from which a light statement may be interrupted.
 fn min_age(resident: u64, limit: u64) -> Duration {
     if resident > limit / 100 * SEVERE_PERCENT { MIN_AGE } else { LIGHT_TIME }
 }
 
-/// Keeps the resident memory of the process below a limit, in bytes, until `stop`; on a thread of its own.
+/// Starts a thread that keeps the process's resident memory below a limit, in bytes, until `stop`.
 ///
 /// # Errors
-/// When the thread cannot be started.
+/// If the thread cannot be started.
 pub(crate) fn keep_below(
     limit: u64,
     frontend: &Arc<Frontend>,
@@ -113,18 +114,18 @@ pub(crate) fn keep_below(
     std::thread::Builder::new().name("memory".to_owned()).spawn(look).map(drop)
 }
 
-/// What is remembered from look to look.
+/// State kept between measurements.
 struct Watch {
-    /// Bytes.
+    /// Limit in bytes.
     limit: u64,
-    /// The resident bytes at the last look, if statements ran.
+    /// Resident bytes at the last measurement, if statements ran.
     last: Option<u64>,
-    /// The time of the last line in the log.
+    /// Time of the last line in the log.
     complained: Option<Instant>,
 }
 
 impl Watch {
-    /// Looks once and acts; whether statements run.
+    /// Measures once and acts; true if statements run.
     fn look(&mut self, lanes: &Lanes) -> bool {
         let running = lanes.stats().lanes;
         if running == 0 && !lanes.refuses() {

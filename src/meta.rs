@@ -25,37 +25,37 @@ use crate::health;
 use crate::peers;
 use crate::rejoin;
 
-/// Bytes of log after which what is applied is made durable so that it can be reclaimed.
+/// Bytes of log after which the applied catalog is made durable, so that the log can be reclaimed.
 const LOG_BYTES: u64 = 64 << 20;
-/// Bytes of one piece of it: an entry is a change of the catalog.
+/// Bytes of one segment: an entry is a change of the catalog.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
 /// Options of `partita meta`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Where the data is kept; created when it does not exist.
+    /// Directory for the data; created if it does not exist.
     #[arg(long, env = "PARTITA_DATA_DIR", default_value = "partita-meta")]
     data_dir: PathBuf,
-    /// This member's number among --peers.
+    /// Number of this member among --peers.
     #[arg(long, env = "PARTITA_NODE")]
     node: u64,
-    /// All members, this one too: `1=host:port,2=host:port,3=host:port`. The same for all of them; who
-    /// is a member is settled at the first start, addresses may change.
+    /// All members, including this one: `1=host:port,2=host:port,3=host:port`. The same for all; the first start
+    /// fixes the members, addresses may change.
     #[arg(long, env = "PARTITA_PEERS", value_delimiter = ',', value_parser = peer, required = true)]
     peers: Vec<(u64, String)>,
     #[command(flatten)]
     listen: peers::Options,
-    /// Replicas of each partition of a table that does not say 'replication_factor'.
+    /// Replicas of each partition of a table without 'replication_factor'.
     #[arg(long, env = "PARTITA_REPLICATION_FACTOR", default_value_t = 3)]
     replication_factor: u32,
-    /// Tables that a database may have, those made by line protocol included.
+    /// Maximum tables of a database, including those created by line protocol.
     #[arg(long, env = "PARTITA_TABLES_PER_DATABASE", default_value_t = TABLES_PER_DATABASE)]
     tables_per_database: u32,
-    /// This member lost its data for good and starts with an empty data directory: it joins the group again, which must
+    /// This member lost its data for good and starts with an empty data directory: it rejoins the group, which must
     /// have a majority without it. Never for a new group.
     #[arg(long, env = "PARTITA_REJOIN")]
     rejoin: bool,
-    /// Seconds that nothing is heard of a datanode before its replicas are made anew on others.
+    /// Seconds without a heartbeat of a datanode after which its replicas are recreated on others.
     #[arg(long, env = "PARTITA_REPAIR_AFTER_S", default_value_t = 300)]
     repair_after_s: u64,
 }
@@ -66,10 +66,10 @@ fn peer(text: &str) -> Result<(u64, String), String> {
     Ok((node, address.trim().to_owned()))
 }
 
-/// Runs until a signal says stop.
+/// Runs until a signal stops it.
 ///
 /// # Errors
-/// When it cannot start, or could not stop cleanly.
+/// If it cannot start, or did not stop cleanly.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let peers: BTreeMap<NodeId, String> =
         options.peers.iter().map(|(node, address)| (NodeId(*node), address.clone())).collect();
@@ -80,9 +80,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     if options.replication_factor == 0 {
         bail!("--replication-factor must be at least 1");
     }
+    // The data directory, and a readmission that was interrupted.
     data_dir::prepare(&options.data_dir, Role::Meta)?;
     let mut rejoins = rejoin::resume(&options.data_dir)? || options.rejoin;
     let listener = options.listen.listen().await?;
+    // A damaged member of a larger group is readmitted with an empty directory.
     let (host, meta) = loop {
         match open(&options, node, &peers, rejoins).await? {
             Ok(opened) => break opened,
@@ -95,6 +97,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             }
         }
     };
+    // Serve the other members before the group works, so that it finds a majority.
     let stop = CancellationToken::new();
     let service: Arc<dyn ClusterService> = Arc::<Meta>::clone(&meta);
     let routes = Routes::new(MetaServer::server(service, stop.clone()))
@@ -115,6 +118,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         }
         why = meta.refused() => Some(why),
     };
+    // Stop serving first, then write the catalog, then close the log.
     info!("stopping");
     stop.cancel();
     for task in [work, served] {
@@ -131,13 +135,14 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
 }
 
-/// Opens the log and the catalog; the inner error says that they are damaged, and nothing of them is open then.
+/// Opens the log and the catalog. The inner error means that they are damaged; nothing is open then.
 async fn open(
     options: &Options,
     node: NodeId,
     peers: &BTreeMap<NodeId, String>,
     rejoins: bool,
 ) -> anyhow::Result<anyhow::Result<(Arc<Host>, Arc<Meta>)>> {
+    // Members are found by their configured addresses.
     let identity = data_dir::identity(&options.data_dir)?;
     let addresses: Addresses = {
         let peers = peers.clone();
@@ -151,6 +156,7 @@ async fn open(
         on_panic: faults::end_on_panic(),
         ..HostOptions::new(options.data_dir.join("log"), node)
     };
+    // Damage is reported to the caller; every other failure ends the start.
     let host = match Host::open_linked(host_options, Grpc::new(addresses)).await {
         Ok(host) => host,
         Err(error @ RaftError::Corrupted(_)) => {
@@ -158,6 +164,7 @@ async fn open(
         }
         Err(error) => return Err(error).context("cannot open the log"),
     };
+    // Addresses of datanodes come from the catalog.
     let nodes = watch::Sender::default();
     let directory: Arc<dyn DataNodes> = Arc::new(Directory::new(nodes.subscribe()));
     let meta_options = MetaOptions {

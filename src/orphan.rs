@@ -1,27 +1,26 @@
-//! The end of a process that nobody is left to end: the lab starts a cluster for a few minutes, and when the lab is killed
-//! outright it cannot stop what it started.
+//! Ends a process when its parent has died: the lab starts a cluster for a few minutes, and if the lab is killed
+//! with SIGKILL, it cannot stop what it started.
 //!
 //! ```text
 //!   lab ── a pipe, which the kernel closes with the lab ──▶ standard input of each process of its cluster
 //! ```
-//!
-//! A pipe rather than Linux's signal at a parent's death: that comes when the *thread* that started a process ends, and
+//! A pipe rather than Linux's parent-death signal: that is sent when the *thread* that started the process ends,
+//! and not at all if the parent had died before the signal was requested.
 //! not at all when the parent was gone before the signal was asked for.
-//!
-//! Invariants: only a process that was started to be like this looks at its standard input; nothing is ever written to it;
-//! what it acknowledged is on disk at any moment, so that it may end at any moment.
+//! Invariants: only a process that was started for this reads its standard input; nothing is ever written to it;
+//! acknowledged data are on disk at any moment, so the process may end at any moment.
 
 use std::io::Read;
 
 use anyhow::Context;
 
-/// Set by whoever holds the other end of the process's standard input.
+/// Set by the process that holds the other end of standard input.
 const VARIABLE: &str = "PARTITA_ENDS_WITH_STDIN";
 
-/// Has this process end as soon as its standard input does, if it was started to.
+/// Ends this process when its standard input closes, if the variable is set.
 ///
 /// # Errors
-/// When there is no thread to watch it.
+/// If the watching thread cannot be started.
 pub(crate) fn watch() -> anyhow::Result<()> {
     if std::env::var_os(VARIABLE).is_none_or(|value| value != "1") {
         return Ok(());
@@ -34,7 +33,7 @@ pub(crate) fn watch() -> anyhow::Result<()> {
     thread.map(drop).context("cannot watch standard input")
 }
 
-/// Returns when nothing can come any more.
+/// Returns at the end of the input, or after an error.
 fn until_end(mut input: impl Read) {
     let mut buffer = [0; 64];
     loop {
@@ -56,7 +55,7 @@ fn end() {
 mod tests {
     use super::*;
 
-    /// Says that it was interrupted, then a byte, then an error, and must not be asked again.
+    /// A reader that returns an interruption, then a byte, then an error, and must not be read again.
     struct Broken(u8);
 
     impl Read for Broken {

@@ -1,5 +1,4 @@
-//! How a process of a cluster serves its peers: one gRPC port with its service, raft's links and the
-//! health check.
+//! Serving peers in a cluster: one gRPC port with the process's service, raft's links and the health check.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,25 +14,24 @@ use tonic::service::Routes;
 use crate::doors;
 use crate::health;
 
-/// Where a process listens to its peers.
+/// Address for peers.
 #[derive(clap::Args)]
-// Flattened into the options of a role: their groups would have one name.
+// Flattened into the options of several roles: the groups would have the same name.
 #[group(skip)]
 pub(crate) struct Options {
-    /// Address for the other processes of the cluster. They are not asked who they are: it belongs
-    /// into a network of its own.
+    /// Address for the other processes of the cluster. There is no authentication: use a separate network.
     #[arg(long, env = "PARTITA_LISTEN")]
     pub(crate) listen: SocketAddr,
-    /// Listen beyond loopback although nobody is asked who they are.
+    /// Listen beyond loopback although there is no authentication.
     #[arg(long, env = "PARTITA_INSECURE")]
     pub(crate) insecure: bool,
 }
 
 impl Options {
-    /// Takes the address.
+    /// Binds the address and listens.
     ///
     /// # Errors
-    /// When it is taken, or can be reached from other machines without `--insecure`.
+    /// If it is in use, or reachable from other machines without `--insecure`.
     pub(crate) async fn listen(&self) -> anyhow::Result<TcpListener> {
         if !self.listen.ip().is_loopback() && !self.insecure {
             bail!(
@@ -46,7 +44,7 @@ impl Options {
     }
 }
 
-/// Serves routes, and the health check, in a task.
+/// Serves routes and the health check in a task, until `stop`.
 pub(crate) fn start(
     listener: TcpListener,
     routes: Routes,
@@ -61,7 +59,7 @@ pub(crate) fn start(
     })
 }
 
-/// Says on standard output that the process serves.
+/// Prints on standard output that the process serves.
 #[expect(
     clippy::print_stdout,
     reason = "tells the person, or the test, who started it where it is"

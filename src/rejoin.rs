@@ -1,17 +1,18 @@
-//! A member of meta whose log or catalog cannot be used joins its group again, as a new one, without anybody's help.
+//! Automatic readmission: a member of meta whose log or catalog is damaged rejoins its group as a new one.
 //!
 //! ```text
 //!   damaged ── the others have a leader ─▶ REJOIN: a new identity ─▶ log, meta set aside ─▶ NODE: that identity
 //!                                                                      ─▶ start, as with --rejoin
 //! ```
 //!
-//! A part of what it knew is no base to vote on. So it does what its owner would do with an empty directory: the others
-//! agree to do without the old member, take in the new one, and send it the catalog (`partita_meta`, `membership.rs`).
+//! A member with only part of its data must not vote. So it does what an operator would do with an empty directory:
+//! the others agree to remove the old member, admit the new one, and send it the catalog (`partita_meta`,
+//! `membership.rs`).
 //!
 //! Invariants:
-//! - nothing is set aside before another member says that it leads: when all are damaged, all keep what they have;
-//! - the new identity is on disk before anything is set aside, and taken on after: a crash in between goes on from there,
-//!   and what the old directory has voted for is never voted on again;
+//! - nothing is set aside before another member reports that it leads: if all are damaged, all keep what they have;
+//! - the new identity is on disk before anything is set aside, and adopted afterwards: after a crash in between, the
+//!   next start continues there, and no vote of the old directory is ever cast again;
 //! - nothing is deleted.
 
 use std::collections::BTreeMap;
@@ -31,17 +32,17 @@ use tracing::{error, info};
 use crate::data_dir;
 use crate::doors;
 
-/// The file that says under which identity a directory is to join again.
+/// The file with the identity under which a directory is to rejoin.
 const MARKER: &str = "REJOIN";
-/// What is set aside: all of a member's data.
+/// Subdirectories that are set aside: all of a member's data.
 const PARTS: [&str; 2] = ["log", "meta"];
-/// How often the others are asked.
+/// Interval at which the others are asked.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Whether the directory is to join again; what was begun of that is brought to an end.
+/// True if the directory is to rejoin; completes a readmission that was begun.
 ///
 /// # Errors
-/// When its files cannot be read, renamed or written.
+/// If its files cannot be read, renamed or written.
 pub(crate) fn resume(dir: &Path) -> anyhow::Result<bool> {
     let path = dir.join(MARKER);
     let text = match std::fs::read_to_string(&path) {
@@ -68,7 +69,7 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Sets the data of a directory aside, none of which is open, and gives it a new identity.
+/// Sets the data of a directory aside, and gives it a new identity. None of the data may be open.
 ///
 /// # Errors
 /// As [`resume`].
@@ -93,10 +94,10 @@ fn set_aside(dir: &Path, part: &str) -> std::io::Result<()> {
     std::fs::File::open(dir)?.sync_all()
 }
 
-/// Returns when one of the other members says that it leads the group.
+/// Returns when another member reports that it leads the group.
 ///
 /// # Errors
-/// When the process is told to end.
+/// If a signal ends the process.
 pub(crate) async fn until_others_lead(
     own: NodeId,
     peers: &BTreeMap<NodeId, String>,
@@ -158,7 +159,7 @@ mod tests {
         let first = data_dir::identity(dir).unwrap();
         assert_ne!(first, before);
         assert_eq!(names(dir), ["NODE", "REJOIN", "log.damaged-1", "meta.damaged-1"]);
-        // What it has since is its own.
+        // A log that was created since belongs to the new identity.
         std::fs::create_dir(dir.join("log")).unwrap();
         assert!(resume(dir).unwrap());
         assert!(dir.join("log").exists());

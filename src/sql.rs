@@ -1,4 +1,4 @@
-//! `partita sql`: a small client for people: one statement, a file, or an interactive session.
+//! `partita sql`: a small SQL client: one statement, a file, or an interactive session.
 //!
 //! It speaks the PostgreSQL protocol like any other client, so what works here works in psql.
 
@@ -15,25 +15,25 @@ use unicode_width::UnicodeWidthStr;
 
 use self::command::Command;
 
-/// Rows whose widths are looked at before the first is printed; results beyond are printed page by
-/// page, each with its own widths, so that memory stays bounded.
+/// Rows of a page, over which column widths are computed; longer results are printed page by page, each with its
+/// own widths, so that memory stays bounded.
 const PAGE_ROWS: usize = 1_000;
-/// Lines of history kept.
+/// Maximum lines of history.
 const HISTORY_MAX: usize = 10_000;
 
 /// Options of `partita sql`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The server's PostgreSQL address.
+    /// PostgreSQL address of the server.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
     pub(crate) server: String,
-    /// The database.
+    /// Database.
     #[arg(short, long, default_value = "public")]
     pub(crate) database: String,
-    /// Run this and end.
+    /// Run this and exit.
     #[arg(short, long, conflicts_with = "file")]
     command: Option<String>,
-    /// Run this file and end; `-` is standard input.
+    /// Run this file and exit; `-` is standard input.
     #[arg(short, long)]
     file: Option<PathBuf>,
     /// Print values separated by tabs, without a frame.
@@ -41,10 +41,10 @@ pub(crate) struct Options {
     plain: bool,
 }
 
-/// Connects; notices go to standard error.
+/// Connects; notices are printed on standard error.
 ///
 /// # Errors
-/// When the server cannot be reached or refuses.
+/// If the server cannot be reached or refuses.
 pub(crate) async fn connect(server: &str, database: &str) -> anyhow::Result<Client> {
     let (host, port) =
         server.rsplit_once(':').with_context(|| format!("{server} is not an address host:port"))?;
@@ -59,6 +59,7 @@ pub(crate) async fn connect(server: &str, database: &str) -> anyhow::Result<Clie
         .connect(NoTls)
         .await
         .with_context(|| format!("cannot connect to {server}; is the server running?"))?;
+    // The connection runs in a task, which also prints the server's notices.
     tokio::spawn(async move {
         let mut messages =
             futures::stream::poll_fn(move |context| connection.poll_message(context));
@@ -78,10 +79,10 @@ pub(crate) async fn connect(server: &str, database: &str) -> anyhow::Result<Clie
     Ok(client)
 }
 
-/// Runs what the options say.
+/// Runs the command, the file, or an interactive session.
 ///
 /// # Errors
-/// When the server cannot be reached, or a statement of `-c` or a file fails.
+/// If the server cannot be reached, or a statement of `-c` or a file fails.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let client = connect(&options.server, &options.database).await?;
     let piped = options.command.is_none() && !std::io::stdin().is_terminal();
@@ -116,7 +117,7 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
     let mut editor = rustyline::DefaultEditor::with_config(config)?;
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".partita_history"));
     if let Some(history) = &history {
-        // There is none before the first session.
+        // Before the first session there is no history.
         editor.load_history(history).ok();
     }
     say(&format!(
@@ -177,10 +178,10 @@ async fn interact(client: &Client, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs statements and shows what is wrong with them.
+/// Runs statements and prints their error, if any.
 ///
 /// # Errors
-/// When the connection is closed: nothing more can be run.
+/// If the connection is closed: nothing more can be run.
 async fn run_shown(client: &Client, text: &str, plain: bool) -> anyhow::Result<()> {
     let Err(error) = until_canceled(client, text, plain).await else { return Ok(()) };
     complain(&describe(&error));
@@ -190,8 +191,8 @@ async fn run_shown(client: &Client, text: &str, plain: bool) -> anyhow::Result<(
     Ok(())
 }
 
-/// Runs all statements of a text; Ctrl-C asks the server to cancel the one that runs, which then ends with an error, and
-/// a second Ctrl-C ends the program, for a server that does not answer.
+/// Runs all statements of a text. Ctrl-C asks the server to cancel the running one, which then ends with an error;
+/// a second Ctrl-C ends the program, in case the server does not answer.
 async fn until_canceled(
     client: &Client,
     text: &str,
@@ -240,7 +241,7 @@ pub(crate) async fn execute(
     Ok(())
 }
 
-/// One result on its way to the terminal.
+/// A result being printed.
 struct Page {
     plain: bool,
     columns: Vec<String>,
@@ -300,7 +301,7 @@ impl Page {
     }
 }
 
-/// Columns side by side, as wide as their widest value; numbers to the right.
+/// Formats columns side by side, as wide as their widest value; numbers are right-aligned.
 fn align(columns: &[String], rows: &[Vec<Option<String>>]) -> String {
     let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "NULL".to_owned());
     let mut widths: Vec<usize> = columns.iter().map(|name| name.width()).collect();
@@ -327,7 +328,7 @@ fn align(columns: &[String], rows: &[Vec<Option<String>>]) -> String {
     lines.join("\n")
 }
 
-/// An error as the server said it, with its code, detail and hint.
+/// The server's error, with SQLSTATE, detail and hint.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     let Some(said) = error.as_db_error() else { return error.to_string() };
     let mut text =
@@ -346,7 +347,7 @@ pub(crate) fn say(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Prints; a reader that has gone (`| head`) ends the program quietly, as it does any other.
+/// Prints; if the reader has closed the pipe (`| head`), the program ends quietly.
 fn say_or_end(text: &str) {
     if say(text).is_err() {
         #[expect(clippy::exit, reason = "nobody reads any more")]

@@ -1,9 +1,9 @@
-//! Every role in one process: meta, one datanode, one frontend with its doors.
+//! All roles in one process: meta, one datanode, one frontend with its doors.
 //!
 //! The roles are those of a cluster; here they call each other through the same traits directly.
-//! Start: log, meta, datanode (its replicas from its own disk and log; one that meta has and neither of them brings is
-//! an error, and is not made anew), frontend, doors. Stop, at SIGTERM or SIGINT: doors (requests in flight end first),
-//! datanode (memtables are flushed), meta, log.
+//! Start: log, meta, datanode (its replicas come from its own disk and log; one that meta records and neither has
+//! is an error, and is not recreated), frontend, doors. Stop, at SIGTERM or SIGINT: doors (requests in flight end
+//! first), datanode (memtables are flushed), meta, log.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -34,16 +34,16 @@ use crate::health;
 use crate::heart;
 use crate::storage;
 
-/// The only node there is.
+/// Number of the only node.
 const NODE: NodeId = NodeId(1);
 
 /// Options of `partita standalone`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Where the data is kept; created when it does not exist.
+    /// Directory for the data; created if it does not exist.
     #[arg(long, env = "PARTITA_DATA_DIR", default_value = "partita-data")]
     data_dir: PathBuf,
-    /// Tables that a database may have, those made by line protocol included.
+    /// Maximum tables of a database, including those created by line protocol.
     #[arg(long, env = "PARTITA_TABLES_PER_DATABASE", default_value_t = TABLES_PER_DATABASE)]
     tables_per_database: u32,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     storage: storage::Options,
 }
 
-/// The one node, as meta and the frontend look for it.
+/// Directory of the only node, for meta and the frontend.
 #[derive(Default)]
 struct OneNode {
     service: std::sync::OnceLock<Arc<dyn DataService>>,
@@ -79,10 +79,10 @@ impl DataNodes for OneNode {
     }
 }
 
-/// Runs until a signal says stop.
+/// Runs until a signal stops it.
 ///
 /// # Errors
-/// When it cannot start, or could not stop cleanly.
+/// If it cannot start, or did not stop cleanly.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     data_dir::prepare(&options.data_dir, Role::Standalone)?;
     let doors = options.doors.take()?;
@@ -96,7 +96,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The roles, running.
+/// The running roles.
 struct Roles {
     host: Arc<Host>,
     meta: Arc<Meta>,
@@ -144,7 +144,7 @@ impl Roles {
                 memtables_bytes_max: options.storage.memtable_bytes(),
                 engine: options.storage.engine(),
                 put_aside: false,
-                // There is nobody who would know a later generation.
+                // No other process could know a later generation.
                 older: false,
                 accepted: BTreeSet::new(),
                 trash_keep: options.storage.trash_keep(),
@@ -196,7 +196,7 @@ impl Roles {
         Ok(Self { host, meta, datanode, frontend, tasks: vec![scheduler, heart], stop })
     }
 
-    /// The parts that may fail.
+    /// The parts that may fail, for the health check.
     fn health(&self) -> health::Parts {
         health::Parts {
             host: Arc::clone(&self.host),

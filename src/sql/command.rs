@@ -1,23 +1,23 @@
-//! The shell's own commands: those of psql that people type without thinking.
+//! The shell's own commands: the usual ones of psql.
 
-/// What a line asks of the shell rather than of the server.
+/// A command to the shell rather than the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// End.
+    /// End the session.
     Quit,
     /// List the commands.
     Help,
     /// Say where SQL is described.
     SqlHelp,
-    /// Forget the statement that was begun.
+    /// Discard the statement being typed.
     Reset,
-    /// Run this, which answers the command.
+    /// Run this statement, which answers the command.
     Run(String),
-    /// It is none; this is the answer.
+    /// Unknown command, with the message to print.
     Unknown(String),
 }
 
-/// The commands, a line each.
+/// The list of commands, one per line.
 pub(super) const HELP: &str = "\
 \\d         tables of this database         \\d NAME    columns of a table
 \\dt        the same as \\d                  \\l         databases
@@ -26,21 +26,22 @@ pub(super) const HELP: &str = "\
 \\q  quit  exit  Ctrl-D   end               Ctrl-C     cancel what runs, or forget what was typed
 Statements end with ; and may take several lines.";
 
-/// Where the statements are described.
+/// Overview of the statements.
 pub(super) const SQL_HELP: &str = "\
 SHOW DATABASES, TABLES, PARTITIONS FROM t, NODES; DESCRIBE t; SHOW CREATE TABLE t
 CREATE TABLE, ALTER TABLE, DROP TABLE, TRUNCATE; INSERT, DELETE, COPY, SELECT; EXPLAIN, EXPLAIN HOTSPOT t; ADMIN
 Tables of the schema sys say how the cluster is: SELECT * FROM sys.partitions. The README has an example of each.";
 
-/// The hint for those who type a way out within a statement.
+/// Hint for a user who types `quit`, `exit` or `help` within a statement.
 pub(super) const WITHIN: &str =
     "a statement was begun: ; ends it, \\r or Ctrl-C forgets it, \\q ends the shell";
 
-/// The command of a line, if it is one: a line that begins with a backslash, and the words that newcomers type. Within
-/// a statement words are part of it.
+/// Parses a line as a command: a line that begins with a backslash, or one of the words that newcomers type. Within
+/// a statement, words belong to the statement.
 pub(super) fn parse(line: &str, within_statement: bool) -> Option<Command> {
     let line = line.trim();
     let bare = line.trim_end_matches(';').trim_end();
+    // Words are commands only between statements.
     let Some(text) = bare.strip_prefix('\\') else {
         if within_statement {
             return None;
@@ -51,6 +52,7 @@ pub(super) fn parse(line: &str, within_statement: bool) -> Option<Command> {
             _ => None,
         };
     };
+    // A backslash command, with everything after it as its argument.
     let (name, argument) = match text.split_once(char::is_whitespace) {
         Some((name, argument)) => (name, argument.trim()),
         None => (text, ""),
@@ -70,7 +72,7 @@ pub(super) fn parse(line: &str, within_statement: bool) -> Option<Command> {
     })
 }
 
-/// True when a line within a statement is a word by which people try to leave.
+/// True if a line within a statement is a word with which users try to leave.
 pub(super) fn tries_to_leave(line: &str) -> bool {
     matches!(line.trim().trim_end_matches(';'), "quit" | "exit" | "help")
 }
