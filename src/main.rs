@@ -50,36 +50,36 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every role in one process
+    /// Run every role in one process.
     #[command(args_override_self = true)]
     Standalone(standalone::Options),
-    /// Run a member of the group that keeps a cluster's catalog
+    /// Run a member of the group that keeps a cluster's catalog.
     #[command(args_override_self = true)]
     Meta(meta::Options),
-    /// Run a node that stores a cluster's rows
+    /// Run a node that stores a cluster's rows.
     #[command(args_override_self = true)]
     Datanode(datanode::Options),
-    /// Run a cluster's frontend: PostgreSQL, HTTP, Flight
+    /// Run a cluster's frontend: PostgreSQL, HTTP, Flight.
     #[command(args_override_self = true)]
     Frontend(frontend::Options),
-    /// Administer a cluster: nodes, replicas, leaders
+    /// Administer a cluster: nodes, replicas, leaders.
     Admin(admin::Options),
-    /// Check whether a process serves
+    /// Check whether a process serves.
     Health(health::Options),
-    /// Show the load of a table by key and time
+    /// Show the load of a table by key and time.
     #[command(args_override_self = true)]
     Heatmap(heatmap::Options),
-    /// Show overloaded partitions, and why they are
+    /// Show overloaded partitions, and why they are overloaded.
     #[command(args_override_self = true)]
     Hot(hot::Options),
-    /// Explain why a table is hot, and what other keys would change
+    /// Explain why a table is hot, and what other keys would change.
     #[command(args_override_self = true)]
     Advise(hot::AdviseOptions),
-    /// Run SQL: one statement, a file, or an interactive session
+    /// Run SQL: one statement, a file, or an interactive session.
     Sql(sql::Options),
-    /// Load a file (line protocol, CSV or Parquet)
+    /// Load a file (line protocol, CSV or Parquet).
     Load(load::Options),
-    /// Generate load and run queries, here or against other servers, and measure
+    /// Generate load and run queries, here or against other servers, and measure.
     #[command(subcommand)]
     Lab(partita_lab::Command),
 }

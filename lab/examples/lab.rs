@@ -1,4 +1,4 @@
-//! `partita lab` without the server around it: light to build, for the machine that makes the load.
+//! `partita lab` without the server: quick to build, for the machine that generates the load.
 //!
 //! ```text
 //! cargo run --release -p partita-lab --example lab -- ingest --help
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Data sets, load and queries against Partita and its peers, measured.
+/// Generate data sets and load, run queries against Partita and its peers, and measure.
 #[derive(Parser)]
 #[command(name = "lab", max_term_width = 100)]
 struct Cli {

@@ -1,13 +1,13 @@
-//! What is expected of an experiment's shape, and whether what was measured bears it out.
+//! Claims about the shape of an experiment's results, and their verdicts.
 //!
-//! Invariants: pure; a claim fails only where the figures contradict it: what rounds scatter too much for, or what was not
-//! there to be measured, leaves it open and says why.
+//! Invariants: pure; a claim fails only if the figures contradict it. If rounds scatter too much, or a figure could
+//! not be measured, the claim stays open with a reason.
 
 use serde::Serialize;
 
 use crate::statistics::Spread;
 
-/// What became of a claim.
+/// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
@@ -16,34 +16,34 @@ pub(crate) enum Verdict {
     Open,
 }
 
-/// One expectation.
+/// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Claim {
-    /// What is expected.
+    /// The claim.
     pub(crate) claim: String,
-    /// What was measured, or why it is open.
+    /// The measured figures, or the reason why it is open.
     pub(crate) measured: String,
     pub(crate) verdict: Verdict,
 }
 
 impl Claim {
-    /// One that a single look decides.
+    /// A claim that one measurement decides.
     pub(crate) fn judged(claim: &str, measured: String, holds: bool) -> Self {
         let verdict = if holds { Verdict::Holds } else { Verdict::Fails };
         Self { claim: claim.to_owned(), measured, verdict }
     }
 
-    /// One that cannot be judged here.
+    /// A claim that cannot be judged here.
     pub(crate) fn open(claim: &str, why: &str) -> Self {
         Self { claim: claim.to_owned(), measured: why.to_owned(), verdict: Verdict::Open }
     }
 
-    /// The median is at most this: it fails when even the lower bound is above.
+    /// Claims that the median is at most `limit`: fails only if the lower confidence bound is above it.
     pub(crate) fn at_most(claim: &str, spread: &Spread, limit: f64, unit: Unit) -> Self {
         Self::bounded(claim, spread, unit, spread.median <= limit, spread.low > limit)
     }
 
-    /// The median is at least this: it fails when even the upper bound is below.
+    /// Claims that the median is at least `limit`: fails only if the upper confidence bound is below it.
     pub(crate) fn at_least(claim: &str, spread: &Spread, limit: f64, unit: Unit) -> Self {
         Self::bounded(claim, spread, unit, spread.median >= limit, spread.high < limit)
     }
@@ -62,7 +62,7 @@ impl Claim {
         }
     }
 
-    /// As a line.
+    /// One line of text.
     pub(crate) fn line(&self) -> String {
         let verdict = match self.verdict {
             Verdict::Holds => "holds",
@@ -73,7 +73,7 @@ impl Claim {
     }
 }
 
-/// How a figure is told.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
     Percent,
@@ -88,7 +88,7 @@ impl Unit {
         }
     }
 
-    /// A median with its sampling error.
+    /// A median with its confidence interval.
     pub(crate) fn told(self, spread: &Spread) -> String {
         format!(
             "{} (median of {} rounds; {} to {} at {:.0} % confidence)",
@@ -101,7 +101,7 @@ impl Unit {
     }
 }
 
-/// What is wrong, as a sentence; nothing when nothing is.
+/// A sentence about the failed claims; `None` if none failed.
 pub(crate) fn failure(claims: &[Claim]) -> Option<String> {
     let failed: Vec<String> = claims
         .iter()
@@ -111,9 +111,9 @@ pub(crate) fn failure(claims: &[Claim]) -> Option<String> {
     (!failed.is_empty()).then(|| format!("the shape does not hold: {}", failed.join("; ")))
 }
 
-/// Whether throughput grows with the partitions: from each number of them to the next by the square root of what these
-/// grow by, at least. Twice the partitions are to give 1.4 times as much: what lacks of twice is the machine's, which all
-/// share, and that of clients which wait for one partition while another has nothing to do.
+/// True if throughput grows with the number of partitions: at each step by at least the square root of the factor
+/// by which the partitions grow. Twice the partitions must give 1.4 times as much: the rest is limited by the
+/// machine, which all share, and by clients that wait for one partition while another is idle.
 pub(crate) fn grows(partitions: &[u32], rates: &[f64]) -> bool {
     let mut pairs = partitions.windows(2).zip(rates.windows(2));
     let wanted = |more: &[u32]| (f64::from(more[1]) / f64::from(more[0])).sqrt();
@@ -122,7 +122,7 @@ pub(crate) fn grows(partitions: &[u32], rates: &[f64]) -> bool {
         && pairs.all(|(of, rate)| rate[1] >= wanted(of) * rate[0] && rate[1] > 0.0)
 }
 
-/// Whether all values lie within this factor of the least.
+/// True if all values are within this factor of the smallest.
 pub(crate) fn is_flat(values: &[f64], factor: f64) -> bool {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);

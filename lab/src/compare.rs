@@ -1,9 +1,8 @@
-//! `partita lab compare`: the results of several runs, as medians, beside each other.
+//! `partita lab compare`: compares the results of several runs by their medians.
 //!
-//! Results are lines of JSON as `ingest --json` and `query --json` print them. Runs of one server, door,
-//! label and number of connections are rounds of one measurement. Ratios are of medians: how many times
-//! faster the base (Partita) is than a peer. Runs in which something was refused are left out and
-//! counted.
+//! Results are lines of JSON as printed by `ingest --json` and `query --json`. Runs with the same server, door,
+//! label and number of connections are rounds of one measurement. Ratios are of medians: how many times faster the
+//! base (Partita) is than a peer. Runs with rejected batches are left out and counted.
 
 mod loads;
 mod queries;
@@ -20,18 +19,18 @@ use crate::report::{align, say};
 /// Options of `compare`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Files of results, one line of JSON each.
+    /// Result files, one line of JSON each.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The server that others are compared with.
+    /// Server that others are compared with.
     #[arg(long, default_value = "partita")]
     base: String,
-    /// Write the medians and ratios as JSON into a file.
+    /// Write the medians and ratios as JSON to this file.
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
-/// A result, as far as it is compared.
+/// The compared fields of a result.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "what", rename_all = "lowercase")]
 enum Line {
@@ -79,27 +78,27 @@ struct AskedQuery {
     failed: u64,
 }
 
-/// All that is told.
+/// The whole comparison.
 #[derive(Debug, Serialize)]
 struct Comparison {
     base: String,
     loads: Vec<loads::Medians>,
     queries: Vec<queries::Medians>,
-    /// Runs left out because something was refused.
+    /// Runs left out because of rejected batches.
     left_out: usize,
 }
 
-/// Reads, compares, prints.
+/// Reads the results, compares them and prints the comparison.
 ///
 /// # Errors
-/// When a file cannot be read or holds no results.
+/// If a file cannot be read or has no results.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let (mut all_loads, mut all_asked) = (Vec::new(), Vec::new());
     for path in &options.files {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         for (at, line) in text.lines().enumerate() {
-            // Points of a series are no results.
+            // Points of a time series are not results.
             if line.trim().is_empty() || !line.contains("\"what\"") {
                 continue;
             }
@@ -138,7 +137,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The middle one; of an even number the mean of the middle two; 0 of none.
+/// The median; the mean of the middle two if the number is even; 0 if there are no values.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;

@@ -1,4 +1,4 @@
-//! The doors of servers, from outside: one connection each, one request at a time.
+//! Client side of the doors: one connection each, one request at a time.
 
 pub(crate) mod copy;
 pub(crate) mod flight;
@@ -8,24 +8,24 @@ pub(crate) mod postgres;
 
 use std::fmt;
 
-/// A request that did not succeed.
+/// A failed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// What the server said, or why it could not be heard.
+    /// The server's message, or the connection error.
     pub(crate) message: String,
-    /// The server says that the same request may succeed later.
+    /// True if the server reports that a retry may succeed.
     pub(crate) retryable: bool,
-    /// The connection is of no use any more.
+    /// True if the connection cannot be used any more.
     pub(crate) lost: bool,
 }
 
 impl Failure {
-    /// The server refused.
+    /// A request that the server refused.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self { message: message.into(), retryable: false, lost: false }
     }
 
-    /// Nobody knows what became of the request.
+    /// A request with unknown outcome.
     pub(crate) fn lost(message: impl Into<String>) -> Self {
         Self { message: message.into(), retryable: false, lost: true }
     }

@@ -1,9 +1,9 @@
-//! A cluster for the length of a run: one meta, three datanodes and a frontend as processes of their own, on loopback,
-//! their data in a folder that goes with them.
+//! A cluster for the duration of a run: one meta, three datanodes and a frontend as separate processes on loopback,
+//! with their data in a temporary folder.
 //!
-//! Invariants: everything ends, and the folder is removed, when it is dropped; without that, as when this process is killed
-//! outright, the others end all the same, because each has a pipe from here as its standard input, and only the folder
-//! stays; a process that ended by itself is told with the end of its log.
+//! Invariants: when it is dropped, all processes end and the folder is removed. If this process is killed, they end
+//! as well, because the standard input of each is a pipe from here; only the folder stays. If a process ends by
+//! itself, the error contains the end of its log.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -15,15 +15,15 @@ use anyhow::{Context, bail};
 
 use crate::door::postgres::{self, rows};
 
-/// Datanodes.
+/// Number of datanodes.
 pub(crate) const NODES: usize = 3;
-/// How long a process may take to be ready, and the cluster to know all of its nodes.
+/// Maximum time for a process to become ready, and for the cluster to know all its nodes.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);
-/// Lines of a log that are told.
+/// Number of log lines in an error.
 const LOG_LINES: usize = 15;
-/// Has a process end when its standard input does (`src/orphan.rs`). Not an option, so that other binaries than this one
-/// can be started, which may not know it.
+/// Tells a process to end when its standard input closes (`src/orphan.rs`). An environment variable and not an
+/// option, so that binaries that do not know it can be started, too.
 const ENDS_WITH_STDIN: &str = "PARTITA_ENDS_WITH_STDIN";
 
 struct Process {
@@ -31,22 +31,23 @@ struct Process {
     child: Child,
 }
 
-/// See the head of the file.
+/// A running cluster.
 pub(crate) struct Embedded {
     dir: PathBuf,
     binary: PathBuf,
     processes: Vec<Process>,
-    /// Its PostgreSQL address.
+    /// PostgreSQL address of the frontend.
     pub(crate) postgres: String,
-    /// Its HTTP address.
+    /// HTTP address of the frontend.
     pub(crate) http: String,
 }
 
 impl Embedded {
-    /// Starts one of this binary, below a folder, with at most so many rows a second for each partition.
+    /// Starts a cluster of this binary, with its data below a folder, and a maximum rate of rows per second for
+    /// each partition.
     ///
     /// # Errors
-    /// When a process does not start.
+    /// If a process does not start.
     pub(crate) async fn start(
         binary: &Path,
         below: &Path,
@@ -61,7 +62,7 @@ impl Embedded {
             postgres: String::new(),
             http: String::new(),
         };
-        // Meta's members are known by their addresses before any of them runs.
+        // Meta's members must know their addresses before any of them runs.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let meta = format!("127.0.0.1:{port}");
         let peers = format!("1={meta}");
@@ -97,7 +98,7 @@ impl Embedded {
         }
         let (out, log) =
             (File::create(self.file(name, "out"))?, File::create(self.file(name, "log"))?);
-        // The child keeps this end of the pipe as long as it is known here.
+        // The pipe's other end closes when this process ends.
         command.env(ENDS_WITH_STDIN, "1").stdin(Stdio::piped());
         let child = command.stdout(out).stderr(log).spawn();
         let child = child.with_context(|| format!("cannot run {}", self.binary.display()))?;
@@ -109,7 +110,7 @@ impl Embedded {
         self.dir.join(format!("{name}.{kind}"))
     }
 
-    /// What a process said when it was ready.
+    /// Waits until a process is ready; returns its standard output.
     async fn ready(&mut self, name: &str) -> anyhow::Result<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -125,16 +126,16 @@ impl Embedded {
         }
     }
 
-    /// The datanodes' processes.
+    /// Process ids of the datanodes.
     pub(crate) fn datanodes(&self) -> Vec<u32> {
         let datanodes = self.processes.iter().filter(|own| own.name.starts_with("datanode"));
         datanodes.map(|own| own.child.id()).collect()
     }
 
-    /// Whether all run.
+    /// Checks that all processes run.
     ///
     /// # Errors
-    /// When one has ended.
+    /// If one has ended.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         let mut ended = None;
         for process in &mut self.processes {
@@ -171,7 +172,7 @@ impl Embedded {
     }
 }
 
-/// The PostgreSQL and the HTTP address that a frontend says it has.
+/// Parses the PostgreSQL and the HTTP address from a frontend's output.
 fn doors(said: &str) -> Option<(String, String)> {
     let line = |word: &str| said.lines().map(str::trim).find(|line| line.starts_with(word));
     let words: Vec<&str> = line("postgres")?.split_whitespace().collect();
@@ -182,7 +183,7 @@ fn doors(said: &str) -> Option<(String, String)> {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // Nothing of it is wanted any more: no memtable has to be saved.
+        // No data are needed any more, so no memtable has to be flushed.
         for process in &mut self.processes {
             drop(process.child.kill());
         }

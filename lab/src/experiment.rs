@@ -1,4 +1,4 @@
-//! `partita lab experiment`: what others have published of hot partitions, repeated on a cluster of ours.
+//! `partita lab experiment`: repeats published experiments on hot partitions with a Partita cluster.
 //!
 //! ```text
 //!   hash-index        CockroachDB's RFC: what a hash before the key costs reads, and gives to writes
@@ -9,12 +9,12 @@
 //!                                                      └─ claim: does the shape hold?
 //! ```
 //!
-//! Machines differ, so that figures stand beside each other and only their *shape* is asserted: ratios, growth, what stays
-//! flat. Where it does not hold, the command says which claim failed and ends with an error.
+//! Absolute figures depend on the machine, so they are only shown side by side, and their *shape* is asserted:
+//! ratios, growth, flatness. If it does not hold, the command names the failed claim and ends with an error.
 //!
-//! Invariants: what is claimed is judged by what was measured in this run; what cannot be told is said to be open, and
-//! what the store does not do is said to be so; a cluster that ran before is left without the tables of the
-//! experiment, whatever becomes of it; who stops it is told that they may be there.
+//! Invariants: claims are judged only by figures of this run; a claim without enough evidence is open, and
+//! unsupported features are named; an experiment removes its tables from a cluster that it did not start, even
+//! after an error; if it is interrupted, it says that they may be left.
 
 mod clients;
 mod hash_index;
@@ -27,22 +27,22 @@ use anyhow::bail;
 
 use crate::stop::stopped;
 
-/// Which experiment.
+/// The experiment to run.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Experiment {
-    /// What hashing a sequential key costs point reads, where the bucket follows from the predicate and where it does
-    /// not, and what it gives to writes (CockroachDB's RFC of hash-sharded indexes).
+    /// Cost of hashing a sequential key for point reads, where the bucket follows from the predicate and where it
+    /// does not, and its benefit for writes (CockroachDB's RFC of hash-sharded indexes).
     HashIndex(Box<hash_index::Options>),
-    /// One partition under more load than it takes, before and after it is split (YDB's walk-through).
+    /// One partition under more load than it can serve, before and after a split (YDB's walk-through).
     OverloadedShard(Box<overloaded::Options>),
-    /// Throughput of a key that only grows and of a hashed one, by the number of writers (cockroachdb#38160).
+    /// Throughput of a growing key and of a hashed one, by the number of writers (cockroachdb#38160).
     Scaling(Box<scaling::Options>),
 }
 
-/// Runs one, prints it, and checks its shape.
+/// Runs an experiment, prints the results, and checks their shape.
 ///
 /// # Errors
-/// When the cluster cannot be started or reached, something is refused for good, or the shape does not hold.
+/// If the cluster cannot be started or reached, a request fails permanently, or the shape does not hold.
 pub(crate) async fn run(experiment: &Experiment) -> anyhow::Result<()> {
     let done = async {
         match experiment {

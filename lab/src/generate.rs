@@ -1,4 +1,4 @@
-//! `partita lab generate`: a data set into a file.
+//! `partita lab generate`: writes a data set to a file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -10,7 +10,7 @@ use crate::cpu::{Generator, hosts};
 use crate::data::Data;
 use crate::encode::{BINARY_END, BINARY_HEAD, Encoder, Format, columns};
 
-/// Rows that are made at a time.
+/// Rows generated at a time.
 const CHUNK_ROWS: usize = 10_000;
 
 /// Options of `generate`.
@@ -18,10 +18,10 @@ const CHUNK_ROWS: usize = 10_000;
 pub struct Options {
     #[command(flatten)]
     data: Data,
-    /// What to write.
+    /// Format of the file.
     #[arg(long, value_enum, default_value = "lp")]
     format: FileFormat,
-    /// The file; standard output without one.
+    /// File to write; by default standard output.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -30,18 +30,18 @@ pub struct Options {
 enum FileFormat {
     /// InfluxDB's line protocol.
     Lp,
-    /// Tabs between values, as COPY reads them.
+    /// Tab-separated values, as COPY reads them.
     CopyText,
     /// PostgreSQL's binary COPY format.
     CopyBinary,
-    /// Commas between values, and a header line.
+    /// Comma-separated values with a header line.
     Csv,
 }
 
 /// Writes the file.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match &options.out {
         Some(path) => {

@@ -1,5 +1,5 @@
-//! `partita lab hotspot`: workloads of the catalogue on a real cluster, the same rows under different key designs beside
-//! each other.
+//! `partita lab hotspot`: runs workloads of the catalogue on a real cluster, and compares key designs on the same
+//! rows.
 //!
 //! ```text
 //!   case: a workload (lab/hotspot) under a design
@@ -10,8 +10,8 @@
 //!     └─▶ twin: the virtual cluster                              ─▶ report: terminal, html, json; guide: Markdown
 //! ```
 //!
-//! Invariants: each run is by itself, in tables of its own, and all runs of a workload are on the same rows; what the store
-//! cannot do is said in the report and not shown otherwise.
+//! Invariants: runs do not overlap, and each has tables of its own; all runs of a workload have the same rows;
+//! features that the store lacks are named in the report.
 
 mod ask;
 mod before;
@@ -48,14 +48,14 @@ use live::Live;
 pub(crate) use options::Options;
 use watch::{Reshaped, Watch};
 
-/// Before the first row, so that all writers are there.
+/// Time before the first row, in which all writers get ready.
 const LEAD: Duration = Duration::from_millis(500);
-/// Seconds between pictures in the terminal.
+/// Seconds between heatmaps in the terminal.
 const PICTURE_EVERY_S: u64 = 2;
-/// Rows that are drawn for whose they are.
+/// Number of rows drawn to choose the entities that are queried.
 const ASKED_FOR: usize = 64;
 
-/// Where to write to.
+/// The cluster under load.
 struct Target {
     /// Connection strings.
     servers: Vec<String>,
@@ -96,41 +96,41 @@ impl Target {
     }
 }
 
-/// A run that is over.
+/// A finished run.
 struct Run {
     shown: Shown,
-    /// For its files.
+    /// Prefix of its file names.
     slug: String,
     workload: Option<&'static str>,
     design: Option<Design>,
     rate: f64,
     splits_at: Vec<u64>,
-    /// The statements that made its tables.
+    /// Statements that created its tables.
     created: Vec<String>,
-    /// The column of whose rows they are.
+    /// Column of the entity that rows belong to.
     entity: Option<String>,
     twin: Option<(Summary, Vec<u64>)>,
-    /// What it does not show of its workload.
+    /// Aspects of the workload that the run does not show.
     lacking: Vec<String>,
-    /// What it is judged by, if it is.
+    /// Claims that it is judged by, if any.
     shows: Option<Shows>,
-    /// Cuts and merges of its first table.
+    /// Splits and merges of its first table.
     reshaped: Vec<Reshaped>,
-    /// What became of the statement that was advised, where that was tried.
+    /// Result of the recommended statement, if it was tried.
     advice_ran: Option<Result<String, String>>,
 }
 
-/// Runs all that is named, and reports.
+/// Runs all selected cases, and reports.
 ///
 /// # Errors
-/// When the cluster cannot be started or reached, or refuses the table or its rows for good.
+/// If the cluster cannot be started or reached, or refuses a table or its rows permanently.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     if options.list {
         return say(&case::list());
     }
     options.check()?;
     let cases = Cases::of(options)?;
-    // Before anything runs for minutes: is there a place for the report?
+    // Checked before runs of several minutes: can the report be written?
     for folder in std::iter::once(&options.out).chain(&options.guide) {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -154,10 +154,10 @@ async fn all(options: &Options, cases: &Cases) -> anyhow::Result<()> {
     let mut runs = Vec::new();
     for case in &cases.all {
         let ran = Box::pin(one(options, case, &mut target, &mut live)).await;
-        // A process that ended says more than the connection that broke.
+        // A process that ended explains more than the broken connection.
         target.check()?;
         let mut run = ran.with_context(|| format!("the run of {} failed", case.name))?;
-        // The virtual cluster's lanes take reads too, and it draws what it is asked itself.
+        // The virtual cluster's lanes serve reads too, and it draws its operations itself.
         let comparable = !case.reads() && options.replay.is_none();
         if let Some(bound) = cases.bound.filter(|_| comparable) {
             let (loads, seconds, seed) = (case.loads.clone(), case.seconds, options.seed);
@@ -174,18 +174,18 @@ fn now_us() -> anyhow::Result<i64> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?)
 }
 
-/// Whose rows are asked for when a run is over.
+/// Entities that are queried at the end of a run.
 fn entities(case: &Case, table: &SqlTable, seed: u64) -> Vec<i64> {
     let (mut entities, offer) = (Vec::with_capacity(ASKED_FOR), case.offer.with_seed(seed ^ 1));
     let drawn = offer.each(u64::MAX, |at_us, _, op| {
         entities.extend(table.row(at_us, op).map(|row| table.entity_of(&row)));
         if entities.len() < ASKED_FOR { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
-    // A trace that was read to its end before the run is not read again.
+    // A trace was read to its end before the run and is not read again.
     drawn.map(|()| entities).unwrap_or_default()
 }
 
-/// Runs one.
+/// Runs one case.
 async fn one(
     options: &Options,
     case: &Case,
@@ -214,10 +214,10 @@ async fn one(
     };
     let drive = Drive::start(plan, begin).await?;
     follow(case, target, live, &drive, &mut watch, begin).await?;
-    // While what was sampled is fresh.
+    // While the samples are fresh.
     let explained = ask::explain(&client, &table).await;
     let counts = drive.finish().await;
-    // What was placed otherwise on the way has two: of where its rows went before, and of where they went from then on.
+    // After a repartition there are two heatmaps: of the former table, and of its successor.
     let former = watch.first.rekeyed.map(|_| ask::former(&table));
     let mut drawn = Vec::new();
     for name in former.iter().chain([&table]) {
@@ -256,7 +256,7 @@ async fn one(
         summary,
     };
     if target.embedded.is_some() {
-        // Its partitions are not to cost the next run anything; a run is not lost for it.
+        // Its partitions must not burden the next run; a failure here does not fail the run.
         for table in &tables {
             client.batch_execute(&format!("DROP TABLE IF EXISTS {}", table.name())).await.ok();
         }
@@ -279,7 +279,7 @@ async fn one(
     })
 }
 
-/// What a run came to.
+/// Summary of a run.
 fn summary(watch: &Watch, fan_out: Option<FanOut>) -> Summary {
     let told = Told {
         policy: "partita",
@@ -295,7 +295,7 @@ fn summary(watch: &Watch, fan_out: Option<FanOut>) -> Summary {
     Summary::of_seconds(&watch.seconds, told)
 }
 
-/// What was seen while it went on.
+/// Observations during the run.
 fn findings_of(watch: &Watch, counts: &Counts) -> Vec<String> {
     let rekeyed = watch.first.rekeyed.map(|(at, partitions)| {
         format!(
@@ -339,7 +339,7 @@ async fn follow(
     Ok(())
 }
 
-/// What is said below a run: what came of its statements, and what made its tables.
+/// Last line of a run's section: totals of its statements, and the tables' statements.
 fn note(
     options: &Options,
     case: &Case,
@@ -366,7 +366,7 @@ fn note(
     )
 }
 
-/// The last second of each run, for a line of its own.
+/// Last second of a run.
 fn last(run: &Run) -> Option<&Second> {
     run.shown.seconds.last()
 }

@@ -1,8 +1,8 @@
-//! `partita lab ingest`: a data set into a server, measured.
+//! `partita lab ingest`: loads a data set into a server and measures it.
 //!
-//! Batches are encoded before the clock starts, as far as memory is allowed for it. The clock runs from
-//! the first batch to the last acknowledgement. What the server does afterwards (files, compaction) is
-//! waited for with `--settle`, and its CPU counts.
+//! Batches are encoded before the clock starts, up to a memory budget. The clock runs from the first batch to the
+//! last acknowledgement. With `--settle`, the lab also waits for the server's background work (files, compaction),
+//! and counts its CPU.
 
 pub(crate) mod background;
 mod report;
@@ -31,14 +31,14 @@ use report::Report;
 use source::{Maker, Source};
 use worker::{Load, Sender, Tally};
 
-/// Which way rows go in.
+/// Protocol for rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Door {
     /// InfluxDB's line protocol over HTTP.
     LineProtocol,
-    /// COPY ... FROM STDIN, text; one statement a batch.
+    /// COPY ... FROM STDIN, text; one statement per batch.
     CopyText,
-    /// COPY ... FROM STDIN, binary; one statement a batch.
+    /// COPY ... FROM STDIN, binary; one statement per batch.
     CopyBinary,
     /// Arrow Flight DoPut.
     Flight,
@@ -55,74 +55,74 @@ pub struct Options {
     target: Target,
     #[command(flatten)]
     data: Data,
-    /// Which way rows go in.
+    /// Protocol for rows.
     #[arg(long, value_enum, default_value = "line-protocol")]
     door: Door,
-    /// Rows that are acknowledged together; always 1 for inserts.
+    /// Rows acknowledged together; always 1 for inserts.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
     /// Connections; each has one batch in flight.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Rows in all, instead of those of the span.
+    /// Total number of rows, instead of those of the span.
     #[arg(long)]
     rows: Option<u64>,
-    /// Stop after so long instead, with as many rows as it takes: 30s, 5m.
+    /// Stop after this time, with as many rows as it takes: 30s, 5m.
     #[arg(long, value_parser = crate::civil::parse_span)]
     duration: Option<Duration>,
-    /// Rows a second (open loop); without it, each connection sends when it is answered.
+    /// Rows per second (open loop); by default each connection sends when the previous batch is answered.
     #[arg(long)]
     rate: Option<f64>,
     /// Drop the table (InfluxDB: the database) first.
     #[arg(long)]
     drop: bool,
-    /// Don't make the table. By default it is made, but not for line protocol into Partita, which
-    /// makes it itself.
+    /// Do not create the table. By default it is created, except for line protocol into Partita, which creates it
+    /// by itself.
     #[arg(long, conflicts_with = "create")]
     no_create: bool,
-    /// Make the table in any case.
+    /// Create the table in any case.
     #[arg(long)]
     create: bool,
-    /// SQL behind CREATE TABLE, such as PARTITION BY HASH (hostname) PARTITIONS 4.
+    /// SQL after CREATE TABLE, such as PARTITION BY HASH (hostname) PARTITIONS 4.
     #[arg(long, default_value = "")]
     table_suffix: String,
-    /// MiB of batches encoded before the clock starts; the rest is encoded by a thread beside it.
+    /// MiB of batches encoded before the clock starts; a separate thread encodes the rest.
     #[arg(long, default_value_t = 3_072)]
     prepare_mb: u64,
     #[command(flatten)]
     metering: Metering,
-    /// Wait so long after the last acknowledgement, and measure the server again.
+    /// Wait for this time after the last acknowledgement, and measure the server again.
     #[arg(long, value_parser = crate::civil::parse_span)]
     settle: Option<Duration>,
-    /// Print a line of JSON each time so many rows are stored.
+    /// Print a line of JSON each time this number of rows is stored.
     #[arg(long)]
     report_every: Option<u64>,
     /// Print the result as one line of JSON.
     #[arg(long)]
     json: bool,
-    /// A name for the run that the result bears.
+    /// Label of the run in the result.
     #[arg(long, default_value = "")]
     label: String,
 }
 
-/// What of the server is measured.
+/// Measurements of the server.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Metering {
-    /// A process of the server, to measure its CPU, memory and bytes written.
+    /// Process of the server, to measure its CPU, memory and bytes written.
     #[arg(long)]
     pub(crate) server_pid: Vec<u32>,
-    /// Measure the descendants of these processes too.
+    /// Include the descendants of these processes.
     #[arg(long)]
     pub(crate) server_pid_tree: bool,
-    /// A folder of the server, to measure what it takes on disk.
+    /// Folder of the server, to measure its size on disk.
     #[arg(long)]
     pub(crate) data_dir: Vec<PathBuf>,
 }
 
-/// Loads, prints the result.
+/// Loads, and prints the result.
 ///
 /// # Errors
-/// When the server cannot be reached, or rows were refused.
+/// If the server cannot be reached, or rows were rejected.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     if options.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
         bail!("--rate is rows a second, more than 0");
@@ -140,7 +140,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a load gave.
+/// Results of a load.
 struct Loaded {
     tally: Tally,
     elapsed: Duration,
@@ -153,6 +153,7 @@ struct Loaded {
 
 async fn load(options: &Options) -> anyhow::Result<Loaded> {
     make_table(options).await?;
+    // The data set, and the host tags that single-row inserts need.
     let rows = match (options.rows, options.duration) {
         (Some(rows), _) => Some(rows),
         (None, Some(_)) => Some(u64::MAX),
@@ -167,6 +168,7 @@ async fn load(options: &Options) -> anyhow::Result<Loaded> {
         }
         _ => Vec::new(),
     });
+    // Encoding before the clock starts is accounted separately.
     let maker = Maker::new(options.door, Generator::new(spec), &hosts, batch);
     drop(hosts);
     let budget = options.prepare_mb << 20;
@@ -178,6 +180,7 @@ async fn load(options: &Options) -> anyhow::Result<Loaded> {
     for _ in 0..options.connections {
         senders.push(connect(&options.target, options.door, &tags).await?);
     }
+    // The server is metered from here on.
     let mut meter =
         Meter::new(options.metering.server_pid.clone(), options.metering.server_pid_tree);
     let before = meter.read()?;
@@ -199,6 +202,7 @@ async fn load(options: &Options) -> anyhow::Result<Loaded> {
     let elapsed = began.elapsed();
     let client_cpu_s = own_cpu_s() - cpu_before;
     let beside = load.source.finish().await?;
+    // The settled usage includes the server's background work.
     let mut server = report::ServerUsage::new(before, load.usage().await?);
     if let Some(settle) = options.settle {
         tokio::time::sleep(settle).await;

@@ -1,11 +1,11 @@
-//! Latencies, counted in a histogram of three digits (HdrHistogram).
+//! Latencies in a histogram with three significant digits (HdrHistogram).
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is told apart; longer ones count as this.
+/// Maximum latency that is distinguished; longer ones count as this.
 const LONGEST: Duration = Duration::from_secs(600);
 const DIGITS: u8 = 3;
 
@@ -23,7 +23,7 @@ impl Default for Latencies {
     }
 }
 
-/// What is told of latencies, in milliseconds.
+/// Summary of latencies, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub(crate) count: u64,
@@ -41,23 +41,23 @@ impl Latencies {
         self.micros.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Takes in what another worker counted.
+    /// Adds the latencies of another worker.
     pub(crate) fn add(&mut self, other: &Self) {
         self.micros.add(&other.micros).expect("all have the same bounds");
     }
 
-    /// How many there are.
+    /// Number of latencies.
     pub(crate) fn count(&self) -> u64 {
         self.micros.len()
     }
 
-    /// What this share of them, 0 to 1, does not exceed; nothing when there are none.
+    /// Quantile for a share from 0 to 1; `None` if there are no latencies.
     pub(crate) fn quantile(&self, share: f64) -> Option<Duration> {
         let any = !self.micros.is_empty();
         any.then(|| Duration::from_micros(self.micros.value_at_quantile(share)))
     }
 
-    /// The share of them, 0 to 1, that is not above a limit; nothing when there are none.
+    /// Share, from 0 to 1, of latencies up to a limit; `None` if there are none.
     #[expect(clippy::cast_precision_loss, reason = "requests of a run fit 53 bits")]
     pub(crate) fn share_within(&self, limit: Duration) -> Option<f64> {
         let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);

@@ -1,5 +1,4 @@
-//! The lab: data sets, load and queries against Partita and against what people would use instead, all
-//! measured by one driver.
+//! The lab: data sets, load and queries against Partita and its alternatives, measured by one driver.
 //!
 //! ```text
 //! tsbs: cpu (data set) ──> encode (formats) ──> ingest ──> door ──> a server
@@ -8,10 +7,10 @@
 //!                          compare, stages: results laid beside each other
 //! ```
 //!
-//! It speaks the servers' own protocols and knows nothing of how Partita is made, so that it can drive
-//! any of them. Everything that is sent follows from a seed.
+//! It uses the servers' own protocols and no knowledge of Partita's implementation, so that it can drive any of
+//! them. Everything that it sends follows from a seed.
 //!
-//! It is the inside of a command: its errors are for a person to read, so they are `anyhow`'s.
+//! It implements a command: its errors are texts for users, so they are `anyhow`'s.
 
 mod claim;
 mod compare;
@@ -33,37 +32,37 @@ mod statistics;
 mod stop;
 mod writes;
 
-// The data set, under the names that it had here before others needed it.
+// The data set, re-exported under the names that it had in this crate.
 use partita_tsbs::{civil, cpu, encode, random};
 
-/// What the lab does.
+/// Command of the lab.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Write the TSBS cpu-only data set into a file.
+    /// Write the TSBS cpu-only data set to a file.
     Generate(generate::Options),
     /// Load the TSBS cpu-only data set into a server, and measure it.
     Ingest(Box<ingest::Options>),
-    /// Ask a server the fifteen queries of TSBS, and measure it.
+    /// Run the fifteen queries of TSBS on a server, and measure them.
     Query(Box<query::Options>),
-    /// Write small rows by many clients at once, each waited for, and measure it.
+    /// Write small rows with many concurrent clients, each waiting for its answers, and measure them.
     Writes(writes::Options),
-    /// Put results of several runs beside each other: medians, ratios, equal answers.
+    /// Compare the results of several runs: medians, ratios, equal answers.
     Compare(compare::Options),
-    /// Add up what the pieces of the write path cost, as criterion measured them.
+    /// Add up the costs of the pieces of the write path, as measured by criterion.
     Stages(stages::Options),
-    /// Write the same rows under different key designs, on a real cluster, and show what each does.
+    /// Write the same rows under different key designs on a real cluster, and show the effect of each.
     Hotspot(Box<hotspot::Options>),
-    /// Repeat a published experiment: our figures beside theirs, and whether the shape is the expected one.
+    /// Repeat a published experiment: compare our figures with the published ones, and check their shape.
     #[command(subcommand)]
     Experiment(experiment::Experiment),
-    /// Run a workload in a virtual cluster: what a key design does, under our rules and under others'.
+    /// Run a workload in a virtual cluster: the effect of a key design, under our split policy and others.
     Sim(Box<partita_hotspot::sim::Options>),
 }
 
-/// Does it.
+/// Runs a command.
 ///
 /// # Errors
-/// When it cannot be done, or a server refused something; what could be measured is printed before.
+/// If it fails, or a server rejected something; results so far are printed before.
 pub async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Generate(options) => generate::run(&options),

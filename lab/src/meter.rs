@@ -1,9 +1,8 @@
-//! What processes use: CPU, memory, bytes written; what a folder takes on disk. Linux only, from
-//! `/proc`.
+//! Resource usage of processes: CPU, memory, bytes written; and size of a folder on disk. Linux only, from `/proc`.
 //!
-//! A server may be several processes (PostgreSQL: one per connection). With their descendants counted,
-//! CPU and bytes written include those of descendants that have ended and been waited for, and memory
-//! is the proportional share (PSS), so that shared pages count once.
+//! A server may be several processes (PostgreSQL: one per connection). With descendants, CPU and bytes written
+//! include those of descendants that have ended and been waited for, and memory is the proportional share (PSS), so
+//! that shared pages count once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,20 +13,19 @@ use serde::Serialize;
 /// Ticks of `/proc/PID/stat` per second: USER_HZ, which Linux fixes at 100 for all its usual
 /// architectures.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Bytes that `st_blocks` counts in.
+/// Unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// What processes have used since they began, and hold now.
+/// Resources that processes have used since their start, and hold now.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Usage {
-    /// Seconds of CPU, user and system.
+    /// CPU seconds, user and system.
     pub(crate) cpu_s: f64,
     /// Bytes in memory now.
     pub(crate) memory_bytes: u64,
-    /// Bytes in memory at most: since the process began for one process; with descendants, among the
-    /// samples taken.
+    /// Peak of bytes in memory: since the start for one process; with descendants, among the samples taken.
     pub(crate) memory_peak_bytes: u64,
-    /// Bytes given to the disk.
+    /// Bytes written to disk.
     pub(crate) written_bytes: u64,
 }
 
@@ -40,20 +38,20 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Meters these processes; with their descendants if asked.
+    /// Meters these processes, and their descendants if requested.
     pub(crate) fn new(pids: Vec<u32>, descendants: bool) -> Self {
         Self { pids, descendants, peak_bytes: 0 }
     }
 
-    /// Meters nothing?
+    /// True if no processes are metered.
     pub(crate) fn is_idle(&self) -> bool {
         self.pids.is_empty()
     }
 
-    /// What they have used.
+    /// Present usage.
     ///
     /// # Errors
-    /// When one of the processes is gone.
+    /// If one of the processes is gone.
     pub(crate) fn read(&mut self) -> anyhow::Result<Usage> {
         let mut usage = Usage::default();
         for pid in &self.pids {
@@ -69,7 +67,7 @@ impl Meter {
         }
         if self.descendants {
             for pid in descendants(&self.pids) {
-                // One that ends meanwhile is counted by its parent the next time.
+                // A process that ends meanwhile is counted by its parent the next time.
                 if let Some(stat) = Stat::of(pid) {
                     usage.cpu_s += stat.cpu_s(true);
                     usage.written_bytes += written_bytes(pid);
@@ -83,12 +81,12 @@ impl Meter {
     }
 }
 
-/// Seconds of CPU that this process has used.
+/// CPU seconds of this process so far.
 pub(crate) fn own_cpu_s() -> f64 {
     Stat::of(std::process::id()).map_or(0.0, |stat| stat.cpu_s(false))
 }
 
-/// Seconds of CPU that this thread has used.
+/// CPU seconds of this thread so far.
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a run fit 53 bits")]
 pub(crate) fn thread_cpu_s() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -96,7 +94,7 @@ pub(crate) fn thread_cpu_s() -> f64 {
     nanos as f64 / 1e9
 }
 
-/// The fields of `/proc/PID/stat` that matter here.
+/// The needed fields of `/proc/PID/stat`.
 struct Stat {
     parent: u32,
     own_ticks: u64,
@@ -109,7 +107,7 @@ impl Stat {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The name in parentheses may hold anything; fields are counted from behind it.
+        // The name in parentheses may contain anything; fields are counted after it.
         let fields: Vec<&str> = text[text.rfind(')')? + 2..].split_ascii_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
         Some(Self {
@@ -126,7 +124,7 @@ impl Stat {
     }
 }
 
-/// All descendants of processes, themselves not among them.
+/// All descendants of processes, without the processes themselves.
 fn descendants(of: &[u32]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -147,7 +145,7 @@ fn descendants(of: &[u32]) -> Vec<u32> {
     found
 }
 
-/// A value in kB of `/proc/PID/<file>`, in bytes; 0 when it is not told.
+/// A value in kB of `/proc/PID/<file>`, in bytes; 0 if it is not there.
 fn kilobytes(pid: u32, file: &str, label: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(label));
@@ -168,16 +166,16 @@ fn written_bytes(pid: u32) -> u64 {
     line.and_then(|line| line.parse().ok()).unwrap_or(0)
 }
 
-/// What a folder takes on disk.
+/// Size of a folder on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Disk {
-    /// Bytes allocated.
+    /// Allocated bytes.
     pub(crate) bytes: u64,
-    /// The same for each entry of the folder: a log that is allocated ahead stands apart from rows.
+    /// Allocated bytes of each entry of the folder: so a preallocated log is shown apart from rows.
     pub(crate) entries: BTreeMap<String, u64>,
 }
 
-/// Adds up folders. Files that go away meanwhile are not counted.
+/// Adds up folders. Files that disappear meanwhile are not counted.
 pub(crate) fn disk(folders: &[PathBuf]) -> Disk {
     let mut disk = Disk::default();
     for folder in folders {

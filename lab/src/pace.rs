@@ -1,15 +1,14 @@
-//! When requests are meant to start.
+//! Scheduled start times of requests.
 //!
-//! **Closed loop**: a worker sends when its last request is answered. **Open loop**: requests start at
-//! times that are fixed beforehand, and latency counts from there, so that a request which had to wait
-//! behind a slow one shows that wait (no coordinated omission). The timer has a resolution of a
-//! millisecond, which open-loop latencies contain.
+//! **Closed loop**: a worker sends when its last request is answered. **Open loop**: requests start at fixed times,
+//! and latency counts from there, so that a request that waited behind a slow one shows that wait (no coordinated
+//! omission). The timer has a resolution of a millisecond, which is part of open-loop latencies.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Units of work a second, or as many as can be.
+/// Units of work per second, or as many as possible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     start: Instant,
@@ -17,13 +16,12 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// From now on; `per_second` units of work in an open loop, which must be more than 0.
+    /// Starts now; `per_second` units of work in an open loop, which must be more than 0.
     pub(crate) fn new(per_second: Option<f64>) -> Self {
         Self { start: Instant::now(), per_second }
     }
 
-    /// Waits until the work is due that comes after so many units; the time from which its latency
-    /// counts.
+    /// Waits until the work after `units_before` units is due; returns the time from which its latency counts.
     pub(crate) async fn due(&self, units_before: f64) -> Instant {
         let Some(per_second) = self.per_second else { return Instant::now() };
         let due = self.start + Duration::from_secs_f64(units_before / per_second);

@@ -1,8 +1,8 @@
-//! `partita lab query`: the fifteen queries of TSBS against a server, measured.
+//! `partita lab query`: runs the fifteen queries of TSBS on a server and measures them.
 //!
-//! A latency runs from asking (open loop: from when the question was due) until the last byte of the
-//! answer has come; the answer is taken apart after the clock. The rows and the sum of all numbers of
-//! all runs are told, so that servers can be compared for equality: each is asked the same.
+//! A latency runs from sending the question (open loop: from when it was due) until the last byte of the answer has
+//! arrived; the answer is parsed afterwards. The numbers of rows and the sums of all numbers are reported, so that
+//! answers of servers can be compared: each gets the same questions.
 //!
 //! ```text
 //!   questions ──┬── the server, alone                              ──┐
@@ -39,17 +39,17 @@ use text::{Dialect, text};
 use tsbs::{Query, Question, named};
 use yardstick::{Yardstick, YardstickOptions};
 
-/// Messages of failed runs that are kept for each query.
+/// Maximum messages of failed runs kept for each query.
 const MESSAGES_MAX: usize = 3;
-/// From when rows begin to come in until the first question is asked.
+/// Time between the start of the background load and the first question.
 const LEAD: Duration = Duration::from_secs(2);
 
-/// Which way questions go.
+/// Protocol for queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Door {
     /// PostgreSQL's simple protocol.
     Postgres,
-    /// The server's own way of HTTP.
+    /// The server's own HTTP interface.
     Http,
 }
 
@@ -60,44 +60,44 @@ pub struct Options {
     target: Target,
     #[command(flatten)]
     data: Data,
-    /// Which way questions go; by default PostgreSQL's protocol where the server speaks it.
+    /// Protocol for queries; by default PostgreSQL's if the server supports it.
     #[arg(long, value_enum)]
     door: Option<Door>,
-    /// The language; by default the server's own.
+    /// Query language; by default the server's own.
     #[arg(long, value_enum)]
     dialect: Option<Dialect>,
-    /// Queries by name, with commas between; all, light and heavy are several.
+    /// Queries by name, separated by commas; all, light and heavy select several.
     #[arg(long, default_value = "all")]
     query: String,
     /// Measured runs of each query.
     #[arg(long, default_value_t = 10)]
     runs: u64,
-    /// Runs of each query before, which are not measured.
+    /// Unmeasured runs of each query before that.
     #[arg(long, default_value_t = 1)]
     warmup: u64,
-    /// Connections, each with one question in flight.
+    /// Connections; each has one question in flight.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Questions a second (open loop); without it, each connection asks when it is answered.
+    /// Questions per second (open loop); by default each connection asks when the previous question is answered.
     #[arg(long)]
     rate: Option<f64>,
-    /// Seed of windows and hosts.
+    /// Seed of time windows and hosts.
     #[arg(long, default_value_t = 42)]
     query_seed: u64,
     #[command(flatten)]
     yardstick: YardstickOptions,
-    /// Then ask all again while so many rows a second come in (open loop), which continue the data set.
+    /// Then repeat all queries while this many rows per second are loaded (open loop), which continue the data set.
     #[arg(long, value_name = "ROWS_PER_SECOND")]
     while_ingesting: Option<f64>,
     #[command(flatten)]
     metering: Metering,
-    /// Print the texts of the first run instead of asking.
+    /// Print the texts of the first run instead of running them.
     #[arg(long)]
     show: bool,
     /// Print the result as one line of JSON.
     #[arg(long)]
     json: bool,
-    /// A name for the run that the result bears.
+    /// Label of the run in the result.
     #[arg(long, default_value = "")]
     label: String,
 }
@@ -115,10 +115,10 @@ impl Options {
     }
 }
 
-/// Asks, prints the result.
+/// Runs the queries, and prints the result.
 ///
 /// # Errors
-/// When the server cannot be reached, or could not answer a question.
+/// If the server cannot be reached, or failed to answer a question.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let is_rate = |rate: Option<f64>| rate.is_none_or(|rate| rate.is_finite() && rate > 0.0);
     if !is_rate(options.rate) {
@@ -134,8 +134,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     if options.show {
         return show(options, &queries);
     }
+    // First the server without other load, alternating with the yardstick.
     let yardstick = Yardstick::open(&options.yardstick, &options.data).await?;
     let (alone, beside) = round(options, &queries, yardstick).await?;
+    // Then the server while rows are loaded.
     let busy = match options.while_ingesting {
         None => None,
         Some(rate) => {
@@ -156,7 +158,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks all queries once, as often as it says; the report of the server, and that of the yardstick.
+/// Runs all queries; returns the report of the server, and that of the yardstick.
 async fn round(
     options: &Options,
     queries: &[Query],
@@ -205,7 +207,7 @@ async fn round(
         server: "datafusion",
         door: "in-process".to_owned(),
         queries: besides,
-        // It runs within the client.
+        // The yardstick runs within the client.
         metered: false,
         server_memory_bytes: 0,
         server_memory_peak_bytes: 0,
@@ -223,15 +225,15 @@ fn show(options: &Options, queries: &[Query]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A query, measured.
+/// Measurements of one query.
 struct Measured {
     askers: Vec<Asker>,
     server: Result,
-    /// The same of the yardstick; of nothing without one.
+    /// The same for the yardstick; empty without one.
     yardstick: Result,
 }
 
-/// Asks a query's questions through all connections; the yardstick in turns with the first of them.
+/// Runs a query's questions through all connections; the yardstick alternates with the first of them.
 async fn measure(
     options: &Options,
     query: Query,
@@ -262,7 +264,7 @@ async fn measure(
                     return (asker, asked, beside);
                 }
                 let number = options.warmup + run;
-                // Whoever is asked second finds the machine as the first left it: they take turns in that, too.
+                // The second of the two finds the caches as the first left them, so they alternate in that, too.
                 let second = run % 2 == 1;
                 if second && let Some(yardstick) = &yardstick {
                     beside.ask_yardstick(&options, query, number, yardstick).await;
@@ -289,7 +291,7 @@ async fn measure(
     })
 }
 
-/// What a worker asked.
+/// Results of a worker.
 #[derive(Default)]
 struct Asked {
     latencies: Latencies,
@@ -299,7 +301,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Asks once; with a pace and the number of questions before it, when it is due.
+    /// Runs one question; with a pace and the number of questions before it, when it is due.
     #[expect(clippy::cast_precision_loss, reason = "a time in the end")]
     async fn ask(
         &mut self,
@@ -319,7 +321,7 @@ impl Asked {
         self.take(latency, answer.map_err(anyhow::Error::from));
     }
 
-    /// Asks the yardstick once.
+    /// Runs one question on the yardstick.
     async fn ask_yardstick(
         &mut self,
         options: &Options,
@@ -368,7 +370,7 @@ impl Asked {
     }
 }
 
-/// A run's question, and its text in a language.
+/// Question of a run, and its text in a language.
 fn asked(
     options: &Options,
     query: Query,

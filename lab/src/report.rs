@@ -1,4 +1,4 @@
-//! What the lab prints: results on standard output, progress on standard error.
+//! Output of the lab: results on standard output, progress on standard error.
 
 use std::io::{IsTerminal, Write};
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 /// Prints a line of JSON.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub(crate) fn say_json(value: &impl Serialize) -> anyhow::Result<()> {
     say(&serde_json::to_string(value)?)
 }
 
-/// Prints a text and ends the line.
+/// Prints a text and a line end.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub(crate) fn say(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
@@ -23,22 +23,22 @@ pub(crate) fn say(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shows how far it is, on one line of a terminal; an empty text takes the line away.
+/// Shows progress on one line of a terminal; an empty text clears the line.
 pub(crate) fn progress(text: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        // Nobody is served by a run that fails because its progress cannot be shown.
+        // A run must not fail because its progress cannot be shown.
         write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush()).ok();
     }
 }
 
-/// What somebody has to know who waits for the result, whatever becomes of that.
+/// Prints a warning that the user must see, independently of the result.
 pub(crate) fn warn(text: &str) {
     progress("");
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
-/// Lines of cells with their columns below each other; all but the first to the right.
+/// Aligns cells in columns; all but the first column to the right.
 pub(crate) fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width =
@@ -54,7 +54,7 @@ pub(crate) fn align(lines: &[Vec<String>]) -> String {
     aligned.collect::<Vec<_>>().join("\n")
 }
 
-/// A number in few digits: three that count, none behind the point from 100 on.
+/// A number with about three significant digits; without decimals from 100 on.
 pub(crate) fn short(number: f64) -> String {
     match number.abs() {
         size if size == 0.0 || size >= 100.0 => format!("{number:.0}"),
@@ -64,7 +64,7 @@ pub(crate) fn short(number: f64) -> String {
     }
 }
 
-/// Bytes in MiB.
+/// Bytes as MiB.
 #[expect(clippy::cast_precision_loss, reason = "rounded anyway")]
 pub(crate) fn mib(bytes: u64) -> String {
     format!("{} MiB", short(bytes as f64 / 1_048_576.0))

@@ -1,4 +1,4 @@
-//! The servers that the lab knows, and how each makes the table `cpu`.
+//! The supported servers, and how each creates the table `cpu`.
 //!
 //! | server | table | index |
 //! |---|---|---|
@@ -7,8 +7,7 @@
 //! | PostgreSQL | text, timestamp, bigint | (hostname, time DESC), (time DESC) |
 //! | ClickHouse | String, DateTime, Int64 | ORDER BY (hostname, time), partitioned by day |
 //!
-//! The columns have the names that line protocol gives them, so one set of queries fits however the
-//! rows came.
+//! The columns have the names that line protocol gives them, so that one set of queries fits all protocols.
 
 use anyhow::bail;
 use bytes::Bytes;
@@ -30,25 +29,25 @@ pub(crate) enum Server {
     ClickHouse,
 }
 
-/// Where a server is and which of its databases is meant.
+/// Addresses of a server, and the database to use.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Target {
-    /// What kind of server it is.
+    /// Kind of server.
     #[arg(long, value_enum, default_value = "partita")]
     pub(crate) server: Server,
-    /// Its HTTP (and Flight) address.
+    /// HTTP (and Flight) address of the server.
     #[arg(long, default_value = "http://127.0.0.1:4000")]
     pub(crate) url: String,
-    /// How to connect to its PostgreSQL door.
+    /// Connection string for its PostgreSQL protocol.
     #[arg(long, default_value = "host=127.0.0.1 port=4003 user=partita")]
     pub(crate) pg: String,
-    /// The database (bucket) there.
+    /// Database (bucket) on the server.
     #[arg(long, default_value = "public")]
     pub(crate) db: String,
 }
 
 impl Server {
-    /// The name that results bear.
+    /// Name in results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Partita => "partita",
@@ -61,10 +60,10 @@ impl Server {
 }
 
 impl Target {
-    /// The path that takes line protocol, times in nanoseconds.
+    /// Path for line protocol, with times in nanoseconds.
     ///
     /// # Errors
-    /// When the server takes none.
+    /// If the server does not accept line protocol.
     pub(crate) fn line_path(&self) -> anyhow::Result<String> {
         let db = escape(&self.db);
         Ok(match self.server {
@@ -74,10 +73,10 @@ impl Target {
         })
     }
 
-    /// The path that takes rows as ClickHouse's TabSeparated.
+    /// Path for rows as ClickHouse's TabSeparated.
     ///
     /// # Errors
-    /// When the server is not ClickHouse.
+    /// If the server is not ClickHouse.
     pub(crate) fn tab_separated_path(&self) -> anyhow::Result<String> {
         if self.server != Server::ClickHouse {
             bail!("only ClickHouse takes rows through this door");
@@ -87,10 +86,10 @@ impl Target {
         Ok(format!("/?database={}&query={}", escape(&self.db), escape(&insert)))
     }
 
-    /// Drops the table, if there is one, or the database of a server that has no tables.
+    /// Drops the table if it exists, or the database of a server without tables.
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// If the server refuses or cannot be reached.
     pub(crate) async fn drop_table(&self) -> anyhow::Result<()> {
         match self.server {
             Server::Partita | Server::PostgreSql => {
@@ -102,11 +101,11 @@ impl Target {
         }
     }
 
-    /// Makes the table, `suffix` at the end of CREATE TABLE, or the database of a server that makes
-    /// tables by itself. One that exists is kept as it is.
+    /// Creates the table, with `suffix` at the end of CREATE TABLE, or the database of a server that creates tables
+    /// by itself. An existing one is kept unchanged.
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached.
+    /// If the server refuses or cannot be reached.
     pub(crate) async fn create_table(&self, suffix: &str) -> anyhow::Result<()> {
         match self.server {
             Server::Partita => self.sql(&[format!("{} {suffix}", partita_table())]).await,
@@ -140,7 +139,7 @@ impl Target {
     }
 }
 
-/// All columns with their types.
+/// Definitions of all columns.
 fn definitions(tag: &str, time: &str, field: &str) -> String {
     let tags = TAGS.iter().map(|name| format!("{name} {tag}"));
     let fields = FIELDS.iter().map(|name| format!("{name} {field}"));
@@ -148,7 +147,7 @@ fn definitions(tag: &str, time: &str, field: &str) -> String {
     all.join(", ")
 }
 
-/// As line protocol makes it, but for the order of the key: the host comes first.
+/// Same columns as line protocol creates, but with the host first in the key.
 fn partita_table() -> String {
     let columns = definitions("STRING", "TIMESTAMP(9) TIME INDEX", "BIGINT");
     format!("CREATE TABLE IF NOT EXISTS {TABLE} ({columns}, PRIMARY KEY ({}))", TAGS.join(", "))

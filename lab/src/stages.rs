@@ -1,4 +1,5 @@
-//! `partita lab stages`: what each piece of the write path costs a row, and what of the whole that explains.
+//! `partita lab stages`: CPU cost per row of each piece of the write path, and the share of the total that they
+//! explain.
 //!
 //! ```text
 //!   cargo bench  ──> target/criterion/*/*/new/*.json ──┐
@@ -6,10 +7,10 @@
 //!                                                      ┘
 //! ```
 //!
-//! A row of the table is a piece on the way of a row into the store; its figure is CPU, in microseconds a row, which is
-//! CPU-seconds a million rows. Below them stands their sum, what the server used in a whole load, and what is left:
-//! connections and the kernel's part of them, bookkeeping of requests, hand-overs between threads, and as much of
-//! compaction as fell into the load.
+//! A line of the table is a piece on a row's way into the store; its figure is CPU time in microseconds per row,
+//! which equals CPU seconds per million rows. Below are their sum, the server's usage in a whole load, and the
+//! remainder: connections and the kernel's part of them, bookkeeping of requests, hand-overs between threads, and
+//! the compaction during the load.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use serde::Deserialize;
 
 use crate::report::{align, say, short};
 
-/// The pieces, in the order of the path: what a person calls it, and criterion's name for it, which [`bench`] completes.
+/// The pieces in the order of the path: a title, and criterion's name, which [`bench`] completes.
 const PIECES: [(&str, &str); 7] = [
     ("decode what came", "decode/"),
     ("complete, place, cut", "ingest/1 partition"),
@@ -29,35 +30,35 @@ const PIECES: [(&str, &str); 7] = [
     ("sort it into the memtable", "apply/batch"),
     ("flush it to a file", "flush/memtable"),
 ];
-/// What a row pays later, and not each row equally often.
+/// A cost that a row causes later, a varying number of times.
 const LATER: (&str, &str) = ("compact it, each time", "compact/4 runs");
-/// Doors by their names in results; as pieces they are called the same.
+/// Doors by their names in results; the pieces have the same names.
 const DOORS: [&str; 4] = ["line-protocol", "copy-text", "copy-binary", "flight"];
 
 /// Options of `stages`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Results of loads of 100 hosts: lines of JSON as `ingest --json` prints them. Without, only the pieces are told.
+    /// Results of loads of 100 hosts: lines of JSON from `ingest --json`. By default only the pieces are shown.
     loads: Vec<PathBuf>,
-    /// Where criterion left what it measured.
+    /// Folder of criterion's measurements.
     #[arg(long, default_value = "target/criterion")]
     criterion: PathBuf,
 }
 
-/// Microseconds a row, by criterion's names.
+/// Microseconds per row, by criterion's names.
 type Costs = BTreeMap<String, f64>;
 
-/// Server CPU of loads through one door, in microseconds a row.
+/// Server CPU of loads through one door, in microseconds per row.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Whole {
     acknowledged: Vec<f64>,
     settled: Vec<f64>,
 }
 
-/// Reads, adds up, prints.
+/// Reads the measurements, adds them up, and prints the table.
 ///
 /// # Errors
-/// When there are no measurements.
+/// If there are no measurements.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut costs = Costs::new();
     collect(&options.criterion, &mut costs)
@@ -75,11 +76,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     say(&align(&lines(&costs, &wholes)))
 }
 
-/// What criterion says of a bench.
+/// Criterion's description of a bench.
 #[derive(Deserialize)]
 struct Benchmark {
     full_id: String,
-    /// `{"Elements": 5000}`, or another unit, or none.
+    /// `{"Elements": 5000}`, or another unit, or null.
     throughput: serde_json::Value,
 }
 
@@ -90,11 +91,11 @@ struct Estimates {
 
 #[derive(Deserialize)]
 struct Estimate {
-    /// In nanoseconds.
+    /// Nanoseconds.
     point_estimate: f64,
 }
 
-/// Finds the newest measurement of each bench that counts rows.
+/// Collects the newest measurement of each bench that counts rows.
 fn collect(folder: &Path, costs: &mut Costs) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -118,7 +119,7 @@ fn collect(folder: &Path, costs: &mut Costs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A line of results, as far as it matters here.
+/// The needed fields of a line of results.
 #[derive(Deserialize)]
 struct Line {
     what: String,
@@ -129,9 +130,9 @@ struct Line {
     server_cpu_settled_s_per_mrow: Option<f64>,
 }
 
-/// Takes in a result that is a metered load into Partita; CPU-seconds a million rows are microseconds a row.
+/// Adds a result if it is a metered load into Partita; CPU seconds per million rows equal microseconds per row.
 fn add_load(line: &str, wholes: &mut BTreeMap<String, Whole>) -> anyhow::Result<()> {
-    // Points of a series are no results.
+    // Points of a time series are not results.
     if line.trim().is_empty() || !line.contains("\"what\"") {
         return Ok(());
     }
@@ -147,8 +148,8 @@ fn add_load(line: &str, wholes: &mut BTreeMap<String, Whole>) -> anyhow::Result<
     Ok(())
 }
 
-/// Criterion's name for a piece on the way through a door: one that ends with a slash goes on with the door's, and
-/// strings that come as Arrow's clients send them are cast.
+/// Criterion's name for a piece on the way through a door: a name that ends with a slash is completed by the
+/// door's, and the strings of Arrow clients are cast.
 fn bench(name: &str, door: &str) -> String {
     match (name, door) {
         ("ingest/1 partition", "flight") => format!("{name}, cast"),
@@ -164,7 +165,7 @@ fn lines(costs: &Costs, wholes: &BTreeMap<String, Whole>) -> Vec<Vec<String>> {
         let values = DOORS.iter().map(|door| told(value(door)));
         std::iter::once(title.to_owned()).chain(values).collect::<Vec<_>>()
     };
-    // A sum without one of its parts would look like a cheap path.
+    // A sum that lacks one of its parts would look like a cheap path.
     let sum = |door: &str| PIECES.iter().map(|(_, name)| cost(name, door)).sum::<Option<f64>>();
     let acknowledged = |door: &str| middle(&wholes.get(door)?.acknowledged);
     let settled = |door: &str| middle(&wholes.get(door)?.settled);

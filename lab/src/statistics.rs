@@ -1,18 +1,18 @@
-//! What rounds say together: their median, and between which bounds it lies as far as so few rounds can tell.
+//! Statistics over rounds: the median, and a confidence interval from few rounds.
 //!
-//! The bounds are two of the values themselves, counted from either end: whatever the values are distributed like, the
-//! true median lies between the k-th from below and the k-th from above unless fewer than k of the rounds fell on one
-//! side of it, which is a matter of tossing coins. Nothing is assumed of what else the machine did.
+//! The bounds are two of the values themselves, counted from either end: whatever the distribution, the true median
+//! lies between the k-th value from below and the k-th from above, unless fewer than k of the rounds fell on one
+//! side of it, which is a binomial probability with p = 1/2. Nothing is assumed about disturbances of the machine.
 //!
-//! Invariants: pure; values that are no numbers are not passed; no values give zeros and a confidence of zero.
+//! Invariants: pure; values must not be NaN; no values give zeros and a confidence of zero.
 
 use serde::Serialize;
 
-/// Bounds are as narrow as they can be at this confidence; with four rounds or fewer it cannot be had, and they are the
-/// least and the greatest.
+/// Bounds are as narrow as possible at this confidence; four rounds or fewer cannot reach it, and the bounds are
+/// the minimum and maximum.
 const CONFIDENCE: f64 = 0.9;
 
-/// The middle of some values; the mean of both middles of an even number.
+/// The median; the mean of the middle two if the number is even; 0 if there are no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -24,19 +24,19 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// A median and its sampling error.
+/// A median with its confidence interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// Of the true median being between the two.
+    /// Probability that the true median is between the bounds.
     pub(crate) confidence: f64,
     pub(crate) rounds: usize,
 }
 
 impl Spread {
-    /// Of rounds that are worth the same.
+    /// Statistics of rounds with equal weight.
     pub(crate) fn of(values: &[f64]) -> Self {
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -59,7 +59,7 @@ impl Spread {
         spread
     }
 
-    /// Of what each round says of two things that were measured next to each other in it.
+    /// Statistics of a figure computed in each round from two measurements.
     pub(crate) fn of_pairs(of: &[f64], to: &[f64], each: impl Fn(f64, f64) -> f64) -> Self {
         let pairs = of.iter().zip(to).filter(|(_, to)| **to > 0.0);
         let each: Vec<f64> = pairs.map(|(of, to)| each(*of, *to)).collect();
@@ -67,9 +67,9 @@ impl Spread {
     }
 }
 
-/// How surely the median is between the k-th value from below and the k-th from above.
+/// Probability that the median is between the k-th value from below and the k-th from above.
 fn confidence(rounds: usize, from_end: usize) -> f64 {
-    // Coins: the share of all outcomes in which fewer than k fall on one side, twice.
+    // Fewer than k coin tosses of `rounds` fall on one side, for either side.
     let mut outcomes = 1.0;
     let mut outside = 0.0;
     for fallen in 0..from_end.min(rounds) {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn pairs_are_judged_round_by_round() {
-        // The machine was half as fast in the second round: for both.
+        // The machine was half as fast in the second round, for both measurements.
         let spread = Spread::of_pairs(&[90.0, 45.0], &[100.0, 50.0], |of, to| 1.0 - of / to);
         assert!((spread.median - 0.1).abs() < 1e-9 && (spread.high - spread.low).abs() < 1e-9);
         assert_eq!(Spread::of_pairs(&[1.0], &[0.0], |of, to| of / to).rounds, 0);

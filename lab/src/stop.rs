@@ -1,13 +1,13 @@
-//! How a run that takes minutes is stopped before its end.
+//! Interruption of a run of several minutes.
 //!
-//! Invariant: whoever waits here drops what it started when this returns, so that a cluster on this machine ends with it.
+//! Invariant: a caller drops what it started when this returns, so that a cluster on this machine ends with it.
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for somebody to stop it: Ctrl-C or SIGTERM.
+/// Waits for Ctrl-C or SIGTERM.
 ///
 /// # Errors
-/// When signals cannot be waited for.
+/// If the signal handlers cannot be installed.
 pub(crate) async fn stopped() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

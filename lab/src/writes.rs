@@ -1,8 +1,8 @@
-//! `partita lab writes`: small durable writes, each waited for, by many clients at once: what a
-//! replicated log makes of them. Against Partita, PostgreSQL, or etcd by its own protocol.
+//! `partita lab writes`: small durable writes by many concurrent clients, each waiting for its answer: the
+//! throughput of a replicated log. Against Partita, PostgreSQL, or etcd with its own protocol.
 //!
-//! Closed loop: a client writes the next row when the one before is acknowledged. Every row has a key
-//! of its own. Clients are dealt to the addresses in turn.
+//! Closed loop: a client writes the next row when the previous one is acknowledged. Every row has a key of its own.
+//! Clients are distributed over the addresses in turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,33 +23,33 @@ use crate::latency::{Latencies, Summary};
 use crate::random::Random;
 use crate::report::{align, say, say_json, short};
 
-/// The table that is written to.
+/// The written table.
 const TABLE: &str = "lab_writes";
-/// Messages of failed writes that are told.
+/// Maximum messages of failed writes that are reported.
 const MESSAGES_MAX: usize = 3;
 
 /// Options of `writes`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Where to write, by PostgreSQL's protocol: a connection string; may be given several times.
+    /// PostgreSQL connection string of a server; may be given several times.
     #[arg(long, required_unless_present = "etcd", conflicts_with = "etcd")]
     postgres: Vec<String>,
-    /// Where to write, by etcd's: `host:port`; may be given several times.
+    /// etcd address, `host:port`; may be given several times.
     #[arg(long)]
     etcd: Vec<String>,
-    /// Clients at once.
+    /// Number of concurrent clients.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
-    /// Seconds that are measured, after a tenth of that which is not.
+    /// Measured seconds, after a warm-up of a tenth of them.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Bytes of a row's value.
+    /// Bytes of each row's value.
     #[arg(long, default_value_t = 256)]
     bytes: usize,
-    /// Partitions of the table, by hash (Partita only; PostgreSQL gets a plain table).
+    /// Number of partitions of the table, by hash (Partita only; PostgreSQL gets a plain table).
     #[arg(long, default_value_t = 1)]
     partitions: u32,
-    /// Not Partita: make a plain table.
+    /// Create a plain table, for servers other than Partita.
     #[arg(long)]
     plain: bool,
     /// Print the result as one line of JSON.
@@ -57,7 +57,7 @@ pub struct Options {
     json: bool,
 }
 
-/// What is told.
+/// Result of the run.
 #[derive(Clone, Debug, Serialize)]
 struct Report {
     server: &'static str,
@@ -72,7 +72,7 @@ struct Report {
     latency: Summary,
 }
 
-/// etcd's `etcdserverpb.PutRequest`, the two fields of it that are used.
+/// etcd's `etcdserverpb.PutRequest`, with the two fields that are used.
 #[derive(Clone, PartialEq, Message)]
 struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -81,11 +81,11 @@ struct PutRequest {
     value: Vec<u8>,
 }
 
-/// Its answer, of which nothing is looked at.
+/// The response to it; its fields are not used.
 #[derive(Clone, PartialEq, Message)]
 struct PutResponse {}
 
-/// One client.
+/// Connection of one client.
 enum Writer {
     Postgres { client: Client, insert: Statement },
     Etcd(tonic::client::Grpc<Channel>),
@@ -126,7 +126,7 @@ impl Writer {
     }
 }
 
-/// What a client counted.
+/// Results of one client.
 #[derive(Default)]
 struct Counted {
     latencies: Latencies,
@@ -134,17 +134,17 @@ struct Counted {
     messages: Vec<String>,
 }
 
-/// Writes and measures.
+/// Writes, and measures.
 ///
 /// # Errors
-/// When a server cannot be reached, or every write failed.
+/// If a server cannot be reached, or every write failed.
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let etcd = !options.etcd.is_empty();
     let addresses = if etcd { &options.etcd } else { &options.postgres };
     if !etcd {
         prepare(options).await?;
     }
-    // Keys that no run before has used.
+    // Keys that no earlier run has used.
     let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     let next = Arc::new(AtomicU64::new(u64::try_from(started.as_micros())? << 8));
     let mut writers = Vec::new();
@@ -193,7 +193,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the table anew.
+/// Drops the table if it exists, and creates it.
 async fn prepare(options: &Options) -> anyhow::Result<()> {
     let address = options.postgres.first().context("no server is named")?;
     let client = postgres::connect(address, "public").await?;
@@ -227,6 +227,7 @@ async fn work(
         if begin >= until {
             return counted;
         }
+        // A new random value for each row.
         value.clear();
         while value.len() < bytes {
             value.push(char::from(b'a' + u8::try_from(random.below(26)).unwrap_or_default()));
@@ -234,6 +235,7 @@ async fn work(
         let id = next.fetch_add(1, Ordering::Relaxed).cast_signed();
         let written = writer.write(id, &value).await;
         let end = Instant::now();
+        // Writes during the warm-up, or answered after the end, are not counted.
         match written {
             Ok(()) if begin >= from && end <= until => counted.latencies.record(end - begin),
             Ok(()) => {}

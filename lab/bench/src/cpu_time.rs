@@ -1,6 +1,6 @@
-//! CPU time as a measurement of criterion.
+//! CPU time as a criterion measurement.
 //!
-//! All threads of the process count, user and system. Criterion works in wall time besides: it decides by that how often
+//! It counts user and system time of all threads of the process. Criterion also uses wall time: to decide how often
 //! a sample runs.
 
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use cpu_time::ProcessTime;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 
-/// The CPU that this process uses.
+/// CPU time of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuTime;
 
-/// What knows how to write durations.
+/// Formats durations.
 static TIME: WallTime = WallTime;
 
 impl Measurement for CpuTime {

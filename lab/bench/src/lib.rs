@@ -1,15 +1,15 @@
-//! What the micro-benchmarks of all crates share: how they measure, and the rows that they measure with.
+//! Shared code of the micro-benchmarks of all crates: the measurements and the rows.
 //!
 //! ```text
 //!   benches/ of a crate ── criterion (cpu | wall) ──> target/criterion/<group>/<name>/new/estimates.json
 //!          └─ sample: batches of the TSBS data set              └─ `partita lab stages` adds them up
 //! ```
 //!
-//! Each bench lies in the crate that owns the piece; a group is named after the piece, and its throughput is counted in
-//! rows. [`sample::BATCH_ROWS`] rows are what one request of `partita lab ingest` brings, so that the figures can be
-//! laid beside those of a whole load.
+//! Each bench is in the crate that owns the measured piece; a group is named after the piece, and its throughput is
+//! in rows. [`sample::BATCH_ROWS`] rows are one request of `partita lab ingest`, so that the figures can be
+//! compared with those of a whole load.
 //!
-//! Errors are for the one who runs a bench: these helpers panic.
+//! These helpers panic on errors, for the developer who runs a bench.
 
 mod cpu_time;
 pub mod sample;
@@ -21,20 +21,20 @@ use criterion::{Criterion, SamplingMode, Throughput};
 
 pub use cpu_time::CpuTime;
 
-/// How long a bench runs before it counts: until the allocator and the CPU's caches know the work.
+/// Warm-up time of a bench: until the allocator and the CPU's caches are in a steady state.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// How long it counts. With some fifty benches, all of them take three minutes.
+/// Measurement time of a bench. With about fifty benches, all of them take three minutes.
 const MEASUREMENT: Duration = Duration::from_secs(2);
-/// In how many samples; the least that criterion takes is 10.
+/// Number of samples; criterion's minimum is 10.
 const SAMPLES: usize = 20;
 
-/// Benches that count the CPU that the whole process uses: other threads' work belongs to a piece, and other processes'
-/// does not.
+/// Criterion that counts the CPU time of the whole process: including the work of other threads, excluding other
+/// processes.
 pub fn cpu() -> Criterion<CpuTime> {
     configured(Criterion::default().with_measurement(CpuTime))
 }
 
-/// Benches that count time: what somebody waits for.
+/// Criterion that counts wall time: the latency that a caller sees.
 pub fn wall() -> Criterion<WallTime> {
     configured(Criterion::default())
 }
@@ -49,8 +49,8 @@ fn configured<M: criterion::measurement::Measurement + 'static>(
         .configure_from_args()
 }
 
-/// Measures a piece of work over so many rows, as `group/name`. What `set_up` makes for each run, and the dropping of
-/// what the work returns, do not count.
+/// Measures a piece of work on `rows` rows, as `group/name`. `set_up` before each run and the dropping of the
+/// result are not counted.
 ///
 /// `work` may take long: every sample is one run or a few.
 pub fn stage<M: criterion::measurement::Measurement + 'static, I, O>(

@@ -1,7 +1,7 @@
-//! The rows that benches work with: batches of the TSBS cpu-only data set, in the forms that doors take, and as the
-//! columns that they become.
+//! Rows for benches: batches of the TSBS cpu-only data set, in the formats of the doors, and as the columns that
+//! are stored.
 //!
-//! The table is the one that `partita lab` makes: ten tags and the time in the key, ten integer fields.
+//! The table is the one that `partita lab` creates: ten tags and the time in the key, ten integer fields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +18,25 @@ use partita_tsbs::cpu::{FIELDS, Generator, Host, Spec, TABLE, TAGS, TIME, hosts}
 use partita_tsbs::encode::arrow::Batches;
 use partita_tsbs::encode::{BINARY_END, BINARY_HEAD, Encoder, Format, columns};
 
-/// Rows of a batch: of one request of `partita lab ingest`.
+/// Rows of a batch: one request of `partita lab ingest`.
 pub const BATCH_ROWS: usize = 5_000;
-/// Hosts of the data set that most figures are about.
+/// Number of hosts in most benches.
 pub const HOSTS: u32 = 100;
 /// 2016-01-01, in nanoseconds since 1970.
 const START_NS: i64 = 1_451_606_400_000_000_000;
-/// Between two rows of a host.
+/// Interval between two rows of a host.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// What all rows follow from.
+/// Seed of the data set.
 const SEED: u64 = 123;
 
-/// Batches of rows in their order of time, each of [`BATCH_ROWS`].
+/// Batches of [`BATCH_ROWS`] rows, in order of time.
 pub struct Sample {
     hosts: Vec<Host>,
     generator: Generator,
 }
 
 impl Sample {
-    /// The data set of so many hosts, from its first row on.
+    /// The data set with this number of hosts, from its first row.
     pub fn new(hosts_count: u32) -> Self {
         let spec = Spec {
             hosts: hosts_count,
@@ -48,7 +48,7 @@ impl Sample {
         Self { hosts: hosts(&spec), generator: Generator::new(spec) }
     }
 
-    /// The next batch as a door takes it; binary COPY with its head and end.
+    /// The next batch in the format of a door; binary COPY with header and trailer.
     pub fn bytes(&mut self, format: Format) -> Vec<u8> {
         let rows = self.generator.next(BATCH_ROWS).expect("the data set has no end");
         let mut out = Vec::new();
@@ -78,13 +78,13 @@ impl Sample {
         format!("INSERT INTO {TABLE} ({names}) VALUES {values}")
     }
 
-    /// The next batch as clients of Arrow send it: strings are Utf8.
+    /// The next batch as an Arrow client sends it: strings are Utf8.
     pub fn sent(&mut self) -> RecordBatch {
         let rows = self.generator.next(BATCH_ROWS).expect("the data set has no end");
         Batches::new(&self.hosts).of(rows).expect("rows of these hosts")
     }
 
-    /// The next batch as the columns of the table, as a door hands them on and the log brings them.
+    /// The next batch with the table's stored columns, as a door passes it on and the log returns it.
     pub fn batch(&mut self) -> RecordBatch {
         let sent = self.sent();
         let schema = schema().storage();
@@ -95,8 +95,9 @@ impl Sample {
     }
 }
 
-/// The table's columns and key.
+/// Columns and key of the table.
 pub fn schema() -> TableSchema {
+    // Tags, then the time, then the fields.
     let time = ColumnType::Timestamp(Unit::Nanosecond, false);
     let tags = TAGS.into_iter().map(|name| (name, ColumnType::String, Semantic::Tag));
     let fields = FIELDS.into_iter().map(|name| (name, ColumnType::Int64, Semantic::Field));
@@ -117,6 +118,7 @@ pub fn schema() -> TableSchema {
             comment: None,
         })
         .collect();
+    // The tags and the time are the key.
     let key = columns[..=TAGS.len()].iter().map(|column| column.id).collect();
     let next_column = ColumnId(columns.last().map_or(1, |column| column.id.0 + 1));
     TableSchema {
@@ -155,7 +157,7 @@ pub fn table(partitions: u16) -> Table {
     }
 }
 
-/// A catalog of nothing but the table.
+/// A catalog with this table only.
 pub fn catalog(table: Table) -> Catalog {
     let name = table.database.clone();
     let database = Database { id: DatabaseId(1), name: name.clone(), ttl: None };

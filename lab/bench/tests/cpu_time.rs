@@ -1,6 +1,6 @@
-//! What criterion is told to measure: CPU of the whole process, not time.
+//! The criterion measurement: CPU time of the whole process, not wall time.
 //!
-//! One test in a process of its own, because the CPU of tests beside it would count.
+//! One test in a process of its own, because the CPU time of parallel tests would count.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `partita lab sim` without anything around it: light to build.
+//! `partita lab sim` alone: quick to build.
 //!
 //! ```text
 //! cargo run --release -p partita-hotspot --example sim -- --nodes 1000 --partitions 100000 --hours 1
@@ -8,7 +8,7 @@
 
 use clap::Parser;
 
-/// A workload in a virtual cluster.
+/// Run a workload in a virtual cluster.
 #[derive(Parser)]
 #[command(name = "sim", max_term_width = 100)]
 struct Cli {

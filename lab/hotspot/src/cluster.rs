@@ -1,4 +1,4 @@
-//! A cluster that is computed: nodes, partitions and orders under a virtual clock, decided over by the real scheduler.
+//! A simulated cluster: nodes, partitions and orders under a virtual clock, controlled by the real scheduler.
 //!
 //! ```text
 //!   TableLoad ──share of each range──▶ flow (every second) ──▶ counters ──▶ beats (every node, every second, by its phase)
@@ -7,11 +7,12 @@
 //!   events: heap by (time, number) ◀── orders ◀── tick ◀──────────────────────────── Scheduler
 //! ```
 //!
-//! Load is a fluid: a lane serves up to its capacity, a node up to its cores (a leader counts 1, a follower 0.4). Orders
-//! take time. Partitions whose load never changes (the rest of a large cluster) are counted when they report, the others
-//! every second.
+//! Load is a fluid: a lane serves up to its capacity, a node up to its cores (a leader counts 1, a follower 0.4).
+//! Orders take time. Partitions with constant load (the rest of a large cluster) are counted when they report, the
+//! others every second.
 //!
-//! Invariants: single-threaded, no clock; the same options and seed give the same log of events, and its hash.
+//! Invariants: single-threaded, no real clock; the same options and seed give the same event log, with the same
+//! hash.
 
 mod beats;
 mod events;
@@ -36,44 +37,44 @@ use parts::{Node, Partition};
 use policy::Pickers;
 pub use policy::Policy;
 
-/// When virtual time begins, milliseconds since the Unix epoch.
+/// Begin of virtual time, in milliseconds since the Unix epoch.
 pub(crate) const BEGIN_MS: u64 = crate::workload::BEGIN_S * 1_000;
 
-/// What a cluster is made of, and what things cost.
+/// Size, costs and faults of a simulated cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Nodes.
     pub nodes: usize,
-    /// Cores of each.
+    /// Cores of each node.
     pub cores: f64,
-    /// Rows a second that one partition's lane writes on one core.
+    /// Rows per second that one partition's lane writes on one core.
     pub lane_rows_per_s: f64,
-    /// What a follower's copy costs, in the leader's work.
+    /// Work of a follower, relative to the leader's.
     pub follower_cost: f64,
-    /// Partitions of other tables.
+    /// Number of partitions of other tables.
     pub background: u32,
-    /// The share of a lane that one of them bears.
+    /// Share of a lane that each of them uses.
     pub background_busy: f64,
-    /// How long a split takes, and how long its range stands still, milliseconds.
+    /// Duration of a split, and of the write stall of its range, in milliseconds.
     pub split_ms: (u64, u64),
-    /// The same of a transfer of a leader.
+    /// The same for a transfer of a leader.
     pub transfer_ms: (u64, u64),
-    /// Bytes a second of one move of a replica.
+    /// Bytes per second of one replica move.
     pub move_bytes_per_s: f64,
-    /// The share of beats that is lost.
+    /// Share of heartbeats that are lost.
     pub beats_lost: f64,
-    /// How long the others are under way at most, milliseconds.
+    /// Maximum delay of the others, in milliseconds.
     pub beat_delay_ms: u64,
-    /// Whether what is not served is asked for again, by clients that each wait for one request: they hold back what
-    /// goes to other partitions, too, while one of them is full. Otherwise it is given up.
+    /// True if requests that are not served are retried by clients that each wait for one request: while one
+    /// partition is full, they also hold back load for other partitions. Otherwise such requests are dropped.
     pub patient: bool,
-    /// Who decides where to cut.
+    /// Policy that decides where to split.
     pub policy: Policy,
-    /// What goes wrong.
+    /// Faults to inject.
     pub faults: Vec<Fault>,
-    /// Seconds between two columns of the picture; 0 for none.
+    /// Seconds between two columns of the heatmap; 0: no heatmap.
     pub picture_every_s: u64,
-    /// Everything that looks random follows from it.
+    /// Seed of all pseudo-random choices.
     pub seed: u64,
 }
 
@@ -103,14 +104,15 @@ impl Default for Options {
 /// A table and its partitions in key order.
 pub(crate) struct Table {
     pub(crate) load: TableLoad,
-    /// Those that rows go to.
+    /// Partitions that rows are written to.
     pub(crate) order: Vec<u32>,
-    /// Those of an older placement, which nothing is written to any more.
+    /// Partitions of an older placement, which are not written to any more.
     pub(crate) past: Vec<u32>,
-    /// Counted every second, or when they report.
+    /// True if counted every second; otherwise when they report.
     pub(crate) live: bool,
     pub(crate) key_epoch: u16,
-    /// Rows that its clients ask for in this second, and those that they still wait to ask for (see [`Options::patient`]).
+    /// Rows that clients request in this second, and rows whose requests they still hold back (see
+    /// [`Options::patient`]).
     pub(crate) offered: f64,
     pub(crate) backlog: f64,
 }
@@ -141,7 +143,7 @@ impl Cluster {
         (self.now_ms - BEGIN_MS) * 1_000
     }
 
-    /// Runs until so many seconds after the begin.
+    /// Runs until this many seconds after the begin.
     pub fn run(&mut self, until_s: u64) {
         let until_ms = BEGIN_MS + until_s * 1_000;
         while let Some((at_ms, event)) = self.events.pop_until(until_ms) {
@@ -166,31 +168,31 @@ impl Cluster {
         }
     }
 
-    /// The hash of all that happened so far.
+    /// Hash of all events so far.
     #[must_use]
     pub fn log_hash(&self) -> u64 {
         self.hash
     }
 
-    /// Events that were taken from the heap so far.
+    /// Number of events processed so far.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events_done
     }
 
-    /// What was counted.
+    /// Measurements of the run.
     #[must_use]
     pub fn books(&self) -> &Books {
         &self.books
     }
 
-    /// The real scheduler, to be looked at.
+    /// The scheduler under test.
     #[must_use]
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// Partitions of the first table, now.
+    /// Present number of partitions of the first table.
     #[must_use]
     pub fn partitions(&self) -> usize {
         self.tables[0].order.len()

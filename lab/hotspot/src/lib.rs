@@ -1,8 +1,8 @@
-//! Hot partitions in a virtual cluster: the same decisions that a real cluster takes, under load that is computed rather
-//! than made, so that an hour of a thousand nodes takes seconds.
+//! Hot partitions in a virtual cluster: the decisions of a real cluster under simulated load, so that an hour of a
+//! thousand nodes takes seconds.
 //!
-//! Invariants: no network, no threads, and no clock but to say how long a run took; a run follows from its options and
-//! its seed, and its log of events has the same hash each time.
+//! Invariants: no network, no threads, and a clock only to report the duration of a run; a run follows from its
+//! options and its seed, and its event log always has the same hash.
 
 pub mod cluster;
 pub mod metrics;

@@ -1,7 +1,7 @@
-//! What a run came to: a line a second, counts, and the times at which something was first so.
+//! Results of a run: one record per second, counts, and the times at which conditions were first met.
 //!
-//! Invariants: all shares are of what was served; latencies of a virtual cluster are estimates, and named so; nothing
-//! here decides anything.
+//! Invariants: all shares are of served load; latencies of a virtual cluster are estimates, and labelled so;
+//! metrics do not influence decisions.
 
 mod books;
 mod fan_out;

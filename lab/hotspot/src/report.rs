@@ -1,8 +1,8 @@
-//! What a run is shown as: a table in the terminal, `report.json`, `seconds.jsonl`, `seconds.csv`, one page, and a guide
-//! through the pictures as Markdown.
+//! Report of a run: a table in the terminal, `report.json`, `seconds.jsonl`, `seconds.csv`, one HTML page, and a
+//! guide through the heatmaps as Markdown.
 //!
-//! Invariants: the page needs nothing from elsewhere; text is shown as text, never as markup; latencies say whether
-//! they were measured or estimated.
+//! Invariants: the page loads nothing from elsewhere; text is escaped, never taken as markup; latencies are
+//! labelled as measured or estimated.
 
 mod advice;
 mod chart;
@@ -20,7 +20,7 @@ pub use guide::{Guide, Guided, Written, guide};
 pub use html::{Page, Section, page};
 pub use shown::{Advised, Shown, pictures};
 
-/// Lines of cells with their columns below each other; all but the first to the right.
+/// Aligns cells in columns; all but the first column to the right.
 #[must_use]
 pub fn align(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
@@ -44,7 +44,7 @@ pub fn align(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// A latency; `~` says that it is an estimate.
+/// A latency; `~` marks an estimate.
 fn latency(summary: &Summary, ms: f64) -> String {
     let sign = if summary.latency == "measured" { "" } else { "~" };
     format!("{sign}{ms:.0} ms")
@@ -54,9 +54,10 @@ fn time(at: Option<u64>) -> String {
     at.map_or_else(|| "never".to_owned(), |at| format!("{at} s"))
 }
 
-/// The figures of runs beside each other: a head line, and a line for each.
+/// Compares runs: a header line, and a line for each run.
 #[must_use]
 pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
+    // The columns, in the order of the cells below.
     let head = [
         "run",
         "served",
@@ -122,7 +123,7 @@ pub fn lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
     lines
 }
 
-/// What queries touch, on average and in 99 of 100 cases.
+/// Partitions touched by queries: mean and 99th percentile.
 #[must_use]
 pub fn fan_out_lines(rows: &[(String, &Summary)]) -> Vec<Vec<String>> {
     let head = std::iter::once("partitions touched").chain(QUERIES).map(str::to_owned);

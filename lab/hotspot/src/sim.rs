@@ -1,6 +1,6 @@
-//! `partita lab sim`: a workload in a virtual cluster, under our rules and under others', beside each other.
+//! `partita lab sim`: runs a workload in a virtual cluster, under our split policy and others, and compares them.
 //!
-//! Invariant: what is printed and written follows from the options, but for the time that it took.
+//! Invariant: output follows from the options, except for the running times.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -17,13 +17,13 @@ use partita_load::Remedy;
 /// Options of `sim`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The workload: W1 to W15, or one of their variants (`--list` shows all).
+    /// Workload: W1 to W15, or one of their variants (`--list` shows all).
     #[arg(long, default_value = "W1")]
     pub workload: String,
-    /// How keys are made, for workloads that leave it open; several for a comparison.
+    /// Key designs, for workloads that leave it open; several for a comparison.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "ts-uid")]
     pub design: Vec<Design>,
-    /// Whose rules decide; several for a comparison.
+    /// Split policies; several for a comparison.
     #[arg(
         long,
         value_enum,
@@ -31,58 +31,58 @@ pub struct Options {
         default_value = "ours,size-only,ydb-like,tikv-like,crdb-like"
     )]
     pub policy: Vec<Policy>,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     pub nodes: usize,
-    /// Partitions of the whole cluster; those that the workload does not have are others' and always bear the same.
+    /// Partitions of the whole cluster; those beyond the workload's belong to other tables with constant load.
     #[arg(long, default_value_t = 0)]
     pub partitions: u32,
-    /// Partitions that the workload's table begins with.
+    /// Initial partitions of the workload's table.
     #[arg(long, default_value_t = 8)]
     pub start_partitions: u32,
-    /// Virtual hours.
+    /// Virtual hours to run.
     #[arg(long, default_value_t = 0.1)]
     pub hours: f64,
-    /// Rows a second; without it a tenth of a lane for each node, and at least three lanes.
+    /// Rows per second; by default a tenth of a lane for each node, and at least three lanes.
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Rows a second that one partition's lane writes.
+    /// Rows per second that one partition's lane writes.
     #[arg(long, default_value_t = 20_000.0)]
     pub partition_rate: f64,
-    /// Users, hosts, sensors.
+    /// Number of users, hosts or sensors.
     #[arg(long, default_value_t = 10_000)]
     pub entities: u64,
-    /// How unevenly they write: 0 for evenly, 0.99 as YCSB does.
+    /// Zipf exponent of their activity: 0 is even, 0.99 is YCSB's.
     #[arg(long, default_value_t = 0.5)]
     pub zipf: f64,
-    /// Writers are behind each other by up to this, milliseconds.
+    /// Maximum delay between writers, in milliseconds.
     #[arg(long, default_value_t = 50)]
     pub disorder_ms: u64,
-    /// The share of rows that are up to ten minutes late.
+    /// Share of rows that are up to ten minutes late.
     #[arg(long, default_value_t = 0.0)]
     pub late: f64,
     /// Let the scheduler give append-only tables hash buckets.
     #[arg(long)]
     pub remedy_auto: bool,
-    /// The share of heartbeats that is lost.
+    /// Share of heartbeats that are lost.
     #[arg(long, default_value_t = 0.0)]
     pub beats_lost: f64,
-    /// A node crashes at this second, and returns five minutes later.
+    /// Second at which a node crashes; it returns five minutes later.
     #[arg(long)]
     pub crash_at: Option<u64>,
-    /// A node has a third of its speed from this second on.
+    /// Second from which a node has a third of its speed.
     #[arg(long)]
     pub slow_at: Option<u64>,
-    /// The seed.
+    /// Seed of all pseudo-random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Folder for report.json, report.html, and the seconds of each run as JSONL and CSV.
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Print the workloads, and do nothing.
+    /// List the workloads and exit.
     #[arg(long)]
     pub list: bool,
-    /// Regenerate the table of the five reference rows: what each key and policy does in a large cluster.
+    /// Reproduce the five rows of the reference table: each key design and policy in a large cluster.
     #[arg(long)]
     pub reference: bool,
 }
@@ -143,7 +143,7 @@ impl Options {
 /// Runs a workload in a virtual cluster.
 ///
 /// # Errors
-/// When there is no such workload, or a file cannot be written.
+/// If there is no such workload, or a file cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<String> {
     if options.list {
         let line = |own: crate::workload::Workload| vec![own.name.to_owned(), own.about.to_owned()];
@@ -154,6 +154,7 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
             .collect::<Vec<_>>()
             .join("\n"));
     }
+    // One run for each design and policy, or for each reference row.
     let mut runs = Vec::new();
     let mut pages = Page::default();
     if options.reference {
@@ -167,6 +168,7 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
             }
         }
     }
+    // The tables of all runs, then the cost of each run.
     let rows: Vec<(String, &Summary)> =
         runs.iter().map(|run| (run.name.clone(), &run.summary)).collect();
     let mut text = align(&lines(&rows));
@@ -178,6 +180,7 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
             run.name, run.events, run.cpu_s, run.wall_s, run.times_real, run.summary.log_hash
         ));
     }
+    // Files, if a folder was given.
     if let Some(out) = &options.out {
         let write = |name: &str, text: String| {
             let path = out.join(name);
@@ -198,8 +201,8 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The rows of the reference table: (ts, uid) cut by size, by an in-sample median and by us with buckets for what is new;
-/// (uid, ts) cut by size and by load.
+/// Rows of the reference table: (ts, uid) split by size, by an in-sample median, and by us with buckets for new
+/// rows; (uid, ts) split by size and by load.
 fn reference(options: &Options) -> Vec<(Options, Design, Policy)> {
     let base = Options { workload: "W1".to_owned(), ..options.clone() };
     let wide = Options { start_partitions: 64, ..base.clone() };
@@ -238,7 +241,7 @@ fn one(
     let seconds = options.seconds().max(1);
     cluster.run(seconds);
     let wall_s = began.elapsed().as_secs_f64();
-    // What the machine did besides does not count; where the kernel keeps no books, it does.
+    // CPU time excludes other work of the machine; without kernel statistics, wall time is used.
     let cpu_s = spent_s().zip(worked).map_or(wall_s, |(now, then)| now - then);
     let summary = Summary::of(&cluster);
     if let Some(out) = &options.out {
@@ -255,7 +258,7 @@ fn one(
     Ok(())
 }
 
-/// Time that this thread has run, seconds, by the kernel's books; nothing where there are none.
+/// CPU time of this thread in seconds, from the kernel's statistics; `None` if there are none.
 fn spent_s() -> Option<f64> {
     let books = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: u64 = books.split(' ').next()?.parse().ok()?;

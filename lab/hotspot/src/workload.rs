@@ -1,4 +1,4 @@
-//! Workloads: what is asked of tables, as densities over keys and times, and as streams of operations.
+//! Workloads: the demand on tables, as densities over keys and times, and as streams of operations.
 //!
 //! ```text
 //!   Part (a column) ──▶ Law (a key) ──▶ Source (rate, kind) ──▶ TableLoad ──▶ the fluid:  share of [a, b) at t
@@ -6,7 +6,7 @@
 //!                                                                        └──▶ SQL: CREATE TABLE, INSERT, SELECT
 //! ```
 //!
-//! Invariants: everything follows from names, numbers and a seed; keys are encoded so that bytes compare as values do.
+//! Invariants: everything follows from names, numbers and a seed; encoded keys compare like their values.
 
 mod catalogue;
 mod design;

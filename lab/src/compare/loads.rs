@@ -1,4 +1,4 @@
-//! Loads beside each other.
+//! Comparison of loads.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::{Load, median};
 use crate::report::{mib, short};
 
-/// The door that a server is compared by when the base has none like it.
+/// Door of the base with which a server is compared if the base lacks the server's door.
 const COMMON_DOOR: &str = "line-protocol";
 
-/// The medians of a measurement.
+/// Medians of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Medians {
     label: String,
@@ -30,9 +30,9 @@ pub(super) struct Medians {
     memory_peak_bytes: u64,
     disk_bytes_per_row: f64,
     written_bytes_per_row: f64,
-    /// The base's rows/s by these.
+    /// Rows/s of the base divided by these.
     base_rate_ratio: Option<f64>,
-    /// These settled CPU-seconds per million rows by the base's.
+    /// Settled CPU seconds per million rows, divided by the base's.
     base_cpu_ratio: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn compare(loads: &[Load], base: &str) -> Vec<Medians> {
             let alike = |b: &&Medians| b.label == one.label && b.connections == one.connections;
             bases.iter().filter(alike).find(|b| b.door == door)
         };
-        // The base's own doors are told against its common one.
+        // The base's other doors are compared with its common one.
         let own = if one.server == base { None } else { same(&one.door) };
         if let Some(base) = own.or_else(|| same(COMMON_DOOR)) {
             one.base_rate_ratio = ratio(base.rows_per_s, one.rows_per_s);
@@ -98,7 +98,7 @@ fn medians(rounds: &[&Load]) -> Medians {
     }
 }
 
-/// The table.
+/// The comparison as a table.
 pub(super) fn lines(all: &[Medians], base: &str) -> Vec<Vec<String>> {
     let head = [
         "load",
@@ -117,6 +117,7 @@ pub(super) fn lines(all: &[Medians], base: &str) -> Vec<Vec<String>> {
         "less CPU",
     ]
     .map(str::to_owned);
+    // Server figures are shown only if the server was metered.
     let times =
         |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |r| format!("{}x", short(r)));
     let line = |one: &Medians| {

@@ -1,4 +1,4 @@
-//! Queries beside each other, and whether all servers answered the same.
+//! Comparison of queries, and of their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::{Asked, AskedQuery, median};
 use crate::query::answer::Digest;
 use crate::report::short;
 
-/// The medians of a query on a server.
+/// Medians of a query on a server.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Medians {
     label: String,
@@ -17,19 +17,20 @@ pub(super) struct Medians {
     server: String,
     door: String,
     rounds: usize,
-    /// The median of the rounds' medians.
+    /// Median of the rounds' medians.
     p50_ms: f64,
     p99_ms: f64,
     answer: Digest,
     failed: u64,
-    /// This median by the base's.
+    /// This median divided by the base's.
     base_ratio: Option<f64>,
-    /// Whether the answers are those of the base.
+    /// True if the answers equal the base's.
     same_as_base: Option<bool>,
 }
 
-/// Medians of each query of each server, with ratios to the base's.
+/// Medians of each query on each server, with ratios to the base's.
 pub(super) fn compare(asked: &[Asked], base: &str) -> Vec<Medians> {
+    // Rounds of one measurement share data set, connections, query, server and door.
     let mut rounds: BTreeMap<_, Vec<&AskedQuery>> = BTreeMap::new();
     for run in asked {
         for (place, query) in run.queries.iter().enumerate() {
@@ -55,6 +56,7 @@ pub(super) fn compare(asked: &[Asked], base: &str) -> Vec<Medians> {
             same_as_base: None,
         });
     }
+    // Ratios and answers are compared with the base's run of the same query.
     let bases: Vec<Medians> = all.iter().filter(|one| one.server == base).cloned().collect();
     for one in &mut all {
         let alike = |b: &&Medians| {
@@ -68,7 +70,7 @@ pub(super) fn compare(asked: &[Asked], base: &str) -> Vec<Medians> {
     all
 }
 
-/// A table for each data set and number of connections: queries down, servers across.
+/// A table for each data set and number of connections: a row per query, a column per server.
 pub(super) fn tables(all: &[Medians], base: &str) -> Vec<Vec<Vec<String>>> {
     let kinds: BTreeSet<_> = all.iter().map(|one| (&one.label, one.connections)).collect();
     kinds
@@ -84,6 +86,7 @@ pub(super) fn tables(all: &[Medians], base: &str) -> Vec<Vec<Vec<String>>> {
 }
 
 fn table(title: &str, here: &[&Medians], base: &str) -> Vec<Vec<String>> {
+    // The base's columns come first; queries keep their order.
     let mut columns: Vec<_> = here.iter().map(|one| (&one.server, &one.door)).collect();
     columns.sort_by_key(|(server, door)| (*server != base, *server, *door));
     columns.dedup();

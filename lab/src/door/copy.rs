@@ -1,4 +1,4 @@
-//! COPY FROM STDIN: one statement a batch, so that each batch is acknowledged, and durable, by itself.
+//! COPY FROM STDIN: one statement per batch, so that each batch is acknowledged and durable by itself.
 
 use bytes::Bytes;
 use futures::SinkExt;
@@ -8,7 +8,7 @@ use super::Failure;
 use super::postgres::failure;
 use crate::encode::columns;
 
-/// Bytes in one message.
+/// Maximum bytes of one message.
 const MESSAGE_BYTES: usize = 256 << 10;
 
 /// A connection that copies into one table.
@@ -18,7 +18,7 @@ pub(crate) struct CopyDoor {
 }
 
 impl CopyDoor {
-    /// Copies into a table, whose name is SQL already.
+    /// Copies into a table; the name must be quoted as needed.
     pub(crate) fn new(client: Client, table: &str, binary: bool) -> Self {
         let columns = columns().collect::<Vec<_>>().join(", ");
         let format = if binary { " WITH (FORMAT binary)" } else { "" };
@@ -26,10 +26,10 @@ impl CopyDoor {
         Self { client, statement }
     }
 
-    /// Copies a batch.
+    /// Copies a batch; returns the number of rows.
     ///
     /// # Errors
-    /// When the server refuses it or is gone.
+    /// If the server refuses it or is gone.
     pub(crate) async fn send(&self, batch: &Bytes) -> Result<u64, Failure> {
         let sink = self.client.copy_in(&self.statement).await.map_err(|error| failure(&error))?;
         let mut sink = std::pin::pin!(sink);

@@ -1,4 +1,4 @@
-//! Arrow Flight DoPut: one stream a connection, each batch answered with the number of its rows.
+//! Arrow Flight DoPut: one stream per connection; each batch is answered with its number of rows.
 
 use std::pin::Pin;
 
@@ -17,12 +17,12 @@ use super::Failure;
 use super::http::causes;
 use crate::encode::arrow::schema;
 
-/// The largest message; the server takes up to 64 MiB.
+/// Maximum size of a message; the server accepts up to 64 MiB.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 type Answers = Pin<Box<dyn Stream<Item = Result<PutResult, tonic::Status>> + Send>>;
 
-/// A stream into one table; opened when it is needed, and again after an error ended it.
+/// A stream into one table; opened when needed, and again after an error.
 pub(crate) struct FlightDoor {
     client: FlightServiceClient<Channel>,
     path: Vec<String>,
@@ -30,10 +30,10 @@ pub(crate) struct FlightDoor {
 }
 
 impl FlightDoor {
-    /// A door to `http://host:port` for the table that a path names.
+    /// A door to `http://host:port` for the table with this path.
     ///
     /// # Errors
-    /// When nobody answers there.
+    /// If the server cannot be reached.
     pub(crate) async fn connect(base: &str, path: Vec<String>) -> Result<Self, Failure> {
         let endpoint = Endpoint::from_shared(base.to_owned())
             .map_err(|error| Failure::refused(causes(&error)))?;
@@ -45,10 +45,10 @@ impl FlightDoor {
         Ok(Self { client, path, open: None })
     }
 
-    /// Sends a batch; the number of rows that the server took.
+    /// Sends a batch; returns the number of rows that the server acknowledged.
     ///
     /// # Errors
-    /// When the server refuses it or is gone.
+    /// If the server refuses it or is gone.
     pub(crate) async fn send(&mut self, batch: &FlightData) -> Result<u64, Failure> {
         let result = self.exchange(batch).await;
         if result.is_err() {
@@ -62,7 +62,7 @@ impl FlightDoor {
             let (sender, receiver) = mpsc::channel(2);
             let gone = |_| Failure::lost("the stream is closed");
             sender.send(flight_head(self.path.clone())).await.map_err(gone)?;
-            // Sent before the call: a server may answer only when it has seen the first batch.
+            // Sent before the call: the server may answer only after it has seen the first batch.
             sender.send(batch.clone()).await.map_err(gone)?;
             let answers = self.client.do_put(ReceiverStream::new(receiver)).await;
             let answers = answers.map_err(|status| failure(&status))?.into_inner();
@@ -84,8 +84,8 @@ impl FlightDoor {
     }
 }
 
-/// A refusal that bears a SQLSTATE comes from the server itself; without one, `Unavailable` is what the
-/// client's own library says of a broken connection.
+/// An error with a SQLSTATE comes from the server; without one, `Unavailable` is the client library's error for a
+/// broken connection.
 fn failure(status: &tonic::Status) -> Failure {
     let code = status.code();
     let said = status.metadata().contains_key("sqlstate");
@@ -96,17 +96,17 @@ fn failure(status: &tonic::Status) -> Failure {
     }
 }
 
-/// The message that a stream of rows begins with: whereto, and the columns.
+/// First message of a stream: the table's path and the schema.
 fn flight_head(path: Vec<String>) -> FlightData {
     let schema = schema();
     FlightData::from(SchemaAsIpc::new(&schema, &IpcWriteOptions::default()))
         .with_descriptor(FlightDescriptor::new_path(path))
 }
 
-/// A record batch as one message. It has no dictionaries, so nothing goes before it.
+/// A record batch as one message. It has no dictionaries, so no other message precedes it.
 ///
 /// # Errors
-/// When Arrow cannot encode it.
+/// If Arrow cannot encode it.
 pub(crate) fn flight_message(batch: &RecordBatch) -> Result<FlightData, ArrowError> {
     let (_, encoded) = IpcDataGenerator::default().encode(
         batch,

@@ -12,11 +12,11 @@ use hyper_util::rt::TokioExecutor;
 
 use super::Failure;
 
-/// Bytes of an error's text that are kept.
+/// Maximum bytes that are kept of an error's text.
 const MESSAGE_BYTES_MAX: usize = 500;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One connection, made when it is needed.
+/// One connection, opened when needed.
 pub(crate) struct HttpDoor {
     client: Client<HttpConnector, Full<Bytes>>,
     base: String,
@@ -33,10 +33,10 @@ impl HttpDoor {
         Self { client, base: base.trim_end_matches('/').to_owned() }
     }
 
-    /// Posts a body to a path with its query string; the answer's body.
+    /// Posts a body to a path with query string; returns the response body.
     ///
     /// # Errors
-    /// When the server cannot be reached or its status is no success.
+    /// If the server cannot be reached or its status is not a success.
     pub(crate) async fn post(
         &self,
         path: &str,
@@ -49,10 +49,10 @@ impl HttpDoor {
         self.send(request).await
     }
 
-    /// Gets a path with its query string; the answer's body.
+    /// Gets a path with query string; returns the response body.
     ///
     /// # Errors
-    /// When the server cannot be reached or its status is no success.
+    /// If the server cannot be reached or its status is not a success.
     pub(crate) async fn get(&self, path: &str) -> Result<Bytes, Failure> {
         self.send(Request::get(format!("{}{path}", self.base)).body(Full::default())).await
     }
@@ -79,7 +79,7 @@ impl HttpDoor {
     }
 }
 
-/// An error with what caused it.
+/// Text of an error with its causes.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -91,7 +91,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A value for a query string.
+/// Percent-encodes a value for a query string.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request with these bytes.
+    /// A server that answers one request with these bytes.
     async fn answering(answer: &'static str) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -120,7 +120,7 @@ mod tests {
             assert!(stream.read(&mut seen).await.unwrap() > 0);
             stream.write_all(answer.as_bytes()).await.unwrap();
             stream.shutdown().await.unwrap();
-            // What is left unread would reset the connection under the answer.
+            // Unread bytes would cause a reset of the connection before the answer is read.
             tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
         });
         format!("http://{address}")

@@ -1,4 +1,4 @@
-//! Single-row INSERT through a prepared statement, each its own durable statement.
+//! Single-row INSERT through a prepared statement; each is a durable statement of its own.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::postgres::failure;
 use crate::cpu::Rows;
 use crate::encode::{EPOCH_2000_US, columns};
 
-/// Each host's tags.
+/// Tags of each host.
 pub(crate) type Tags = Arc<Vec<[Box<str>; 10]>>;
 
-/// A time in nanoseconds since 1970, sent as PostgreSQL has it: microseconds since 2000.
+/// A time in nanoseconds since 1970, sent as PostgreSQL's microseconds since 2000.
 #[derive(Debug)]
 struct Time(i64);
 
@@ -40,10 +40,10 @@ pub(crate) struct InsertDoor {
 }
 
 impl InsertDoor {
-    /// Prepares to insert into a table, whose name is SQL already.
+    /// Prepares an INSERT into a table; the name must be quoted as needed.
     ///
     /// # Errors
-    /// When the server does not take the statement.
+    /// If the server refuses the statement.
     pub(crate) async fn new(client: Client, table: &str, tags: Tags) -> Result<Self, Failure> {
         let names: Vec<_> = columns().collect();
         let values: Vec<_> = (1..=names.len()).map(|at| format!("${at}")).collect();
@@ -53,10 +53,10 @@ impl InsertDoor {
         Ok(Self { client, statement, tags })
     }
 
-    /// Inserts rows, one after the other; how many.
+    /// Inserts rows one after another; returns their number.
     ///
     /// # Errors
-    /// When the server refuses one or is gone; those before it are stored.
+    /// If the server refuses one or is gone; earlier ones are stored.
     pub(crate) async fn send(&self, rows: &Rows) -> Result<u64, Failure> {
         let mut inserted = 0;
         for at in 0..rows.len() {

@@ -5,13 +5,13 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::Failure;
 
-/// SQLSTATEs that say "later": too many connections, a limit reached, not ready, serialization.
+/// SQLSTATEs that allow a retry: too many connections, a limit reached, not ready, serialization.
 const RETRYABLE: [&str; 4] = ["53300", "53400", "57P03", "40001"];
 
-/// A connection string for `host:port`.
+/// Connection string for `host:port`.
 ///
 /// # Errors
-/// When it is not that.
+/// If `address` is not `host:port`.
 pub(crate) fn connection(address: &str) -> anyhow::Result<String> {
     let parts = address.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
     let (host, port) = parts.with_context(|| format!("{address} is not HOST:PORT"))?;
@@ -21,10 +21,10 @@ pub(crate) fn connection(address: &str) -> anyhow::Result<String> {
     ))
 }
 
-/// Connects to what a connection string names; to `database` when that names none.
+/// Connects with a connection string; to `database` if the string names none.
 ///
 /// # Errors
-/// When the string is none, or nobody answers.
+/// If the string is invalid, or the server cannot be reached.
 pub(crate) async fn connect(address: &str, database: &str) -> anyhow::Result<Client> {
     let mut config: Config =
         address.parse().with_context(|| format!("\"{address}\" is no connection string"))?;
@@ -43,7 +43,7 @@ pub(crate) async fn connect(address: &str, database: &str) -> anyhow::Result<Cli
     Ok(client)
 }
 
-/// What an error means for the request.
+/// Classifies an error of a request.
 pub(crate) fn failure(error: &tokio_postgres::Error) -> Failure {
     let Some(said) = error.as_db_error() else {
         return Failure::lost(super::http::causes(error));
@@ -60,10 +60,10 @@ pub(crate) fn failure(error: &tokio_postgres::Error) -> Failure {
 /// Rows of a query, as text.
 pub(crate) type Cells = Vec<Vec<Option<String>>>;
 
-/// What a query gives.
+/// Result of a query.
 ///
 /// # Errors
-/// When it fails.
+/// If it fails.
 pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Cells, tokio_postgres::Error> {
     let messages = client.simple_query(sql).await?;
     let row = |message: &SimpleQueryMessage| match message {

@@ -1,12 +1,11 @@
-//! Clients in closed loops: each asks or writes again when it is answered, as the published experiments did, or some time
-//! after that.
+//! Clients in closed loops: each sends the next request when the previous one is answered, as in the published
+//! experiments, or some time after that.
 //!
-//! A span is what all of them did between two looks. A request counts in the span in which it ends, so that spans that
-//! follow each other lose none; what ran while a span began tells in its latencies that it began before.
+//! A span is the work of all clients between two measurements. A request counts in the span in which it ends, so
+//! that consecutive spans lose none; a request that began in an earlier span has a latency that includes that time.
 //!
-//! Invariants: at most one statement of each client is under way; a request that was turned away is sent again after a
-//! pause and counts as failed, not as served; a read that finds no row has failed, because only keys that are there are
-//! asked for.
+//! Invariants: each client has at most one statement in flight; a rejected request is retried after a pause and
+//! counts as failed, not as served; a read that finds no row has failed, because only existing keys are read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +21,11 @@ use crate::door::postgres;
 use crate::latency::Latencies;
 use crate::random::Random;
 
-/// Before a request that was turned away is sent again.
+/// Pause before a rejected request is retried.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long a request that is under way at the end may take.
+/// Maximum wait for requests in flight at the end.
 const LAST_WAIT: Duration = Duration::from_secs(15);
-/// Different messages that are kept.
+/// Maximum number of distinct messages that are kept.
 const MESSAGES_MAX: usize = 3;
 
 /// A parameter of a statement.
@@ -47,27 +46,26 @@ impl Value {
     }
 }
 
-/// Draws the parameters of a statement.
+/// Draws random parameters for a statement.
 pub(super) type Draw = Arc<dyn Fn(&mut Random) -> Vec<Value> + Send + Sync>;
 
-/// A statement and what it is given.
+/// A statement and the source of its parameters.
 #[derive(Clone)]
 pub(super) struct Ask {
     pub(super) text: String,
     pub(super) draw: Draw,
 }
 
-/// What clients do.
+/// Work of the clients.
 #[derive(Clone)]
 pub(super) struct Work {
-    /// A read of one row by its key.
+    /// Reads one row by its key.
     pub(super) read: Option<Ask>,
-    /// A write of one row.
+    /// Writes one row.
     pub(super) write: Option<Ask>,
-    /// The share of reads where there are both.
+    /// Share of reads if there are both.
     pub(super) reads: f64,
-    /// For how long a client thinks between an answer and its next request, on average; how long is drawn from an
-    /// exponential distribution.
+    /// Mean think time between an answer and the next request; exponentially distributed.
     pub(super) thinks: Duration,
 }
 
@@ -82,12 +80,12 @@ impl Work {
         Self { read: None, write: Some(write), reads: 0.0, thinks: Duration::ZERO }
     }
 
-    /// How long it is until the next one.
+    /// A random think time.
     fn pause(&self, random: &mut Random) -> Duration {
         self.thinks.mul_f64(-(1.0 - random.unit()).ln())
     }
 
-    /// Which statement is next.
+    /// Kind of the next statement.
     fn next(&self, random: &mut Random) -> Kind {
         match (&self.read, &self.write) {
             (Some(_), None) => Kind::Read,
@@ -104,15 +102,15 @@ enum Kind {
     Write,
 }
 
-/// What was done between two looks.
+/// Work between two measurements.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Span {
     pub(super) seconds: f64,
     pub(super) reads: Latencies,
     pub(super) writes: Latencies,
-    /// Requests that were turned away, and reads that found nothing.
+    /// Rejected requests, and reads without a row.
     pub(super) failed: u64,
-    /// What those were told, each once.
+    /// Their messages, without duplicates.
     pub(super) messages: Vec<String>,
 }
 
@@ -136,7 +134,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// What the mutexes guard are counters: nobody cares about their poison.
+/// The mutexes guard counters only, so poisoning does not matter.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -151,7 +149,7 @@ impl Shared {
     }
 }
 
-/// Clients at work; they end when this is dropped.
+/// Running clients; they end when this is dropped.
 pub(super) struct Clients {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
@@ -159,10 +157,10 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Connects so many, dealt out over the servers, and has them begin.
+    /// Connects this number of clients, distributed over the servers, and starts them.
     ///
     /// # Errors
-    /// When a server cannot be reached, or does not take the statements.
+    /// If a server cannot be reached, or refuses the statements.
     pub(super) async fn start(
         servers: &[String],
         count: u32,
@@ -188,10 +186,10 @@ impl Clients {
         Ok(Self { shared, tasks, looked: Instant::now() })
     }
 
-    /// What was done since the last look.
+    /// Work since the last measurement.
     ///
     /// # Errors
-    /// When a client met what no other attempt can mend.
+    /// If a client had an error that a retry does not resolve.
     pub(super) fn look(&mut self) -> anyhow::Result<Span> {
         if let Some(failure) = lock(&self.shared.failure).take() {
             bail!("{failure}");
@@ -203,7 +201,7 @@ impl Clients {
         Ok(span)
     }
 
-    /// What is done in this time from now on.
+    /// Work during this time, from now on.
     ///
     /// # Errors
     /// As [`Self::look`].
@@ -213,15 +211,15 @@ impl Clients {
         self.look()
     }
 
-    /// Lets what is under way be answered, and ends.
+    /// Waits for the requests in flight, and ends the clients.
     pub(super) async fn finish(mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        // Those that are not answered by then are ended with the set.
+        // Requests without an answer by then are aborted with the set.
         tokio::time::timeout(LAST_WAIT, all).await.ok();
     }
 
-    /// What so many clients do in this time, after a fifth of it in which they warm up.
+    /// Work of this number of clients during this time, after a warm-up of a fifth of it.
     ///
     /// # Errors
     /// As [`Self::start`] and [`Self::look`].
@@ -275,6 +273,7 @@ impl Worker {
                 Kind::Read => (&self.work.read, &self.statements.read),
                 Kind::Write => (&self.work.write, &self.statements.write),
             };
+            // Think time, then one statement.
             let (Some(ask), Some(statement)) = (ask, statement) else { return };
             if !self.work.thinks.is_zero() {
                 tokio::time::sleep(self.work.pause(&mut self.random)).await;
@@ -287,6 +286,7 @@ impl Worker {
                 Kind::Write => self.client.execute(statement, &given).await.map(|_| 1),
             };
             let took = begun.elapsed();
+            // Only rows that were found or written count; a rejected request is retried.
             match (answer, kind) {
                 (Ok(0), _) => shared.failed(format!("a read of {values:?} found nothing")),
                 (Ok(_), Kind::Read) => lock(&shared.tally).reads.record(took),

@@ -1,4 +1,4 @@
-//! What a hash before a sequential key costs point reads, and what it gives to writes (CockroachDB's RFC).
+//! Cost of a hash before a sequential key for point reads, and its benefit for writes (CockroachDB's RFC).
 //!
 //! | table | key | a read of one k asks |
 //! |---|---|---|
@@ -6,10 +6,10 @@
 //! | hashed | `(k)`, `PARTITION BY HASH (k)` | the one partition of its bucket, which the planner computes |
 //! | naive | `(shard, k)`, cut by shard | all: for one row in each, because nothing says which shard a key has |
 //!
-//! In the RFC the naive table's shard is a computed column, whose value CockroachDB did not derive from a predicate on `k`
-//! then; from its CHECK it knew all that it could be, and looked for the row in each. Partita derives generated columns,
-//! too; so the shard is a column that clients compute when they write, and reads name all shards. (Without that they would
-//! search all rows of all partitions, which would be more than the price of a hash.)
+//! In the RFC the naive table's shard is a computed column, whose value CockroachDB did not derive from a predicate
+//! on `k` at that time; its CHECK gave all possible values, and the row was looked up in each. Partita derives
+//! generated columns, too; so here the clients compute the shard when they write, and reads name all shards.
+//! (Without that, reads would search all rows of all partitions, which would be more than the price of a hash.)
 //!
 //! ```text
 //!   mix:    plain hashed naive | naive hashed plain | plain ...   9 in 10 read; each round has all three beside each other
@@ -17,12 +17,13 @@
 //!   writes: sequential and hashed, on 1, 2, 4 .. partitions        bounded partitions, in another cluster
 //! ```
 //!
-//! In the mix, reads also wait for what writes cost: those of a key that grows share one log, hashed ones go to all. So
-//! what a hash costs a read is told from reads alone, and the mix stands beside the published figures.
+//! In the mix, reads also wait for the work of writes: writes of a growing key share one log, hashed ones use all.
+//! So the cost of a hash for reads is taken from runs with reads only, and the mix is compared with the published
+//! figures.
 //!
-//! Invariants: keys are written in order and none twice; only keys that were there before a span are read; what is compared
-//! was measured in the same round, and the order within rounds turns round, so that what the machine does otherwise weighs
-//! on all tables alike.
+//! Invariants: keys are written in order and none twice; only keys that existed before a span are read; compared
+//! figures were measured in the same round, and the order within rounds alternates, so that disturbances of the
+//! machine affect all tables alike.
 
 mod shape;
 
@@ -47,10 +48,10 @@ const SOURCE: &str = "CockroachDB, docs/RFCS/20191028_easier_hash_sharded_indexe
      figures of writes (5 machines of 8 cores and more, at most 10 ms on average) are pictures: linear with nodes where \
      sharded, flat where not.";
 
-/// Nine of ten statements read.
+/// Nine of ten statements are reads.
 const READS: f64 = 0.9;
-/// Rounds of reads alone for each one of the mix, of so many times less time: rounds that are near to each other differ
-/// less by what else the machine does.
+/// Number of read-only rounds for each round of the mix, each shorter by the same factor: rounds close together in
+/// time are disturbed less differently.
 const FINER: u32 = 3;
 
 /// Options of `hash-index`.
@@ -64,21 +65,22 @@ pub struct Options {
     /// Clients, each in a closed loop.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
-    /// Rounds, each of which measures all three tables; and three times as many of reads alone, of a third of the time.
+    /// Rounds, each of which measures all three tables; plus three times as many read-only ones, of a third of the
+    /// time.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
-    /// Seconds for each table in a round, and for each number of partitions; after a fifth of that to warm up.
+    /// Seconds for each table in a round, and for each number of partitions; plus a fifth of that to warm up.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
-    /// Rows that are there before.
+    /// Initial number of rows.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rows: u64,
-    /// Numbers of partitions that are written to.
+    /// Numbers of partitions for the write-only runs.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     write_partitions: Vec<u32>,
 }
 
-/// A table; see the head of the file.
+/// Key design of a table; see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -98,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// The statement that makes it, for keys from 0 on of which so many are there before.
+    /// The CREATE TABLE statement, for a table with initial keys from 0 to `rows`.
     fn create(self, partitions: u32, rows: u64) -> String {
         let table = self.table();
         let cuts = |width: u64| -> String {
@@ -116,7 +118,7 @@ impl Kind {
         )
     }
 
-    /// Its columns, as INSERT names them.
+    /// Column list of its INSERTs.
     fn columns(self) -> &'static str {
         match self {
             Self::Plain | Self::Hashed => "(k, v)",
@@ -124,7 +126,7 @@ impl Kind {
         }
     }
 
-    /// The shard that a client computes, where it has to.
+    /// The shard that a client computes, if the table has one.
     fn shard(self, k: i64, partitions: u32) -> Option<i64> {
         (self == Self::Naive).then(|| k % i64::from(partitions))
     }
@@ -148,12 +150,12 @@ fn value(k: i64) -> String {
 struct Sequence {
     kind: Kind,
     partitions: u32,
-    /// The first key that was not given to anybody.
+    /// The next key to write.
     next: Arc<AtomicI64>,
 }
 
 impl Sequence {
-    /// Makes one with so many rows.
+    /// Creates a table with this number of rows.
     async fn make(site: &Site, kind: Kind, partitions: u32, rows: u64) -> anyhow::Result<Self> {
         site.make(kind.table(), &kind.create(partitions, rows)).await?;
         let into = format!("{} {}", kind.table(), kind.columns());
@@ -182,7 +184,7 @@ impl Sequence {
         }
     }
 
-    /// A read of a key that is there: of all below `rows`.
+    /// A read of a random key below `rows`.
     fn read(&self, rows: u64) -> Ask {
         Ask {
             text: self.kind.read_text(self.partitions, "$1"),
@@ -219,14 +221,14 @@ impl Slice {
     }
 }
 
-/// Partitions that point reads of a table ask, by the store's own log.
+/// Partitions that point reads of a table touch, according to the store's query log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Asked {
     table: Kind,
     partitions: Option<f64>,
 }
 
-/// Writes only, on so many partitions.
+/// A write-only run, on this number of partitions.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Written {
     table: Kind,
@@ -236,23 +238,23 @@ pub(super) struct Written {
     latency: Summary,
 }
 
-/// All of it.
+/// All measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Runs {
     /// The mix.
     slices: Vec<Slice>,
-    /// Nothing but reads, of the plain and the hashed table.
+    /// Read-only rounds, of the plain and the hashed table.
     alone: Vec<Slice>,
     asked: Vec<Asked>,
-    /// Reads a second that the hashed table loses to the plain one, as a share: without writes, and in the mix.
+    /// Share of reads per second that the hashed table loses against the plain one: without writes, and in the mix.
     loss: Spread,
     loss_in_mix: Spread,
-    /// How many times as many reads a second the plain table gives as the naive one.
+    /// Factor between the reads per second of the plain table and of the naive one.
     price: Spread,
     written: Vec<Written>,
 }
 
-/// Runs it, and tells.
+/// Runs the experiment and reports the results.
 pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     options.site.check()?;
     let write_partitions = sorted(&options.write_partitions);
@@ -260,7 +262,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
         bail!("--write-partitions needs a number above 0");
     }
     let mut runs = Runs::default();
-    // Reads are of interest where writes do not wait for their lane; a cluster that runs is what it is.
+    // Reads are measured without a limit on write lanes; a cluster that was not started here is used as it is.
     let mut site = Site::open(&options.site, None).await?;
     let all = KINDS.map(Kind::table);
     let ran = Box::pin(reads(options, &site, &mut runs)).await;
@@ -277,7 +279,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     told(options, runs).tell(&options.site)
 }
 
-/// All three tables, round by round.
+/// Measures all three tables, round by round.
 async fn reads(options: &Options, site: &Site, runs: &mut Runs) -> anyhow::Result<()> {
     let mut tables = Vec::new();
     for kind in KINDS {
@@ -305,7 +307,7 @@ async fn reads(options: &Options, site: &Site, runs: &mut Runs) -> anyhow::Resul
     for round in 1..=options.rounds * FINER {
         let turned = round.is_multiple_of(2);
         progress(&format!("reads alone, round {round} of {}", options.rounds * FINER));
-        // The naive table comes last.
+        // The naive table is left out.
         for at in [usize::from(turned), usize::from(!turned)] {
             let work = Work::reading(tables[at].read(options.rows));
             let seed = seed.wrapping_add(u64::from(round));
@@ -324,7 +326,7 @@ async fn reads(options: &Options, site: &Site, runs: &mut Runs) -> anyhow::Resul
 }
 
 impl Runs {
-    /// Compares what was measured in the same rounds.
+    /// Compares figures of the same rounds.
     fn compare(&mut self) {
         let lost = |hashed: f64, plain: f64| 1.0 - hashed / plain;
         let rate = |slices: &[Slice], kind| of_table(slices, kind, |slice| slice.reads_per_s);
@@ -340,9 +342,9 @@ impl Runs {
     }
 }
 
-/// Partitions that the next read of a table asks, as the log says.
+/// Number of partitions that a read of a table touches, according to the query log.
 async fn asked(site: &Site, kind: Kind, partitions: u32) -> anyhow::Result<Option<f64>> {
-    // One of its own: the log keeps the last statements only, and other tables' may have been too many since.
+    // A read of its own: the log keeps only the latest statements.
     let text = kind.read_text(partitions, "7");
     site.ask(&text).await?;
     let log = format!(
@@ -351,7 +353,7 @@ async fn asked(site: &Site, kind: Kind, partitions: u32) -> anyhow::Result<Optio
     site.number(&log).await
 }
 
-/// Sequential keys, written only, with ranges and with hashes.
+/// Write-only runs with sequential keys, for ranges and for hashes.
 async fn writes(
     options: &Options,
     site: &Site,
@@ -363,7 +365,7 @@ async fn writes(
         for kind in [Kind::Plain, Kind::Hashed] {
             progress(&format!("writes to {count} partitions of {}", kind.table()));
             site.make(kind.table(), &kind.create(*count, 0)).await?;
-            // Behind all cuts, where a table that has grown for long has its end.
+            // Above all cuts, at the end of a table that has grown for a while.
             let next = Arc::new(AtomicI64::new(i64::from(*count)));
             let table = Sequence { kind, partitions: *count, next };
             let (work, seed) = (Work::writing(table.write()), options.site.seed);

@@ -1,4 +1,5 @@
-//! One partition under more load than it takes, before and after it is split (YDB's walk-through of an overloaded shard).
+//! One partition under more load than it can serve, before and after a split (YDB's walk-through of an overloaded
+//! shard).
 //!
 //! ```text
 //!   AUTO_PARTITIONING_BY_LOAD = DISABLED          ENABLED                 split into two
@@ -6,15 +7,16 @@
 //!        before: rate, latencies                        how long it took                      after
 //! ```
 //!
-//! The walk-through reads. A read of ours is work of the whole machine and not of its partition's lane, so that on a small
-//! machine a split gives reads nothing; what a partition does one after another, and what is bounded here, are writes. So
-//! it is done with INSERTs unless `--operation select` says otherwise, and then the shape is told and left open.
+//! The walk-through uses reads. In Partita, a read is work of the whole machine and not of its partition's lane, so
+//! that on a small machine a split does not speed up reads; writes are what a partition serves one after another,
+//! and what is limited here. So the experiment uses INSERTs unless `--operation select` is given; then the shape is
+//! reported and left open.
 //!
-//! What 2 ms were there is another figure here: the share of requests under 2 ms is told, and beside it the share within
-//! *our limit*, which is the latency that as large a share of ours kept before the split as theirs kept 2 ms.
+//! Corresponding to their 2 ms, two shares are reported: requests under 2 ms, and requests within *our limit*: the
+//! latency that before the split held for the same share of our requests as 2 ms did for theirs.
 //!
-//! Invariants: the load is the same before, while and after; what the machine was like before is what it is like after,
-//! because nothing else of the cluster is changed.
+//! Invariants: the load is the same before, during and after the split; conditions before and after are the same,
+//! because nothing else in the cluster is changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,27 +38,27 @@ const SOURCE: &str = "YDB documentation, troubleshooting/examples/schemas/overlo
      2110, 16961; 1-2 ms 5472, 13147; 2-4 ms 16437, 6041; 4-8 ms 9430, 432; 8-16 ms 98.8, 52.4; 16-32 ms -, 0.578. Rates and \
      shares are sums of these; that p99 is halved is its text. (Its 27,000 to 35,000 requests/s are the load that rose \
      before, from 100 to 250 threads.)";
-/// Requests a second by latency, before and after: up to 1, 2, 4, 8, 16 and 32 ms.
+/// Requests per second by latency, before and after: up to 1, 2, 4, 8, 16 and 32 ms.
 const PUBLISHED: [[f64; 6]; 2] = [
     [2_110.0, 5_472.0, 16_437.0, 9_430.0, 98.8, 0.0],
     [16_961.0, 13_147.0, 6_041.0, 432.0, 52.4, 0.578],
 ];
 const PUBLISHED_P99_RATIO: f64 = 0.5;
-/// What "quick" was there.
+/// The walk-through's limit for a quick request.
 const QUICK: Duration = Duration::from_millis(2);
 
 const TABLE: &str = "lab_experiment_overloaded";
-/// Keys lie below this.
+/// Exclusive upper bound of the keys.
 const KEYS: u64 = 1 << 40;
-/// How long a split may take; ours takes ten seconds of load, and twenty to be sure of where.
+/// Maximum time to wait for a split; ours takes ten seconds of load, and twenty to determine the key.
 const SPLIT_WITHIN: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
-/// A rise, or a fall, by less than this is noise.
+/// A rise or fall by less than this factor is noise.
 const CLEARLY: f64 = 1.05;
-/// The share within the limit rises by at least this.
+/// Minimum rise of the share within the limit.
 const SHARE_RISES: f64 = 0.2;
 
-/// What clients do.
+/// Operation of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Operation {
@@ -66,11 +68,11 @@ pub(super) enum Operation {
     Select,
 }
 
-/// Who splits.
+/// Cause of the split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Cut {
-    /// The store, by the load that it sees.
+    /// The store, by the load that it measures.
     Load,
     /// This command, in the middle of the keys.
     Hand,
@@ -81,52 +83,52 @@ pub(super) enum Cut {
 pub struct Options {
     #[command(flatten)]
     site: SiteOptions,
-    /// What clients do.
+    /// Operation of the clients.
     #[arg(long, value_enum, default_value_t = Operation::Insert)]
     operation: Operation,
-    /// Who splits the partition.
+    /// Cause of the split.
     #[arg(long, value_enum, default_value_t = Cut::Load)]
     split: Cut,
     /// Clients, each in a closed loop.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
-    /// What clients would write in all if no answer took time, in times what a partition takes: how long they think
-    /// between an answer and the next request follows.
+    /// Demand of all clients if answers took no time, as a multiple of one partition's maximum rate; determines the
+    /// think time between an answer and the next request.
     #[arg(long, default_value_t = 1.3, value_parser = demand_of)]
     demand: f64,
-    /// Seconds that are measured before, and after.
+    /// Seconds measured before, and after.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
-    /// Partitions that it is split into, by load; two as in the walk-through.
+    /// Number of partitions to split into, by load; two as in the walk-through.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     partitions: u32,
-    /// Rows that are there before.
+    /// Initial number of rows.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rows: u64,
 }
 
-/// Before, or after.
+/// Results before, or after, the split.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Phase {
     per_s: f64,
     share_under_2_ms: f64,
-    /// The share within our limit.
+    /// Share within our limit.
     share_in_limit: f64,
     failed: u64,
     messages: Vec<String>,
     latency: Summary,
 }
 
-/// All of it.
+/// All measurements.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Runs {
     operation: Operation,
     split: Cut,
     limit_ms: f64,
-    /// From when it was allowed until the store showed it; nothing when it was not split in time.
+    /// Seconds from the permission to split until the store showed the split; `None` if it did not split in time.
     split_after_s: Option<f64>,
     partitions: f64,
-    /// Why, in the store's words.
+    /// Reason, in the store's words.
     why: Option<String>,
     before: Phase,
     after: Phase,
@@ -137,8 +139,8 @@ fn demand_of(text: &str) -> Result<f64, String> {
     demand.ok_or_else(|| "it is a number from 0.1 to 100".to_owned())
 }
 
-/// For how long a client thinks. Without it, all clients are always waiting, for one partition or for the other: their p99
-/// is that of all waiting for the same one, and no split changes it.
+/// Think time of a client. Without it, all clients would always wait, for one partition or the other: their p99
+/// would be that of all waiting for the same one, and a split would not change it.
 fn thinks(options: &Options) -> Duration {
     match options.site.bound().filter(|_| options.operation == Operation::Insert) {
         Some(bound) => {
@@ -148,13 +150,13 @@ fn thinks(options: &Options) -> Duration {
     }
 }
 
-/// The share of published requests that took under 2 ms, and how many they were a second.
+/// Published share of requests under 2 ms, and all requests per second.
 fn published(at: usize) -> (f64, f64) {
     let all: f64 = PUBLISHED[at].iter().sum();
     ((PUBLISHED[at][0] + PUBLISHED[at][1]) / all, all)
 }
 
-/// Keys of rows that are there before.
+/// Keys of the initial rows.
 fn filled(number: u64) -> i64 {
     Random::new(0, number).below(KEYS).cast_signed()
 }
@@ -181,7 +183,7 @@ fn work(options: &Options) -> Work {
     }
 }
 
-/// Runs it, and tells.
+/// Runs the experiment and reports the results.
 pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     options.site.check()?;
     let bound = match options.operation {
@@ -203,7 +205,7 @@ async fn phases(options: &Options, site: &Site) -> anyhow::Result<Runs> {
         options.partitions
     );
     site.make(TABLE, &create).await?;
-    // A bounded partition takes its time to be filled, and INSERTs need no row before.
+    // A limited partition would be slow to fill, and INSERTs need no existing rows.
     if options.operation == Operation::Select {
         let value = |number| format!("({}, 'a value of some length')", filled(number));
         site.fill(&format!("{TABLE} (k, v)"), options.rows, value).await?;
@@ -259,7 +261,7 @@ impl Phase {
     }
 }
 
-/// Has it split; after how many seconds it was.
+/// Starts the split; returns the seconds until it was visible.
 async fn split(
     options: &Options,
     site: &Site,
@@ -279,12 +281,12 @@ async fn split(
         Cut::Load => f64::from(options.partitions),
         Cut::Hand => 2.0,
     };
-    // Reads are not bounded, so that they may never be too much for a partition: then nothing is to be waited for.
+    // Reads are not limited, so they may never overload a partition: then the wait ends without a split.
     while begun.elapsed() < SPLIT_WITHIN {
         if site.partitions(TABLE).await? >= wanted {
             return Ok(Some(begun.elapsed().as_secs_f64()));
         }
-        // Whoever cannot go on says why.
+        // A client that cannot continue ends the wait with its error.
         clients.look()?;
         tokio::time::sleep(POLL).await;
     }
@@ -296,6 +298,7 @@ async fn split(
 
 fn told(options: &Options, runs: Runs) -> Told<Runs> {
     let bound = options.site.bound().filter(|_| options.operation == Operation::Insert);
+    // Operation, cause of the split and think time, for the description.
     let what = match (options.operation, bound) {
         (Operation::Insert, Some(bound)) => format!(
             "INSERTs of one row each, not reads: what a partition does one after another are writes, here at most {bound:.0} rows/s"
@@ -332,6 +335,7 @@ fn told(options: &Options, runs: Runs) -> Told<Runs> {
         "{} clients in closed loops{thought} on a table of one partition: {what}. {} s before, then {when}, and {} s after. Our limit is {:.1} ms: before, it was kept by as large a share of ours as kept 2 ms of theirs.",
         options.clients, options.seconds, options.seconds, runs.limit_ms
     );
+    // The results before and after, then figures and claims.
     let mut table =
         heads(&["", "per s", "under 2 ms", "in our limit", "p50 ms", "p99 ms", "failed"]);
     for (name, phase) in [("before", &runs.before), ("after", &runs.after)] {
@@ -387,6 +391,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
 
 fn claims(runs: &Runs) -> Vec<Claim> {
     let (before, after) = (&runs.before, &runs.after);
+    // Claims about reads stay open, since their rate is not limited.
     let judged = [
         (
             "more is served after the split",

@@ -1,11 +1,12 @@
-//! More writers on a key that only grows, and on a hashed one (cockroachdb#38160).
+//! More writers on a growing key, and on a hashed one (cockroachdb#38160).
 //!
-//! Every writer inserts rows one by one in a closed loop. Under `(ts, userid)` all of them write to the one partition that
-//! has the newest rows, however many partitions and writers there are; under a hash of the same columns they write to all.
-//! Partitions are bounded, so that what one of them takes is the same on any machine and the difference is the key's.
+//! Every writer inserts single rows in a closed loop. Under `(ts, userid)` all of them write to the one partition
+//! with the newest rows, regardless of the numbers of partitions and writers; under a hash of the same columns they
+//! write to all. Partitions have a maximum rate, so that one of them serves the same on any machine, and the
+//! difference comes from the key.
 //!
-//! Invariants: each cell is a table of its own, which no other load touches; nothing is split meanwhile, because what is
-//! looked at is a given number of partitions.
+//! Invariants: each cell has a table of its own, without other load; nothing is split meanwhile, because a given
+//! number of partitions is measured.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,18 +24,19 @@ use crate::report::{progress, short};
 const SOURCE: &str = "github.com/cockroachdb/cockroach/issues/38160: 3 to 9 nodes of CockroachDB 19.1 with 8 cores each, INSERTs of 4096 \
      to 8192 rows with sequential ids: more than 20,000 rows/s with 4 threads, slightly more than 10,000 with more than 10; \
      with random ids no such decrease with more than 20 threads.";
-/// Rows a second with 4 threads, and with more than 10.
+/// Rows per second with 4 threads, and with more than 10.
 const PUBLISHED_FEW: f64 = 20_000.0;
 const PUBLISHED_MANY: f64 = 10_000.0;
 
 const TABLE: &str = "lab_experiment_scaling";
-/// Users that rows are of.
+/// Number of users.
 const USERS: u64 = 10_000;
-/// The cuts of a table by time lie so far apart, and all in the past.
+/// Distance between the cuts of a table by time, all in the past.
 const CUT_EVERY_US: i64 = 3_600_000_000;
-/// A bounded partition may have taken so many times its bound, by where spans begin and end.
+/// Factor by which a measured rate may exceed the limit, because of the ends of spans.
 const OVER: f64 = 1.25;
-/// The most partitions take at least this part of what they could together: the rest is the machine's, and chance's.
+/// Minimum share of their joint limit that the largest number of partitions must serve: the rest is the machine's,
+/// and chance.
 const REACHED: f64 = 0.6;
 
 /// Options of `scaling`.
@@ -45,15 +47,15 @@ pub struct Options {
     /// Numbers of writers.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     writers: Vec<u32>,
-    /// Numbers of partitions of the hashed key; the other one has the most of them.
+    /// Numbers of partitions of the hashed key; the growing key has the largest of them.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     partitions: Vec<u32>,
-    /// Seconds for each number of writers and partitions, after a fifth of that to warm up.
+    /// Seconds for each number of writers and partitions, plus a fifth of that to warm up.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: u64,
 }
 
-/// How rows are placed.
+/// Placement of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Key {
@@ -61,7 +63,7 @@ pub(super) enum Key {
     Hashed,
 }
 
-/// Writers and partitions, and what came of them.
+/// Result for one number of writers and partitions.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Cell {
     key: Key,
@@ -73,7 +75,7 @@ pub(super) struct Cell {
     latency: Summary,
 }
 
-/// The statement that makes the table.
+/// The CREATE TABLE statement.
 fn create(key: Key, partitions: u32, now_us: i64) -> String {
     let placed = match key {
         Key::Hashed => format!("PARTITION BY HASH (ts, userid) PARTITIONS {partitions}"),
@@ -91,7 +93,7 @@ fn create(key: Key, partitions: u32, now_us: i64) -> String {
     )
 }
 
-/// A row of now.
+/// Inserts a row with the present time.
 fn work() -> Work {
     Work::writing(Ask {
         text: format!("INSERT INTO {TABLE} (ts, userid, event) VALUES ($1, $2, $3)"),
@@ -105,7 +107,7 @@ fn work() -> Work {
     })
 }
 
-/// Runs all cells, and tells.
+/// Runs all cells and reports the results.
 pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     options.site.check()?;
     let (writers, partitions) = (sorted(&options.writers), sorted(&options.partitions));
@@ -130,7 +132,7 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<()> {
     told(options, cells).tell(&options.site)
 }
 
-/// Each once, the least first, none of them 0.
+/// The distinct numbers above 0, in ascending order.
 pub(super) fn sorted(numbers: &[u32]) -> Vec<u32> {
     let mut sorted: Vec<u32> = numbers.iter().copied().filter(|number| *number > 0).collect();
     sorted.sort_unstable();
@@ -160,7 +162,7 @@ async fn cell(
     })
 }
 
-/// Rates of a key with so many partitions or writers, in order of the other.
+/// Rates of a key for cells that match, in order of the cells.
 fn rates(cells: &[Cell], key: Key, of: impl Fn(&Cell) -> bool) -> Vec<f64> {
     cells.iter().filter(|cell| cell.key == key && of(cell)).map(|cell| cell.rows_per_s).collect()
 }
@@ -183,7 +185,7 @@ fn told(options: &Options, cells: Vec<Cell>) -> Told<Vec<Cell>> {
         .table(table)
 }
 
-/// The rate at about 4 writers and at the most: what the issue tells of 4 threads and of more than 10.
+/// Rates with about 4 writers and with the most: the issue reports 4 threads, and more than 10.
 fn few_and_many(cells: &[Cell], key: Key, partitions: u32) -> Option<(f64, f64)> {
     let of = |cell: &&Cell| cell.key == key && cell.partitions == partitions;
     let few = cells.iter().filter(of).min_by_key(|cell| cell.writers.abs_diff(4))?;
@@ -226,6 +228,7 @@ fn claims(cells: &[Cell], bound: Option<f64>) -> Vec<Claim> {
         let why = "what one partition takes is not known; give --partition-rate with --connect";
         return [flat, spread, wider].map(|claim| Claim::open(claim, why)).into();
     };
+    // The growing key has the largest number of partitions.
     let most_writers = cells.iter().map(|cell| cell.writers).max().unwrap_or(0);
     let most = cells.iter().map(|cell| cell.partitions).max().unwrap_or(0);
     let growing = rates(cells, Key::Growing, |_| true);
@@ -234,6 +237,7 @@ fn claims(cells: &[Cell], bound: Option<f64>) -> Vec<Claim> {
     let could = f64::from(most) * bound;
     let all = hashed.last().copied().unwrap_or(0.0);
     let last = growing.last().copied().unwrap_or(0.0);
+    // The hashed key must use all its partitions, and grow with them.
     let by_partitions = rates(cells, Key::Hashed, |cell| cell.writers == most_writers);
     let mut claims = vec![
         Claim::judged(

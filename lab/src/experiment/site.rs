@@ -1,7 +1,7 @@
-//! Where an experiment runs: a cluster that is started here for it, or one that runs.
+//! The cluster of an experiment: started for it, or already running.
 //!
-//! Invariants: a cluster that was started here ends with the [`Site`]; of a cluster that runs only what its owner said is
-//! known, also how much a partition of it takes.
+//! Invariants: a cluster that was started here ends with the [`Site`]; of another cluster only what the options say
+//! is known, including the limit of a partition.
 
 use std::path::PathBuf;
 
@@ -12,45 +12,46 @@ use crate::door::postgres::{self, connection, rows};
 use crate::embedded::Embedded;
 use crate::report::{progress, warn};
 
-/// What all experiments are told.
+/// Options of all experiments.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SiteOptions {
-    /// A running cluster's frontends, by their PostgreSQL addresses; without it a cluster of three datanodes is started
-    /// here for as long as it takes.
+    /// PostgreSQL addresses of a running cluster's frontends; by default a cluster of three datanodes is started
+    /// for the duration of the run.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     connect: Vec<String>,
-    /// Rows a second that one partition of the cluster that is started here takes at most where writes are looked at;
-    /// by default 100. Of a running cluster: what its nodes were started with.
+    /// Maximum rows per second of one partition in the cluster started here, for write measurements; by default
+    /// 100. For a running cluster: the value that its nodes were started with.
     #[arg(long)]
     partition_rate: Option<f64>,
-    /// The seed.
+    /// Seed of all pseudo-random choices.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Print the result as one line of JSON.
     #[arg(long)]
     pub(super) json: bool,
-    /// Write the result as JSON into a file.
+    /// Write the result as JSON to this file.
     #[arg(long)]
     pub(super) out: Option<PathBuf>,
-    /// Folder below which the cluster that is started here keeps its data; by default the system's for temporary files.
+    /// Folder below which the cluster started here keeps its data; by default the system's folder for temporary
+    /// files.
     #[arg(long)]
     data_dir: Option<PathBuf>,
-    /// The binary that the cluster is made of; by default this one.
+    /// Binary for the cluster's processes; by default this one.
     #[arg(long)]
     binary: Option<PathBuf>,
 }
 
-/// Rows a second that a partition takes by default. Two cores bear what eight of them take, in single-row writes that
-/// three replicas keep.
+/// Default maximum rows per second of a partition. Two cores can serve eight such partitions with single-row writes
+/// on three replicas.
 const PARTITION_RATE: f64 = 100.0;
-/// Rows of an INSERT that fills a table.
+/// Rows per INSERT when a table is filled.
 const FILL_ROWS: u64 = 500;
 
 impl SiteOptions {
-    /// Checks them.
+    /// Checks the options.
     ///
     /// # Errors
-    /// When a rate is none.
+    /// If the rate is invalid.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.partition_rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             bail!("--partition-rate is rows a second, more than 0");
@@ -58,12 +59,12 @@ impl SiteOptions {
         Ok(())
     }
 
-    /// Whether a cluster is started here.
+    /// True if a cluster is started here.
     pub(super) fn embedded(&self) -> bool {
         self.connect.is_empty()
     }
 
-    /// What one partition takes where writes are looked at, as far as that is known.
+    /// Maximum rate of one partition for write measurements, if known.
     pub(super) fn bound(&self) -> Option<f64> {
         match self.partition_rate {
             Some(rate) => Some(rate),
@@ -72,7 +73,7 @@ impl SiteOptions {
     }
 }
 
-/// See the head of the file.
+/// The cluster of an experiment.
 pub(super) struct Site {
     /// Connection strings.
     pub(super) servers: Vec<String>,
@@ -81,10 +82,10 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Starts a cluster whose partitions take so much, or finds the one that runs.
+    /// Starts a cluster with this limit for each partition, or connects to the running one.
     ///
     /// # Errors
-    /// When it does not start, or nobody answers.
+    /// If it does not start, or cannot be reached.
     pub(super) async fn open(options: &SiteOptions, bound: Option<f64>) -> anyhow::Result<Self> {
         let (servers, embedded) = if options.embedded() {
             progress("starting a cluster on this machine");
@@ -104,10 +105,10 @@ impl Site {
         Ok(Self { servers, embedded, client })
     }
 
-    /// What came of a part of the experiment; a process that ended says more than the connection that broke.
+    /// Passes a result on, unless a process has ended: that explains more than the broken connection.
     ///
     /// # Errors
-    /// When it failed, or a process of the cluster has ended.
+    /// If the part failed, or a process of the cluster has ended.
     pub(super) fn checked<T>(&mut self, done: anyhow::Result<T>) -> anyhow::Result<T> {
         if let Some(embedded) = &mut self.embedded {
             embedded.check()?;
@@ -118,7 +119,7 @@ impl Site {
     /// Runs a statement.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If it is refused.
     pub(super) async fn run(&self, text: &str) -> anyhow::Result<()> {
         let done = self.client.batch_execute(text).await;
         done.map_err(|error| anyhow::anyhow!("{}: {text}", postgres::failure(&error).message))
@@ -127,34 +128,34 @@ impl Site {
     /// The cells of a query, as text.
     ///
     /// # Errors
-    /// When it fails.
+    /// If it fails.
     pub(super) async fn ask(&self, text: &str) -> anyhow::Result<Vec<Vec<Option<String>>>> {
         let cells = rows(&self.client, text).await;
         cells.map_err(|error| anyhow::anyhow!("{}: {text}", postgres::failure(&error).message))
     }
 
-    /// A number that a query gives, if it gives one.
+    /// The number that a query returns, if any.
     ///
     /// # Errors
-    /// When it fails.
+    /// If it fails.
     pub(super) async fn number(&self, text: &str) -> anyhow::Result<Option<f64>> {
         let cells = self.ask(text).await?;
         let cell = cells.first().and_then(|row| row.first()).cloned().flatten();
         Ok(cell.and_then(|cell| cell.parse().ok()))
     }
 
-    /// Makes a table anew.
+    /// Drops a table if it exists, and creates it.
     ///
     /// # Errors
-    /// When it is refused.
+    /// If it is refused.
     pub(super) async fn make(&self, table: &str, create: &str) -> anyhow::Result<()> {
         self.run(&format!("DROP TABLE IF EXISTS {table}")).await?;
         self.run(create).await
     }
 
-    /// Removes tables; an experiment is not lost for it, but whoever owns the cluster is told what stays.
+    /// Drops tables; a failure does not end the experiment, but a warning names the table.
     pub(super) async fn remove(&self, tables: &[&str]) {
-        // What was started here goes as a whole.
+        // A cluster that was started here is removed as a whole.
         for table in tables.iter().filter(|_| self.embedded.is_none()) {
             if let Err(error) = self.run(&format!("DROP TABLE IF EXISTS {table}")).await {
                 warn(&format!("table {table} is left behind: {error}"));
@@ -162,10 +163,10 @@ impl Site {
         }
     }
 
-    /// Fills a table: `values` are those of row 0 and on, as they stand in VALUES.
+    /// Fills a table: `values` gives the tuple of each row for VALUES, from row 0.
     ///
     /// # Errors
-    /// When an INSERT is refused.
+    /// If an INSERT is refused.
     pub(super) async fn fill(
         &self,
         into: &str,
@@ -182,10 +183,10 @@ impl Site {
         Ok(())
     }
 
-    /// Partitions of a table.
+    /// Number of partitions of a table.
     ///
     /// # Errors
-    /// When the store does not say.
+    /// If the query fails.
     pub(super) async fn partitions(&self, table: &str) -> anyhow::Result<f64> {
         let text = format!("SELECT count(*) FROM sys.partitions WHERE \"table\" = '{table}'");
         Ok(self.number(&text).await?.unwrap_or(0.0))

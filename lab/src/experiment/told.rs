@@ -1,8 +1,8 @@
-//! What an experiment tells: our figures beside the published ones, the tables behind them, the claims, and what the store
-//! does not do; as text, as a line of JSON, and as a file.
+//! Report of an experiment: our figures beside the published ones, the tables behind them, the claims, and
+//! unsupported features; as text, as a line of JSON, and as a file.
 //!
-//! Invariants: every published figure has its source; a figure that one of both does not have is a dash, never a zero; the
-//! shape is judged after everything was printed and written.
+//! Invariants: every published figure has its source; a missing figure is a dash, never a zero; the shape is judged
+//! after everything was printed and written.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::site::SiteOptions;
 use crate::claim::{Claim, failure};
 use crate::report::{align, progress, say, say_json, short};
 
-/// A figure of ours and of theirs.
+/// One of our figures and the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Figure {
     pub(super) figure: String,
@@ -22,28 +22,28 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    /// One that both have, or only one of them.
+    /// A figure that both have, or only one of them.
     pub(super) fn new(figure: &str, ours: Option<f64>, published: Option<f64>) -> Self {
         Self { figure: figure.to_owned(), ours, published }
     }
 }
 
-/// Lines of cells, the first of which are heads.
+/// A table; the first line is the header.
 pub(super) type Table = Vec<Vec<String>>;
 
-/// Heads of a table.
+/// Header of a table.
 pub(super) fn heads(heads: &[&str]) -> Table {
     vec![heads.iter().map(|head| (*head).to_owned()).collect()]
 }
 
-/// All that is told; `R` is what was run, for those who compute further.
+/// The whole report; `R` holds the raw runs, for further computation.
 #[derive(Debug, Serialize)]
 pub(super) struct Told<R> {
     what: &'static str,
     experiment: &'static str,
-    /// What was done.
+    /// Description of the experiment.
     about: String,
-    /// Where the published figures are from, and what was done there.
+    /// Source of the published figures, and the conditions there.
     source: &'static str,
     embedded: bool,
     cores: usize,
@@ -51,14 +51,14 @@ pub(super) struct Told<R> {
     figures: Vec<Figure>,
     claims: Vec<Claim>,
     runs: R,
-    /// What this does not show.
+    /// Aspects that the experiment does not cover.
     not_yet: Vec<String>,
     #[serde(skip)]
     tables: Vec<Table>,
 }
 
 impl<R: Serialize> Told<R> {
-    /// Of an experiment that was run like this, with so many rows a second for each partition at most.
+    /// Report of an experiment with this description and limit in rows per second for each partition.
     pub(super) fn new(
         experiment: &'static str,
         about: String,
@@ -83,25 +83,25 @@ impl<R: Serialize> Told<R> {
         }
     }
 
-    /// With our figures beside theirs.
+    /// Adds our figures beside the published ones.
     pub(super) fn figures(mut self, figures: Vec<Figure>) -> Self {
         self.figures = figures;
         self
     }
 
-    /// With what is expected of them.
+    /// Adds claims.
     pub(super) fn claims(mut self, claims: Vec<Claim>) -> Self {
         self.claims = claims;
         self
     }
 
-    /// With a table of what was measured.
+    /// Adds a table of measurements.
     pub(super) fn table(mut self, table: Table) -> Self {
         self.tables.push(table);
         self
     }
 
-    /// With what it does not show.
+    /// Adds an aspect that is not covered.
     pub(super) fn not_yet(mut self, text: &str) -> Self {
         self.not_yet.push(text.to_owned());
         self
@@ -124,10 +124,10 @@ impl<R: Serialize> Told<R> {
         parts.join("\n\n")
     }
 
-    /// Prints and writes it, then says whether the shape holds.
+    /// Prints and writes the report, then checks the shape.
     ///
     /// # Errors
-    /// When it cannot be written, or the shape does not hold.
+    /// If it cannot be written, or the shape does not hold.
     pub(super) fn tell(&self, site: &SiteOptions) -> anyhow::Result<()> {
         progress("");
         if let Some(out) = &site.out {

@@ -1,7 +1,7 @@
-//! What is asked of the store when a run is over: why the table is hot and what would help, its picture, and how many
-//! partitions each kind of query asks.
+//! Queries at the end of a run: why the table is hot and the advice, its heatmap, and the partitions that each kind
+//! of query touches.
 //!
-//! Invariants: what cannot be had is left out, and said to be; a query's fan-out is what the store's own log says of it.
+//! Invariants: missing results are left out, with a message; a query's fan-out is the one in the store's own log.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use tokio_postgres::Client;
 use crate::door::http::{HttpDoor, escape};
 use crate::door::postgres::{Cells, failure, rows};
 
-/// Users that are asked for.
+/// Number of users that are queried.
 const USERS: usize = 12;
-/// Designs that are shown.
+/// Maximum designs that are shown.
 const ADVICE_MAX: usize = 3;
-/// The range of time that is asked for: the last five minutes.
+/// Time range of the queries: the last five minutes.
 const RANGE_US: i64 = 300_000_000;
 
-/// What EXPLAIN HOTSPOT says.
+/// Result of EXPLAIN HOTSPOT.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Explained {
     pub(super) findings: Vec<String>,
@@ -56,7 +56,7 @@ fn read(cells: &Cells) -> Explained {
     explained
 }
 
-/// Why a table is hot and what would help.
+/// Runs EXPLAIN HOTSPOT.
 pub(super) async fn explain(client: &Client, table: &str) -> Explained {
     match rows(client, &format!("EXPLAIN HOTSPOT {table}")).await {
         Ok(cells) => read(&cells),
@@ -67,12 +67,13 @@ pub(super) async fn explain(client: &Client, table: &str) -> Explained {
     }
 }
 
-/// The table that has the rows from before those of this one were placed otherwise.
+/// Name of the former table, after a repartition.
 pub(super) fn former(table: &str) -> String {
     format!("{table}$former")
 }
 
-/// Runs what is advised first, as it is; nothing when nothing is. What it makes besides the table goes again.
+/// Runs the first recommended statement unchanged; `None` if there is none. Other tables that it creates are
+/// dropped again.
 pub(super) async fn try_advice(
     client: &Client,
     table: &str,
@@ -87,7 +88,7 @@ pub(super) async fn try_advice(
     Some(ran.map(|()| ddl))
 }
 
-/// The picture of the last seconds.
+/// Heatmap of the last seconds.
 pub(super) async fn picture(http: &HttpDoor, table: &str, seconds: u64) -> Option<Heatmap> {
     let path =
         format!("/v1/heatmap.json?table={}&since={seconds}&rows=160&columns=240", escape(table));
@@ -95,8 +96,8 @@ pub(super) async fn picture(http: &HttpDoor, table: &str, seconds: u64) -> Optio
     serde_json::from_slice(&json).ok()
 }
 
-/// The six queries for a user (or whose else rows are, by the name of the column), in the order of [`QUERIES`]; the last
-/// two do not depend on him.
+/// The six queries for a user (or another entity, by the name of the column), in the order of [`QUERIES`]; the last
+/// two do not depend on the user.
 fn queries(table: &str, entity: &str, user: i64, now_us: i64) -> [String; 6] {
     let from = now_us - RANGE_US;
     let time = |us: i64| format!("to_timestamp_micros({us})");
@@ -111,7 +112,7 @@ fn queries(table: &str, entity: &str, user: i64, now_us: i64) -> [String; 6] {
     ]
 }
 
-/// What queries ask, and how long they take, milliseconds; nothing when one fails.
+/// Fan-out of the queries, and their median times in milliseconds; `None` if one fails.
 pub(super) async fn fan_out(
     client: &Client,
     table: &str,
@@ -119,6 +120,7 @@ pub(super) async fn fan_out(
     users: &[i64],
     now_us: i64,
 ) -> Option<(FanOut, [f64; 6])> {
+    // Queries that depend on the user run for each of them, the others once.
     let users: Vec<i64> = users.iter().copied().take(USERS).collect();
     let mut asked: Vec<[String; 6]> = Vec::with_capacity(users.len());
     for (number, user) in users.iter().enumerate() {
@@ -130,6 +132,7 @@ pub(super) async fn fan_out(
         }
         asked.push(texts);
     }
+    // The store's log has the partitions and the time of each statement.
     let log = format!(
         "SELECT text, partitions_touched, ms FROM sys.query_log WHERE kind = 'SELECT' AND text LIKE '%{table}%'"
     );
@@ -142,6 +145,7 @@ pub(super) async fn fan_out(
             Some((cell(row, 0).to_owned(), (number(1)?, number(2)?)))
         })
         .collect();
+    // Mean and 99th percentile over the users.
     let (mut fan_out, mut times) = (FanOut::default(), [0.0; 6]);
     for query in 0..QUERIES.len() {
         let of_query = asked.iter().filter_map(|texts| log.get(&texts[query]));

@@ -1,7 +1,7 @@
-//! What is done before the clock starts: the tables are made, rows that are read later are loaded, leaders are put where
-//! the workload has them.
+//! Preparation of a run: tables are created, rows that will be read are loaded, and leaders are placed as the
+//! workload requires.
 //!
-//! Invariant: what could not be done is an error, or said; nothing of it counts as served.
+//! Invariant: a failed preparation is an error or a remark; none of it counts as served.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use super::case::Case;
 use super::drive;
 use crate::door::postgres::{self, rows};
 
-/// How long leaders may take to be where they are told to.
+/// Maximum time for leaders to reach their nodes.
 const LEADERS_WAIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(200);
 
-/// The tables of a run that begins then.
+/// Tables of a run that begins at this time.
 pub(super) fn tables(case: &Case, begin_us: i64) -> Vec<SqlTable> {
     let of = |(at, load)| SqlTable::of(load, &case.table(at), begin_us);
     case.loads.iter().enumerate().map(of).collect()
 }
 
-/// Makes the tables, and loads what is there before the first operation; the statements that made them, and what could not
-/// be done.
+/// Creates the tables, and loads the rows that exist before the first operation. Returns the CREATE TABLE
+/// statements, and remarks on what failed.
 ///
 /// # Errors
-/// When a table cannot be made or loaded.
+/// If a table cannot be created or loaded.
 pub(super) async fn prepare(
     client: &Client,
     case: &Case,
@@ -43,10 +43,12 @@ pub(super) async fn prepare(
             done.map_err(|error| anyhow::anyhow!("{}: {text}", postgres::failure(&error).message))?;
         }
         made.push(created);
+        // Rows that reads will find.
         let prior = SqlTable::prior(load);
         if !prior.is_empty() {
             drive::load(table.clone(), prior, servers, connections).await?;
         }
+        // The workload may want all leaders on one node.
         let partitions = load.cuts.len() + 1;
         let one = load.spread == Spread::OneNode;
         if one && !on_one_node(client, table.name(), partitions).await {
@@ -59,7 +61,7 @@ pub(super) async fn prepare(
     Ok((made, remarks))
 }
 
-/// Has one node lead all partitions of a table, of which there are so many; whether it does.
+/// Moves all leaders of a table with this number of partitions to one node; true if that succeeded.
 async fn on_one_node(client: &Client, table: &str, partitions: usize) -> bool {
     let leaders = format!(
         "SELECT partition, node FROM sys.replicas WHERE \"table\" = '{table}' AND role = 'leader' ORDER BY partition"
@@ -77,7 +79,7 @@ async fn on_one_node(client: &Client, table: &str, partitions: usize) -> bool {
                 return true;
             }
             for partition in away {
-                // What is refused now may be taken at the next look.
+                // A transfer that is refused now may succeed at the next attempt.
                 let order = format!("ADMIN transfer_leader({partition}, {to})");
                 client.batch_execute(&order).await.ok();
             }

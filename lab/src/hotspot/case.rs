@@ -1,7 +1,7 @@
-//! Which runs there are: each a workload of the catalogue under a design, with its tables and its operations.
+//! The selected runs: each a workload of the catalogue under a key design, with its tables and operations.
 //!
-//! Invariants: pure, but for the file that is replayed; names of runs and of tables are unique; every run of a workload has
-//! the same rate, whatever its design; a replayed run is the recorded one, operation by operation.
+//! Invariants: pure, except for reading the replayed file; names of runs and of tables are unique; all runs of a
+//! workload have the same rate, whatever the design; a replayed run has exactly the recorded operations.
 
 use anyhow::{Context, bail, ensure};
 use partita_hotspot::workload::{
@@ -13,41 +13,41 @@ use super::offer::Offer;
 use super::options::{Options, PARTITION_RATE, PARTITION_RATE_READS};
 use super::recorded;
 
-/// Partitions' worth of rows that are written: one partition cannot take them, and eight can.
+/// Demand as a multiple of one partition's maximum rate: too much for one partition, possible for eight.
 const LANES: f64 = 3.0;
-/// Reads of a range may be of many rows: no more than so many a second, unless --rate says otherwise.
+/// Maximum range reads per second, which may read many rows, unless --rate is given.
 const SCANS_PER_S: f64 = 50.0;
 
-/// See the head of the file.
+/// One run.
 pub(super) struct Case {
-    /// As it is shown.
+    /// Name in reports.
     pub(super) name: String,
-    /// What it is, in a sentence.
+    /// Description in a sentence.
     pub(super) about: String,
-    /// Of the demonstration that needs no name.
+    /// Workload; `None` for the demonstration, which needs no name.
     pub(super) workload: Option<&'static str>,
-    /// Where the workload leaves it open.
+    /// Key design, if the workload leaves it open.
     pub(super) design: Option<Design>,
     pub(super) knobs: Knobs,
-    /// How long it takes.
+    /// Duration in seconds.
     pub(super) seconds: u64,
-    /// Its tables; the first is looked at.
+    /// Tables under load; the first is measured.
     pub(super) loads: Vec<TableLoad>,
     pub(super) offer: Offer,
-    /// What it is judged by, if it is.
+    /// Claims that it is judged by, if any.
     pub(super) shows: Option<Shows>,
 }
 
-/// All runs, and what they have in common.
+/// All runs, and their common parameters.
 pub(super) struct Cases {
     pub(super) all: Vec<Case>,
-    /// How long a run takes, but for those that take longer.
+    /// Duration of a run, except for runs that take longer.
     pub(super) seconds: u64,
-    /// Rows a second that a partition takes at most, as far as that is known.
+    /// Maximum rows per second of a partition, if known.
     pub(super) bound: Option<f64>,
 }
 
-/// What is asked of a workload's first table, as shares.
+/// Shares of operations on a workload's first table.
 fn mix(workload: &Workload, design: Design) -> Mix {
     let of = workload.tables(&Knobs::of(design, 1.0));
     of.first().map_or_else(Mix::default, |load| load.mix(0))
@@ -57,12 +57,12 @@ fn reads(mix: &Mix) -> bool {
     mix.reads + mix.scans > 0.0
 }
 
-/// Whether a workload reads, under any design.
+/// True if the workload has reads, under any design.
 fn any_reads(workload: &Workload) -> bool {
     Design::ALL.iter().any(|design| reads(&mix(workload, *design)))
 }
 
-/// Operations a second of a workload.
+/// Operations per second of a workload.
 fn rate(options: &Options, workload: &Workload, bound: Option<f64>) -> f64 {
     let lane = if any_reads(workload) { PARTITION_RATE_READS } else { PARTITION_RATE };
     let most = LANES * bound.unwrap_or(lane);
@@ -105,25 +105,25 @@ impl Case {
         Self { name, about, workload: None, design, knobs, seconds, loads, offer, shows: None }
     }
 
-    /// A name for files and tables: small letters, numbers, and these between.
+    /// A name for files and tables: lowercase letters and digits, other characters replaced by `between`.
     pub(super) fn slug(&self, between: char) -> String {
         let small = self.name.to_ascii_lowercase();
         small.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { between }).collect()
     }
 
-    /// The name of one of its tables: nobody else's tables begin like this.
+    /// Name of one of its tables, with a prefix that no other tables have.
     pub(super) fn table(&self, at: usize) -> String {
         let own = if at == 0 { String::new() } else { format!("_{}", self.loads[at].name) };
         format!("lab_hotspot_{}{own}", self.slug('_'))
     }
 
-    /// Whether anything is read.
+    /// True if the run has reads.
     pub(super) fn reads(&self) -> bool {
         reads(&self.loads[0].mix(0))
     }
 }
 
-/// What a design is, for people.
+/// Description of a design for users.
 fn about(design: Design) -> &'static str {
     match design {
         Design::TsUid => {
@@ -147,7 +147,7 @@ fn about(design: Design) -> &'static str {
     }
 }
 
-/// The workloads that are named, each once.
+/// The selected workloads, without duplicates.
 fn named(options: &Options) -> anyhow::Result<Vec<Workload>> {
     let mut named: Vec<Workload> = Vec::new();
     for name in &options.workload {
@@ -163,10 +163,10 @@ fn named(options: &Options) -> anyhow::Result<Vec<Workload>> {
 }
 
 impl Cases {
-    /// Those that the options name.
+    /// The runs that the options select.
     ///
     /// # Errors
-    /// When there is no such workload, more than one run is to be recorded, or the file to be replayed is none.
+    /// If there is no such workload, if more than one run is to be recorded, or if the file to replay is invalid.
     pub(super) fn of(options: &Options) -> anyhow::Result<Self> {
         if let Some(path) = &options.replay {
             let (about, offered) = recorded::scan(path)?;
@@ -193,7 +193,7 @@ impl Cases {
                 let knobs = options.knobs(*design, rate);
                 let first = workload.tables(&knobs).into_iter().next().context("it has a table")?;
                 let offer = Offer::Drawn { load: Box::new(first), seed: options.seed };
-                // What has to be hot before it is cured is shown with what comes of the cure.
+                // A run in which the store repartitions has to last longer than the detection.
                 let times = if workload.designs && design.cures_itself() { 2 } else { 1 };
                 let seconds = options.seconds * times;
                 all.push(Case::of(workload, is_named, knobs, seconds, offer));
@@ -209,14 +209,14 @@ impl Cases {
     }
 }
 
-/// What shows what is claimed: the workload, its design, what it shows, for how many times the seconds of a run, and the
-/// partitions that it begins with, where those matter.
+/// Cases for claims: workload, design, claims, duration as a multiple of a run's, and the initial number of
+/// partitions, if that matters.
 const CLAIMED: [(&str, Design, Shows, u64, Option<u32>); 5] = [
     ("W1", Design::TsUid, Shows::OneHotspot, 1, None),
     ("W1", Design::TsUidAuto, Shows::Cure, 2, None),
-    // A cut is judged a minute later.
+    // A split is judged a minute later.
     ("W1", Design::UidTs, Shows::StaticLoad, 3, Some(1)),
-    // A day is a run's seconds.
+    // A day lasts as long as a run.
     ("W10", Design::UidTs, Shows::Days, 3, Some(1)),
     ("W13", Design::UidTs, Shows::LukewarmNode, 2, None),
 ];
@@ -238,7 +238,7 @@ impl Cases {
     }
 }
 
-/// The catalogue for people: a line for each workload.
+/// The catalogue as text: a line for each workload.
 pub(super) fn list() -> String {
     let all = all();
     let width = all.iter().map(|own| own.name.chars().count()).max().unwrap_or(0) + 1;
@@ -262,7 +262,7 @@ pub(super) mod tests {
         options: Options,
     }
 
-    /// What a command line names.
+    /// Cases of a command line.
     pub(in crate::hotspot) fn cases(arguments: &[&str]) -> anyhow::Result<Cases> {
         let all = [&["hotspot"][..], arguments].concat();
         Cases::of(&Command::try_parse_from(all)?.options)

@@ -1,51 +1,51 @@
-//! What is claimed of key designs, judged by what runs on a cluster came to (`--claims`): the assertions that the virtual
-//! cluster's tests make (`lab/hotspot/tests/hotspot/claims.rs`), of real nodes.
+//! Claims about key designs, judged by runs on a cluster (`--claims`): the same assertions as the virtual cluster's
+//! tests (`lab/hotspot/tests/hotspot/claims.rs`), on real nodes.
 //!
-//! Invariants: pure; a run is judged by what was measured in it, and what it does not decide is said to be open.
+//! Invariants: pure; a run is judged only by its own measurements, and claims that they do not decide are open.
 
 use partita_hotspot::metrics::{Second, Summary};
 
 use super::watch::Reshaped;
 use crate::claim::Claim;
 
-/// A verdict comes so soon after the load, seconds.
+/// Maximum seconds from the begin of the load to a verdict.
 const VERDICT_S: u64 = 20;
-/// What helps comes so soon after the verdict, seconds. It is looked at once a second.
+/// Maximum seconds from the verdict to relief, which is checked once a second.
 const RELIEF_S: u64 = 2;
-/// A table that cures itself serves what is asked so soon after the verdict, seconds.
+/// Maximum seconds from the verdict until a table that repartitions itself serves its demand.
 const CURED_S: u64 = 60;
-/// No more of the cuts of loads that stay are to be in vain.
+/// Maximum share of useless splits under static load.
 const IN_VAIN_SHARE: f64 = 0.001;
-/// What is served is looked at over so many seconds: INSERTs of many rows come in lumps.
+/// Seconds over which the served rate is averaged: INSERTs of many rows arrive unevenly.
 const SERVED_OVER_S: usize = 10;
-/// Of the mean: no node leads more when all is balanced.
+/// Maximum load of a leading node, relative to the mean, when the cluster is balanced.
 const NODE_MAX: f64 = 1.25;
 
-/// What a case is run for.
+/// Purpose of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shows {
-    /// All that is new goes to one place, and nothing is done about it but to say so.
+    /// A moving hotspot in one partition; the store only reports it.
     OneHotspot,
-    /// The same, cured by the store.
+    /// The same, remedied by a repartition.
     Cure,
-    /// A load that stays: cuts help.
+    /// A static load: splits help.
     StaticLoad,
     /// Days and nights.
     Days,
-    /// Many lukewarm partitions that one node leads.
+    /// Many lukewarm partitions led by one node.
     LukewarmNode,
 }
 
-/// A run, as far as it is judged.
+/// The data of a run that claims are judged by.
 pub(super) struct Judged<'a> {
     pub(super) name: &'a str,
     pub(super) shows: Shows,
     pub(super) summary: &'a Summary,
     pub(super) seconds: &'a [Second],
-    /// When it was cut by load, seconds.
+    /// Seconds at which it was split by load.
     pub(super) splits_at: &'a [u64],
     pub(super) reshaped: &'a [Reshaped],
-    /// What became of the statement that was advised, if one was.
+    /// Result of the recommended statement, if there was one.
     pub(super) advice_ran: Option<&'a Result<String, String>>,
 }
 
@@ -53,7 +53,7 @@ fn seconds(at: Option<u64>) -> String {
     at.map_or_else(|| "never".to_owned(), |at| format!("after {at} s"))
 }
 
-/// What a run says of what it is for.
+/// Claims of a run.
 pub(super) fn claims(judged: &Judged<'_>) -> Vec<Claim> {
     match judged.shows {
         Shows::OneHotspot => one_hotspot(judged),
@@ -97,7 +97,7 @@ fn classes(summary: &Summary) -> String {
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
-/// From when on 95 % of what was asked was served: in the seconds right after it, and in all that were left.
+/// Second from which 95 % of the demand was served: in the seconds right after it, and in all that remained.
 fn served_from(seconds: &[Second]) -> Option<u64> {
     let enough = |seconds: &[Second]| {
         let sum = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>();
@@ -135,7 +135,7 @@ fn static_load(judged: &Judged<'_>) -> Vec<Claim> {
     vec![relief(judged), served, in_vain(judged), stall(judged)]
 }
 
-/// How soon after the verdict the first cut was made and its new part led by another node.
+/// Claims that soon after the verdict the first split is made and another node leads the new partition.
 fn relief(judged: &Judged<'_>) -> Claim {
     let claim = format!(
         "{}: within {RELIEF_S} s of the verdict it is cut and another node leads the new part",
@@ -144,7 +144,7 @@ fn relief(judged: &Judged<'_>) -> Claim {
     let Some(cut) = judged.splits_at.first() else {
         return Claim::open(&claim, "nothing had to be cut");
     };
-    // A cut that was made before a look saw the verdict was decided with it.
+    // A split made before the verdict was observed was decided together with it.
     let seen = judged.summary.t_verdict_s.filter(|verdict| verdict < cut);
     let waited = seen.map_or(0.0, |verdict| as_seconds(cut - verdict));
     let by_load = judged.reshaped.iter().filter(|event| event.is_by_load());
@@ -166,7 +166,7 @@ fn as_seconds(seconds: u64) -> f64 {
     seconds as f64
 }
 
-/// Cuts by load that were judged, and those of them that did not help.
+/// Claims a maximum share of useless ones among the judged splits by load.
 fn in_vain(judged: &Judged<'_>) -> Claim {
     let claim =
         format!("{}: at most {:.1} % of cuts are in vain", judged.name, IN_VAIN_SHARE * 100.0);
@@ -192,7 +192,7 @@ fn in_vain(judged: &Judged<'_>) -> Claim {
     Claim::judged(&claim, measured, holds)
 }
 
-/// How long writes waited for a cut, and how long one took from its order on.
+/// Claims a limit on the write stall of splits; also reports the longest total time from an order.
 fn stall(judged: &Judged<'_>) -> Claim {
     let claim = format!("{}: no cut holds writes up for 50 ms", judged.name);
     let mut stalls: Vec<f64> = judged.reshaped.iter().filter_map(|event| event.stall_ms).collect();
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(verdicts(&judged(Shows::OneHotspot, &silent, &[]))[1], Fails);
     }
 
-    /// Seconds in which so many of 100 rows were served.
+    /// Seconds in which these numbers of 100 rows were served.
     fn served(rows: &[f64]) -> Vec<Second> {
         let second = |(at, served): (u64, &f64)| Second {
             second: at,

@@ -1,11 +1,12 @@
-//! Clients: statements in an open loop.
+//! Clients that send statements in an open loop.
 //!
-//! A statement is due when its last row, or its read, arrives, and its latency counts from then, however late it is sent:
-//! what waits because the store is behind shows that wait. A thread draws the operations and makes the statements; each
-//! connection takes the next one and sends it again until it is carried out or the run is over.
+//! A statement is due when its last row, or its read, arrives, and its latency counts from then, however late it is
+//! sent: waiting for a slow store is part of the latency. A thread draws the operations and makes the statements;
+//! each connection takes the next one and retries it until it succeeds or the run is over.
 //!
-//! Invariants: statements are taken in the order in which they are due; what is not carried out when the run ends counts
-//! as not served; at most as many are in flight as there are connections, and as many more are made ahead.
+//! Invariants: statements are taken in the order in which they are due; a statement that is not answered when the
+//! run ends counts as not served; each connection has at most one statement in flight, and a bounded number of
+//! statements is made ahead.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,20 +25,20 @@ use super::offer::{Batch, Batcher, Offer, insert};
 use crate::door::postgres;
 use crate::latency::Latencies;
 
-/// Before a batch that was turned away is sent again.
+/// Pause before a rejected batch is retried.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Batches that are made ahead for each connection.
+/// Batches made ahead for each connection.
 const AHEAD: usize = 2;
-/// How long a write that is under way when the run ends may take.
+/// Maximum wait, after the end of a run, for statements in flight.
 const LAST_WAIT: Duration = Duration::from_secs(15);
-/// Different messages that are kept.
+/// Maximum number of distinct messages that are kept.
 const MESSAGES_MAX: usize = 3;
-/// How long it may take to load what is there before the clock starts.
+/// Maximum time to load initial rows before the clock starts.
 const LOAD_WAIT: Duration = Duration::from_secs(1_800);
-/// Rows of an INSERT that loads.
+/// Rows per INSERT of the initial load.
 const LOAD_ROWS: usize = 200;
 
-/// A std mutex whose poison nobody cares about: what it guards are counters.
+/// A std mutex without poisoning: it guards counters only.
 mod parking {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -52,7 +53,7 @@ mod parking {
     }
 }
 
-/// What writers counted.
+/// Counters of all clients.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     stored: AtomicU64,
@@ -65,37 +66,37 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Rows that are stored.
+    /// Stored rows.
     pub(super) fn stored(&self) -> u64 {
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// Reads that were answered.
+    /// Answered reads.
     pub(super) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Operations that there was no statement for.
+    /// Operations that cannot be expressed as a statement.
     pub(super) fn unsaid(&self) -> u64 {
         self.unsaid.load(Ordering::Relaxed)
     }
 
-    /// Requests that were turned away.
+    /// Rejected requests.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Latencies since this was last asked.
+    /// Latencies since the last call.
     pub(super) fn latencies(&self) -> Latencies {
         std::mem::take(&mut *self.latencies.lock())
     }
 
-    /// What those who were turned away were told, each once.
+    /// Messages of rejected requests, without duplicates.
     pub(super) fn messages(&self) -> Vec<String> {
         self.messages.lock().clone()
     }
 
-    /// What no attempt can mend.
+    /// An error that a retry does not resolve.
     pub(super) fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
@@ -113,42 +114,42 @@ impl Counts {
     }
 }
 
-/// Whether texts are the same but for their numbers.
+/// True if two texts differ only in their digits.
 fn alike(one: &str, other: &str) -> bool {
     let letters = |text: &str| -> String { text.chars().filter(|c| !c.is_ascii_digit()).collect() };
     letters(one) == letters(other)
 }
 
-/// What to send, and where to.
+/// Statements to send, and their servers.
 pub(super) struct Plan {
-    /// The first is the one that is looked at; the others get the same rows.
+    /// The first table is measured; the others get the same rows.
     pub(super) tables: Vec<SqlTable>,
     pub(super) offer: Offer,
     pub(super) batch: usize,
-    /// Connection strings; clients are dealt out over them.
+    /// Connection strings; clients are distributed over them.
     pub(super) servers: Vec<String>,
     pub(super) connections: usize,
     pub(super) seconds: u64,
 }
 
-/// Clients at work.
+/// Running clients.
 pub(super) struct Drive {
     pub(super) counts: Arc<Counts>,
     clients: JoinSet<()>,
 }
 
 impl Drive {
-    /// Connects, and begins at `begin`.
+    /// Connects, and starts to send at `begin`.
     ///
     /// # Errors
-    /// When a server cannot be reached.
+    /// If a server cannot be reached.
     pub(super) async fn start(plan: Plan, begin: Instant) -> anyhow::Result<Self> {
         let span = (begin, begin + Duration::from_secs(plan.seconds));
         let servers = (plan.servers.clone(), plan.connections);
         Self::of(&servers.0, servers.1, span, move |made, counts| make(&plan, made, counts)).await
     }
 
-    /// Connects, and sends what somebody makes, in a span of time.
+    /// Connects, and sends the batches that `make` produces, between two times.
     async fn of(
         servers: &[String],
         connections: usize,
@@ -167,13 +168,13 @@ impl Drive {
             let (batches, counts) = (Arc::clone(&batches), Arc::clone(&counts));
             clients.spawn(work(client, server, batches, counts, begin, end));
         }
-        // It ends with the clients, who close the channel.
+        // The thread ends with the clients, which close the channel.
         let noted = Arc::clone(&counts);
         std::thread::spawn(move || make(&made, &noted));
         Ok(Self { counts, clients })
     }
 
-    /// Waits until the statements that were under way are answered.
+    /// Waits for the answers of statements in flight.
     pub(super) async fn finish(mut self) -> Arc<Counts> {
         let all = async { while self.clients.join_next().await.is_some() {} };
         if tokio::time::timeout(LAST_WAIT, all).await.is_err() {
@@ -183,10 +184,10 @@ impl Drive {
     }
 }
 
-/// Loads rows into a table before anything is measured, as fast as it takes them.
+/// Loads rows into a table before the measurement, as fast as the table accepts them.
 ///
 /// # Errors
-/// When a server cannot be reached, or does not take them all.
+/// If a server cannot be reached, or not all rows were accepted.
 pub(super) async fn load(
     table: SqlTable,
     rows: Vec<Row>,
@@ -239,7 +240,7 @@ async fn work(
     end: Instant,
 ) {
     loop {
-        // The lock is released before the work: whoever comes next takes the next batch.
+        // The lock is released before the statement runs, so that other clients can take the next batch.
         let Some(batch) = batches.lock().await.recv().await else { return };
         let due = begin + batch.due;
         tokio::time::sleep_until(due).await;
@@ -249,7 +250,7 @@ async fn work(
             }
             let Err(error) = client.batch_execute(&batch.text).await else {
                 let now = Instant::now();
-                // What is answered after the end was not served within the run.
+                // A statement answered after the end was not served within the run.
                 if now < end {
                     counts.latencies.lock().record(now - due);
                 }

@@ -1,30 +1,30 @@
-//! What is shown while a run goes on: a line of figures, and below it the picture so far.
+//! Progress of a run: a line of figures, and below it the heatmap so far.
 //!
-//! Invariants: on a terminal the block is drawn over itself, elsewhere there is a line now and then; it goes to standard
-//! error, so that standard output holds results only.
+//! Invariants: on a terminal the block is redrawn in place, elsewhere a line is printed from time to time; it goes
+//! to standard error, so that standard output has results only.
 
 use std::io::{IsTerminal, Write};
 
 use partita_heatmap::{Ansi, Heatmap, Ink, Mode, Theme, ansi};
 use partita_hotspot::metrics::Second;
 
-/// Lines of the picture's map.
+/// Height of the map, in lines.
 const MAP_LINES: usize = 8;
-/// Seconds between lines where nothing can be drawn over.
+/// Seconds between lines if the output is not a terminal.
 const LINE_EVERY_S: u64 = 10;
 const WIDTH: usize = 100;
 
-/// See the head of the file.
+/// Progress output.
 pub(super) struct Live {
     terminal: bool,
     ink: Ink,
     width: usize,
-    /// Lines that are drawn over next time.
+    /// Number of lines to overwrite next time.
     drawn: usize,
 }
 
 impl Live {
-    /// For this process's standard error.
+    /// Progress output on this process's standard error.
     pub(super) fn new() -> Self {
         let says = |name: &str, words: [&str; 2]| {
             std::env::var(name).is_ok_and(|value| words.iter().any(|word| value.contains(word)))
@@ -35,18 +35,18 @@ impl Live {
         Self { terminal, ink, width: width.unwrap_or(WIDTH), drawn: 0 }
     }
 
-    /// A line that stays.
+    /// Prints a line that is not overwritten.
     pub(super) fn say(&mut self, text: &str) {
         self.write(&format!("{text}\n"));
         self.drawn = 0;
     }
 
-    /// Whether a picture would be shown.
+    /// True if a heatmap would be shown.
     pub(super) fn wants_picture(&self) -> bool {
         self.terminal
     }
 
-    /// A second of a run.
+    /// Shows a second of a run.
     pub(super) fn second(&mut self, name: &str, of: u64, second: &Second, map: Option<&Heatmap>) {
         let line = line(name, of, second);
         if !self.terminal {
@@ -64,19 +64,19 @@ impl Live {
                 mode: Mode::Absolute,
                 theme: Theme::Dark,
             };
-            // Without its own lines of figures.
+            // Without the heatmap's own lines of figures.
             block.extend(ansi(map, drawn).lines().skip(2).take(MAP_LINES + 1).map(str::to_owned));
         }
         let up = if self.drawn > 0 { format!("\x1b[{}A", self.drawn) } else { String::new() };
         let text: String = block.iter().map(|line| format!("\r\x1b[K{line}\n")).collect();
         self.drawn = block.len().max(self.drawn);
-        // A block that got shorter leaves nothing of the longer one.
+        // Clears the remaining lines of a longer block.
         let rest = "\r\x1b[K\n".repeat(self.drawn - block.len());
         self.write(&format!("{up}{text}{rest}"));
     }
 
     fn write(&self, text: &str) {
-        // Nobody is served by a run that fails because its progress cannot be shown.
+        // A run must not fail because its progress cannot be shown.
         let mut to = std::io::stderr();
         to.write_all(text.as_bytes()).and_then(|()| to.flush()).ok();
     }

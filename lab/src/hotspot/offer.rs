@@ -1,11 +1,11 @@
-//! What a cluster is asked: operations as they arrive, and the statements that they become.
+//! Load on a cluster: operations as they arrive, and the statements made of them.
 //!
 //! ```text
 //!   law and seed, or a trace ─▶ Offer ─▶ (when, what, key) ─▶ Batcher ─▶ INSERTs of many rows, SELECTs of one operation
 //! ```
 //!
-//! Invariants: what is offered does not depend on what the cluster makes of it; statements come in the order in which they
-//! are due; a row waits for others for at most a second; every row is in one statement, together with its copies in other
+//! Invariants: the load does not depend on the cluster's reaction; statements come in the order in which they are
+//! due; a row waits at most a second for others; every row is in one statement, together with its copies in other
 //! tables.
 
 use std::ops::ControlFlow;
@@ -17,23 +17,23 @@ use partita_load::streams::Op;
 
 use super::recorded;
 
-/// A row waits for so long for others that fill its INSERT, microseconds.
+/// Maximum time, in microseconds, for which a row waits for others in its INSERT.
 const WAIT_US: u64 = SECOND_US;
 
-/// Where operations come from.
+/// Source of operations.
 #[derive(Clone, Debug)]
 pub(super) enum Offer {
-    /// Drawn from what is asked of a table, by a seed.
+    /// Drawn from a table's load, with a seed.
     Drawn { load: Box<TableLoad>, seed: u64 },
-    /// Read from a trace, of which this is known: operations by second.
+    /// Read from a trace, whose operations per second are known.
     Recorded { path: PathBuf, offered: Vec<u64> },
 }
 
 impl Offer {
-    /// Gives the operations of the first seconds, one after another, until somebody has had enough.
+    /// Passes the operations of the first seconds to `take`, until it breaks.
     ///
     /// # Errors
-    /// When a trace cannot be read.
+    /// If a trace cannot be read.
     pub(super) fn each(
         &self,
         seconds: u64,
@@ -60,7 +60,7 @@ impl Offer {
         }
     }
 
-    /// The same by another seed; a trace has none.
+    /// The same with another seed; a trace stays the same.
     pub(super) fn with_seed(&self, seed: u64) -> Self {
         match self {
             Self::Drawn { load, .. } => Self::Drawn { load: load.clone(), seed },
@@ -68,7 +68,7 @@ impl Offer {
         }
     }
 
-    /// Operations that are asked for in a second, from 1.
+    /// Operations due in a second; the first is 1.
     #[expect(clippy::cast_precision_loss, reason = "operations of a second")]
     pub(super) fn offered(&self, second: u64) -> f64 {
         let before = second.saturating_sub(1);
@@ -82,22 +82,22 @@ impl Offer {
     }
 }
 
-/// A statement, what it brings, and when it is due.
+/// A statement, its rows, and the time when it is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) text: String,
-    /// Rows that it writes; none for a read.
+    /// Rows that it writes; 0 for a read.
     pub(super) rows: u64,
     pub(super) due: Duration,
 }
 
-/// Operations as statements.
+/// Makes statements of operations.
 pub(super) struct Batcher<'a> {
-    /// The first is the one whose operations these are; the others get the same rows.
+    /// The operations are the first table's; the others get the same rows.
     tables: &'a [SqlTable],
     size: usize,
     waiting: Vec<Row>,
-    /// Operations that no statement says.
+    /// Operations that cannot be expressed as a statement.
     pub(super) unsaid: u64,
 }
 
@@ -107,12 +107,12 @@ pub(super) fn insert(tables: &[SqlTable], rows: &[Row]) -> String {
 }
 
 impl<'a> Batcher<'a> {
-    /// Statements for these tables, of so many rows.
+    /// Makes statements for these tables, with INSERTs of up to `size` rows.
     pub(super) fn new(tables: &'a [SqlTable], size: usize) -> Self {
         Self { tables, size, waiting: Vec::with_capacity(size), unsaid: 0 }
     }
 
-    /// Takes an operation; what is due by now, in order.
+    /// Adds an operation; returns the statements that are due by now, in order.
     pub(super) fn take(&mut self, at_us: u64, kind: Kind, op: &Op) -> [Option<Batch>; 2] {
         let late = self.waiting.first().map(|row| row.at_us + WAIT_US);
         let waited = late.filter(|late| *late <= at_us).map(|late| self.flush(late));

@@ -1,40 +1,41 @@
-//! What `partita lab hotspot` is told.
+//! Options of `partita lab hotspot`.
 
 use std::path::PathBuf;
 
 use anyhow::bail;
 use partita_hotspot::workload::{Design, Knobs};
 
-/// Without a bound of its own, a partition of the embedded cluster takes so many rows a second: so few that two cores bear
-/// what three partitions take, with all replicas, clients and the report.
+/// Default maximum rows per second of a partition in the embedded cluster: low enough for two cores to serve three
+/// such partitions with all replicas, clients and the report.
 pub(super) const PARTITION_RATE: f64 = 1_000.0;
-/// The same where something reads: each read is a statement of its own, and costs the machine what dozens of rows of an
-/// INSERT do.
+/// The same for workloads with reads: each read is a statement of its own, and costs the machine as much as dozens
+/// of inserted rows.
 pub(super) const PARTITION_RATE_READS: f64 = 150.0;
 
 /// Options of `hotspot`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// A running cluster's frontends, by their PostgreSQL addresses; without it a cluster of three datanodes is started
-    /// here for as long as it takes.
+    /// PostgreSQL addresses of a running cluster's frontends; by default a cluster of three datanodes is started
+    /// for the duration of the run.
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub(super) connect: Vec<String>,
-    /// The running cluster's HTTP address, for pictures.
+    /// HTTP address of the running cluster, for heatmaps.
     #[arg(long, default_value = "127.0.0.1:4000", value_name = "HOST:PORT")]
     pub(super) http: String,
-    /// Workloads of the catalogue: W6:latest is that, W6 is it with its variants, W6: it alone, all is all; each runs by
-    /// itself, under each design where it leaves that open. Without it, user events.
+    /// Workloads of the catalogue: W6:latest selects that one, W6 it with its variants, W6: it alone, all selects
+    /// all; each runs separately, under each design if it leaves that open. By default, user events.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub(super) workload: Vec<String>,
-    /// Print the workloads, and do nothing.
+    /// List the workloads and exit.
     #[arg(long)]
     pub(super) list: bool,
-    /// Judge what is claimed of key designs, by runs that show it: time first is one hotspot and is named, cures itself
-    /// where it may, loads that stay are cut usefully and at once, days and nights cut nothing in vain, and one node's many
-    /// lukewarm partitions move. Ends with an error where a claim fails. Eleven minutes.
+    /// Judge the claims about key designs by runs that show them: a key with time first is one hotspot and is
+    /// reported, and repartitions itself if allowed; static loads are split usefully and at once; daily cycles
+    /// cause no useless splits; many lukewarm partitions on one node are moved. Ends with an error if a claim
+    /// fails. Takes eleven minutes.
     #[arg(long, conflicts_with_all = ["workload", "design", "record", "replay", "guide", "rate", "start_partitions"])]
     pub(super) claims: bool,
-    /// How keys are made; each runs by itself.
+    /// Key designs; each runs separately.
     #[arg(
         long,
         value_enum,
@@ -42,47 +43,47 @@ pub struct Options {
         default_value = "ts-uid,ts-uid-auto,uid-ts,hash-uid,hash-all,single"
     )]
     pub(super) design: Vec<Design>,
-    /// Seconds for each run; twice as many where a table is to cure itself.
+    /// Seconds for each run; twice as many if a table is to repartition itself.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..=86_400))]
     pub(super) seconds: u64,
-    /// Rows a second that one partition of the cluster that is started here takes at most: 1000 (150 where a workload
-    /// reads), unless this or --no-partition-rate says otherwise. Of a running cluster: what its nodes were started with.
+    /// Maximum rows per second of one partition in the cluster started here; by default 1000 (150 if a workload
+    /// reads). For a running cluster: the value that its nodes were started with.
     #[arg(long)]
     pub(super) partition_rate: Option<f64>,
-    /// Let partitions take what the machine bears.
+    /// Do not limit the rate of partitions.
     #[arg(long, conflicts_with = "partition_rate")]
     pub(super) no_partition_rate: bool,
-    /// Rows (or reads) a second; by default what three partitions take.
+    /// Rows (or reads) per second; by default the maximum of three partitions.
     #[arg(long)]
     pub(super) rate: Option<f64>,
-    /// Rows of an INSERT.
+    /// Rows per INSERT.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) batch: u32,
     /// Connections; each has one statement in flight.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) connections: u32,
-    /// Partitions that a table begins with.
+    /// Initial partitions of a table.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(super) start_partitions: u32,
-    /// Users (hosts, sensors ...), where the workload leaves that open.
+    /// Number of users (hosts, sensors ...), if the workload leaves it open.
     #[arg(long, default_value_t = 10_000)]
     pub(super) users: u64,
-    /// Records of W6 and W7; where they are read they are loaded before the clock starts.
+    /// Records of W6 and W7; if they are read, they are loaded before the clock starts.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..=100_000_000))]
     pub(super) records: u64,
-    /// How unevenly they write: 0 for evenly, 0.99 as YCSB does.
+    /// Zipf exponent of the users' activity: 0 is even, 0.99 is YCSB's.
     #[arg(long, default_value_t = 0.5)]
     pub(super) zipf: f64,
-    /// Writers are behind each other by up to this, milliseconds.
+    /// Maximum delay between writers, in milliseconds.
     #[arg(long, default_value_t = 50)]
     pub(super) disorder_ms: u64,
-    /// The seed.
+    /// Seed of all pseudo-random choices.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Write what is asked of the cluster into a file, to be played again; of one run.
+    /// Record the operations of one run to this file, for replay.
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
-    /// Play a file that was recorded: its workload, design, rate and length are in it.
+    /// Replay a recorded file: it contains its workload, design, rate and length.
     #[arg(
         long,
         value_name = "FILE",
@@ -95,23 +96,24 @@ pub struct Options {
     /// Folder for report.html, report.json, and the seconds of each run as JSONL and CSV.
     #[arg(long, default_value = "hotspot-report")]
     pub(super) out: PathBuf,
-    /// Folder for a page that walks through the pictures, for who sees them for the first time: README.md and SVGs, as
-    /// code hosts show them.
+    /// Folder for a page that explains the heatmaps to first-time readers: README.md and SVGs, as code hosts show
+    /// them.
     #[arg(long, value_name = "DIR")]
     pub(super) guide: Option<PathBuf>,
-    /// Folder below which the cluster that is started here keeps its data; by default the system's for temporary files.
+    /// Folder below which the cluster started here keeps its data; by default the system's folder for temporary
+    /// files.
     #[arg(long)]
     pub(super) data_dir: Option<PathBuf>,
-    /// The binary that the cluster is made of; by default this one.
+    /// Binary for the cluster's processes; by default this one.
     #[arg(long)]
     pub(super) binary: Option<PathBuf>,
 }
 
 impl Options {
-    /// Checks what the types do not.
+    /// Checks the options beyond their types.
     ///
     /// # Errors
-    /// When a rate is none, or no design is named.
+    /// If a rate is invalid, or no design is given.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let positive = |rate: Option<f64>| rate.is_none_or(|rate| rate.is_finite() && rate > 0.0);
         if !positive(self.rate) || !positive(self.partition_rate) {
@@ -123,7 +125,7 @@ impl Options {
         Ok(())
     }
 
-    /// Rows a second that a partition takes at most, as far as that is known, in runs of which some read or none does.
+    /// Maximum rows per second of a partition, if known; `reads`: some of the runs read.
     pub(super) fn bound(&self, reads: bool) -> Option<f64> {
         match self.partition_rate {
             Some(rate) => Some(rate),
@@ -133,8 +135,8 @@ impl Options {
         }
     }
 
-    /// A workload's knobs at a rate. What takes longer than a run is made to fit into it: a day is a run, an hour half of
-    /// one, and a crowd comes after a third.
+    /// Parameters of a workload at a rate. Long periods are shortened to fit into a run: a day lasts as long as a
+    /// run, an hour half of it, and a crowd comes after a third.
     pub(super) fn knobs(&self, design: Design, rate: f64) -> Knobs {
         Knobs {
             design,

@@ -1,8 +1,8 @@
-//! A run in a file: what was asked of the cluster, operation by operation, and of what.
+//! A run in a file: the operations sent to the cluster, and the run's parameters.
 //!
-//! Invariants: the file alone says what is needed to run it again, but for the cluster; it is read to its end before the
-//! clock starts, so that a damaged one is noticed then; what is recorded follows from the law and the seed, whatever the
-//! cluster made of it.
+//! Invariants: the file has everything to repeat the run, except the cluster; it is read to its end before the
+//! clock starts, so that damage is detected then; the recorded operations follow from the distribution and the
+//! seed, regardless of the cluster's reaction.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
@@ -16,15 +16,15 @@ use serde::{Deserialize, Serialize};
 
 use super::case::Case;
 
-/// Bytes that are read or written at a time.
+/// Size of the read and write buffers.
 const BUFFER_BYTES: usize = 256 << 10;
-/// No run is longer, seconds: a day.
+/// Maximum length of a run in seconds: a day.
 const SECONDS_MAX: u64 = 86_400;
-/// As many users or records, and partitions, as anybody may ask for.
+/// Maximum numbers of users or records, and of partitions, in a file.
 const ENTITIES_MAX: u64 = 100_000_000;
 const PARTITIONS_MAX: u32 = 1_000;
 
-/// What a trace is of.
+/// Description of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) workload: String,
@@ -32,10 +32,10 @@ pub(super) struct About {
     pub(super) seconds: u64,
 }
 
-/// Writes what a run offers into a file; how many operations.
+/// Records the operations of a run to a file; returns their number.
 ///
 /// # Errors
-/// When it cannot be written.
+/// If it cannot be written.
 pub(super) fn record(path: &Path, case: &Case) -> anyhow::Result<u64> {
     let seconds = case.seconds;
     let of = || format!("cannot write {}", path.display());
@@ -69,16 +69,16 @@ fn open(path: &Path) -> anyhow::Result<Reader<BufReader<File>>> {
     Ok(Reader::new(BufReader::with_capacity(BUFFER_BYTES, file))?)
 }
 
-/// What a file is of, and its operations by second.
+/// Reads a file to its end: its description, and its operations per second.
 ///
 /// # Errors
-/// When it cannot be read to its end, or is not of a run.
+/// If it cannot be read to its end, or is not the trace of a run.
 pub(super) fn scan(path: &Path) -> anyhow::Result<(About, Vec<u64>)> {
     let about: About = serde_json::from_str(open(path)?.about())
         .with_context(|| format!("{} does not say of which run it is", path.display()))?;
     let seconds = about.seconds;
     let knobs = &about.knobs;
-    // Whoever made the file, what is in it is no reason to run out of memory.
+    // The contents of a file from anywhere must not exhaust memory.
     let bounded = (1..=SECONDS_MAX).contains(&seconds)
         && knobs.entities <= ENTITIES_MAX
         && knobs.records <= ENTITIES_MAX
@@ -98,10 +98,10 @@ pub(super) fn scan(path: &Path) -> anyhow::Result<(About, Vec<u64>)> {
     Ok((about, offered))
 }
 
-/// Gives the operations of a file until somebody has had enough.
+/// Passes the operations of a file to `take`, until it breaks.
 ///
 /// # Errors
-/// When it cannot be read, or is damaged.
+/// If it cannot be read, or is damaged.
 pub(super) fn each(
     path: &Path,
     mut take: impl FnMut(u64, Kind, &Op) -> ControlFlow<()>,

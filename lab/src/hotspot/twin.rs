@@ -1,16 +1,17 @@
-//! The same runs in the virtual cluster: how near the one comes to the other.
+//! The same runs in the virtual cluster, and how well the two agree.
 //!
-//! Invariant: the same workload, seed, nodes, partitions and capacity; only where the capacity of a partition is known.
+//! Invariant: the same workload, seed, nodes, partitions and capacity; only if the capacity of a partition is
+//! known.
 
 use partita_hotspot::cluster::{Cluster, Options, Policy};
 use partita_hotspot::metrics::Summary;
 use partita_hotspot::report::Section;
 use partita_hotspot::workload::TableLoad;
 
-/// Real and virtual are said to agree up to this difference of N_eff.
+/// Maximum relative difference of N_eff up to which real and virtual count as equal.
 const AGREED: f64 = 0.1;
 
-/// What the virtual cluster makes of tables under load.
+/// Runs the virtual cluster with these tables under load.
 pub(super) fn run(
     loads: Vec<TableLoad>,
     nodes: usize,
@@ -22,7 +23,7 @@ pub(super) fn run(
         nodes,
         lane_rows_per_s: rate,
         policy: Policy::Ours,
-        // As the lab's clients are.
+        // Like the lab's clients.
         patient: true,
         seed,
         ..Options::default()
@@ -38,7 +39,7 @@ pub(super) fn run(
     (Summary::of(&cluster), splits)
 }
 
-/// A run and its twin.
+/// A run and its virtual counterpart.
 pub(super) struct Pair<'a> {
     pub(super) name: &'a str,
     pub(super) real: &'a Summary,
@@ -55,12 +56,12 @@ fn times(splits: &[u64]) -> String {
     format!("{} s", times.join(", "))
 }
 
-/// How far a value is from another.
+/// Relative difference of a value from another.
 fn off(value: f64, from: f64) -> f64 {
     if from > 0.0 { (value - from) / from } else { 0.0 }
 }
 
-/// The pairs beside each other.
+/// The comparison of all pairs; `None` if there are none.
 pub(super) fn section(pairs: &[Pair<'_>]) -> Option<Section> {
     if pairs.is_empty() {
         return None;
@@ -79,6 +80,7 @@ pub(super) fn section(pairs: &[Pair<'_>]) -> Option<Section> {
     ];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     let mut far = 0;
+    // One line for each pair, and the number of pairs that differ.
     for pair in pairs {
         let error = off(pair.twin.n_eff, pair.real.n_eff);
         far += usize::from(error.abs() > AGREED);

@@ -1,8 +1,8 @@
-//! What the store says of a table once a second, as the lines that a virtual cluster writes too.
+//! Reads the store's statistics on a table once a second, in the form of the virtual cluster's seconds.
 //!
-//! Invariants: shares are of what leaders counted, rows written, and reads where a run reads; rows and latencies are
-//! the clients' own; cores are the system's count for each datanode that was started here, and otherwise what nodes say
-//! of themselves; a second in which the store said nothing repeats what it said before.
+//! Invariants: shares are of the leaders' counters, of rows written, and of reads if the run has reads; rows and
+//! latencies are the clients' own; cores are measured for each datanode that was started here, and otherwise
+//! reported by the nodes; a second without an answer of the store repeats its previous values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,13 +18,13 @@ use crate::door::postgres::rows;
 use crate::latency::Latencies;
 use crate::meter::Meter;
 
-/// From this busy share on a partition is hot.
+/// Busy share from which a partition is hot.
 const HOT: f64 = 0.5;
-/// What is said for longer than this is taken for as long.
+/// Maximum age of a verdict that is used; longer ones are shortened to it.
 const LONGEST_S: f64 = 86_400.0;
-/// Shares that are written down.
+/// Maximum shares that are recorded.
 const SHARES_MAX: usize = 16;
-/// The classes that the detector names.
+/// The classes of the detector.
 const CLASSES: [&str; 9] = [
     "UNKNOWN",
     "STATIC_RANGE",
@@ -50,22 +50,22 @@ fn float(row: &[Option<String>], at: usize) -> f64 {
 #[derive(Clone, Debug, PartialEq)]
 struct Partition {
     leader: u64,
-    /// Rows that are written, and reads, where they count.
+    /// Rows written per second, plus reads if they count.
     rows_per_s: f64,
     busy: f64,
     verdict: Option<&'static str>,
-    /// For how long that has been said, full seconds.
+    /// Full seconds for which the verdict has held.
     said_for_s: u64,
 }
 
-/// All that the store says at a time.
+/// All statistics of one moment.
 #[derive(Clone, Debug, Default)]
 struct Told {
     partitions: Vec<Partition>,
-    /// Whether rows from before are placed otherwise.
+    /// True if a former table exists, with rows of the earlier placement.
     rekeyed: bool,
     nodes: Vec<u64>,
-    /// Cores that each node says it uses.
+    /// Cores in use, as each node reports.
     cores: Vec<f64>,
     splits_load: u64,
     splits_in_vain: u64,
@@ -77,21 +77,21 @@ struct Told {
     reshaped: Vec<Reshaped>,
 }
 
-/// A cut or a merge of the table, as the store tells it.
+/// A split or merge of the table, as the store reports it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Reshaped {
     pub(super) is_merge: bool,
     pub(super) why: String,
-    /// Where.
+    /// Key of the split or merge.
     pub(super) key: String,
-    /// The busier part's share of the load in the minute after a cut by load, and whether it is so much that the cut was
-    /// of no use; nothing before.
+    /// Share of the busier side in the minute after a split by load, and whether it is so large that the split was
+    /// useless; `None` until then.
     pub(super) actual_share: Option<f64>,
     pub(super) in_vain: Option<bool>,
-    /// How long writes waited, and how long it took from its order on.
+    /// Time for which writes stalled, and total time from the order.
     pub(super) stall_ms: Option<f64>,
     pub(super) took_ms: Option<f64>,
-    /// How long after its order another node led the part that it was to lead.
+    /// Time from the order until another node led the new partition.
     pub(super) relief_ms: Option<f64>,
 }
 
@@ -117,13 +117,13 @@ impl Reshaped {
         self.why.contains("one key is hot")
     }
 
-    /// Whether it is a cut that load asked for.
+    /// True if it is a split because of load.
     pub(super) fn is_by_load(&self) -> bool {
         !self.is_merge && !self.is_around_a_key() && self.why.starts_with("load")
     }
 }
 
-/// What was first so, and when.
+/// First occurrences, with their seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct First {
     pub(super) hot_s: Option<u64>,
@@ -131,7 +131,7 @@ pub(super) struct First {
     pub(super) classes: BTreeMap<&'static str, u64>,
     pub(super) load_splits_after_moving: u64,
     pub(super) splits_at: Vec<u64>,
-    /// When new rows were placed otherwise, and over how many partitions.
+    /// Second at which new rows were repartitioned, and the number of partitions.
     pub(super) rekeyed: Option<(u64, u32)>,
 }
 
@@ -139,12 +139,12 @@ pub(super) struct First {
 pub(super) struct Watch {
     client: Client,
     table: String,
-    /// Whether reads count.
+    /// True if reads count.
     reads: bool,
-    /// Events of moves that there were before.
+    /// Numbers of transfers and moves before the run.
     balances_before: (u64, u64),
     meters: Vec<Meter>,
-    /// What they said, and when.
+    /// CPU seconds at the last reading, and its time.
     used: (Vec<f64>, Instant),
     told: Told,
     said: BTreeSet<&'static str>,
@@ -158,7 +158,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Cuts and merges of the table so far; what the store does not say in time is what it said before.
+    /// Splits and merges of the table so far; the previous ones if the store does not answer.
     pub(super) async fn reshaped(&mut self) -> Vec<Reshaped> {
         if let Ok(told) = self.ask().await {
             self.told = told;
@@ -166,10 +166,10 @@ impl Watch {
         self.told.reshaped.clone()
     }
 
-    /// Begins to watch, with the CPU of these processes; reads count where the run has some.
+    /// Begins to watch, with the CPU usage of these processes; reads count if the run has some.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store does not answer.
     pub(super) async fn new(
         client: Client,
         table: &str,
@@ -200,6 +200,7 @@ impl Watch {
     }
 
     async fn ask(&self) -> Result<Told, tokio_postgres::Error> {
+        // Rows of the former table show only that the table was repartitioned.
         let table = &self.table;
         let of = format!("\"table\" IN ('{table}', '{}')", former(table));
         let partitions = format!(
@@ -225,6 +226,7 @@ impl Watch {
                 said_for_s: Duration::from_secs_f64(float(&row, 7).clamp(0.0, LONGEST_S)).as_secs(),
             });
         }
+        // CPU as nodes report it, then events.
         let nodes = "SELECT node, cpu_cores FROM sys.node_load ORDER BY node";
         for row in rows(&self.client, nodes).await? {
             told.nodes.push(text(&row, 0).parse().unwrap_or(0));
@@ -245,7 +247,7 @@ impl Watch {
         Ok(told)
     }
 
-    /// Cores that each process used since this was last asked; none when one of them is gone.
+    /// Cores used by each process since the last call; empty if one of them is gone.
     fn cores(&mut self) -> Vec<f64> {
         let used = self.meters.iter_mut().map(|meter| meter.read().map(|usage| usage.cpu_s));
         let (now, Ok(used)) = (Instant::now(), used.collect::<Result<Vec<f64>, _>>()) else {
@@ -256,30 +258,30 @@ impl Watch {
         self.used.0.iter().zip(before).map(|(now, before)| (now - before) / passed).collect()
     }
 
-    /// The first second begins now.
+    /// Marks the begin of the first second.
     pub(super) fn begin(&mut self) {
         self.looked = Instant::now();
         self.cores();
     }
 
-    /// Takes note of a second that has passed.
+    /// Records a second that has passed.
     #[expect(clippy::cast_precision_loss, reason = "rows of a second")]
     pub(super) async fn second(&mut self, second: u64, offered: f64, counts: &Counts) {
         let latencies = counts.latencies();
         self.all.add(&latencies);
         let (stored, refused) = (counts.stored() + counts.answered(), counts.refused());
-        // A second may have been longer, on a machine that has other things to do.
+        // A second may have been longer on a busy machine.
         let (now, before) = (Instant::now(), self.looked);
         let passed = now.duration_since(before).as_secs_f64().max(0.1);
         let served = (stored - self.stored) as f64 / passed;
         let rejected = refused - self.refused;
         (self.stored, self.refused, self.looked) = (stored, refused, now);
         let cpu = self.cores();
-        // What the store does not say in time is what it said before.
+        // Without an answer of the store, its previous statistics are used.
         if let Ok(told) = self.ask().await {
             self.told = told;
         }
-        // Nodes of other machines, and other processes' nodes, are known by what they say.
+        // Nodes on other machines, or of other processes, are measured by their own reports.
         let cpu = if self.meters.is_empty() { self.told.cores.clone() } else { cpu };
         let line = Second { cpu, ..self.line(second, offered, served, rejected, &latencies) };
         let nodes = Shape::of(line.cpu.iter().copied()).effective;
@@ -317,7 +319,7 @@ impl Watch {
             max_over_mean: shape.max_over_mean,
             variation: shape.variation,
             gini: shape.gini,
-            // Where nothing is written nothing is even.
+            // Without writes there is no even distribution.
             n_eff: if all > 0.0 { shape.effective } else { 0.0 },
             n_eff_leaders: if all > 0.0 { led.effective } else { 0.0 },
             leaders: leaders.values().map(|rows| share(*rows)).collect(),
@@ -380,14 +382,14 @@ impl Told {
         self.reshaped.push(event);
     }
 
-    /// Since which second something has been said of a hot partition, if it is said in this one. The store knows that
-    /// better than who asks once a second, and late when the machine has other things to do.
+    /// Second since which a verdict on a hot partition holds, if there is one now. The store's time is more exact
+    /// than that of an observer who asks once a second, and may be late on a busy machine.
     fn judged_since(&self, second: u64) -> Option<u64> {
         let judged = self.partitions.iter().filter(|own| own.verdict.is_some() && own.busy >= HOT);
         judged.map(|own| second.saturating_sub(own.said_for_s)).min()
     }
 
-    /// What is said of the busiest partition that anything is said of.
+    /// Verdict on the busiest partition that has one.
     fn hottest(&self) -> Option<&'static str> {
         let judged = self.partitions.iter().filter(|own| own.verdict.is_some() && own.busy >= HOT);
         judged.max_by(|a, b| a.busy.total_cmp(&b.busy)).and_then(|own| own.verdict)

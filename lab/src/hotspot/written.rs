@@ -1,7 +1,7 @@
-//! The report of all runs: tables on standard output, and `report.html`, `report.json`, and the seconds as files.
+//! Report of all runs: tables on standard output, and `report.html`, `report.json`, and the seconds as files.
 //!
-//! Invariants: the same report as the virtual cluster's; it says whether a bound was used, on how many cores, and what the
-//! store does not do yet.
+//! Invariants: the same report as the virtual cluster's; it names the limit per partition, the number of cores, and
+//! features that the store lacks.
 
 use std::path::Path;
 
@@ -25,14 +25,14 @@ use crate::report::say;
 struct Written<'a> {
     about: &'a str,
     bound_rows_per_s: Option<f64>,
-    /// Of the first run.
+    /// Rate of the first run.
     rows_per_s: f64,
     seconds: u64,
     embedded: bool,
     cores: usize,
     runs: Vec<WrittenRun<'a>>,
     not_yet: &'a [String],
-    /// What is claimed of the runs, and whether it holds.
+    /// Claims with their verdicts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     claims: Vec<Claim>,
 }
@@ -76,8 +76,9 @@ impl<'a> WrittenRun<'a> {
     }
 }
 
-/// What all runs had in common.
+/// Description of all runs.
 fn about(options: &Options, cases: &Cases, cores: usize) -> String {
+    // The cluster and the limit of its partitions.
     let cluster = match options.connect.is_empty() {
         true => format!(
             "A cluster of {NODES} datanodes, three replicas of each partition, on one machine of {cores} cores, which the writers share."
@@ -94,6 +95,7 @@ fn about(options: &Options, cases: &Cases, cores: usize) -> String {
         }
         (None, false) => "Whether its nodes bound their partitions is not known here.".to_owned(),
     };
+    // The load, and where it came from.
     let (seconds, batch) = (cases.seconds, options.batch);
     let asked = match &options.replay {
         Some(path) => format!(
@@ -123,7 +125,7 @@ fn about(options: &Options, cases: &Cases, cores: usize) -> String {
     )
 }
 
-/// Which runs take longer than the others; nothing when none does.
+/// Runs that take longer than the others; empty if none does.
 fn longer(cases: &Cases) -> String {
     let mut designs: Vec<(&str, u64)> = Vec::new();
     for case in cases.all.iter().filter(|case| case.seconds != cases.seconds) {
@@ -138,12 +140,12 @@ fn longer(cases: &Cases) -> String {
     designs.iter().map(|(name, seconds)| format!(" ({seconds} s under {name})")).collect()
 }
 
-/// Rows a second of the first run.
+/// Rows per second of the first run.
 fn rows_per_s(cases: &Cases) -> f64 {
     cases.all.first().map_or(0.0, |case| case.knobs.rate)
 }
 
-/// How much was asked for: of all, or of each workload.
+/// Demand of each workload.
 fn rates(cases: &Cases) -> String {
     let mut said: Vec<String> = Vec::new();
     for case in &cases.all {
@@ -157,7 +159,7 @@ fn rates(cases: &Cases) -> String {
     said.join(", ")
 }
 
-/// What is not shown of each workload, each sentence once.
+/// Aspects that were not shown, by workload, without duplicates.
 fn not_yet(runs: &[Run]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for run in runs {
@@ -174,7 +176,7 @@ fn not_yet(runs: &[Run]) -> Vec<String> {
     all
 }
 
-/// Who led, and what it cost.
+/// Leaders and CPU usage.
 fn nodes_section(runs: &[Run]) -> Section {
     let head = ["design", "rows by leading node", "cores by node", "cores in all"];
     let mut table = vec![head.map(str::to_owned).to_vec()];
@@ -213,10 +215,10 @@ fn pairs(runs: &[Run]) -> Vec<twin::Pair<'_>> {
     runs.iter().filter_map(pair).collect()
 }
 
-/// Prints and writes all.
+/// Prints and writes the whole report.
 ///
 /// # Errors
-/// When a file cannot be written, or a claim fails.
+/// If a file cannot be written, or a claim fails.
 pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (about, not_yet) = (about(options, cases, cores), not_yet(runs));
@@ -276,7 +278,7 @@ pub(super) fn write(options: &Options, cases: &Cases, runs: &[Run]) -> anyhow::R
         say(&claim.line())?;
     }
     say(&format!("written to {}", options.out.join("report.html").display()))?;
-    // After all was written: what failed is in it.
+    // The report is complete before a failed claim ends the command.
     failure(&written.claims).map_or(Ok(()), |failed| Err(anyhow::anyhow!(failed)))
 }
 
@@ -292,7 +294,7 @@ fn judged(run: &Run) -> Option<Judged<'_>> {
     })
 }
 
-/// Writes the page that walks through the pictures.
+/// Writes the page that explains the heatmaps.
 fn write_guide(
     folder: &Path,
     about: &str,

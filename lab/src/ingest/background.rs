@@ -1,8 +1,8 @@
-//! A load that goes on while something else is measured.
+//! A load in the background of another measurement.
 //!
-//! An open loop: rows are due at a fixed rate, whatever the server does. They continue the data set where it ends, so
-//! that what is asked about it keeps its answers (but for the newest rows), and they go through the door that bulk rows
-//! take into that server.
+//! An open loop: rows are due at a fixed rate, whatever the server does. They continue the data set after its end,
+//! so that queries on it keep their answers (except for the newest rows), and they use the server's usual protocol
+//! for bulk rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,14 +25,14 @@ use crate::pace::Pace;
 use crate::report::short;
 use crate::server::{Server, Target};
 
-/// Rows of a batch at most, as `lab ingest` has them.
+/// Maximum rows of a batch, as in `lab ingest`.
 const BATCH_ROWS_MAX: f64 = 5_000.0;
-/// Batches a second at least: rows that come slowly come evenly.
+/// Minimum batches per second, so that a low rate is evenly distributed.
 const BATCHES_PER_SECOND: f64 = 20.0;
-/// Connections: enough for the rate to be kept while one waits for a sync.
+/// Number of connections: enough to keep the rate while one waits for a sync.
 const CONNECTIONS: u32 = 4;
 
-/// A load that is under way.
+/// A running background load.
 pub(crate) struct Background {
     load: Arc<Load>,
     working: JoinHandle<anyhow::Result<Tally>>,
@@ -40,7 +40,7 @@ pub(crate) struct Background {
     rate: f64,
 }
 
-/// What came in.
+/// Results of the background load.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Ingested {
     door: String,
@@ -50,14 +50,14 @@ pub(crate) struct Ingested {
     rows_per_s: f64,
     rows: u64,
     seconds: f64,
-    /// Of a batch, from when it was due to its acknowledgement.
+    /// Latency of a batch, from when it was due to its acknowledgement.
     latency: Summary,
     rejected_batches: u64,
     messages: Vec<String>,
 }
 
 impl Ingested {
-    /// What it says to a person.
+    /// One line of text.
     pub(crate) fn line(&self) -> String {
         let (rate, asked) = (short(self.rows_per_s), short(self.asked_rows_per_s));
         let (p50, p99) = (short(self.latency.p50_ms), short(self.latency.p99_ms));
@@ -75,7 +75,7 @@ impl Ingested {
     }
 }
 
-/// The door that bulk rows take into a server.
+/// Usual protocol for bulk rows of a server.
 fn door_of(server: Server) -> Door {
     match server {
         Server::Partita | Server::Influxdb | Server::VictoriaMetrics => Door::LineProtocol,
@@ -84,7 +84,7 @@ fn door_of(server: Server) -> Door {
     }
 }
 
-/// Rows of a batch at a rate of rows a second.
+/// Rows of a batch at a rate in rows per second.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -95,10 +95,10 @@ fn batch_rows(rate: f64) -> usize {
 }
 
 impl Background {
-    /// Begins to load at so many rows a second.
+    /// Starts to load at a rate in rows per second.
     ///
     /// # Errors
-    /// When the server cannot be reached.
+    /// If the server cannot be reached.
     pub(crate) async fn start(target: &Target, data: &Data, rate: f64) -> anyhow::Result<Self> {
         let door = door_of(target.server);
         let mut spec = data.spec(Some(u64::MAX));
@@ -106,7 +106,7 @@ impl Background {
         spec.start_ns = spec.start_ns.saturating_add(span.saturating_mul(SECOND_NS));
         let hosts = hosts(&spec);
         let maker = Maker::new(door, Generator::new(spec), &hosts, batch_rows(rate));
-        // Nothing beforehand: nobody knows how many rows it will take.
+        // Nothing is encoded ahead, because the number of rows is not known.
         let source = tokio::task::spawn_blocking(move || Source::prepare(maker, 0)).await??;
         let mut senders = Vec::new();
         for _ in 0..CONNECTIONS {
@@ -131,10 +131,10 @@ impl Background {
         Ok(Self { load, working, door, rate })
     }
 
-    /// Ends it; what came in.
+    /// Ends the load, and returns its results.
     ///
     /// # Errors
-    /// When nothing did: what was measured meanwhile was measured alone.
+    /// If no rows were stored: then the other measurement ran without the load.
     #[expect(clippy::cast_precision_loss, reason = "results, rounded")]
     pub(crate) async fn stop(self) -> anyhow::Result<Ingested> {
         self.load.stopped.store(true, Ordering::Relaxed);

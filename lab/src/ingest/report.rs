@@ -1,4 +1,4 @@
-//! What a load is told as.
+//! Report of a load.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::latency::Summary;
 use crate::meter::{Disk, Usage};
 use crate::report::{align, mib, say, say_json, short};
 
-/// What a server used for a load, and holds after it.
+/// Resources that a server used for a load, and holds after it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct ServerUsage {
-    /// Up to the last acknowledgement.
+    /// CPU seconds up to the last acknowledgement.
     pub(super) cpu_s: f64,
-    /// Up to the end of `--settle`; the same without it.
+    /// CPU seconds up to the end of `--settle`; the same without it.
     pub(super) cpu_settled_s: f64,
     pub(super) memory_bytes: u64,
     pub(super) memory_peak_bytes: u64,
-    /// Bytes given to the disk, up to the end of `--settle`.
+    /// Bytes written to disk, up to the end of `--settle`.
     pub(super) written_bytes: u64,
     pub(super) disk: Disk,
     #[serde(skip)]
@@ -33,7 +33,7 @@ impl ServerUsage {
         usage
     }
 
-    /// Takes in what was used until later.
+    /// Takes over a later measurement.
     pub(super) fn settled(&mut self, after: Usage) {
         self.cpu_settled_s = after.cpu_s - self.before.cpu_s;
         self.written_bytes = after.written_bytes.saturating_sub(self.before.written_bytes);
@@ -42,7 +42,7 @@ impl ServerUsage {
     }
 }
 
-/// The result of a load.
+/// Result of a load.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     what: &'static str,
@@ -52,43 +52,44 @@ pub(super) struct Report {
     hosts: u32,
     connections: u32,
     batch_rows: u32,
-    /// Rows a second that were asked for, in an open loop.
+    /// Requested rows per second, in an open loop.
     rate: Option<f64>,
     rows: u64,
     payload_bytes: u64,
     seconds: f64,
     rows_per_s: f64,
-    /// Of a batch, from when it was due (open loop) or sent (closed loop) to its acknowledgement.
+    /// Latency of a batch, from when it was due (open loop) or sent (closed loop) to its acknowledgement.
     latency: Summary,
     retries: u64,
     rejected_batches: u64,
     rejected_rows: u64,
     messages: Vec<String>,
-    /// Seconds of CPU of this driver beside the clock, encoding included.
+    /// CPU seconds of this process while the clock ran, including encoding.
     client_cpu_s: f64,
-    /// Of that, seconds of encoding.
+    /// Of these, CPU seconds of encoding.
     encoding_cpu_s: f64,
-    /// Rows encoded beside the clock, whether sent or not.
+    /// Rows encoded while the clock ran, sent or not.
     encoded_beside_rows: u64,
-    /// Seconds of CPU for what was encoded before the clock started.
+    /// CPU seconds of encoding before the clock started.
     encoding_before_cpu_s: f64,
     prepared_rows: u64,
-    /// Seconds that workers waited for the encoder, all together.
+    /// Total seconds for which workers waited for the encoder.
     encoder_waited_s: f64,
-    /// Whether a server's process was named; if not, its CPU, memory and bytes are 0.
+    /// True if a server process was given; otherwise its CPU, memory and bytes are 0.
     metered: bool,
     server_usage: ServerUsage,
     server_cpu_s_per_mrow: f64,
     server_cpu_settled_s_per_mrow: f64,
     disk_bytes_per_row: f64,
     written_bytes_per_row: f64,
-    /// Bytes written by the bytes that came.
+    /// Bytes written to disk, divided by the bytes received.
     write_amplification: f64,
 }
 
 impl Report {
     #[expect(clippy::cast_precision_loss, reason = "results, rounded")]
     pub(super) fn of(options: &Options, loaded: &Loaded) -> Self {
+        // Figures per row are 0 if nothing was stored.
         let (tally, server) = (&loaded.tally, &loaded.server);
         let per_row = |amount: f64| if tally.rows == 0 { 0.0 } else { amount / tally.rows as f64 };
         let seconds = loaded.elapsed.as_secs_f64();
@@ -131,10 +132,10 @@ impl Report {
         }
     }
 
-    /// Prints it.
+    /// Prints the result.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
         if json { say_json(self) } else { say(&align(&self.lines())) }
     }
@@ -142,6 +143,7 @@ impl Report {
     fn lines(&self) -> Vec<Vec<String>> {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push(vec![name.to_owned(), value]);
+        // The load and its latency, then the client, then the server.
         line("server, door", format!("{}, {}", self.server, self.door));
         line("connections, batch", format!("{}, {} rows", self.connections, self.batch_rows));
         if let Some(rate) = self.rate {

@@ -1,13 +1,13 @@
-//! Batches to send, encoded ahead.
+//! Encoded batches for sending.
 //!
 //! ```text
 //! generator ──> encoder ──> prepared, up to a budget of bytes   (before the clock starts)
 //!                   └─────> a bounded queue                     (a thread of its own, beside the clock)
 //! ```
 //!
-//! All workers take from one place, in the order of the data set, as TSBS's loaders do. CPU that the
-//! encoding takes beside the clock, and the time that workers wait for it, are accounted: a driver that
-//! cannot keep up would otherwise look like a slow server.
+//! All workers take batches from one source, in the order of the data set, like TSBS's loaders. CPU time of
+//! encoding while the clock runs, and the time for which workers wait for it, are reported: a driver that cannot
+//! keep up would otherwise look like a slow server.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::encode::arrow::Batches;
 use crate::encode::{BINARY_END, BINARY_HEAD, Encoder, Format};
 use crate::meter::thread_cpu_s;
 
-/// Batches that wait in the queue beside the clock.
+/// Maximum batches in the queue while the clock runs.
 const QUEUE_BATCHES: usize = 64;
 
-/// What is sent in one go.
+/// Encoded form of a batch.
 #[derive(Clone, Debug)]
 pub(crate) enum Payload {
     Bytes(Bytes),
@@ -37,20 +37,20 @@ pub(crate) enum Payload {
     Rows(Box<Rows>),
 }
 
-/// Rows that are acknowledged together.
+/// Rows acknowledged together.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
-    /// Its place in the data set.
+    /// Position in the data set.
     pub(crate) number: u64,
     /// Rows of all batches before it.
     pub(crate) rows_before: u64,
     pub(crate) rows: u64,
-    /// Bytes that go over the wire, but for the protocol's own.
+    /// Bytes sent over the wire, without the protocol's own.
     pub(crate) bytes: u64,
     pub(crate) payload: Payload,
 }
 
-/// Cuts a data set into encoded batches.
+/// Divides a data set into encoded batches.
 pub(crate) struct Maker {
     generator: Generator,
     batch_rows: usize,
@@ -78,7 +78,7 @@ impl Maker {
         Self { generator, batch_rows, shape, made: 0, made_rows: 0 }
     }
 
-    /// The next batch; none when all are made.
+    /// The next batch; `None` after the last one.
     fn next(&mut self) -> anyhow::Result<Option<Batch>> {
         let Some(rows) = self.generator.next(self.batch_rows) else { return Ok(None) };
         let count = rows.len() as u64;
@@ -101,7 +101,7 @@ impl Maker {
                 let bytes = message.data_header.len() + message.data_body.len();
                 (bytes, Payload::Flight(Box::new(message)))
             }
-            // 11 numbers and some 90 letters of tags.
+            // 11 numbers and about 90 characters of tags.
             Shape::Rows => (rows.len() * (11 * 8 + 90), Payload::Rows(Box::new(rows))),
         };
         let (number, rows_before) = (self.made, self.made_rows);
@@ -111,19 +111,19 @@ impl Maker {
     }
 }
 
-/// What encoding beside the clock cost.
+/// Cost of encoding while the clock runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
-    /// Seconds of CPU.
+    /// CPU seconds.
     pub(crate) cpu_s: f64,
-    /// Rows encoded.
+    /// Number of encoded rows.
     pub(crate) rows: u64,
 }
 
-/// Where workers take batches.
+/// The source of batches for all workers.
 pub(crate) struct Source {
     prepared: Mutex<VecDeque<Batch>>,
-    /// What is in memory before the clock starts.
+    /// Rows encoded before the clock starts.
     pub(crate) prepared_rows: u64,
     queue: Mutex<mpsc::Receiver<Batch>>,
     thread: std::sync::Mutex<Option<std::thread::JoinHandle<anyhow::Result<Beside>>>>,
@@ -131,10 +131,10 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Encodes up to `budget_bytes` now and the rest in a thread when it is needed.
+    /// Encodes up to `budget_bytes` now, and the rest in a thread when needed.
     ///
     /// # Errors
-    /// When rows cannot be encoded or no thread started.
+    /// If rows cannot be encoded, or the thread cannot be started.
     pub(crate) fn prepare(mut maker: Maker, budget_bytes: u64) -> anyhow::Result<Self> {
         let (mut prepared, mut bytes, mut rows) = (VecDeque::new(), 0, 0);
         let mut whole = false;
@@ -149,6 +149,7 @@ impl Source {
         }
         let (sender, receiver) = mpsc::channel(QUEUE_BATCHES);
         let stop = Arc::new(AtomicBool::new(false));
+        // The thread is only needed if the budget did not cover the whole data set.
         let thread = if whole {
             None
         } else {
@@ -166,7 +167,7 @@ impl Source {
         })
     }
 
-    /// The next batch, and how long it was waited for; none when all are taken.
+    /// The next batch, and the time for which it was waited for; `None` after the last one.
     pub(crate) async fn next(&self) -> Option<(Batch, Duration)> {
         if let Some(batch) = self.prepared.lock().await.pop_front() {
             return Some((batch, Duration::ZERO));
@@ -180,13 +181,13 @@ impl Source {
         Some((batch, began.elapsed()))
     }
 
-    /// Ends the encoding; what it cost.
+    /// Ends the encoding; returns its cost.
     ///
     /// # Errors
-    /// When it failed.
+    /// If it failed.
     pub(crate) async fn finish(&self) -> anyhow::Result<Beside> {
         self.stop.store(true, Ordering::Relaxed);
-        // An encoder that waits for room sees that nobody takes any more.
+        // An encoder that waits for room sees that the queue is closed.
         self.queue.lock().await.close();
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         let Some(thread) = thread else { return Ok(Beside::default()) };

@@ -1,8 +1,8 @@
-//! One connection's work: take a batch, send it, count.
+//! Work of one connection: takes a batch, sends it, counts it.
 //!
-//! A batch is sent again only when the server says that it may be ([`Failure::retryable`]), some times;
-//! whatever else goes wrong is counted as refused and its message kept. A connection that is lost ends
-//! its worker, since nobody knows what became of the batch in flight.
+//! A batch is retried a limited number of times, and only if the server allows it ([`Failure::retryable`]); any
+//! other error counts as a rejection, and its message is kept. A lost connection ends its worker, since the outcome
+//! of the batch in flight is unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,19 +23,19 @@ use crate::meter::{Meter, Usage};
 use crate::pace::Pace;
 use crate::report::{progress, say_json};
 
-/// How often a batch is sent again.
+/// Maximum retries of a batch.
 const RETRIES_MAX: u32 = 20;
-/// Before the first retry; it doubles up to [`PAUSE_MAX`].
+/// Pause before the first retry; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// Messages of refused batches that are kept.
+/// Maximum messages of rejected batches that are kept.
 const MESSAGES_MAX: usize = 5;
-/// Between two lines of progress.
+/// Interval between progress reports.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// A connection's way in.
+/// The connection of a worker.
 pub(crate) enum Sender {
-    /// The path that takes the batch.
+    /// HTTP, with the path for batches.
     Http(HttpDoor, String),
     Copy(CopyDoor),
     Flight(FlightDoor),
@@ -61,7 +61,7 @@ impl Sender {
     }
 }
 
-/// What workers did.
+/// Results of workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) latencies: Latencies,
@@ -72,9 +72,9 @@ pub(crate) struct Tally {
     pub(crate) rejected_rows: u64,
     /// Workers that ended because their connection was lost.
     pub(crate) workers_lost: u32,
-    /// What workers waited for the encoder, all together.
+    /// Total time for which workers waited for the encoder.
     pub(crate) waited: Duration,
-    /// The first messages of refused batches.
+    /// First messages of rejected batches.
     pub(crate) messages: Vec<String>,
 }
 
@@ -93,14 +93,14 @@ impl Tally {
     }
 }
 
-/// What all workers of a load share.
+/// State shared by all workers of a load.
 pub(crate) struct Load {
     pub(crate) source: Source,
     pub(crate) prepared_rows: u64,
     pub(crate) pace: Pace,
     pub(crate) began: Instant,
     pub(crate) ends: Option<Instant>,
-    /// Nothing more is sent once this is set.
+    /// Set to stop sending.
     pub(crate) stopped: AtomicBool,
     pub(crate) report_every: Option<u64>,
     pub(crate) meter: Mutex<Meter>,
@@ -108,7 +108,7 @@ pub(crate) struct Load {
     pub(crate) stored: AtomicU64,
 }
 
-/// A line of the series that `--report-every` asks for.
+/// A line of the series printed with `--report-every`.
 #[derive(Serialize)]
 struct Point {
     rows: u64,
@@ -119,13 +119,13 @@ struct Point {
 }
 
 impl Load {
-    /// Whether more is to be sent.
+    /// True if more batches are to be sent.
     fn goes_on(&self) -> bool {
         let is_over = self.ends.is_some_and(|ends| Instant::now() >= ends);
         !is_over && !self.stopped.load(Ordering::Relaxed)
     }
 
-    /// What the server uses now.
+    /// Present resource usage of the server.
     pub(crate) async fn usage(&self) -> anyhow::Result<Usage> {
         self.meter.lock().await.read()
     }
@@ -149,10 +149,10 @@ impl Load {
     }
 }
 
-/// Runs a worker for each connection until all is sent or the time is over.
+/// Runs a worker for each connection until everything is sent or the time is over.
 ///
 /// # Errors
-/// When the server's process is gone.
+/// If the server's process is gone.
 pub(crate) async fn run(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Result<Tally> {
     let watching = tokio::spawn({
         let load = Arc::clone(load);
@@ -164,7 +164,7 @@ pub(crate) async fn run(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Resul
     done
 }
 
-/// Does the same without saying how far it is.
+/// As [`run`], without progress reports.
 ///
 /// # Errors
 /// As [`run`].
@@ -185,7 +185,7 @@ pub(crate) async fn drive(load: &Arc<Load>, senders: Vec<Sender>) -> anyhow::Res
     failed.map_or(Ok(tally), Err)
 }
 
-/// Says how far it is, and samples the memory of a server of several processes.
+/// Reports progress, and samples the memory of a server with several processes.
 async fn watch(load: &Load) {
     let mut last = 0;
     loop {

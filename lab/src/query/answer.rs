@@ -1,7 +1,7 @@
-//! Answers, brought down to what can be compared between servers: rows, and the sum of their numbers.
+//! Digests of answers that can be compared between servers: the number of rows, and the sum of their numbers.
 //!
-//! A row counts when it holds a number (InfluxDB adds rows for minutes without data). Times and tags
-//! are not summed, since servers write them differently; tags such as `rack` look like numbers.
+//! A row counts if it has a number (InfluxDB adds rows for minutes without data). Times and tags are not summed,
+//! since servers format them differently; tags such as `rack` look like numbers.
 
 use anyhow::{Context, bail};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -14,25 +14,25 @@ use tokio_postgres::SimpleQueryMessage;
 
 use crate::cpu::{TAGS, TIME};
 
-/// What an answer comes as.
+/// Form of an answer.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// PostgreSQL's simple protocol.
     Messages(Vec<SimpleQueryMessage>),
-    /// Lines of values, the first of them names.
+    /// Lines of separated values; the first line has the names.
     Lines(Bytes, char),
     /// InfluxDB 1's JSON.
     Influx(Bytes),
     /// The JSON of Prometheus and VictoriaMetrics.
     Matrix(Bytes),
-    /// Arrow, of the yardstick in this process.
+    /// Arrow batches, from the yardstick in this process.
     Batches(Vec<RecordBatch>),
 }
 
-/// By how much sums of the same numbers may differ: servers add them in different orders.
+/// Maximum relative difference of equal sums: servers add numbers in different orders.
 const SUM_TOLERANCE: f64 = 1e-9;
 
-/// What answers of servers have in common.
+/// Comparable digest of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Digest {
     pub(crate) rows: u64,
@@ -45,13 +45,13 @@ impl Digest {
         self.sum += other.sum;
     }
 
-    /// Whether both may be the same answer.
+    /// True if the two may be the same answer.
     pub(crate) fn agrees(self, other: Self) -> bool {
         let size = self.sum.abs().max(other.sum.abs()).max(1.0);
         self.rows == other.rows && (self.sum - other.sum).abs() <= SUM_TOLERANCE * size
     }
 
-    /// Takes in a row's values that are to be summed.
+    /// Adds a row, given its values to sum.
     fn row(&mut self, values: impl Iterator<Item = Option<f64>>) {
         let mut any = false;
         for value in values.flatten() {
@@ -62,15 +62,15 @@ impl Digest {
     }
 }
 
-/// Whether a column's values are summed.
+/// True if a column's values are summed.
 fn is_summed(name: &str) -> bool {
     name != TIME && name != "bucket" && !TAGS.contains(&name)
 }
 
-/// Brings an answer down.
+/// Computes the digest of an answer.
 ///
 /// # Errors
-/// When it is not what the server answers to such a question, or an error.
+/// If it has an unexpected form, or is an error.
 pub(crate) fn digest(answer: &Answer) -> anyhow::Result<Digest> {
     match answer {
         Answer::Messages(messages) => of_messages(messages),
@@ -107,7 +107,7 @@ fn number(text: &str) -> anyhow::Result<f64> {
     text.parse().with_context(|| format!("\"{text}\" is not a number"))
 }
 
-/// None of our values holds a separator, so none is quoted.
+/// None of the values contains a separator, so none is quoted.
 fn of_lines(text: &str, separator: char) -> anyhow::Result<Digest> {
     let mut lines = text.lines();
     let Some(names) = lines.next() else { return Ok(Digest::default()) };

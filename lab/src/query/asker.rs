@@ -1,4 +1,4 @@
-//! A connection that asks questions.
+//! A connection for queries.
 
 use anyhow::bail;
 use futures::TryStreamExt;
@@ -13,7 +13,7 @@ use crate::door::http::{HttpDoor, escape};
 use crate::door::postgres;
 use crate::server::{Server, Target};
 
-/// A connection and how to ask through it.
+/// A connection of one of the supported kinds.
 pub(crate) enum Asker {
     Postgres(Client),
     /// Partita's SQL over HTTP, answered as CSV.
@@ -27,7 +27,7 @@ impl Asker {
     /// Connects.
     ///
     /// # Errors
-    /// When nobody answers, or the server has no such door.
+    /// If the server cannot be reached, or does not support the protocol.
     pub(crate) async fn connect(target: &Target, door: Door) -> anyhow::Result<Self> {
         let http = || HttpDoor::new(&target.url);
         Ok(match (target.server, door) {
@@ -42,11 +42,12 @@ impl Asker {
         })
     }
 
-    /// Asks; the answer as it came, not looked into.
+    /// Sends a question; returns the answer unparsed.
     ///
     /// # Errors
-    /// When the server refuses or is gone.
+    /// If the server refuses or is gone.
     pub(crate) async fn ask(&self, question: &Question, text: &str) -> Result<Answer, Failure> {
+        // Each server's own interface; the answer is read completely, but not parsed.
         match self {
             Self::Postgres(client) => {
                 let messages = client.simple_query_raw(text).await;
@@ -82,7 +83,7 @@ impl Asker {
     }
 }
 
-/// The language that a server speaks.
+/// Query language of a server.
 pub(crate) fn dialect_of(server: Server) -> Dialect {
     match server {
         Server::Partita => Dialect::Sql,

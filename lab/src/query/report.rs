@@ -1,8 +1,8 @@
-//! What asking is told as.
+//! Report of queries.
 //!
-//! Each run through the queries is a report of its own, and a line of JSON of its own: the server left alone, the server
-//! while rows come in, plain DataFusion. `partita lab compare` lays them beside each other, the last as one more server.
-//! As a table they are one: what was asked along stands in columns behind.
+//! Each run through the queries has a report and a line of JSON of its own: the server without other load, the
+//! server while rows are loaded, plain DataFusion. `partita lab compare` compares them, the last as one more
+//! server. In the text they are one table, with additional columns.
 
 use serde::Serialize;
 
@@ -11,19 +11,19 @@ use crate::ingest::background::Ingested;
 use crate::latency::Summary;
 use crate::report::{align, mib, say, say_json, short};
 
-/// What became of the runs of a query.
+/// Results of a query's runs.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Result {
     pub(super) name: &'static str,
     pub(super) latency: Summary,
-    /// Rows and sum of all runs' answers.
+    /// Rows and sums of all answers.
     pub(super) answer: Digest,
     pub(super) failed: u64,
     pub(super) messages: Vec<String>,
     pub(super) server_cpu_s: f64,
 }
 
-/// A run through the queries.
+/// Results of one run through the queries.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     pub(super) what: &'static str,
@@ -39,18 +39,18 @@ pub(super) struct Report {
     pub(super) metered: bool,
     pub(super) server_memory_bytes: u64,
     pub(super) server_memory_peak_bytes: u64,
-    /// The rows that came in meanwhile.
+    /// Rows loaded meanwhile.
     pub(super) ingested: Option<Ingested>,
 }
 
-/// All of it.
+/// All reports.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// The server, and nothing beside it.
+    /// The server without other load.
     pub(super) alone: Report,
-    /// Plain DataFusion over the same rows, asked in turns with the server.
+    /// Plain DataFusion over the same rows, alternating with the server.
     pub(super) yardstick: Option<Report>,
-    /// The server while rows came in.
+    /// The server while rows were loaded.
     pub(super) busy: Option<Report>,
 }
 
@@ -59,15 +59,15 @@ impl Reports {
         std::iter::once(&self.alone).chain(&self.yardstick).chain(&self.busy)
     }
 
-    /// Questions that were not answered.
+    /// Number of questions without an answer.
     pub(super) fn failed(&self) -> u64 {
         self.all().flat_map(|report| &report.queries).map(|result| result.failed).sum()
     }
 
-    /// Prints it.
+    /// Prints the reports.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If they cannot be written.
     pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
         if json {
             return self.all().try_for_each(say_json);
@@ -111,7 +111,7 @@ impl Reports {
                 format!("{:.3}", result.answer.sum),
                 if metered { short(result.server_cpu_s) } else { "-".to_owned() },
             ];
-            // All runs go through the same queries in the same order.
+            // All runs have the same queries in the same order.
             if let Some(other) = self.yardstick.as_ref().and_then(|all| all.queries.get(at)) {
                 line.extend(beside(result, other));
             }
@@ -125,7 +125,7 @@ impl Reports {
     }
 }
 
-/// A query's yardstick, how many times as long the server takes, and whether both say the same.
+/// A query's yardstick, the ratio of the server's time to it, and whether the answers agree.
 fn beside(result: &Result, other: &Result) -> [String; 3] {
     let (ours, theirs) = (result.latency.p50_ms, other.latency.p50_ms);
     let times = if theirs > 0.0 { format!("{}x", short(ours / theirs)) } else { "-".to_owned() };

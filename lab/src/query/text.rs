@@ -1,25 +1,25 @@
-//! Questions in the languages of servers.
+//! Texts of questions in the servers' languages.
 
 use super::tsbs::{Kind, Question};
 use crate::civil::{rfc3339, spaced};
 use crate::cpu::{TABLE, TIME};
 
-/// A language.
+/// A query language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Dialect {
-    /// SQL as Partita and DataFusion have it.
+    /// SQL of Partita and DataFusion.
     Sql,
-    /// SQL as PostgreSQL has it, lastpoint by its index.
+    /// SQL of PostgreSQL, with lastpoint along its index.
     Postgres,
-    /// SQL as ClickHouse has it.
+    /// SQL of ClickHouse.
     Clickhouse,
-    /// InfluxDB 1's language.
+    /// InfluxQL, the language of InfluxDB 1.
     Influxql,
-    /// VictoriaMetrics' language; as in TSBS, it has no text for whole rows.
+    /// MetricsQL of VictoriaMetrics; as in TSBS, it cannot query whole rows.
     Metricsql,
 }
 
-/// A question in a language; none when that cannot ask it.
+/// Text of a question; `None` if the language cannot express it.
 pub(crate) fn text(question: &Question, dialect: Dialect) -> Option<String> {
     match dialect {
         Dialect::Sql | Dialect::Postgres | Dialect::Clickhouse => Some(sql(question, dialect)),
@@ -47,6 +47,7 @@ fn sql(question: &Question, dialect: Dialect) -> String {
         (_, 60) => format!("date_trunc('minute', {TIME})"),
         _ => format!("date_trunc('hour', {TIME})"),
     };
+    // Window and hosts are the same in all forms of SQL.
     let fields = question.fields();
     let (start, end) = (spaced(question.start_s), spaced(question.end_s));
     let window = format!("{TIME} >= '{start}' AND {TIME} < '{end}'");
@@ -79,10 +80,10 @@ fn sql(question: &Question, dialect: Dialect) -> String {
     }
 }
 
-/// The newest row of each host, as each server does it best.
+/// The newest row of each host, in each server's fastest form.
 fn last_point(dialect: Dialect) -> String {
     match dialect {
-        // Host by host along the index: PostgreSQL has no skip scan of its own.
+        // Host by host along the index: PostgreSQL has no skip scan.
         Dialect::Postgres => format!(
             "WITH RECURSIVE hosts AS ((SELECT hostname FROM {TABLE} ORDER BY hostname LIMIT 1) \
              UNION ALL SELECT (SELECT hostname FROM {TABLE} WHERE hostname > hosts.hostname \
@@ -122,7 +123,7 @@ fn influxql(question: &Question) -> String {
         Kind::LastPoint => {
             format!("SELECT * from {TABLE} group by \"hostname\" order by time desc limit 1")
         }
-        // TSBS asks without the order and so gets the first minutes.
+        // TSBS omits the order and so gets the first minutes.
         Kind::LastMinutes => format!(
             "SELECT max(usage_user) from {TABLE} where time < '{end}' \
              group by time(1m) order by time desc limit 5"
@@ -130,7 +131,7 @@ fn influxql(question: &Question) -> String {
     }
 }
 
-/// A range query's expression; [`step_s`] is its step.
+/// Expression of a range query; [`step_s`] is its step.
 fn metricsql(question: &Question) -> Option<String> {
     let metrics = question.fields().iter().map(|field| format!("{TABLE}_{field}"));
     let metrics = metrics.collect::<Vec<_>>().join("|");

@@ -1,4 +1,4 @@
-//! The fifteen queries of TSBS's DevOps use case, with what varies in them drawn from a seed.
+//! The fifteen queries of TSBS's DevOps use case, with their parameters drawn from a seed.
 //!
 //! | name | hosts | window | asks |
 //! |---|---|---|---|
@@ -9,9 +9,9 @@
 //! | lastpoint | all | | the newest row of each host |
 //! | groupby-orderby-limit | all | up to an hour's end | the maximum of usage_user of the last 5 minutes |
 //!
-//! Windows begin at a random second of the data's span and are cut to that span where they are longer.
-//! What is drawn depends on the query, the run and the seed, not on which other queries run, so every
-//! server is asked the same.
+//! Windows begin at a random second of the data's span and are shortened to that span if they are longer.
+//! Parameters depend on the query, the run and the seed, not on which other queries run, so that every server gets
+//! the same questions.
 
 use crate::cpu::{FIELDS, hostname};
 use crate::data::Data;
@@ -20,30 +20,30 @@ use crate::random::Random;
 /// Seconds in an hour.
 const HOUR: i64 = 3_600;
 
-/// What a query asks.
+/// Kind of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The maximum of the first fields in each span of so many seconds.
+    /// Maximum of the first fields in each interval of `step_s` seconds.
     Maximum { fields: usize, step_s: i64 },
-    /// The mean of the first fields in each hour and host.
+    /// Mean of the first fields by hour and host.
     MeanByHost { fields: usize },
     /// Whole rows of busy hosts.
     Busy,
     /// The newest row of each host.
     LastPoint,
-    /// The maximum of the first field in each of the last five minutes before the window's end.
+    /// Maximum of the first field in each of the last five minutes before the window's end.
     LastMinutes,
 }
 
-/// A query of which only hosts and window are open.
+/// A query without its hosts and window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Hosts to draw; none: all hosts.
+    /// Number of hosts to draw; `None`: all hosts.
     hosts: Option<u32>,
     hours: i64,
-    /// Whether it reads much of the data.
+    /// True if it reads much of the data.
     pub(crate) heavy: bool,
 }
 
@@ -61,7 +61,7 @@ const fn by_minute(fields: usize) -> Kind {
 
 const ALL_BY_HOUR: Kind = Kind::Maximum { fields: FIELDS.len(), step_s: HOUR };
 
-/// All of them.
+/// All queries.
 pub(crate) const QUERIES: [Query; 15] = [
     light("single-groupby-1-1-1", by_minute(1), 1, 1),
     light("single-groupby-1-1-12", by_minute(1), 1, 12),
@@ -76,24 +76,24 @@ pub(crate) const QUERIES: [Query; 15] = [
     heavy("double-groupby-all", Kind::MeanByHost { fields: FIELDS.len() }, None, 12),
     light("high-cpu-1", Kind::Busy, 1, 12),
     heavy("high-cpu-all", Kind::Busy, None, 12),
-    // Neither light nor heavy to the lists below: it has a bound of its own everywhere.
+    // Neither light nor heavy in the lists below: its cost is bounded differently on every server.
     Query { name: "lastpoint", kind: Kind::LastPoint, hosts: None, hours: 0, heavy: false },
     heavy("groupby-orderby-limit", Kind::LastMinutes, None, 1),
 ];
 
-/// A query with all that is open in it.
+/// A query with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) query: Query,
-    /// Names of hosts; empty: all hosts.
+    /// Host names; empty: all hosts.
     pub(crate) hosts: Vec<String>,
-    /// The window, in seconds since 1970; its end is not part of it.
+    /// Time window in seconds since 1970; the end is exclusive.
     pub(crate) start_s: i64,
     pub(crate) end_s: i64,
 }
 
 impl Query {
-    /// What is asked in a run.
+    /// The question of a run.
     pub(crate) fn question(&self, data: &Data, seed: u64, run: u64) -> Question {
         let place = QUERIES.iter().position(|query| query == self).unwrap_or(QUERIES.len());
         let mut random = Random::new(seed, ((place as u64) << 32) | run);
@@ -106,14 +106,14 @@ impl Query {
         Question { query: *self, hosts, start_s, end_s: start_s + window }
     }
 
-    /// Whether it is one of those that read little.
+    /// True if it is among the queries that read little.
     pub(crate) fn is_light(&self) -> bool {
         !self.heavy && self.kind != Kind::LastPoint
     }
 }
 
 impl Question {
-    /// The fields that it asks for.
+    /// Fields that it reads.
     pub(crate) fn fields(&self) -> &'static [&'static str] {
         match self.query.kind {
             Kind::Maximum { fields, .. } | Kind::MeanByHost { fields } => &FIELDS[..fields],
@@ -123,7 +123,7 @@ impl Question {
     }
 }
 
-/// Distinct hosts, in the order in which they were drawn.
+/// Distinct random hosts, in the order in which they were drawn.
 fn draw(random: &mut Random, hosts: u32, count: u32) -> Vec<String> {
     let mut drawn: Vec<u64> = Vec::new();
     while drawn.len() < count.min(hosts) as usize {
@@ -135,10 +135,10 @@ fn draw(random: &mut Random, hosts: u32, count: u32) -> Vec<String> {
     drawn.into_iter().map(|host| hostname(u32::try_from(host).unwrap_or(u32::MAX))).collect()
 }
 
-/// Queries by name; `all`, `light` and `heavy` are several.
+/// Queries by name; `all`, `light` and `heavy` select several.
 ///
 /// # Errors
-/// When there is no query of that name.
+/// If there is no query with that name.
 pub(crate) fn named(names: &str) -> anyhow::Result<Vec<Query>> {
     let mut chosen: Vec<Query> = Vec::new();
     for name in names.split(',').map(str::trim) {

@@ -1,29 +1,29 @@
-//! The yardstick of `lab query --yardstick FILE`: plain DataFusion in this process, over one Parquet file of the rows that
-//! the server has.
+//! The yardstick of `lab query --yardstick FILE`: plain DataFusion in this process, over one Parquet file with the
+//! server's rows.
 //!
-//! The rows are made again from the seed, host by host in the order of the key, so they need no sorting and are one
-//! version each. It is asked the same text as Partita.
+//! The rows are generated again from the seed, host by host in the order of the key, so they need no sorting and
+//! have one version each. The yardstick gets the same texts as Partita.
 //!
-//! Only a lab that was built with the feature `yardstick` has it, as the one in `partita` is; DataFusion would be most of
-//! what the lab is built from.
+//! Available only if the lab was built with the feature `yardstick`, as in `partita`; otherwise DataFusion would be
+//! most of the lab's dependencies.
 
 use std::path::PathBuf;
 
 use super::answer::Answer;
 use crate::data::Data;
 
-/// The yardstick's options.
+/// Options of the yardstick.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct YardstickOptions {
-    /// Write the same rows into this Parquet file, sorted by the key, and ask plain DataFusion over it, too: in this
-    /// process, in turns with the server. For one connection in a closed loop.
+    /// Write the same rows to this Parquet file, sorted by the key, and run the queries on plain DataFusion, too:
+    /// in this process, alternating with the server. For one connection in a closed loop.
     #[cfg_attr(feature = "yardstick", arg(long, value_name = "FILE"))]
     #[cfg_attr(not(feature = "yardstick"), arg(skip))]
     yardstick: Option<PathBuf>,
 }
 
 impl YardstickOptions {
-    /// Whether it is asked for.
+    /// True if the yardstick is requested.
     pub(crate) fn is_wanted(&self) -> bool {
         self.yardstick.is_some()
     }
@@ -42,10 +42,10 @@ mod with {
     pub(crate) struct Yardstick(partita_yardstick::Yardstick);
 
     impl Yardstick {
-        /// Writes the file and opens it, if that is asked for.
+        /// Writes the file and opens it, if requested.
         ///
         /// # Errors
-        /// When it cannot be written or read.
+        /// If it cannot be written or read.
         pub(crate) async fn open(
             options: &YardstickOptions,
             data: &Data,
@@ -63,16 +63,16 @@ mod with {
             Ok(Some(Self(opened.context("cannot read the yardstick's file")?)))
         }
 
-        /// Asks it.
+        /// Runs a query.
         ///
         /// # Errors
-        /// When it cannot answer.
+        /// If it fails.
         pub(crate) async fn ask(&self, text: &str) -> anyhow::Result<Answer> {
             Ok(Answer::Batches(self.0.ask(text).await?))
         }
     }
 
-    /// The rows of all hosts in the order of the key: by name, not by number, and then by time.
+    /// Rows of all hosts in the order of the key: by name, not by number, and then by time.
     fn sorted(
         spec: &Spec,
     ) -> impl Iterator<Item = anyhow::Result<arrow::record_batch::RecordBatch>> + use<> {
@@ -131,11 +131,11 @@ mod with {
 mod without {
     use super::{Answer, Data, YardstickOptions};
 
-    /// There is none.
+    /// Without the feature there is no yardstick.
     pub(crate) enum Yardstick {}
 
     impl Yardstick {
-        /// None.
+        /// Returns `None`.
         ///
         /// # Errors
         /// Never.
@@ -143,7 +143,7 @@ mod without {
             Ok(None)
         }
 
-        /// Is never asked.
+        /// Cannot be called, because there is no value.
         ///
         /// # Errors
         /// Never.

@@ -1,4 +1,4 @@
-//! Times as people write them, and back: `2016-01-01T00:00:00Z`. UTC only, no leap seconds.
+//! Conversion between times and their usual text form: `2016-01-01T00:00:00Z`. UTC only, no leap seconds.
 
 use anyhow::{Context, bail};
 
@@ -6,8 +6,8 @@ use anyhow::{Context, bail};
 pub const SECOND_NS: i64 = 1_000_000_000;
 const DAY_S: i64 = 86_400;
 
-/// Days since 1970-01-01 as year, month, day (the algorithm of Howard Hinnant's `chrono`, by eras of
-/// 400 years that begin in March).
+/// Year, month and day of days since 1970-01-01 (the algorithm of Howard Hinnant's `chrono`, by eras of 400 years
+/// that begin in March).
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -42,10 +42,10 @@ pub fn rfc3339(seconds: i64) -> String {
     spaced(seconds).replace(' ', "T") + "Z"
 }
 
-/// Reads `2016-01-01T00:00:00Z`; the `Z` may be missing, a space may stand for the `T`.
+/// Parses `2016-01-01T00:00:00Z`; the `Z` may be missing, and a space may replace the `T`.
 ///
 /// # Errors
-/// When it is no such time.
+/// If it is not such a time.
 pub fn parse(text: &str) -> anyhow::Result<i64> {
     let numbers: Option<Vec<i64>> = text
         .trim_end_matches('Z')
@@ -57,7 +57,7 @@ pub fn parse(text: &str) -> anyhow::Result<i64> {
         bail!("{text} is not a time like {EXAMPLE}");
     };
     let seconds = days(year, month, day) * DAY_S + hour * 3_600 + minute * 60 + second;
-    // A day or an hour that does not exist would come back as another one.
+    // A day or an hour that does not exist would be formatted as another one.
     if rfc3339(seconds) != format!("{}Z", text.trim_end_matches('Z').replace(' ', "T")) {
         bail!("{text} is not a time like {EXAMPLE}");
     }
@@ -66,10 +66,10 @@ pub fn parse(text: &str) -> anyhow::Result<i64> {
 
 const EXAMPLE: &str = "2016-01-01T00:00:00Z";
 
-/// Reads a span of time: `24h`, `10m`, `30s`, `2d`.
+/// Parses a span of time: `24h`, `10m`, `30s`, `2d`.
 ///
 /// # Errors
-/// When it is no such span, or an empty one.
+/// If it is not such a span, or is empty.
 pub fn parse_span(text: &str) -> anyhow::Result<std::time::Duration> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {

@@ -1,23 +1,23 @@
-//! The TSBS cpu-only data set (the DevOps use case of timescale/tsbs), generated afresh.
+//! The TSBS cpu-only data set (the DevOps use case of timescale/tsbs), reimplemented.
 //!
-//! One table, `cpu`: ten tags that a host keeps for ever, ten fields, one row per host and interval.
-//! Order of rows: all hosts at one time, then all hosts an interval later.
+//! One table, `cpu`: ten constant tags per host, ten fields, one row per host and interval. Order of rows: all
+//! hosts at one time, then all hosts an interval later.
 //!
-//! A field begins evenly in 0..100, takes a step of the standard normal distribution each interval,
-//! stays within [0, 100] and is written truncated to an integer. Everything follows from the seed;
-//! a host's values do not depend on how many hosts there are. The numbers are not those that TSBS
-//! itself draws (it uses the generator of Go's library); their distributions are.
+//! A field begins with a uniform value in 0..100, takes a step of the standard normal distribution each interval,
+//! stays within [0, 100], and is written truncated to an integer. Everything follows from the seed; a host's values
+//! do not depend on the number of hosts. The numbers differ from those of TSBS (which uses the generator of Go's
+//! library); their distributions are the same.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::random::Random;
 
-/// The table.
+/// Table name.
 pub const TABLE: &str = "cpu";
-/// The time index, as line protocol's tables call it.
+/// Name of the time index, as line protocol gives it.
 pub const TIME: &str = "time";
-/// The tags, in the order in which TSBS writes them.
+/// Tag names, in TSBS's order.
 pub const TAGS: [&str; 10] = [
     "hostname",
     "region",
@@ -30,7 +30,7 @@ pub const TAGS: [&str; 10] = [
     "service_version",
     "service_environment",
 ];
-/// The fields, in the order in which TSBS writes them.
+/// Field names, in TSBS's order.
 pub const FIELDS: [&str; 10] = [
     "usage_user",
     "usage_system",
@@ -63,23 +63,23 @@ const TEAMS: [&str; 4] = ["SF", "NYC", "LON", "CHI"];
 const SERVICES: u64 = 20;
 const SERVICE_VERSIONS: u64 = 2;
 const ENVIRONMENTS: [&str; 3] = ["production", "staging", "test"];
-/// The largest value of a field; the smallest is 0.
+/// Maximum of a field; the minimum is 0.
 const VALUE_MAX: f64 = 100.0;
-/// What keeps the stream of a host's tags apart from that of its values.
+/// Separates the random stream of a host's tags from that of its values.
 const TAG_STREAMS: u64 = 1 << 63;
 
-/// Which data set.
+/// Parameters of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Hosts, which are series.
+    /// Number of hosts, which are series.
     pub hosts: u32,
-    /// The first row's time, in nanoseconds since 1970.
+    /// Time of the first row, in nanoseconds since 1970.
     pub start_ns: i64,
-    /// Between two rows of a host; at least a nanosecond.
+    /// Interval between two rows of a host; at least a nanosecond.
     pub interval: Duration,
-    /// Rows to make: of whole intervals unless said otherwise.
+    /// Number of rows; need not be whole intervals.
     pub rows: u64,
-    /// What everything follows from.
+    /// Seed of all values.
     pub seed: u64,
 }
 
@@ -89,7 +89,7 @@ impl Spec {
     }
 }
 
-/// What a host is, for ever.
+/// Constant properties of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     number: u32,
@@ -122,7 +122,7 @@ impl Host {
         }
     }
 
-    /// The values of [`TAGS`].
+    /// Values of [`TAGS`].
     pub fn tags(&self) -> [Cow<'static, str>; 10] {
         [
             hostname(self.number).into(),
@@ -139,34 +139,34 @@ impl Host {
     }
 }
 
-/// The name of a host.
+/// Name of a host.
 pub fn hostname(number: u32) -> String {
     format!("host_{number}")
 }
 
-/// The hosts of a data set; their number is their place.
+/// Hosts of a data set, indexed by their numbers.
 pub fn hosts(spec: &Spec) -> Vec<Host> {
     (0..spec.hosts).map(|number| Host::new(spec.seed, number)).collect()
 }
 
-/// Rows, column by column.
+/// Rows in columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// Numbers of hosts.
+    /// Host numbers.
     pub hosts: Vec<u32>,
     /// Nanoseconds since 1970.
     pub times: Vec<i64>,
-    /// The values of [`FIELDS`], each in 0..=100.
+    /// Values of [`FIELDS`], each in 0..=100.
     pub fields: [Vec<i64>; 10],
 }
 
 impl Rows {
-    /// How many.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.hosts.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }
@@ -187,7 +187,7 @@ impl Rows {
     }
 }
 
-/// One host's fields on their way.
+/// Random walks of one host's fields.
 struct Walk {
     random: Random,
     values: [f64; 10],
@@ -216,7 +216,7 @@ impl Walk {
     }
 }
 
-/// Makes the rows of a data set, in order.
+/// Generates the rows of a data set, in order.
 pub struct Generator {
     spec: Spec,
     walks: Vec<Walk>,
@@ -226,14 +226,14 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// From the first row on.
+    /// Starts at the first row.
     pub fn new(spec: Spec) -> Self {
         let walks = (0..spec.hosts).map(|number| Walk::new(spec.seed, number)).collect();
         let time = spec.start_ns;
         Self { spec, walks, made: 0, next_host: 0, time }
     }
 
-    /// The next rows, `count` at most; none when all are made.
+    /// The next rows, `count` at most; `None` after the last one.
     pub fn next(&mut self, count: usize) -> Option<Rows> {
         let left = usize::try_from(self.spec.rows - self.made).unwrap_or(usize::MAX);
         let count = count.min(left);
@@ -255,10 +255,9 @@ impl Generator {
     }
 }
 
-/// All rows of one host, in the order of their times: the same ones that the [`Generator`] makes among others. For those
-/// who want the data set sorted by host.
+/// All rows of one host, in order of time: the same rows as the [`Generator`] makes. For data sets sorted by host.
 ///
-/// Of a last interval that is not whole, the first hosts have a row.
+/// If the last interval is incomplete, only the first hosts have a row in it.
 pub fn rows_of(spec: &Spec, host: u32) -> Rows {
     let hosts = u64::from(spec.hosts.max(1));
     let intervals = spec.rows / hosts + u64::from(u64::from(host) < spec.rows % hosts);

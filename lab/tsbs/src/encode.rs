@@ -1,4 +1,4 @@
-//! Rows as the bytes that servers take.
+//! Encoded rows in the formats of servers.
 //!
 //! | format | a row |
 //! |---|---|
@@ -8,55 +8,55 @@
 //! | COPY binary | PostgreSQL's binary format, times in microseconds since 2000 |
 //! | Arrow | a record batch: [`arrow`] |
 //!
-//! Columns stand in the order of [`columns`]. What a host's rows have in common is encoded once.
+//! Columns are in the order of [`columns`]. The common beginning of a host's rows is encoded once.
 
 pub mod arrow;
 
 use crate::civil::{SECOND_NS, spaced};
 use crate::cpu::{FIELDS, Host, Rows, TABLE, TAGS, TIME};
 
-/// How COPY's binary format begins: signature, flags, no extension.
+/// Header of COPY's binary format: signature, flags, no extension.
 pub const BINARY_HEAD: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-/// How COPY's binary format ends: a row of -1 columns.
+/// Trailer of COPY's binary format: a row of -1 columns.
 pub const BINARY_END: [u8; 2] = [0xff, 0xff];
-/// Microseconds from 1970 to 2000, which PostgreSQL counts from.
+/// Microseconds from 1970 to PostgreSQL's epoch, 2000.
 pub const EPOCH_2000_US: i64 = 946_684_800_000_000;
-/// Columns of a row, as COPY's binary format says it.
+/// Number of columns in a row of COPY's binary format.
 const BINARY_COLUMNS: i16 = 21;
 
-/// A format of bytes.
+/// A byte format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// InfluxDB's line protocol, times in nanoseconds.
     LineProtocol,
     /// PostgreSQL's COPY, text; ClickHouse's TabSeparated too.
     CopyText,
-    /// PostgreSQL's COPY, binary, without head and end.
+    /// PostgreSQL's binary COPY, without header and trailer.
     CopyBinary,
-    /// Values between commas.
+    /// Comma-separated values.
     Csv,
 }
 
-/// The names of all columns, in the order in which formats without names have them.
+/// Names of all columns, in the order of formats without names.
 pub fn columns() -> impl Iterator<Item = &'static str> {
     TAGS.into_iter().chain([TIME]).chain(FIELDS)
 }
 
-/// Encodes rows of certain hosts.
+/// Encodes rows of given hosts.
 pub struct Encoder {
     format: Format,
-    /// How each host's rows begin.
+    /// Encoded beginning of each host's rows.
     heads: Vec<Box<[u8]>>,
-    /// What stands before each field's value, where names are written.
+    /// Text before each field's value, in formats with names.
     labels: [String; 10],
-    /// 0..=100 in digits: every value there is.
+    /// 0..=100 as decimal digits: all possible values.
     digits: Vec<String>,
-    /// The time written last: rows of one time stand together.
+    /// The last encoded time: consecutive rows have the same time.
     time: (i64, Vec<u8>),
 }
 
 impl Encoder {
-    /// An encoder of these hosts' rows.
+    /// An encoder for rows of these hosts.
     pub fn new(format: Format, hosts: &[Host]) -> Self {
         let label = |name: &str| match format {
             Format::LineProtocol => format!("{name}="),
@@ -71,8 +71,8 @@ impl Encoder {
         }
     }
 
-    /// Appends rows. COPY's binary format gets neither head nor end here: rows of several calls
-    /// make one file.
+    /// Appends rows. For COPY's binary format, neither header nor trailer is added here: rows of several calls make
+    /// one file.
     pub fn append(&mut self, rows: &Rows, out: &mut Vec<u8>) {
         for at in 0..rows.len() {
             out.extend_from_slice(&self.heads[rows.hosts[at] as usize]);
@@ -139,7 +139,7 @@ impl Encoder {
     }
 }
 
-/// How a host's rows begin: its tags, up to where the time or the fields come.
+/// Beginning of a host's rows: its tags, up to the time or the fields.
 fn head(format: Format, host: &Host) -> Box<[u8]> {
     let tags = host.tags();
     let head = match format {

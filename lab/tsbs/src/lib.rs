@@ -5,8 +5,8 @@
 //!                                └─ civil (times as people write them)
 //! ```
 //!
-//! Everything follows from a seed and is the same on every machine. Nothing here does I/O, or knows a server: the
-//! lab loads these rows into servers, and the benchmarks of the crates below take them to pieces.
+//! Everything follows from a seed and is the same on every machine. There is no I/O and no knowledge of servers
+//! here: the lab loads these rows into servers, and the benchmarks of other crates use them as input.
 
 pub mod civil;
 pub mod cpu;

@@ -1,11 +1,11 @@
-//! Seeded random numbers whose stream never changes: a data set is named by its seed.
+//! Seeded random numbers with a stable algorithm: a seed identifies a data set for ever.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014): eight bytes of state, so that each of a million hosts has a
-//! stream of its own and its values do not depend on how many other hosts there are.
+//! SplitMix64 (Steele, Lea, Flood 2014): eight bytes of state, so that each of a million hosts has a stream of its
+//! own, and its values do not depend on the number of other hosts.
 
-/// What the state grows by: 2^64 divided by the golden ratio, odd.
+/// Increment of the state: 2^64 divided by the golden ratio, odd.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Values of an f64's mantissa.
+/// Number of values of an f64's mantissa.
 const MANTISSA: f64 = (1_u64 << 53) as f64;
 
 /// A stream of random numbers.
@@ -15,29 +15,29 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream number `stream` of a seed; streams of one seed have nothing to do with each other.
+    /// Stream number `stream` of a seed; streams of one seed are independent.
     pub fn new(seed: u64, stream: u64) -> Self {
         Self { state: mix(seed.wrapping_add(mix(stream.wrapping_mul(STEP).wrapping_add(STEP)))) }
     }
 
-    /// Any number.
+    /// A uniform 64-bit number.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
 
-    /// Evenly in `[0, 1)`.
+    /// Uniform in `[0, 1)`.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / MANTISSA
     }
 
-    /// Evenly in `0..bound`; 0 when there is nothing to choose from.
+    /// Uniform in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// One of these, which must not be empty.
+    /// A random element; the slice must not be empty.
     #[expect(clippy::cast_possible_truncation, reason = "less than the length of a slice")]
     pub fn choose<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn the_stream_of_a_seed_never_changes() {
         let mut random = Random { state: 1_234_567 };
-        // The first outputs that the algorithm's reference code gives for this state.
+        // First outputs of the algorithm's reference code for this state.
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
         assert_eq!(random.next(), 9_817_491_932_198_370_423);

@@ -1,14 +1,14 @@
-//! Plain DataFusion over one sorted Parquet file: what queries are measured against.
+//! Plain DataFusion over one sorted Parquet file: the reference for query times.
 //!
 //! ```text
 //!   rows, sorted by the key ── write ──> one Parquet file ── open ──> ask(SQL) ──> batches
 //! ```
 //!
-//! This is what is left of a query when rows lie ready in one file: no network, no memtable, no versions of a key to
-//! choose from. A store that adds those cannot be much faster, and should not be much slower.
+//! This is the minimum cost of a query if rows lie ready in one file: no network, no memtable, no versions of a key
+//! to choose from. A store that adds those cannot be much faster, and should not be much slower.
 //!
-//! It knows nothing of Partita, and DataFusion runs here with its defaults: what is measured with is nobody's tuning.
-//! Only what the file is, is told: that it is sorted, and by what.
+//! It knows nothing of Partita, and DataFusion runs with its defaults, so that the reference is not tuned. It is
+//! only told that the file is sorted, and by which columns.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,14 +22,14 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-/// Rows of a row group: Parquet's usual.
+/// Rows of a row group: Parquet's usual number.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
-/// Writes sorted rows into one file; how many, and how many bytes that takes. LZ4, dictionaries and statistics of pages:
-/// what a writer with reading in mind would choose.
+/// Writes sorted rows to one file; returns the numbers of rows and bytes. With LZ4, dictionaries and page
+/// statistics, as a writer would choose for reading.
 ///
 /// # Errors
-/// When there are no rows, or they cannot be written.
+/// If there are no rows, or they cannot be written.
 pub fn write(
     path: &Path,
     schema: &SchemaRef,
@@ -59,10 +59,10 @@ pub struct Yardstick {
 }
 
 impl Yardstick {
-    /// Opens a file as a table of that name, which is sorted by these columns, ascending.
+    /// Opens a file as a table with this name, sorted by these columns in ascending order.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub async fn open(path: &Path, table: &str, sorted_by: &[&str]) -> anyhow::Result<Self> {
         let context = SessionContext::new();
         let order: Vec<SortExpr> =
@@ -73,10 +73,10 @@ impl Yardstick {
         Ok(Self { context })
     }
 
-    /// Plans and runs a query; all of its rows.
+    /// Plans and runs a query; returns all of its rows.
     ///
     /// # Errors
-    /// When it cannot be planned or run.
+    /// If it cannot be planned or run.
     pub async fn ask(&self, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
         Ok(self.context.sql(sql).await?.collect().await?)
     }

@@ -1,11 +1,11 @@
-//! What nodes report: every second the partitions whose load changes, every ten seconds all.
+//! Reports of nodes: every second those partitions whose load changes, every ten seconds all.
 //!
-//! Invariant: a report bears the time at which it was made; one that is under way for long arrives as it was.
+//! Invariant: a report has the time at which it was made; a delayed one arrives unchanged.
 
 use super::Cluster;
 use super::events::Event;
 
-/// All partitions of a node are reported once in so many seconds.
+/// Interval of reports on all partitions of a node.
 const FULL_EVERY_S: u64 = 10;
 
 impl Cluster {
@@ -28,7 +28,7 @@ impl Cluster {
         if lost || self.reports.is_empty() {
             return;
         }
-        // Only what is delayed by more than the scheduler's own second makes a difference; the rest arrives at once.
+        // Only a delay longer than the scheduler's own second matters; shorter ones are ignored.
         let delay_ms = self.random.below(self.options.beat_delay_ms + 1);
         if delay_ms >= 100 {
             let beat = self.late.last_key_value().map_or(0, |(last, _)| last + 1);

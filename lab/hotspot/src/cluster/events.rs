@@ -1,26 +1,26 @@
-//! The heap of what is to happen.
+//! The heap of future events.
 //!
-//! Invariant: events come out by time, and of one time in the order in which they were put in.
+//! Invariant: events are returned in order of time, and those of one time in order of insertion.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// The fluid flows for a second.
     Flow,
     /// A node reports.
     Beat { node: u32 },
-    /// A report arrives that was under way for a while.
+    /// A delayed report arrives.
     Late { beat: u64 },
-    /// The scheduler thinks.
+    /// The scheduler runs.
     Tick,
     /// An order ends.
     End { order: u64 },
-    /// Something goes wrong, or is mended.
+    /// A fault begins or ends.
     Fault { number: u32 },
-    /// What a dead node led is led by others.
+    /// Other nodes take over a dead node's leaderships.
     Elect { node: u32 },
 }
 
@@ -37,7 +37,7 @@ impl Events {
         self.heap.push(Reverse((at_ms, self.count, event)));
     }
 
-    /// The next one, if it is not later than this.
+    /// The next event, if it is due by this time.
     pub(crate) fn pop_until(&mut self, until_ms: u64) -> Option<(u64, Event)> {
         let Reverse((at_ms, ..)) = self.heap.peek()?;
         if *at_ms > until_ms {

@@ -1,34 +1,34 @@
-//! What goes wrong: nodes that crash and come back, and nodes that are slow.
+//! Injected faults: nodes that crash and return, and slow nodes.
 //!
-//! Invariant: a dead node leads nothing three seconds later, when any other voter lives.
+//! Invariant: three seconds after a crash the node leads nothing for which another voter is up.
 
 use partita_load::NodeFacts;
 
 use super::Cluster;
 use super::events::Event;
 
-/// Until others lead what a dead node led.
+/// Time until other nodes lead what a dead node led.
 const ELECTION_MS: u64 = 3_000;
 
-/// What happens.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
-    /// It stops.
+    /// The node stops.
     Crash,
-    /// It is there again.
+    /// The node returns.
     Return,
-    /// From now on it has this share of its speed (1: as usual). Nobody is told.
+    /// The node runs at this share of its speed (1: normal). The scheduler is not told.
     Speed(f64),
 }
 
-/// What happens to a node, and when.
+/// A fault of a node, at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     /// Seconds since the begin.
     pub at_s: u64,
-    /// Its number, from 0.
+    /// Index of the node, from 0.
     pub node: u32,
-    /// What.
+    /// The fault.
     pub kind: FaultKind,
 }
 
@@ -73,7 +73,7 @@ impl Cluster {
         }
     }
 
-    /// Makes a voter lead.
+    /// Makes a voter the leader.
     pub(super) fn elect(&mut self, id: u32, to: u32) {
         let live = self.tables[self.parts[id as usize].table as usize].live;
         self.join_nodes(id, live, -1.0);

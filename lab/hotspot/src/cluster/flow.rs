@@ -1,6 +1,6 @@
-//! A second of load: what is asked of each partition, what lanes and nodes can bear of it, and which keys it is.
+//! One second of load: the demand on each partition, what lanes and nodes can serve of it, and the keys.
 //!
-//! Invariants: what is asked of a table's partitions adds up to what is asked of the table (of which patient clients hold
+//! Invariants: the demand on a table's partitions adds up to the demand on the table (of which patient clients hold
 //! back what cannot be served now); a lane serves no more than its capacity, a node no more than its cores.
 
 use super::Cluster;
@@ -8,10 +8,10 @@ use super::events::Event;
 use super::parts::{NONE, Node, Partition};
 use crate::number::whole;
 
-/// A lane of which less than the rest is left is full.
+/// A lane with less than the rest of its capacity free counts as full.
 const NEARLY: f64 = 1.0 - 1e-9;
 
-/// The share of a lane's full speed that a partition has in this second, as far as its leader's node and its cuts go.
+/// Share of a lane's full speed that a partition has in this second, given its leader's node and its stalls.
 fn capacity(part: &Partition, node: &Node) -> f64 {
     let moving = 1.0 - (part.stall_ms.min(1_000) as f64 / 1_000.0);
     if node.up { node.speed * moving } else { 0.0 }
@@ -41,7 +41,7 @@ impl Cluster {
         self.measure();
     }
 
-    /// What is asked of each partition of a table now, and of its nodes.
+    /// Computes the present demand on each partition of a table, and on its nodes.
     fn ask(&mut self, table: usize) {
         let at_us = self.at_us();
         let entry = &self.tables[table];
@@ -80,7 +80,7 @@ impl Cluster {
             let leader = part.leader;
             let lane_share = part.offered.min(self.nodes[leader as usize].speed);
             for voter in part.voters.into_iter().filter(|voter| *voter != NONE) {
-                // Followers apply what is written, not what is read.
+                // Followers apply writes, not reads.
                 let weight = if voter == leader {
                     1.0
                 } else {
@@ -97,7 +97,7 @@ impl Cluster {
         capacity(part, &self.nodes[part.leader as usize])
     }
 
-    /// What lanes and nodes can bear of it.
+    /// Computes what lanes and nodes serve of it.
     fn serve(&mut self, table: usize) {
         let lane = self.options.lane_rows_per_s;
         for id in &self.tables[table].order {

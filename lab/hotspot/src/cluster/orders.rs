@@ -1,6 +1,7 @@
-//! Orders: what the scheduler (or another policy) wants done, how long that takes, and what it changes.
+//! Orders of the scheduler (or of another policy): their duration, and their effect.
 //!
-//! Invariants: an order ends exactly once, well or not; partitions of a table go on tiling its key space.
+//! Invariants: an order ends exactly once, with success or failure; the partitions of a table always tile its key
+//! space.
 
 use partita_load::{Action, ActionId, At, Done, Failed, NodeId, SplitWhy, Step};
 
@@ -10,13 +11,13 @@ use super::parts::Partition;
 use crate::number::whole;
 use crate::workload::{Design, Source, Spread, keys};
 
-/// A merge takes so long.
+/// Duration of a merge.
 const MERGE_MS: u64 = 2_000;
-/// As long as it takes to record another placement.
+/// Duration of a repartition, which only records another placement.
 const REKEY_MS: u64 = 1_000;
-/// How new rows are placed by then, as meta does it: by a hash of what is left of the key without the time.
+/// Placement after a repartition, the same as meta's: by a hash of the key without the time.
 pub(crate) const AFTERWARDS: Design = Design::HashUid;
-/// Orders of others than the scheduler have numbers from here on.
+/// First number of orders that do not come from the scheduler.
 const FOREIGN: u64 = 1 << 40;
 
 impl Cluster {
@@ -46,7 +47,7 @@ impl Cluster {
         self.under_way.insert(action.id, action);
     }
 
-    /// A split by load that the scheduler has not asked for.
+    /// Begins a split by load that the scheduler has not proposed.
     pub(super) fn begin_foreign_split(&mut self, id: u32, key: Box<[u8]>) {
         let busy = self
             .under_way
@@ -135,7 +136,7 @@ impl Cluster {
             if matches!(why, SplitWhy::Load | SplitWhy::IsolateKey) {
                 part.cut_by_load_ms = now_ms;
             }
-            // Until the fluid flows anew.
+            // Approximate values until the next second of load.
             (part.offered, part.busy, part.served_rows) =
                 (part.offered / 2.0, part.busy / 2.0, part.served_rows / 2.0);
         }
@@ -157,7 +158,7 @@ impl Cluster {
         let table = self.parts[left as usize].table as usize;
         let live = self.tables[table].live;
         let entry = &mut self.tables[table];
-        // What an older placement left behind may be joined, too.
+        // Partitions of an older placement may be merged, too.
         let list = if entry.order.contains(&left) { &mut entry.order } else { &mut entry.past };
         let at = list.iter().position(|known| *known == left).ok_or(Failed::Other)?;
         if list.get(at + 1) != Some(&right) {
@@ -221,7 +222,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// New rows go to this many buckets; what is there stays where it is.
+    /// Places new rows into this many buckets; existing rows stay where they are.
     fn rekey(&mut self, table: usize, buckets: u32) -> Result<(), Failed> {
         let now_ms = self.now_ms;
         let entry = &mut self.tables[table];
@@ -235,7 +236,7 @@ impl Cluster {
         }
         (entry.load.facts.tail, entry.load.facts.buckets) = (shape.tail, buckets);
         entry.load.facts.partitions_min = buckets as usize;
-        // What has rows from before is not placed otherwise once more.
+        // A table with a former table cannot be repartitioned again.
         entry.load.facts.append_only = false;
         entry.load.shape = shape;
         let row_bytes = entry.load.row_bytes;

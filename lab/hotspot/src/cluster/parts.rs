@@ -1,7 +1,7 @@
-//! What is kept of a partition and of a node.
+//! State of partitions and nodes.
 //!
-//! Invariants: a partition's number is its place in the list, and never used again; `NONE` stands for a voter that there
-//! is not.
+//! Invariants: a partition's number is its index in the list, and is never used again; `NONE` stands for a missing
+//! voter.
 
 use partita_load::{Counters, PartitionId, PartitionReport};
 
@@ -9,7 +9,7 @@ use crate::number::whole;
 
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Rows of a request.
+/// Rows per request.
 const ROWS_A_BATCH: f64 = 10.0;
 
 /// A partition.
@@ -20,14 +20,14 @@ pub(crate) struct Partition {
     pub(crate) high: Option<Box<[u8]>>,
     pub(crate) voters: [u32; 3],
     pub(crate) leader: u32,
-    /// Shares of the lane: what is asked of it, and how busy it is.
+    /// Shares of the lane: the demand, and the busy share.
     pub(crate) offered: f64,
     pub(crate) busy: f64,
-    /// Rows a second that it takes.
+    /// Rows per second that are served.
     pub(crate) served_rows: f64,
-    /// Whether its lane is what patient clients wait for.
+    /// True if patient clients wait for this lane.
     pub(crate) is_waited_for: bool,
-    /// Of these, rows that are written.
+    /// Share of these rows that are written.
     pub(crate) written_share: f64,
     pub(crate) lane_rows_per_s: f64,
     sums: Sums,
@@ -36,20 +36,20 @@ pub(crate) struct Partition {
     pub(crate) term: u64,
     pub(crate) begun_ms: u64,
     counted_ms: u64,
-    /// Milliseconds of this second that it stood still.
+    /// Milliseconds of this second in which writes stalled.
     pub(crate) stall_ms: u64,
     pub(crate) cut_by_load_ms: u64,
     pub(crate) gone: bool,
 }
 
-/// What its leader has counted in this term.
+/// Counters of its leader in this term.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     busy_s: f64,
     written: f64,
     read: f64,
     rejected: f64,
-    /// Seconds that who waited for the lane had to.
+    /// Seconds for which clients had to wait for the lane.
     throttled_s: f64,
 }
 
@@ -61,6 +61,7 @@ impl Partition {
         voters: [u32; 3],
         now_ms: u64,
     ) -> Self {
+        // The first voter leads; nothing was counted yet.
         Self {
             table,
             low,
@@ -89,7 +90,7 @@ impl Partition {
         self.voters.iter().copied().filter(|voter| *voter != NONE)
     }
 
-    /// Counts until now what has flowed since the last time.
+    /// Counts what was served since the last call.
     pub(crate) fn count(&mut self, now_ms: u64) {
         let seconds = now_ms.saturating_sub(self.counted_ms) as f64 / 1_000.0;
         self.counted_ms = now_ms;
@@ -106,7 +107,7 @@ impl Partition {
         self.bytes += written * self.row_bytes;
     }
 
-    /// Another leads: it counts from nothing.
+    /// Another node leads, whose counters begin at zero.
     pub(crate) fn lead(&mut self, leader: u32, now_ms: u64) {
         self.count(now_ms);
         (self.leader, self.begun_ms, self.sums) = (leader, now_ms, Sums::default());
@@ -146,14 +147,14 @@ impl Partition {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     pub(crate) up: bool,
-    /// 1, or less for a slow one.
+    /// 1, or less for a slow node.
     pub(crate) speed: f64,
-    /// What it leads: partitions that are counted every second, and the others.
+    /// Partitions that it leads: those counted every second, and the others.
     pub(crate) live: Vec<u32>,
     pub(crate) still: Vec<u32>,
-    /// Cores that the others take, as leaders and followers.
+    /// Cores used by the latter, as leader and follower.
     pub(crate) still_load: f64,
-    /// Cores that are asked for in all, and the share of them that there is.
+    /// Cores demanded in total, and the share of them that can be provided.
     pub(crate) load: f64,
     pub(crate) factor: f64,
 }

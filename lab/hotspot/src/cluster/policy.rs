@@ -1,11 +1,11 @@
-//! Who decides where to cut: our detector behind the scheduler, or one of the others on its own.
+//! Policies that decide where to split: our detector behind the scheduler, or one of the others alone.
 //!
-//! The others decide for themselves, at half a busy lane as their documents say, as often as their picker says so, and
-//! without looking back; sizes, moves of leaders and merges are the scheduler's in all cases, so that only the decision to
-//! cut by load differs.
+//! The other policies decide by themselves when a lane is half busy, as their documents say, as often as their
+//! picker answers, and without feedback. Splits by size, moves of leaders and merges are the scheduler's in all
+//! cases, so that only the decision to split by load differs.
 //!
-//! Invariants: pickers see keys of hot partitions only, drawn from the same laws that the load comes from; all repeat by
-//! the seed.
+//! Invariants: pickers see only keys of hot partitions, drawn from the same distributions as the load; everything
+//! repeats with the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,29 +20,29 @@ use super::water::draw;
 use crate::number::whole;
 use crate::workload::{SECOND_US, Shape};
 
-/// Whose rules decide.
+/// Split policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// The detector, out of time, with feedback.
+    /// Our detector, evaluated on later samples, with feedback.
     Ours,
-    /// Nobody: partitions are cut by size only.
+    /// No splits by load, only by size.
     SizeOnly,
-    /// The median of a sample of 100 keys, after 15 and 60 s; at most 50 partitions.
+    /// YDB: the median of a sample of 100 keys, after 15 and 60 s; at most 50 partitions.
     YdbLike,
-    /// The best of the sampled ranges' ends, after ten hot seconds.
+    /// TiKV: the best end of the sampled ranges, after ten hot seconds.
     TikvLike,
-    /// The best of 20 sampled keys by what comes after them: looked for while the partition is hot, and named at most
-    /// once a minute.
+    /// CockroachDB: the best of 20 sampled keys, evaluated on later operations: sought while the partition is hot,
+    /// and reported at most once a minute.
     CrdbLike,
 }
 
 impl Policy {
-    /// All, ours first.
+    /// All policies, ours first.
     pub const ALL: [Self; 5] =
         [Self::Ours, Self::SizeOnly, Self::YdbLike, Self::TikvLike, Self::CrdbLike];
 
-    /// As it is typed.
+    /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,20 +54,20 @@ impl Policy {
         }
     }
 
-    /// Partitions of a table beyond which it does not cut by load.
+    /// Number of partitions of a table above which it does not split by load.
     fn partitions_max(self) -> usize {
         if self == Self::YdbLike { 50 } else { 4_096 }
     }
 
-    /// Microseconds that it rests after it has spoken.
+    /// Microseconds for which it pauses after an answer.
     fn rest_us(self) -> u64 {
         if self == Self::CrdbLike { 60 * SECOND_US } else { 0 }
     }
 }
 
-/// The others begin at half a busy lane.
+/// Busy share at which the others begin.
 const OTHERS_RHO: f64 = 0.5;
-/// They are shown no more operations of a partition than this a second: enough for the one that wants to see all.
+/// Maximum operations per second of a partition shown to the others: enough for the one that wants to see all.
 const OTHERS_RATE_MAX: f64 = 4_000.0;
 
 struct Watcher<P> {
@@ -75,13 +75,13 @@ struct Watcher<P> {
     begun_us: u64,
 }
 
-/// What looks at keys.
+/// The pickers of hot partitions.
 pub(crate) struct Pickers {
     pub(super) policy: Policy,
     seed: u64,
     ours: BTreeMap<u32, Watcher<Detector>>,
     others: BTreeMap<u32, Watcher<Box<dyn Picker>>>,
-    /// Until when one that has spoken rests.
+    /// Time until which a partition's picker pauses.
     resting_us: BTreeMap<u32, u64>,
 }
 
@@ -130,7 +130,7 @@ impl Judge for Pickers {
 }
 
 impl Cluster {
-    /// Shows pickers what the last second brought, and asks those that decide for themselves.
+    /// Shows the last second's keys to the pickers, and asks those that decide by themselves.
     pub(super) fn feed_pickers(&mut self) {
         let at_us = self.at_us();
         if at_us < SECOND_US || self.pickers.policy == Policy::SizeOnly {
@@ -173,7 +173,7 @@ impl Cluster {
             let shape = &self.tables[part.table as usize].load.shape;
             let mut picker =
                 Detector::new(self.options.seed ^ u64::from(id), shape.columns(), shape.options);
-            // What its files hold: from its first key to its last, or to the newest where it grows.
+            // The key range of its files: from its first key to its last, or to the newest if it grows.
             let (low, high) = (part.low.clone(), part.high.clone());
             let low = if low.is_empty() {
                 self.cut_key(id, &At::LowWater).map(|(key, _)| key)
@@ -211,7 +211,7 @@ impl Cluster {
             Answer::Wait => {
                 self.pickers.others.insert(id, watcher);
             }
-            // This one goes on looking with what it has, for as long as the partition is hot; the others begin anew.
+            // This policy continues with its samples while the partition is hot; the others begin again.
             Answer::Stay(_) if policy == Policy::CrdbLike => {
                 self.pickers.others.insert(id, watcher);
             }

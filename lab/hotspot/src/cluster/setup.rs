@@ -1,6 +1,6 @@
-//! How a cluster begins: tables, their partitions on nodes, and what the scheduler is told.
+//! Initial state of a cluster: tables, the placement of their partitions, and the scheduler's facts.
 //!
-//! Invariant: leaders and followers are dealt out by hash, so that no node is favoured by the order of tables.
+//! Invariant: leaders and followers are distributed by hash, so that the order of tables favours no node.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::workload::{Spread, TableLoad, background};
 
 /// Partitions of one background table.
 const BACKGROUND_TABLE: u32 = 1_000;
-/// What such a partition holds: it is full, so that nothing is joined.
+/// Size of a background partition: full, so that none are merged.
 const BACKGROUND_BYTES: f64 = 400.0 * 1_048_576.0;
 
 impl Cluster {
-    /// A cluster under these loads; the first table is the one that is measured.
+    /// Creates a cluster under these loads; the first table is measured.
     #[must_use]
     pub fn new(options: Options, loads: Vec<TableLoad>) -> Self {
         let node = Node { up: true, speed: 1.0, factor: 1.0, ..Node::default() };
@@ -43,6 +43,7 @@ impl Cluster {
             events_done: 0,
             options,
         };
+        // The scheduler learns the nodes first, then the measured tables.
         for at in 0..cluster.nodes.len() {
             let facts = NodeFacts { capacity: cluster.options.cores, ..NodeFacts::default() };
             cluster.scheduler.set_node(Self::node_id(small(at)), facts);
@@ -50,6 +51,7 @@ impl Cluster {
         for load in loads {
             cluster.add_table(load, true);
         }
+        // The rest of a large cluster: tables with constant load.
         let rows = cluster.options.background_busy * cluster.options.lane_rows_per_s;
         let mut left = cluster.options.background;
         while left > 0 {
@@ -77,7 +79,7 @@ impl Cluster {
         }
     }
 
-    /// Three nodes for a partition.
+    /// Three nodes for a partition's replicas.
     pub(crate) fn voters(&self, table: u64, part: u64, spread: Spread) -> [u32; 3] {
         let nodes = self.nodes.len() as u64;
         let mut voters = [NONE; 3];
@@ -106,6 +108,7 @@ impl Cluster {
 
     fn add_table(&mut self, mut load: TableLoad, live: bool) {
         let table = self.tables.len();
+        // Other policies split by themselves, so the scheduler must not.
         if live && self.options.policy != Policy::Ours {
             load.facts.by_load = false;
         }
@@ -119,6 +122,7 @@ impl Cluster {
             offered: 0.0,
             backlog: 0.0,
         };
+        // One partition for each cut, each with three replicas.
         let cuts = std::mem::take(&mut entry.load.cuts);
         let spread = entry.load.spread;
         let lows = std::iter::once(Vec::new()).chain(cuts.iter().cloned());
@@ -129,6 +133,7 @@ impl Cluster {
             let mut part = Partition::new(small(table), low.into(), high, voters, BEGIN_MS);
             part.row_bytes = if live { entry.load.row_bytes } else { 0.0 };
             part.lane_rows_per_s = self.options.lane_rows_per_s;
+            // The load of a background partition is computed once.
             if !live {
                 part.bytes = BACKGROUND_BYTES;
                 let share = entry.load.share(0, &part.low, part.high.as_deref());
@@ -151,7 +156,7 @@ impl Cluster {
         id
     }
 
-    /// Counts a partition's leader and followers in (1) or out (-1).
+    /// Adds (1) or subtracts (-1) a partition's load at its nodes.
     pub(crate) fn join_nodes(&mut self, id: u32, live: bool, sign: f64) {
         let part = &self.parts[id as usize];
         let leader = part.leader;
@@ -170,7 +175,7 @@ impl Cluster {
         }
     }
 
-    /// Tells the scheduler the list of a table's partitions, as a catalog would.
+    /// Sends the scheduler a table's partitions, as a catalog would.
     pub(crate) fn tell_partitions(&mut self, table: usize) {
         let entry = &self.tables[table];
         let fact = |id: u32, key_epoch: u16| {

@@ -1,6 +1,6 @@
-//! Keys that a leader knows of its own partition: the highest, the lowest, the one in the middle; and drawn ones.
+//! Keys that a leader knows of its own partition: highest, lowest and middle; and random ones.
 //!
-//! Invariant: a key that is given lies inside the partition.
+//! Invariant: a returned key lies inside the partition.
 
 use partita_load::streams::Op;
 use partita_load::{At, Random};
@@ -8,7 +8,7 @@ use partita_load::{At, Random};
 use super::{Cluster, Table};
 use crate::workload::Source;
 
-/// So close to the end of a partition's load.
+/// Distance from the end of a partition's load, as a share of it.
 const EDGE: f64 = 1e-9;
 
 /// Shares of a source's operations below a range and below its end.
@@ -16,7 +16,7 @@ pub(super) fn span(source: &Source, at_us: u64, low: &[u8], high: Option<&[u8]>)
     (source.law.below(at_us, low), high.map_or(1.0, |key| source.law.below(at_us, key)))
 }
 
-/// Draws an operation on a range; false when none falls there now.
+/// Draws an operation on a range; false if none falls into it now.
 pub(super) fn draw(
     table: &Table,
     at_us: u64,
@@ -44,7 +44,7 @@ pub(super) fn draw(
 }
 
 impl Cluster {
-    /// The key that a cut names, and the share of the bytes left of it.
+    /// The key of a cut, and the share of the bytes left of it.
     pub(super) fn cut_key(&mut self, id: u32, at: &At) -> Option<(Box<[u8]>, f64)> {
         let part = &self.parts[id as usize];
         let at_us = self.at_us();

@@ -1,7 +1,7 @@
-//! What is written down while a cluster runs.
+//! Records of a running cluster.
 //!
-//! Invariants: only the first table's splits and merges are counted, and all moves; a split by load is judged by the laws
-//! of the load, not by what later splits leave of its parts.
+//! Invariants: splits and merges are counted for the first table only, moves for all; a split by load is judged by
+//! the load's distributions, not by what later splits leave of its parts.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::second::Second;
 use crate::cluster::BEGIN_MS;
 use crate::workload::TableLoad;
 
-/// A split is judged by the minute after it, seen so often.
+/// A split is judged at these seconds of the minute after it.
 const LOOKS: [u64; 6] = [10, 20, 30, 40, 50, 60];
 const IN_VAIN_SHARE: f64 = 0.9;
 const FLAP_MS: u64 = 3_600_000;
 const THRASH_MS: u64 = 600_000;
-/// Latest outcomes that are kept for reports.
+/// Maximum outcomes that are kept for reports.
 const OUTCOMES_MAX: usize = 10_000;
 
-/// A split by load, looked at for a minute.
+/// A split by load, observed for a minute.
 #[derive(Clone, Debug)]
 struct Watch {
     done_ms: u64,
@@ -37,19 +37,19 @@ struct Watch {
 pub struct Books {
     /// Every second of the run.
     pub seconds: Vec<Second>,
-    /// When a partition of the table was first on the list of hot ones, seconds.
+    /// Second at which a partition of the table was first reported as hot.
     pub detected_s: Option<u64>,
-    /// When the detector first named a class, seconds, and all that it said.
+    /// Second and evidence of the detector's first named class.
     pub verdict: Option<(u64, Verdict)>,
-    /// Classes that were named, and how often a partition changed to them.
+    /// Number of times that a partition changed to each class.
     pub classes: BTreeMap<&'static str, u64>,
-    /// When new rows were given buckets, seconds, and how many.
+    /// Second at which new rows were placed into buckets, and the number of buckets.
     pub rekeyed: Option<(u64, u32)>,
-    /// Splits by load after the first verdict that keys move.
+    /// Splits by load after the first verdict of moving keys.
     pub load_splits_after_moving: u64,
-    /// Shares of the busier part of each judged split.
+    /// Share of the busier part of each judged split.
     pub outcomes: Vec<f64>,
-    /// The picture.
+    /// The heatmap.
     pub(crate) history: Option<History>,
     pub(crate) every_s: u64,
     pub(crate) counts: Second,
@@ -89,6 +89,7 @@ impl Books {
             SplitWhy::IsolateKey => "around a hot key",
         };
         self.mark(now_ms, &key, MarkKind::Split, text.to_owned());
+        // Splits by load are observed for a minute, to see whether they helped.
         match why {
             SplitWhy::Load => {
                 self.counts.splits_load += 1;
@@ -163,7 +164,7 @@ impl Books {
         self.rekeyed = Some((at_s, buckets));
     }
 
-    /// What the detector says of a partition; told once for each change.
+    /// Records the detector's verdict on a partition; called once per change.
     pub(crate) fn was_judged(&mut self, now_ms: u64, verdict: &Verdict, finding: Finding) {
         let at_s = (now_ms - BEGIN_MS) / 1_000;
         *self.classes.entry(class_name(verdict)).or_default() += 1;
@@ -173,7 +174,7 @@ impl Books {
         }
     }
 
-    /// Looks at the splits of the last minute.
+    /// Evaluates the splits of the last minute.
     pub(crate) fn judge_splits(&mut self, now_ms: u64, load: &TableLoad) {
         let at_us = (now_ms - BEGIN_MS) * 1_000;
         for watch in &mut self.watches {
@@ -202,7 +203,7 @@ impl Books {
     }
 }
 
-/// A class as users know it.
+/// Name of a class for users.
 pub(crate) fn class_name(verdict: &Verdict) -> &'static str {
     use partita_load::Class;
     match verdict.class {

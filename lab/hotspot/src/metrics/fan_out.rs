@@ -1,10 +1,10 @@
-//! How many partitions a query touches, for the six kinds of queries that people ask of such tables.
+//! Number of partitions that a query touches, for six typical kinds of queries on such tables.
 //!
-//! A query that names the leading columns of the key (or, with hash buckets, all that is hashed) touches the partitions of
-//! that range; any other touches all. Where new rows are placed otherwise than old ones, it touches those of both. Averages
-//! and 99 % are over sampled entities.
+//! A query that names the leading columns of the key (or, with hash buckets, all hashed columns) touches the
+//! partitions of that range; any other touches all. If new rows are placed differently from old ones, it touches
+//! partitions of both placements. Means and 99th percentiles are over sampled entities.
 //!
-//! Invariant: between 1 and the number of partitions.
+//! Invariant: a value is between 1 and the number of partitions.
 
 use partita_load::Random;
 use serde::Serialize;
@@ -16,25 +16,25 @@ use crate::workload::{BEGIN_US, Design, SECOND_US, bucket_of, columns_of};
 pub const QUERIES: [&str; 6] =
     ["by user", "by time range", "by user and time", "last point", "top-n newest", "full scan"];
 const ENTITIES: usize = 200;
-/// The range that is asked for: the last five minutes.
+/// Time range of the queries: the last five minutes.
 const RANGE_US: u64 = 300 * SECOND_US;
 
 /// Partitions that each of [`QUERIES`] touches.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FanOut {
-    /// On average.
+    /// Mean.
     pub mean: [f64; 6],
-    /// In 99 of 100 cases no more than this.
+    /// 99th percentile.
     pub p99: [f64; 6],
 }
 
-/// Partitions of one placement: how its keys are made, and the first key of each.
+/// Partitions of one placement: its key design, and the first key of each.
 struct Placed<'a> {
     design: Design,
     bounds: Vec<&'a [u8]>,
 }
 
-/// What is asked for: an entity, and times from one on and before another.
+/// A query: an entity, and a half-open time range.
 struct Asked {
     entity: u64,
     from: u64,
@@ -42,7 +42,7 @@ struct Asked {
 }
 
 impl Placed<'_> {
-    /// Partitions between two keys, of which the leading columns are given.
+    /// Number of partitions between two keys, given by their leading columns.
     fn between(&self, low: &[u64], high: &[u64]) -> f64 {
         let key = |columns: &[u64]| {
             let widths = if self.design.hashed() { [2, 8, 8] } else { [8, 8, 8] };
@@ -58,7 +58,7 @@ impl Placed<'_> {
         (to + 1 - from.min(to)) as f64
     }
 
-    /// Partitions that each of [`QUERIES`] touches.
+    /// Number of partitions that each of [`QUERIES`] touches.
     fn touched(&self, asked: &Asked) -> [f64; 6] {
         let every = self.bounds.len() as f64;
         let &Asked { entity, from, to } = asked;
@@ -77,20 +77,20 @@ impl Placed<'_> {
             }
             Design::UidTs | Design::Single => of(&[entity]),
             Design::HashUid => of(&[bucket_of(entity), entity]),
-            // The time is hashed too: where a user's rows are, nobody knows.
+            // The time is hashed, too: an entity's rows may be in any partition.
             Design::HashAll => [every; 6],
         }
     }
 }
 
 impl Cluster {
-    /// The fan-out of the first table as it is cut now; nothing for a table without entity and time.
+    /// Fan-out of the first table with its present partitions; `None` for a table without entity and time.
     #[must_use]
     pub fn fan_out(&self) -> Option<FanOut> {
         let events = self.load().events.as_ref()?;
         let table = &self.tables[0];
         let lows = |ids: &[u32]| ids.iter().map(|id| &*self.parts[*id as usize].low).collect();
-        // What is placed otherwise from some time on is read where it was before, too.
+        // After a repartition, old rows are read in the former placement.
         let placed = [
             Placed {
                 design: if table.key_epoch > 0 { AFTERWARDS } else { events.design },

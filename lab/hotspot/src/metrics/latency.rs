@@ -1,19 +1,19 @@
-//! Latencies as an estimate: each lane is a queue, whose waits fall off exponentially.
+//! Estimated latencies: each lane is a queue with exponentially distributed waiting times.
 //!
-//! A request takes a service time; with the lane busy for a share `rho` of the time, the mean is `service / (1 - rho)`
-//! (M/M/1), and the time of one request is about exponential. A lane that is full has a queue of bounded length. These are
-//! estimates: batches, fsyncs and networks are not in them.
+//! A request takes a service time; if the lane is busy for a share `rho` of the time, the mean is `service / (1 -
+//! rho)` (M/M/1), and the time of one request is about exponential. A full lane has a queue of bounded length.
+//! These are estimates: batches, fsyncs and networks are not modelled.
 //!
-//! Invariant: percentiles ascend, and never exceed what the bound of the queue allows.
+//! Invariant: percentiles ascend, and never exceed what the queue's bound allows.
 
-/// A write of a small batch, through a quorum.
+/// Service time: a write of a small batch, through a quorum.
 const SERVICE_MS: f64 = 2.0;
-/// Nobody waits longer than this on average: the queue's bound.
+/// Maximum mean waiting time: the queue's bound.
 const MEAN_MAX_MS: f64 = 2_000.0;
-/// Lanes are put together by their mean in so many classes.
+/// Number of classes into which lanes are grouped by their mean.
 const CLASSES: usize = 48;
 
-/// What is added up of a second.
+/// Served rows of a second, by class of mean latency.
 #[derive(Debug)]
 pub(crate) struct Latency {
     rows: [f64; CLASSES],
@@ -28,14 +28,14 @@ impl Latency {
         SERVICE_MS * (MEAN_MAX_MS / SERVICE_MS).powf((class as f64 + 0.5) / CLASSES as f64)
     }
 
-    /// Adds a lane that is busy for a share of the time and serves so many rows.
+    /// Adds a lane with its busy share and its served rows.
     pub(crate) fn add(&mut self, busy: f64, rows: f64) {
         let mean = (SERVICE_MS / (1.0 - busy).max(1e-9)).min(MEAN_MAX_MS);
         let place = (mean / SERVICE_MS).ln() / (MEAN_MAX_MS / SERVICE_MS).ln() * CLASSES as f64;
         self.rows[crate::number::index(place).min(CLASSES - 1)] += rows;
     }
 
-    /// The times, milliseconds, within which these shares of requests are answered.
+    /// Latency percentiles, in milliseconds.
     pub(crate) fn percentiles(&self, shares: [f64; 3]) -> [f64; 3] {
         let all: f64 = self.rows.iter().sum();
         if all <= 0.0 {

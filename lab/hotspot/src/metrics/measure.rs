@@ -1,6 +1,6 @@
-//! The figures of a second, taken from a cluster.
+//! Measures one second of a cluster.
 //!
-//! Invariant: measuring changes nothing that is decided.
+//! Invariant: measuring does not influence decisions.
 
 use partita_heatmap::{Finding, Key, PartitionLoad, Report, Shares};
 use partita_load::{PartitionId, Random, Shape, Verdict};
@@ -12,13 +12,13 @@ use crate::cluster::{BEGIN_MS, Cluster};
 use crate::number::narrow;
 use crate::workload::Source;
 
-/// Shares of partitions that are written down each second.
+/// Maximum shares of partitions recorded per second.
 const SHARES_MAX: usize = 16;
-/// Above so many nodes only what they come to is written down.
+/// Maximum nodes that are recorded individually.
 const NODES_MAX: usize = 16;
-/// Above so many partitions the picture does not look inside of them.
+/// Maximum partitions whose inner distribution is drawn.
 const INSIDE_MAX: usize = 64;
-/// Buckets inside a partition, in the picture.
+/// Buckets inside a partition, in the heatmap.
 const INSIDE: u32 = 16;
 
 impl Cluster {
@@ -39,7 +39,7 @@ impl Cluster {
         let all: f64 = served.iter().sum();
         let shape = Shape::of(served.iter().copied());
         let nodes = Shape::of(self.nodes.iter().map(|node| node.load));
-        // Of who had to wait until it could ask at all.
+        // Mean waiting time of clients before they could send a request.
         let wait_ms = if all > 0.0 { 1_000.0 * table.backlog / all } else { 0.0 };
         let [p50, p99, p999] = latency.percentiles([0.5, 0.99, 0.999]).map(|of| of + wait_ms);
         served.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -96,12 +96,13 @@ impl Cluster {
         self.books.said = said;
     }
 
-    /// Adds a column to the picture.
+    /// Adds a column to the heatmap.
     fn paint(&mut self, at_us: u64) {
         let table = &self.tables[0];
         let inside = table.order.len() <= INSIDE_MAX;
         let loads = table.order.iter().map(|id| {
             let part = &self.parts[*id as usize];
+            // The strongest source tells where in the partition the load is.
             let writes = table
                 .load
                 .sources
@@ -134,7 +135,7 @@ impl Cluster {
     }
 }
 
-/// Where in a partition a source's load lies: keys that divide it evenly.
+/// Distribution of a source's load within a partition: keys that divide it evenly.
 fn shares(source: &Source, at_us: u64, low: &[u8], high: Option<&[u8]>) -> Shares {
     let (from, to) =
         (source.law.below(at_us, low), high.map_or(1.0, |key| source.law.below(at_us, key)));

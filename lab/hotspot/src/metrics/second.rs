@@ -1,78 +1,78 @@
 //! One second of a run.
 //!
-//! Invariants: a line of JSON and a line of CSV have the same figures, but for lists, which the CSV leaves out.
+//! Invariants: a line of JSON and a line of CSV have the same figures, except for lists, which the CSV omits.
 //! Latencies are estimates in a virtual cluster, and measured in a real one.
 
 use serde::Serialize;
 
-/// See the head of the file. Counts are sums since the begin.
+/// One second. Counts are cumulative since the begin of the run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Second {
     /// Seconds since the begin.
     pub second: u64,
-    /// Rows a second that were asked for.
+    /// Demanded rows per second.
     pub offered: f64,
-    /// Rows a second that were served.
+    /// Served rows per second.
     pub served: f64,
-    /// Partitions of the table.
+    /// Number of partitions of the table.
     pub partitions: usize,
-    /// The busiest partitions' shares, largest first, at most sixteen.
+    /// Shares of the busiest partitions, in descending order, at most sixteen.
     pub shares: Vec<f64>,
-    /// The largest partition over the mean.
+    /// Load of the busiest partition, divided by the mean.
     pub max_over_mean: f64,
-    /// Standard deviation over the mean.
+    /// Standard deviation divided by the mean.
     pub variation: f64,
-    /// Gini's coefficient.
+    /// Gini coefficient.
     pub gini: f64,
-    /// How many equal partitions would concentrate the load as much.
+    /// Effective number of partitions: equally loaded partitions with the same concentration.
     pub n_eff: f64,
-    /// The same of the nodes that lead the table's partitions.
+    /// The same for the nodes that lead the table's partitions.
     pub n_eff_leaders: f64,
-    /// The same of nodes with all that they bear.
+    /// The same for nodes with their total load.
     pub n_eff_nodes: f64,
-    /// The share of the table's rows that each node wrote as a leader, while there are few nodes.
+    /// Share of the table's rows that each node wrote as leader; only if there are few nodes.
     pub leaders: Vec<f64>,
-    /// Cores that each node's process used; empty in a virtual cluster.
+    /// Cores used by each node's process; empty in a virtual cluster.
     pub cpu: Vec<f64>,
-    /// The busiest node over the mean.
+    /// Load of the busiest node, divided by the mean.
     pub node_max_over_mean: f64,
-    /// The median latency, milliseconds.
+    /// Median latency, milliseconds.
     pub p50_ms: f64,
     /// The 99 % latency, milliseconds.
     pub p99_ms: f64,
     /// The 99.9 % latency, milliseconds.
     pub p999_ms: f64,
-    /// The longest, milliseconds; a virtual cluster knows of none.
+    /// Maximum latency, milliseconds; `None` in a virtual cluster.
     pub max_ms: Option<f64>,
-    /// Requests that were turned away.
+    /// Rejected requests.
     pub rejected: u64,
-    /// Partitions that are hot.
+    /// Number of hot partitions.
     pub hot: usize,
-    /// What the detector says of the hottest of them.
+    /// Verdict on the hottest of them.
     pub verdict: Option<&'static str>,
     /// Splits by load.
     pub splits_load: u64,
-    /// Of these, in vain: a minute of load after them fell on one side, for more than nine tenths.
+    /// Of these, useless ones: over nine tenths of the load in the minute after them fell on one side.
     pub splits_in_vain: u64,
-    /// Splits by size, at the growing edge or in the middle.
+    /// Splits by size, at a growing edge or in the middle.
     pub splits_size: u64,
     /// Splits around a hot key.
     pub splits_isolate: u64,
     /// Merges.
     pub merges: u64,
-    /// Merges of what load had cut less than an hour before.
+    /// Merges of partitions that were split by load less than an hour before.
     pub flaps: u64,
     /// Transfers of leaders, in the whole cluster.
     pub transfers: u64,
     /// Moves of replicas, in the whole cluster.
     pub moves: u64,
-    /// Bytes that these copied.
+    /// Bytes copied by these moves.
     pub moved_bytes: f64,
     /// Moves of a partition that had moved twice within ten minutes.
     pub thrashed: u64,
 }
 
-/// The seconds as CSV with a head line.
+/// The seconds as CSV with a header line.
 #[must_use]
 pub fn csv(seconds: &[Second]) -> String {
     let mut text = String::new();

@@ -1,7 +1,7 @@
-//! A run in a few figures.
+//! Summary of a run.
 //!
-//! Invariants: a time is the first second from which on something was so for ten seconds; means are over the last fifth of
-//! the run, so that what it led to is shown and not how it got there.
+//! Invariants: a time is the first second from which a condition held for ten seconds; means are over the last
+//! fifth of the run, so that they show the result and not the way to it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::fan_out::FanOut;
 use super::second::Second;
 use crate::cluster::Cluster;
 
-/// For so many seconds it has to be so.
+/// Seconds for which a condition must hold.
 const HELD_S: usize = 10;
 const SERVED: f64 = 0.95;
 const BALANCED: f64 = 1.2;
@@ -19,51 +19,51 @@ const BALANCED: f64 = 1.2;
 /// See the head of the file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// Whose rules decided.
+    /// Split policy.
     pub policy: &'static str,
-    /// What was served of what was asked for, over the last fifth.
+    /// Served share of the demand, over the last fifth.
     pub served_share: f64,
-    /// Rows a second that were served, over the last fifth.
+    /// Served rows per second, over the last fifth.
     pub served_rows: f64,
     /// Effective number of partitions, over the last fifth.
     pub n_eff: f64,
-    /// The same of the nodes that lead the table's partitions.
+    /// The same for the nodes that lead the table's partitions.
     pub n_eff_leaders: f64,
-    /// The busiest node over the mean, over the last fifth.
+    /// Load of the busiest node divided by the mean, over the last fifth.
     pub node_max_over_mean: f64,
-    /// The share of the busiest partition, over the last fifth.
+    /// Share of the busiest partition, over the last fifth.
     pub max_share: f64,
-    /// Shares of the rows by the nodes that led their partitions, over the last fifth.
+    /// Shares of the rows by leading node, over the last fifth.
     pub leaders: Vec<f64>,
-    /// Cores that the nodes used, over the last fifth; empty in a virtual cluster.
+    /// Cores used by each node, over the last fifth; empty in a virtual cluster.
     pub cpu: Vec<f64>,
-    /// What the latencies are: `estimated` or `measured`.
+    /// Kind of the latencies: `estimated` or `measured`.
     pub latency: &'static str,
     /// The 50 % latency over the last fifth, milliseconds.
     pub p50_ms: f64,
     /// The 99 % latency over the last fifth, milliseconds.
     pub p99_ms: f64,
-    /// Partitions at the end.
+    /// Number of partitions at the end.
     pub partitions: usize,
-    /// Sums over the run: see [`Second`].
+    /// Cumulative counts of the run: see [`Second`].
     pub last: Second,
-    /// When the first partition was hot, seconds.
+    /// Second at which the first partition was hot.
     pub t_detect_s: Option<u64>,
-    /// When the detector first named a class, seconds.
+    /// Second at which the detector first named a class.
     pub t_verdict_s: Option<u64>,
-    /// The classes that it named, and for how many partitions.
+    /// Classes that it named, with their numbers of partitions.
     pub verdicts: BTreeMap<&'static str, u64>,
-    /// When 95 % of what was asked for were served.
+    /// Second from which 95 % of the demand was served.
     pub t95_s: Option<u64>,
-    /// When the busiest node bore less than 1.2 times the mean.
+    /// Second from which the busiest node had at most 1.2 times the mean load.
     pub t_bal_s: Option<u64>,
-    /// Splits by load after it was said that keys move.
+    /// Splits by load after the first verdict of moving keys.
     pub load_splits_after_moving: u64,
-    /// When new rows were given hash buckets, seconds, and how many.
+    /// Second at which new rows were placed into hash buckets, and the number of buckets.
     pub rekeyed: Option<(u64, u32)>,
-    /// What queries touch.
+    /// Partitions touched by queries.
     pub fan_out: Option<FanOut>,
-    /// Hash of the log of events.
+    /// Hash of the event log.
     pub log_hash: String,
 }
 
@@ -77,7 +77,7 @@ fn first_held(seconds: &[Second], is_so: impl Fn(&Second) -> bool) -> Option<u64
     seconds.windows(HELD_S).find(holds).map(|window| window[0].second)
 }
 
-/// The mean of each place of lists.
+/// Mean of the lists, element by element.
 fn means<'a>(lists: impl Iterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     let (mut sums, mut count) = (Vec::new(), 0.0);
     for list in lists.filter(|list| !list.is_empty()) {
@@ -88,12 +88,12 @@ fn means<'a>(lists: impl Iterator<Item = &'a Vec<f64>>) -> Vec<f64> {
     sums.into_iter().map(|sum: f64| sum / count).collect()
 }
 
-/// What seconds alone do not tell.
+/// Facts about a run that its seconds do not contain.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// Whose rules decided.
+    /// Split policy.
     pub policy: &'static str,
-    /// Whether latencies were measured.
+    /// True if latencies were measured.
     pub measured: bool,
     /// See [`Summary::t_detect_s`].
     pub t_detect_s: Option<u64>,
@@ -111,11 +111,11 @@ pub struct Told {
     pub log_hash: String,
 }
 
-/// Classes of keys that move, which are what a table is re-keyed for.
+/// Classes of moving keys, for which a table is repartitioned.
 const MOVING: [&str; 2] = ["MOVING_RIGHT", "MOVING_LEFT"];
 
 impl Summary {
-    /// The class that speaks for the run: the one that the table was re-keyed for, or else the one that was named for most
+    /// Class that characterises the run: the one that caused a repartition, or else the one named for most
     /// partitions.
     #[must_use]
     pub fn verdict(&self) -> Option<&'static str> {
@@ -124,7 +124,7 @@ impl Summary {
         moving.filter(|_| self.rekeyed.is_some()).or(most)
     }
 
-    /// Sums up a cluster's run.
+    /// Summarises a cluster's run.
     #[must_use]
     pub fn of(cluster: &Cluster) -> Self {
         let books = cluster.books();
@@ -142,7 +142,7 @@ impl Summary {
         Self { partitions: cluster.partitions(), ..Self::of_seconds(&books.seconds, told) }
     }
 
-    /// Sums up seconds, of whatever cluster.
+    /// Summarises seconds, from a virtual or a real cluster.
     #[must_use]
     pub fn of_seconds(seconds: &[Second], told: Told) -> Self {
         let offered = mean(seconds, |second| second.offered);

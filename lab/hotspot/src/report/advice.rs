@@ -1,22 +1,23 @@
-//! What another key would do, by replaying sampled rows through each: the same advice that the store gives.
+//! Advice on other keys, by replaying sampled rows through each: with the same code as in the store.
 //!
-//! Invariant: the statement makes a table of the same columns; it can be run as it stands.
+//! Invariant: the statement creates a table with the same columns, and can be run unchanged.
 
 use partita_load::{Choice, Design as Placing, Question, Reads, advise};
 
 use crate::cluster::Cluster;
 use crate::workload::{Design, Stream, columns_of};
 
-/// Rows that are replayed.
+/// Number of replayed rows.
 const ROWS: usize = 4_000;
 
-/// The designs worth a thought for the first table, best first, each with its CREATE TABLE; none for a table without entity
-/// and time.
+/// Recommended designs for the first table, best first, each with its CREATE TABLE; empty for a table without
+/// entity and time.
 #[must_use]
 pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
     let Some(events) = cluster.load().events.as_ref() else { return Vec::new() };
     let shape = &cluster.load().shape;
     let at = |name: &str| shape.names.iter().position(|own| own == name);
+    // The key must name both the entity and the time.
     let (Some(entity), Some(time)) = (at(events.entity), at("ts")) else { return Vec::new() };
     let mut stream = Stream::new(&cluster.load().sources, cluster.options.seed);
     let mut op = partita_load::streams::Op::default();
@@ -24,13 +25,14 @@ pub fn advice(cluster: &Cluster) -> Vec<(String, Choice)> {
     while rows.len() < ROWS && stream.next(&mut op).is_some() {
         let columns = columns_of(&op.key, &shape.widths);
         if let (Some(entity), Some(time)) = (columns.get(entity), columns.get(time)) {
-            // In the order of the key, the bucket left out: 0 and 1 are numbers of key columns.
+            // Columns in the order of the key, without the bucket: 0 and 1 are the numbers of key columns.
             let pair = if events.design.time_first() { [time, entity] } else { [entity, time] };
             rows.push(pair.map(|column| column.to_be_bytes().to_vec()).to_vec());
         }
     }
     let time_at = usize::from(!events.design.time_first());
     let partitions = cluster.partitions();
+    // The present placement, as the advisor describes it.
     let buckets = u32::try_from(partitions).unwrap_or(u32::MAX);
     let today = match events.design {
         Design::TsUid | Design::TsUidAuto | Design::UidTs | Design::Single => {

@@ -1,7 +1,7 @@
-//! Lines over time, and dots, as SVG.
+//! Line charts over time, and scatter plots, as SVG.
 //!
-//! Invariants: axes begin at 0; names are shown as text; at most [`POINTS_MAX`] points, each the mean of the seconds
-//! that it stands for.
+//! Invariants: axes begin at 0; names are escaped; at most [`POINTS_MAX`] points, each the mean of the seconds that
+//! it covers.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const BOTTOM: f64 = 22.0;
 const TOP: f64 = 24.0;
 const POINTS_MAX: usize = 280;
 
-/// A line: its name, its colour (a CSS variable) and a value for each second.
+/// A line: its name, its colour (a CSS variable) and one value per second.
 pub(super) struct Line<'a> {
     pub(super) name: &'a str,
     pub(super) colour: &'a str,
@@ -28,7 +28,7 @@ fn tick(value: f64) -> String {
     }
 }
 
-/// The chart.
+/// A line chart.
 pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> String {
     let most =
         lines.iter().flat_map(|line| &line.values).copied().fold(0.0, f64::max).max(1e-9) * 1.05;
@@ -74,19 +74,20 @@ pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> String {
     svg
 }
 
-/// A dot with a name.
+/// A named dot.
 pub(super) struct Dot<'a> {
     pub(super) name: &'a str,
     pub(super) x: f64,
     pub(super) y: f64,
 }
 
-/// Dots over two axes that begin at 0. Names of dots that lie together stand below each other.
+/// A scatter plot whose axes begin at 0. Names of dots close together are placed below each other.
 pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
     const TALL: f64 = 260.0;
     const RADIUS: f64 = 4.5;
-    /// About as wide as a letter is.
+    /// Approximate width of a letter.
     const LETTER: f64 = 7.0;
+    // Axes with a margin, so that no dot lies at the edge.
     let most = |of: fn(&Dot<'_>) -> f64| dots.iter().map(of).fold(1.0, f64::max) * 1.15;
     let (most_x, most_y) = (most(|dot| dot.x), most(|dot| dot.y));
     let floor = TALL - BOTTOM;
@@ -111,6 +112,7 @@ pub(super) fn scatter(title: &str, dots: &[Dot<'_>]) -> String {
             tick(x)
         );
     }
+    // Names go beside their dots; a name moves up while it would cover a dot or another name.
     let mut taken: Vec<(f64, f64)> = Vec::new();
     for dot in dots {
         let (x, y) = (x_of(dot.x), y_of(dot.y));

@@ -1,7 +1,7 @@
-//! The charts of a run, and of runs beside each other.
+//! Charts of a run, and of several runs.
 //!
-//! Invariants: what is drawn is what the seconds say; colours are the page's variables, for which a picture of its own has
-//! the theme's colours ([`alone`]).
+//! Invariants: charts show the seconds unchanged; colours are the page's variables, which [`alone`] replaces by a
+//! theme's colours for a picture of its own.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::metrics::{Second, Summary};
 const A: &str = "var(--a)";
 const B: &str = "var(--b)";
 const C: &str = "var(--c)";
-/// Between charts of one picture.
+/// Gap between charts of one picture.
 const GAP: f64 = 16.0;
 
 fn line<'a>(
@@ -25,31 +25,31 @@ fn line<'a>(
     Line { name, colour, values: seconds.iter().map(of).collect() }
 }
 
-/// What was asked for and what was served.
+/// Demanded and served rows per second.
 pub(super) fn rates(seconds: &[Second]) -> String {
     let asked = line("asked for", B, seconds, |s| s.offered);
     chart("rows/s", &[asked, line("served", A, seconds, |s| s.served)])
 }
 
-/// How many partitions and nodes bear it.
+/// Effective numbers of partitions and nodes.
 pub(super) fn spread(seconds: &[Second]) -> String {
     let partitions = line("partitions", A, seconds, |s| s.n_eff);
     chart("N_eff", &[partitions, line("leaders' nodes", C, seconds, |s| s.n_eff_leaders)])
 }
 
-/// How long it took; `kind` says whether that was measured.
+/// Latencies; `kind` labels them as measured or estimated.
 pub(super) fn latency(seconds: &[Second], kind: &str) -> String {
     let p50 = line("p50", C, seconds, |s| s.p50_ms);
     chart(&format!("latency, ms, {kind}"), &[p50, line("p99", B, seconds, |s| s.p99_ms)])
 }
 
-/// Splits by load, so far.
+/// Cumulative splits by load.
 pub(super) fn splits(seconds: &[Second]) -> String {
     let all = line("all", A, seconds, |s| s.splits_load as f64);
     chart("splits by load", &[all, line("in vain", B, seconds, |s| s.splits_in_vain as f64)])
 }
 
-/// Who led, and what each node used; nothing where nobody knows.
+/// Leaders and CPU usage by node; empty if unknown.
 pub(super) fn nodes(seconds: &[Second]) -> Vec<String> {
     let nodes = seconds.iter().map(|second| second.cpu.len()).max().unwrap_or(0);
     if nodes == 0 {
@@ -69,7 +69,7 @@ pub(super) fn nodes(seconds: &[Second]) -> Vec<String> {
     ]
 }
 
-/// The trade-off: how evenly writes lie against what it costs to read a user; nothing where no reads are known.
+/// The trade-off between evenly spread writes and the cost of reading one user; `None` if no reads are known.
 pub(super) fn trade_off(rows: &[(String, &Summary)]) -> Option<String> {
     let known =
         rows.iter().filter_map(|(name, summary)| Some((name, summary, summary.fan_out.as_ref()?)));
@@ -80,13 +80,13 @@ pub(super) fn trade_off(rows: &[(String, &Summary)]) -> Option<String> {
     (!dots.is_empty()).then(|| scatter(title, &dots))
 }
 
-/// Charts beside each other as a file of their own, in a theme's colours.
+/// Several charts as one file, in a theme's colours.
 pub(super) fn alone(charts: &[String], theme: Theme) -> String {
     let [ink, soft, rule, a, b, c] = match theme {
         Theme::Light => ["#1b1f24", "#f3f5f7", "#d5dae0", "#0b69c7", "#c2410c", "#0f7b45"],
         Theme::Dark => ["#e6e9ee", "#191f26", "#303944", "#6cb2ff", "#ff9a62", "#5fd39a"],
     };
-    // `<svg viewBox="0 0 560 160"`: the last number is the height.
+    // In `<svg viewBox="0 0 560 160"`, the last number is the height.
     let height = |chart: &String| {
         let end = chart.split("viewBox=\"").nth(1)?.split('"').next()?;
         end.rsplit(' ').next()?.parse::<f64>().ok()

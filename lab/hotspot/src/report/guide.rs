@@ -1,14 +1,14 @@
-//! A page that walks through the pictures of a run, for people who see such pictures for the first time: Markdown and
-//! files beside it, as code hosts show them.
+//! A page that explains the heatmaps of a run to first-time readers: Markdown with files beside it, as code hosts
+//! show them.
 //!
 //! ```text
 //!   Guide { what was written, runs } ──▶ README.md, and for each run NAME-light.svg, NAME-dark.svg (where keys lie that
 //!                                        are written) and NAME-lines-light.svg, NAME-lines-dark.svg (over time)
 //! ```
 //!
-//! Invariants: every figure is of the run, and every sentence about it follows from what the run showed ([`words`]); what
-//! others wrote is shown as text, never as markup; every picture is there for a light ground and for a dark one; nothing
-//! is needed from elsewhere.
+//! Invariants: every figure is of the run, and every sentence about it follows from the run's results ([`words`]);
+//! text from elsewhere is escaped, never taken as markup; every picture exists for a light and a dark background;
+//! the page loads nothing from elsewhere.
 
 mod words;
 
@@ -25,44 +25,44 @@ use crate::workload::Design;
 /// The page's file.
 const PAGE: &str = "README.md";
 
-/// A run, and what made its tables.
+/// A run, and the statements that created its tables.
 pub struct Guided<'a> {
-    /// What it came to.
+    /// Results of the run.
     pub shown: &'a Shown,
-    /// For names of files.
+    /// Prefix of its file names.
     pub slug: &'a str,
-    /// How its keys are made, where that is known.
+    /// Key design, if known.
     pub design: Option<Design>,
-    /// The column of whose rows they are, where they are somebody's.
+    /// Column of the entity that the rows belong to, if any.
     pub entity: Option<&'a str>,
-    /// The statements that made its tables.
+    /// Statements that created its tables.
     pub created: &'a [String],
 }
 
 /// See the head of the file.
 pub struct Guide<'a> {
-    /// What all runs had in common.
+    /// Text about all runs.
     pub about: &'a str,
-    /// The command that wrote it.
+    /// Command that wrote the page.
     pub command: &'a str,
-    /// In the order in which they are shown.
+    /// The runs, in the order of the page.
     pub runs: &'a [Guided<'a>],
-    /// Tables besides.
+    /// Additional tables.
     pub sections: &'a [Section],
-    /// What is not shown.
+    /// Topics that are not covered.
     pub not_yet: &'a [String],
 }
 
 /// A file of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Its name in the page's folder.
+    /// Name in the page's folder.
     pub name: String,
-    /// What is in it.
+    /// Contents.
     pub text: String,
 }
 
-/// Text as text: what Markdown and HTML would take for their own is told not to be.
+/// Escapes text: characters with a meaning in Markdown or HTML are made literal.
 fn plain(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -80,12 +80,12 @@ fn plain(text: &str) -> String {
     safe
 }
 
-/// Text between quotes of HTML.
+/// Escapes text for a quoted HTML attribute.
 fn quoted(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;").replace('\n', " ")
 }
 
-/// A table; the first line is its head.
+/// A Markdown table; the first line is the header.
 fn table(lines: &[Vec<String>]) -> String {
     let mut text = String::new();
     for (at, line) in lines.iter().enumerate() {
@@ -118,7 +118,7 @@ fn bullets(sentences: &[String]) -> String {
 }
 
 impl Guided<'_> {
-    /// The names of its pictures: the first run's keys are in `NAME`, and if they were placed otherwise, in `NAME-2`.
+    /// Names of its pictures: the first is `NAME`; after a repartition, the second is `NAME-2`.
     fn map_name(&self, at: usize) -> String {
         if at == 0 { self.slug.to_owned() } else { format!("{}-{}", self.slug, at + 1) }
     }
@@ -155,8 +155,8 @@ impl Guided<'_> {
         let lines = format!("Rows a second and latency of {} over time", shown.name);
         text.push_str(&picture(&self.lines_name(), &lines));
         text.push_str(&bullets(&words::found(shown, self.entity)));
-        // Of a table that is well at the end nothing has to become better; and what comes after the table as it is
-        // would not.
+        // A table that is fine at the end needs no advice; and designs after the present one in the list are no
+        // improvement.
         let ill = shown.seconds.last().is_some_and(|second| second.verdict.is_some());
         let advice = shown.advice.iter().filter(|_| ill);
         let better = advice.map_while(|own| Some((own, own.ddl.as_ref()?)));
@@ -179,7 +179,7 @@ fn both(name: &str, charts: &[String]) -> [Written; 2] {
     })
 }
 
-/// The figures of all runs.
+/// Figures of all runs.
 fn figures(guide: &Guide<'_>) -> String {
     let head = [
         "run",
@@ -215,6 +215,7 @@ fn figures(guide: &Guide<'_>) -> String {
 #[must_use]
 pub fn guide(guide: &Guide<'_>) -> Vec<Written> {
     let mut files = Vec::new();
+    // Introduction: the runs, how to read a heatmap, and the figures.
     let mut text = format!(
         "# What a key does, in pictures\n\n\
          `{}` wrote this page from one run of it: every figure and every sentence below is of that run.\n\n\
@@ -226,10 +227,12 @@ pub fn guide(guide: &Guide<'_>) -> Vec<Written> {
     text.push_str("## How to read a picture\n\n");
     text.push_str(&bullets(&words::legend(guide.runs)));
     let _ok = write!(text, "## The figures\n\n{}\n{}\n\n", figures(guide), words::FIGURES);
+    // One section for each run, with its pictures.
     for run in guide.runs {
         text.push_str(&run.text());
         run.files(&mut files);
     }
+    // Comparison of all runs.
     let rows: Vec<(String, &Summary)> =
         guide.runs.iter().map(|run| (run.shown.name.clone(), &run.shown.summary)).collect();
     let sums = words::sums(guide.runs);
@@ -243,6 +246,7 @@ pub fn guide(guide: &Guide<'_>) -> Vec<Written> {
         let _ok = write!(text, "{}\n\n", words::TRADE_OFF);
     }
     text.push_str(&bullets(&sums));
+    // Additional tables, and what is not covered.
     for section in guide.sections.iter().filter(|section| !section.lines.is_empty()) {
         let _ok = write!(
             text,

@@ -1,6 +1,7 @@
-//! The page: one file with the tables, and for each run its picture, its lines over time, the verdicts and the advice.
+//! The HTML page: one file with the tables, and for each run its heatmap, line charts, verdicts and advice.
 //!
-//! Invariants: light and dark by the reader's choice; wide tables and pictures scroll by themselves, the page does not.
+//! Invariants: light or dark by the reader's preference; wide tables and pictures scroll by themselves, the page
+//! does not.
 
 use std::fmt::Write as _;
 
@@ -26,23 +27,23 @@ td:first-child,th:first-child{text-align:left;position:sticky;left:0;background:
 code{display:block;overflow-x:auto;white-space:pre;background:var(--soft);padding:8px 12px;border-radius:6px;font-size:13px}
 ul{padding-left:20px}.note{opacity:.75;font-size:13px}";
 
-/// A page that is being written, run by run, so that only one cluster is kept at a time.
+/// A page being written run by run, so that only one cluster is in memory at a time.
 #[derive(Default)]
 pub struct Page {
     body: String,
 }
 
-/// A table of its own above the runs.
+/// An additional table above the runs.
 pub struct Section {
-    /// Its heading.
+    /// Heading.
     pub title: String,
-    /// What it shows.
+    /// Description.
     pub text: String,
-    /// Its lines, a head line first; there may be none.
+    /// Lines, a header line first; may be empty.
     pub lines: Vec<Vec<String>>,
 }
 
-/// Text as text.
+/// Escapes text.
 fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -62,7 +63,7 @@ fn table(lines: &[Vec<String>]) -> String {
     html
 }
 
-/// The lines over time of a run.
+/// Line charts of a run.
 fn charts(seconds: &[Second], latency: &str) -> String {
     let mut charts = vec![
         figure::rates(seconds),
@@ -82,6 +83,7 @@ impl Page {
         if !run.about.is_empty() {
             let _ok = write!(body, "<p>{}</p>", plain(&run.about));
         }
+        // The heatmaps come first, then charts, findings and advice.
         for [light, dark] in &run.pictures {
             let _ok = write!(
                 body,
@@ -108,7 +110,7 @@ impl Page {
     }
 }
 
-/// The trade-off between writes and reads.
+/// Scatter plot of writes against reads.
 fn trade_off(rows: &[(String, &Summary)]) -> String {
     let drawn = figure::trade_off(rows);
     drawn.map_or_else(String::new, |drawn| format!("<div class=\"charts one\">{drawn}</div>"))

@@ -1,6 +1,6 @@
-//! What a report shows of one run, whatever cluster it was in.
+//! Results of one run for a report, from a virtual or a real cluster.
 //!
-//! Invariant: nothing here is computed anew; it says in words what the run came to.
+//! Invariant: nothing is computed here; results are only put into words.
 
 use partita_heatmap::{Heatmap, Metric, Style, Theme, View, svg};
 
@@ -9,50 +9,51 @@ use crate::cluster::{BEGIN_MS, Cluster};
 use crate::metrics::{Second, Summary};
 use crate::number::narrow;
 
-/// Designs that are shown.
+/// Maximum designs that are shown.
 const ADVICE_MAX: usize = 3;
 
-/// A key design that was thought of for the load.
+/// A recommended key design.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Advised {
-    /// What it would do.
+    /// Expected effect.
     pub text: String,
-    /// The statement that makes it so; nothing for what is so already.
+    /// Statement that creates it; `None` for the present design.
     pub ddl: Option<String>,
 }
 
 /// See the head of the file.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// Its name.
+    /// Name of the run.
     pub name: String,
-    /// What it was, in a sentence.
+    /// Description in one sentence.
     pub about: String,
-    /// Its seconds.
+    /// One record per second.
     pub seconds: Vec<Second>,
-    /// What they come to.
+    /// Summary of the seconds.
     pub summary: Summary,
-    /// The pictures, each for a light ground and for a dark one; several where rows were placed otherwise on the way, the
+    /// Heatmaps, each for a light and a dark background; several if rows were repartitioned during the run, the
     /// earlier first.
     pub pictures: Vec<[String; 2]>,
-    /// What was found, in sentences.
+    /// Findings, in sentences.
     pub findings: Vec<String>,
-    /// What was advised, the best first.
+    /// Advice, best first.
     pub advice: Vec<Advised>,
-    /// The last line.
+    /// Last line of the section.
     pub note: String,
 }
 
-/// A picture for a light ground and for a dark one.
+/// A heatmap for a light and for a dark background.
 #[must_use]
 pub fn pictures(heatmap: &Heatmap) -> [String; 2] {
     [Theme::Light, Theme::Dark].map(|theme| svg(heatmap, Style { theme, ..Style::default() }))
 }
 
 impl Shown {
-    /// A run of a virtual cluster.
+    /// Results of a run of a virtual cluster.
     #[must_use]
     pub fn of(name: &str, cluster: &Cluster, summary: &Summary) -> Self {
+        // The first verdict, with its evidence.
         let found = cluster.books().verdict.as_ref().map(|(at, verdict)| {
             let evidence = &verdict.evidence;
             format!(

@@ -1,7 +1,7 @@
 //! The workloads W1 to W15 by name.
 //!
-//! Invariants: a workload follows from its name, its design and its [`Knobs`]; names are unique; every table's total rate
-//! is the rate that was asked for, but where the workload is one of changing rates.
+//! Invariants: a workload follows from its name, its design and its [`Knobs`]; names are unique; every table's
+//! total rate is the requested rate, except in workloads with changing rates.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ use super::source::{Kind, Source};
 use super::stamp::{BEGIN_US, Stamp};
 use super::table::{Events, Spread, TableLoad};
 
-/// What can be turned.
+/// Parameters of a workload.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Knobs {
-    /// How keys are made, where the workload leaves that open.
+    /// Key design, if the workload leaves it open.
     pub design: Design,
-    /// Rows a second.
+    /// Rows per second.
     pub rate: f64,
-    /// Users (hosts, sensors ...), where the workload leaves that open.
+    /// Number of users (hosts, sensors ...), if the workload leaves it open.
     pub entities: u64,
-    /// How unevenly they write: 0 for evenly, 0.99 as YCSB does.
+    /// Zipf exponent of their activity: 0 is even, 0.99 is YCSB's.
     pub theta: f64,
-    /// Writers are behind each other by up to this, microseconds.
+    /// Maximum delay between writers, in microseconds.
     pub disorder_us: u64,
-    /// The share of rows that are up to ten minutes late.
+    /// Share of rows that are up to ten minutes late.
     pub late_share: f64,
-    /// Partitions to begin with.
+    /// Initial number of partitions.
     pub partitions: u32,
     /// Length of a day for W10, seconds.
     pub day_s: u64,
     /// Length of an hour for W9, seconds.
     pub hour_s: u64,
-    /// When the crowd of W10 comes, seconds.
+    /// Second at which the flash crowd of W10 comes.
     pub crowd_s: u64,
-    /// Records of W6 and W7.
+    /// Number of records of W6 and W7.
     pub records: u64,
 }
 
 impl Knobs {
-    /// Rows of user events as most places here have them: evenly but for a mild skew, over real days and hours.
+    /// Typical user events: even except for a mild skew, with real days and hours.
     #[must_use]
     pub fn of(design: Design, rate: f64) -> Self {
         Self {
@@ -69,34 +69,34 @@ impl Knobs {
 pub struct Workload {
     /// `W1`, or `W6:latest` for a variant.
     pub name: &'static str,
-    /// What it stands for.
+    /// Description.
     pub about: &'static str,
-    /// Whether a design may be chosen for it.
+    /// True if a key design may be chosen.
     pub designs: bool,
     make: fn(&Knobs) -> Vec<TableLoad>,
 }
 
 impl Workload {
-    /// Its tables. The first is the one that is looked at.
+    /// Tables under load; the first is measured.
     #[must_use]
     pub fn tables(&self, knobs: &Knobs) -> Vec<TableLoad> {
         (self.make)(knobs)
     }
 
-    /// What is to be seen in it.
+    /// The effect that the workload demonstrates.
     #[must_use]
     pub fn shows(&self) -> &'static str {
         shows(self.name)
     }
 }
 
-/// The workload of a name.
+/// The workload with this name, in any case.
 #[must_use]
 pub fn find(name: &str) -> Option<Workload> {
     all().into_iter().find(|workload| workload.name.eq_ignore_ascii_case(name))
 }
 
-/// The workloads of a name: `W6` is it and its variants, `W6:` it alone, `W6:latest` the variant, `all` all of them.
+/// The workloads of a name: `W6` selects it and its variants, `W6:` it alone, `W6:latest` the variant, `all` all.
 #[must_use]
 pub fn group(name: &str) -> Vec<Workload> {
     let alone = name.strip_suffix(':');
@@ -159,20 +159,20 @@ fn source(part: Part, rate: f64, kind: Kind) -> Source {
     Source { law: one(part), rate: Rate::Steady(rate), kind, cost: 1.0 }
 }
 
-/// Records of W6 and W7, when nobody says otherwise.
+/// Default number of records of W6 and W7.
 pub const RECORDS: u64 = 100_000;
 
 fn records(knobs: &Knobs, sources: Vec<Source>, end: u64) -> Vec<TableLoad> {
     vec![TableLoad::records("usertable", sources, end, knobs.partitions)]
 }
 
-/// The record at so many hundred-thousandths of all.
+/// The record at this many hundred-thousandths of all records.
 fn record(knobs: &Knobs, hundred_thousandths: u64) -> u64 {
     let at = u128::from(knobs.records) * u128::from(hundred_thousandths) / 100_000;
     u64::try_from(at).unwrap_or(u64::MAX)
 }
 
-/// With records that are there before the first operation.
+/// Sets the records that exist before the first operation.
 fn with_records(mut tables: Vec<TableLoad>, prior: Part) -> Vec<TableLoad> {
     tables[0].prior = Some(prior);
     tables
@@ -208,7 +208,7 @@ fn hosts_sweep(knobs: &Knobs, period_s: u64) -> Vec<TableLoad> {
     tables
 }
 
-/// All of them, variants behind their own.
+/// All workloads, variants after their own.
 #[must_use]
 pub fn all() -> Vec<Workload> {
     [events(), ycsb(), shapes()].concat()
@@ -405,8 +405,8 @@ fn shapes() -> Vec<Workload> {
     ]
 }
 
-/// Partitions that nobody looks at: the rest of a large cluster. Each bears about `load` of a lane, some twice as much
-/// as others, always.
+/// Idle partitions: the rest of a large cluster. Each always has about the same small load, some twice as much as
+/// others.
 #[must_use]
 pub fn background(name: &str, partitions: u32, rows_per_s: f64) -> TableLoad {
     let mut table = TableLoad::records(
@@ -425,7 +425,7 @@ pub fn background(name: &str, partitions: u32, rows_per_s: f64) -> TableLoad {
     table
 }
 
-/// When virtual time begins, seconds since the Unix epoch.
+/// Begin of virtual time, in seconds since the Unix epoch.
 pub(crate) const BEGIN_S: u64 = BEGIN_US / SECOND_US;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Key designs of a table with an entity (user, host, sensor ...) and a time, and what each means for a query.
+//! Key designs of a table with an entity (user, host, sensor ...) and a time, and their effect on queries.
 //!
-//! Invariant: a design changes the order of the key and its placement only; the rows are the same.
+//! Invariant: a design changes only the order of the key and the placement; the rows are the same.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use super::listed::Listed;
 use super::part::Part;
 use super::stamp::Stamp;
 
-/// Hash buckets: the upper 16 bits of a hash.
+/// Number of hash buckets: the upper 16 bits of a hash.
 pub(crate) const BUCKETS: u64 = 1 << 16;
 
-/// How keys are made.
+/// Key design.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
-    /// PRIMARY KEY (ts, entity): all that is new goes to one place.
+    /// PRIMARY KEY (ts, entity): all new rows go to one place.
     TsUid,
-    /// The same in a table that keeps every row and is left to cure itself: `hotspot_remedy = auto`.
+    /// The same in an append-only table with `hotspot_remedy = auto`, which repartitions itself.
     TsUidAuto,
     /// PRIMARY KEY (entity, ts).
     UidTs,
@@ -35,11 +35,11 @@ pub enum Design {
 }
 
 impl Design {
-    /// All of them.
+    /// All designs.
     pub const ALL: [Self; 6] =
         [Self::TsUid, Self::TsUidAuto, Self::UidTs, Self::HashUid, Self::HashAll, Self::Single];
 
-    /// As it is typed.
+    /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,25 +52,25 @@ impl Design {
         }
     }
 
-    /// Whether a hash bucket comes first.
+    /// True if the key begins with a hash bucket.
     #[must_use]
     pub fn hashed(self) -> bool {
         matches!(self, Self::HashUid | Self::HashAll)
     }
 
-    /// Whether the time leads the key.
+    /// True if the key begins with the time.
     #[must_use]
     pub fn time_first(self) -> bool {
         matches!(self, Self::TsUid | Self::TsUidAuto)
     }
 
-    /// Whether the store is to place new rows otherwise by itself, once the table's end stays hot.
+    /// True if the store repartitions the table by itself when its growing end stays hot.
     #[must_use]
     pub fn cures_itself(self) -> bool {
         self == Self::TsUidAuto
     }
 
-    /// The options of CREATE TABLE; empty for a table that has none.
+    /// Options of CREATE TABLE; empty if there are none.
     pub(crate) fn options(self) -> &'static str {
         if self.cures_itself() {
             " WITH ('append_mode' = 'true', 'hotspot_remedy' = 'auto')"
@@ -79,7 +79,7 @@ impl Design {
         }
     }
 
-    /// The clauses of CREATE TABLE, with these names for the entity and the time.
+    /// Clauses of CREATE TABLE, with this name for the entity.
     #[must_use]
     pub fn clauses(self, entity: &str, buckets: u32) -> String {
         match self {
@@ -97,35 +97,35 @@ impl Design {
     }
 }
 
-/// What the columns of a key are.
+/// Columns of a key.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Names, in order.
+    /// Names, in key order.
     pub names: Vec<String>,
-    /// Bytes of each.
+    /// Width of each, in bytes.
     pub widths: Vec<usize>,
-    /// What the detector is told.
+    /// Options of the detector.
     pub options: DetectOptions,
-    /// The end that the table grows at by its schema.
+    /// End at which the table grows, by its schema.
     pub tail: Tail,
 }
 
 impl Shape {
-    /// One column.
+    /// A key with one column of 8 bytes.
     #[must_use]
     pub fn single(name: &str) -> Self {
         let options = DetectOptions { keep_together: 0, placement: 0, time_column: None };
         Self { names: vec![name.to_owned()], widths: vec![8], options, tail: Tail::None }
     }
 
-    /// Where columns of a key end.
+    /// Function that finds the ends of columns in an encoded key.
     #[must_use]
     pub fn columns(&self) -> Columns {
         let widths = self.widths.clone();
         Arc::new(move |key| prefix_ends(&widths, key))
     }
 
-    /// A key in values: `userid=17 ts=...`.
+    /// A key as text: `userid=17 ts=...`.
     #[must_use]
     pub fn label(&self, key: &[u8]) -> String {
         let columns = super::law::columns_of(key, &self.widths);
@@ -134,7 +134,7 @@ impl Shape {
     }
 }
 
-/// The law and the shape of keys of entities and times under a design.
+/// Distribution and shape of the keys of entities and times under a design.
 pub(crate) fn keys(
     design: Design,
     name: &str,

@@ -1,18 +1,20 @@
-//! What a real cluster cannot show of a workload as the catalogue means it, in sentences for its report.
+//! Aspects of a workload that a real cluster cannot show as the catalogue defines them, in sentences for its
+//! report.
 //!
-//! Invariant: they follow from the tables and what is asked of them, not from a workload's name.
+//! Invariant: the sentences follow from the tables and their load, not from a workload's name.
 
 use super::part::Part;
 use super::source::Kind;
 use super::table::{Spread, TableLoad};
 
-/// See the head of the file; nothing when all of it can be shown.
+/// The sentences; empty if the cluster can show everything.
 #[must_use]
 pub fn lacking(loads: &[TableLoad]) -> Vec<&'static str> {
     let sources = || loads.iter().flat_map(|load| &load.sources);
     let reads = || sources().filter(|source| source.kind != Kind::Write);
     let parts = || reads().flat_map(|source| &source.law.parts);
     let events = || loads.iter().filter_map(|load| load.events.as_ref());
+    // Each condition on the tables with its sentence.
     let said = [
         (
             events().any(|events| events.time.descending),

@@ -1,7 +1,7 @@
-//! A whole key as a distribution: its parts, one after the other, each independent of those before.
+//! Distribution of a whole key: its parts one after another, each independent of the parts before.
 //!
-//! Invariants: [`Law::below`] never falls as keys grow, and is 0 for the empty key; a key that ends early is the bound
-//! below all that begin with it.
+//! Invariants: [`Law::below`] never falls as keys grow, and is 0 for the empty key; a truncated key is the lower
+//! bound of all keys that begin with it.
 
 use partita_load::Random;
 
@@ -11,17 +11,17 @@ use super::part::Part;
 #[derive(Clone, Debug)]
 pub(crate) struct Law {
     pub(crate) parts: Vec<Part>,
-    /// Bytes of each column.
+    /// Width of each column, in bytes.
     pub(crate) widths: Vec<usize>,
 }
 
 impl Law {
-    /// Whether it is the same at all times, as far as cuts of the first part show.
+    /// True if the distribution is constant over time, as far as cuts of the first part show.
     pub(crate) fn still(&self) -> bool {
         self.parts.iter().all(Part::still)
     }
 
-    /// The share of operations on keys below this one, at a time.
+    /// Share of operations on keys below this one, at a time.
     pub(crate) fn below(&self, at_us: u64, key: &[u8]) -> f64 {
         let mut columns = [0; 8];
         let complete = decode(key, &self.widths, &mut columns);
@@ -43,7 +43,7 @@ impl Law {
         sum.clamp(0.0, 1.0)
     }
 
-    /// Writes a key with a share between two (of all operations) into `key`.
+    /// Draws a key whose share of all operations below it lies between two shares.
     pub(crate) fn draw(
         &self,
         at_us: u64,
@@ -61,7 +61,7 @@ impl Law {
     }
 }
 
-/// Columns of a key, those that are cut short filled up with zeros; how many are complete.
+/// Decodes the columns of a key, truncated ones filled with zeros; returns the number of complete ones.
 fn decode(key: &[u8], widths: &[usize], columns: &mut [u64; 8]) -> usize {
     let mut at = 0;
     let mut complete = 0;
@@ -78,7 +78,7 @@ fn decode(key: &[u8], widths: &[usize], columns: &mut [u64; 8]) -> usize {
     complete
 }
 
-/// Columns as bytes that compare as they do; fewer columns than widths give a bound.
+/// Encodes columns so that bytes compare like values; fewer columns than widths give a bound.
 pub(crate) fn encode(columns: &[u64], widths: &[usize], key: &mut Vec<u8>) {
     key.clear();
     for (column, width) in columns.iter().zip(widths) {
@@ -86,7 +86,7 @@ pub(crate) fn encode(columns: &[u64], widths: &[usize], key: &mut Vec<u8>) {
     }
 }
 
-/// The columns of a key that are complete.
+/// The complete columns of a key.
 pub(crate) fn columns_of(key: &[u8], widths: &[usize]) -> Vec<u64> {
     let mut columns = [0; 8];
     let complete = decode(key, widths, &mut columns);

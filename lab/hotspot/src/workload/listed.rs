@@ -1,6 +1,6 @@
-//! A list of values with weights, in order.
+//! A list of values with weights, in ascending order.
 //!
-//! Invariants: values ascend and are distinct; the sums of the weights end at 1.
+//! Invariants: values ascend and are distinct; the cumulative weights end at 1.
 
 use partita_load::mix;
 
@@ -12,7 +12,7 @@ pub(crate) struct Listed {
     columns: usize,
 }
 
-/// The hash bucket of a value: the upper 16 bits of a hash that has nothing to do with the order of [`mix`]ed ids.
+/// Hash bucket of a value: the upper 16 bits of a hash that is independent of the order of [`mix`]ed ids.
 pub(crate) fn bucket_of(value: u64) -> u64 {
     mix(value ^ 0x5bd1_e995_97f4_a7c1) >> 48
 }
@@ -40,14 +40,14 @@ impl Listed {
         Self { values: weights.into_iter().map(|(value, _)| value).collect(), sums, columns }
     }
 
-    /// `items` values by Zipf's law: the share of the one with rank `r`, from 0, goes with `1 / (r + 1)^theta`; `id` gives
-    /// the value of a rank.
+    /// `items` values by Zipf's law: the share of rank `r`, from 0, is proportional to `1 / (r + 1)^theta`; `id`
+    /// gives the value of a rank.
     pub(crate) fn zipf(items: u64, theta: f64, id: impl Fn(u64) -> u64) -> Self {
         let weight = |rank: u64| ((rank + 1) as f64).powf(-theta);
         Self::new((0..items).map(|rank| ([id(rank), 0], weight(rank))).collect(), 1)
     }
 
-    /// The same with the value's hash bucket before it.
+    /// The same values with their hash buckets before them.
     pub(crate) fn bucketed(&self) -> Self {
         let share = |at: usize| self.sums[at] - if at == 0 { 0.0 } else { self.sums[at - 1] };
         let pair = |at: usize| ([bucket_of(self.values[at][0]), self.values[at][0]], share(at));

@@ -1,12 +1,11 @@
-//! One part of a key (one column, or two that depend on each other) as a distribution that moves with the time.
+//! Distribution of one part of a key (one column, or two dependent ones), which may change over time.
 //!
 //! ```text
 //!   before(t, v) = (P(part < v), P(part = v))          place(t, u) = the v that the share u of all lies below
 //! ```
-//!
-//! Invariants: `before` never falls as `v` grows; `place` is its inverse, and gives back where in `P(part = v)` the share
-//! fell, so that the next part goes on from there. Where a single value has no weight worth speaking of, nothing is given
-//! back, and the next part is drawn freely.
+//! Invariants: `before` never falls as `v` grows; `place` is its inverse, and returns the position of the share
+//! within `P(part = v)`, from which the next part continues. If a single value has a negligible weight, nothing is
+//! returned, and the next part is drawn independently.
 
 use std::sync::Arc;
 
@@ -14,15 +13,15 @@ use super::listed::Listed;
 use super::stamp::Stamp;
 use crate::number::whole;
 
-/// One second, in the unit of times here.
+/// One second in microseconds, the unit of times here.
 pub const SECOND_US: u64 = 1_000_000;
-/// Above so many values a single one has no weight worth speaking of.
+/// Number of values above which a single one has a negligible weight.
 const VALUES_MANY: u64 = 1 << 24;
 
 /// A part of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
-    /// Evenly from the first (inclusive) to the second (exclusive).
+    /// Even from the first value (inclusive) to the second (exclusive).
     Even(u64, u64),
     /// Values with weights.
     Listed(Arc<Listed>),
@@ -30,9 +29,9 @@ pub(crate) enum Part {
     Stamp(Stamp),
     /// `items` visited in order, over and over, each time in `period_us`.
     Sweep { items: u64, period_us: u64 },
-    /// A counter that goes up by so much a second, from `first`.
+    /// A counter that grows by `per_s` per second, from `first`.
     Counter { first: u64, per_s: f64 },
-    /// As many places behind such a counter as the list says.
+    /// Values behind such a counter, at listed distances.
     Latest { behind: Arc<Listed>, first: u64, per_s: f64 },
 }
 
@@ -40,7 +39,7 @@ fn seconds(at_us: u64) -> f64 {
     at_us as f64 / SECOND_US as f64
 }
 
-/// Where a value lies between two others, 0 to 1.
+/// Position of a value between two others, 0 to 1.
 pub(crate) fn ramp(value: f64, from: f64, to: f64) -> f64 {
     if to <= from {
         f64::from(u8::from(value > from))
@@ -50,7 +49,7 @@ pub(crate) fn ramp(value: f64, from: f64, to: f64) -> f64 {
 }
 
 impl Part {
-    /// Columns of the key that it stands for.
+    /// Number of key columns that the part covers.
     pub(crate) fn columns(&self) -> usize {
         match self {
             Self::Listed(listed) => listed.columns(),
@@ -58,7 +57,7 @@ impl Part {
         }
     }
 
-    /// Whether it is the same at all times.
+    /// True if the distribution is constant over time.
     pub(crate) fn still(&self) -> bool {
         matches!(self, Self::Even(..) | Self::Listed(_))
     }
@@ -94,7 +93,7 @@ impl Part {
         }
     }
 
-    /// Writes the columns that the share `u` lies below; gives back where in their weight it fell.
+    /// Writes the columns at the share `u`; returns the position within their weight, if that is not negligible.
     pub(crate) fn place(&self, at_us: u64, u: f64, columns: &mut Vec<u64>) -> Option<f64> {
         match self {
             Self::Even(from, to) => {
@@ -126,20 +125,20 @@ impl Part {
     }
 }
 
-/// Where a counter stood a second ago, and where it stands.
+/// Value of a counter a second ago, and now.
 fn counter(at_us: u64, first: u64, per_s: f64) -> (f64, f64) {
     let to = first as f64 + per_s * seconds(at_us);
     ((to - per_s).max(first as f64), to)
 }
 
-/// Where a sweep was a second ago, as a part of its round, and how much of it lies in that second.
+/// Position of a sweep a second ago, as a share of its round, and the share that it covers in that second.
 fn sweep(at_us: u64, period_us: u64) -> (f64, f64) {
     let length = (SECOND_US as f64 / period_us as f64).min(1.0);
     let now = (at_us % period_us) as f64 / period_us as f64;
     ((now - length).rem_euclid(1.0), length)
 }
 
-/// The part of the arc of this length from `from`, around a circle of length 1, that lies below `value`.
+/// Share of an arc (of this length, from `from`, around a circle of length 1) that lies below `value`.
 fn swept(value: f64, from: f64, length: f64) -> f64 {
     let value = value.min(1.0);
     let beyond = (from + length - 1.0).max(0.0);
@@ -199,7 +198,7 @@ mod tests {
     #[test]
     fn a_sweep_passes_the_end_and_begins_again() {
         let part = Part::Sweep { items: 100, period_us: 10 * SECOND_US };
-        // Half a second after the turn: items 95 to 99 and 0 to 4 in the last second.
+        // Half a second into the next round: items 95 to 99 and 0 to 4 were visited in the last second.
         let below = |v| part.before(10_500_000, &[v]).0;
         assert!((below(5) - 0.5).abs() < 1e-9 && (below(95) - 0.5).abs() < 1e-9);
         assert!((below(100) - 1.0).abs() < 1e-9 && below(0) < 1e-9);

@@ -1,34 +1,34 @@
-//! How much comes, as a function of the time.
+//! Rate of operations as a function of time.
 //!
 //! Invariants: never negative; the same for the same time.
 
 use super::part::SECOND_US;
 
-/// Operations (rows, for writes) a second over time.
+/// Operations (rows, for writes) per second over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Always the same.
     Steady(f64),
-    /// Like the day: from the least to `times` that and back, in `period_us`.
+    /// A daily cycle: from the minimum to `times` that and back, in `period_us`.
     Diurnal {
-        /// At night.
+        /// Rate at night.
         least: f64,
-        /// By noon.
+        /// Factor at noon.
         times: f64,
         /// Length of a day, microseconds.
         period_us: u64,
     },
-    /// A crowd that comes at once.
+    /// A flash crowd.
     Flash {
-        /// Before and after.
+        /// Rate before and after.
         base: f64,
-        /// While it is there.
+        /// Factor while it lasts.
         times: f64,
-        /// When it comes, microseconds since the begin.
+        /// Begin of the crowd, in microseconds since the begin of the run.
         at_us: u64,
-        /// How long it takes to grow.
+        /// Time in which it grows, in microseconds.
         within_us: u64,
-        /// How long it stays.
+        /// Time for which it lasts, in microseconds.
         for_us: u64,
     },
 }
@@ -53,7 +53,7 @@ impl Rate {
         }
     }
 
-    /// The same shape at a multiple of the height.
+    /// The same shape, multiplied by a factor.
     #[must_use]
     pub fn scaled(self, by: f64) -> Self {
         match self {
@@ -67,14 +67,14 @@ impl Rate {
         }
     }
 
-    /// Whether it is always the same.
+    /// True if the rate is constant.
     #[must_use]
     pub fn still(&self) -> bool {
         matches!(self, Self::Steady(_))
     }
 }
 
-/// A crowd twenty times as large within ten seconds, for five minutes.
+/// A flash crowd twenty times as large within ten seconds, for five minutes.
 #[must_use]
 pub(super) fn flash_crowd(base: f64, at_s: u64) -> Rate {
     Rate::Flash {

@@ -1,8 +1,8 @@
-//! What is to be seen in each workload of the catalogue, in a line.
+//! The effect that each workload of the catalogue demonstrates, in a line.
 //!
-//! Invariant: every workload has its line (a test in `catalogue.rs` looks).
+//! Invariant: every workload has a line (checked by a test in `catalogue.rs`).
 
-/// The line of a workload; empty for a name that is none.
+/// The line of a workload; empty for an unknown name.
 pub(super) fn shows(name: &str) -> &'static str {
     match name {
         "W1" => {

@@ -1,7 +1,7 @@
-//! What is asked of a table, as a sum of sources; as densities for the fluid, and as a stream of operations.
+//! The load of a table as a sum of sources: as densities for the fluid, and as a stream of operations.
 //!
-//! Invariants: both are the same law: the share of drawn keys below a key comes to its density, and a stream repeats by
-//! its seed.
+//! Invariants: both have the same distribution: the share of drawn keys below a key converges to its density; a
+//! stream repeats with its seed.
 
 use partita_load::Random;
 use partita_load::streams::Op;
@@ -11,26 +11,26 @@ use super::part::SECOND_US;
 use super::rate::Rate;
 use super::stamp::BEGIN_US;
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes a row.
     Write,
     /// Reads one key.
     Read,
-    /// Reads so many keys from one on (the last column counts them).
+    /// Reads this many keys at most, from a random one (the last column counts them).
     ScanAhead(u64),
     /// Reads the newest microseconds of a key that begins with the time.
     ScanRecent(u64),
 }
 
-/// Operations of one kind by one law.
+/// Operations of one kind with one distribution.
 #[derive(Clone, Debug)]
 pub struct Source {
     pub(crate) law: Law,
     pub(crate) rate: Rate,
     pub(crate) kind: Kind,
-    /// What an operation costs the lane, in rows written.
+    /// Cost of an operation for the lane, in rows written.
     pub(crate) cost: f64,
 }
 
@@ -39,7 +39,7 @@ impl Source {
         self.kind == Kind::Write
     }
 
-    /// Draws an operation whose key has a share between two.
+    /// Draws an operation whose key lies between two shares.
     pub(crate) fn draw(
         &self,
         at_us: u64,
@@ -78,24 +78,25 @@ fn add(key: &mut [u8], by: u64) {
     key[from..].copy_from_slice(&value.to_be_bytes()[8 - width..]);
 }
 
-/// All that is asked of a table, as a stream.
+/// The operations on a table, as a stream.
 pub struct Stream<'a> {
     sources: &'a [Source],
     random: Random,
-    /// Microseconds since the begin.
+    /// Microseconds since the begin of the run.
     at: f64,
 }
 
 impl<'a> Stream<'a> {
-    /// A stream that repeats by its seed.
+    /// A stream that repeats with its seed.
     #[must_use]
     pub fn new(sources: &'a [Source], seed: u64) -> Self {
         Self { sources, random: Random::new(seed), at: 0.0 }
     }
 
-    /// The next operation: when (microseconds since the begin), by which source. Nothing when nothing ever comes.
+    /// The next operation: its time (microseconds since the begin) and its kind. `None` if the rates stay zero for
+    /// a day.
     pub fn next(&mut self, op: &mut Op) -> Option<(u64, Kind)> {
-        // While nothing comes time goes on in steps, up to a day.
+        // While all rates are zero, time advances in steps of a second, up to a day.
         for _ in 0..86_400 {
             let now = crate::number::whole(self.at);
             let rate: f64 = self.sources.iter().map(|source| source.rate.at(now)).sum();

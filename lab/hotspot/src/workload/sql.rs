@@ -1,5 +1,4 @@
-//! A table of the catalogue in SQL, for a real cluster: the statement that makes it, INSERTs of its rows, and the reads
-//! that are asked of it.
+//! SQL of a catalogue table, for a real cluster: its CREATE TABLE, INSERTs of its rows, and its SELECTs.
 //!
 //! ```text
 //!   shape, law, cuts   ──▶ CREATE TABLE: columns, PRIMARY KEY, PARTITION BY
@@ -15,9 +14,10 @@
 //! | coarse time | `slot TIMESTAMP(6)`, when it begins; `ts` is when the row arrives |
 //! | time, newest first | `back BIGINT`, which counts down; `ts` beside it |
 //!
-//! Invariants: nothing here is known by the name of a workload; a statement follows from the table, the operation and when
-//! the run begins; columns are in the order of the key, and values compare as the key's bytes do, so that the table is cut
-//! where the virtual one is. Numbers that BIGINT does not hold are halved, all of a column, which keeps their order.
+//! Invariants: nothing depends on the name of a workload; a statement follows from the table, the operation and the
+//! begin of the run; columns are in the order of the key, and values compare like the key's bytes, so that the
+//! table is split at the same keys as the virtual one. If a column has numbers that exceed BIGINT, all of its
+//! numbers are halved, which keeps their order.
 
 use std::fmt::Write as _;
 
@@ -30,25 +30,25 @@ use super::stamp::{BEGIN_US, Stamp};
 use super::table::TableLoad;
 use crate::number::{index, whole};
 
-/// The text of a row, once or many times.
+/// Text of a row, repeated as needed for its size.
 const TEXT: &str = "opened the page of an item, looked at it, and went on to ";
-/// A counter is looked at for so long, seconds: longer than any run.
+/// Seconds for which a counter's largest value is computed: longer than any run.
 const COUNTED_S: f64 = 1e6;
-/// Rows that are loaded one after another lie in so many places, so that all partitions take part.
+/// Number of places over which consecutive loaded rows are distributed, so that all partitions take part.
 const PLACES: usize = 64;
 
-/// A row to be written.
+/// A row to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// When it arrives, microseconds since the begin.
+    /// Time of arrival, microseconds since the begin.
     pub at_us: u64,
-    /// Whose it is, or which: as in the key.
+    /// Entity or record, as in the key.
     id: u64,
-    /// Its time: as in the key; 0 where there is none.
+    /// Time, as in the key; 0 if the key has none.
     time: u64,
 }
 
-/// What the time of a key is in the table.
+/// Form of a key's time in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lead {
     Time,
@@ -74,33 +74,33 @@ impl Lead {
     }
 }
 
-/// See the head of the file.
+/// A table of the catalogue in SQL.
 #[derive(Clone, Debug)]
 pub struct SqlTable {
     name: String,
-    /// Bytes of each column of a key.
+    /// Width of each key column, in bytes.
     widths: Vec<usize>,
-    /// The column of the entity or the record: as it is written, and where it is in a key.
+    /// Quoted column name of the entity or record, and its position in the key.
     id: String,
     id_at: usize,
     halved: bool,
-    /// What the time is, and where it is in a key; nothing for records.
+    /// Form of the time, and its position in the key; `None` for records.
     time: Option<(Lead, usize)>,
-    /// The column of the text, and how long that is.
+    /// Column of the text, and its repetitions.
     text: &'static str,
     repeats: usize,
-    /// What CREATE TABLE says behind the columns: where rows lie, and the options.
+    /// Clauses of CREATE TABLE after the columns: placement and options.
     placed: String,
-    /// When the run begins, microseconds since the Unix epoch.
+    /// Begin of the run, in microseconds since the Unix epoch.
     begin_us: i64,
 }
 
-/// A column's name as it is written.
+/// A column name, quoted if it is a keyword.
 fn quoted(name: &str) -> String {
     if name == "key" { format!("\"{name}\"") } else { name.to_owned() }
 }
 
-/// The largest value of a part of a key.
+/// Largest value of a part of a key.
 fn top(part: &Part) -> u64 {
     match part {
         Part::Even(_, to) => to.saturating_sub(1),
@@ -113,7 +113,7 @@ fn top(part: &Part) -> u64 {
     }
 }
 
-/// The largest number of the column of the entity or the record.
+/// Largest number in the column of the entity or record.
 fn largest(load: &TableLoad) -> u64 {
     if let Some(events) = &load.events {
         return events.entities.values().max().unwrap_or(0);
@@ -124,7 +124,7 @@ fn largest(load: &TableLoad) -> u64 {
 }
 
 impl SqlTable {
-    /// A table under this name, for a run that begins then.
+    /// A table with this name, for a run that begins at this time.
     #[must_use]
     pub fn of(load: &TableLoad, name: &str, begin_us: i64) -> Self {
         let at = |name: &str| load.shape.names.iter().position(|own| own == name);
@@ -149,7 +149,7 @@ impl SqlTable {
         table
     }
 
-    /// The clause that says where rows lie.
+    /// The placement clause.
     fn placed_by(&self, load: &TableLoad) -> String {
         let by_hash = |columns: String| {
             format!(" PARTITION BY HASH ({columns}) PARTITIONS {}", load.cuts.len() + 1)
@@ -162,7 +162,7 @@ impl SqlTable {
         let firsts =
             load.cuts.iter().filter_map(|cut| columns_of(cut, &self.widths).first().copied());
         let mut cuts: Vec<i64> = firsts.map(|first| self.first(first)).collect();
-        // Halves, or times of a coarse grain, may be the same.
+        // Halved numbers, or times with a coarse grain, may coincide.
         cuts.dedup();
         if cuts.is_empty() {
             return String::new();
@@ -171,25 +171,25 @@ impl SqlTable {
         format!(" PARTITION BY RANGE ({}) SPLIT AT ({})", self.key()[0], cuts.join(", "))
     }
 
-    /// Its name.
+    /// Table name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The column of the entity that its rows belong to; nothing for records.
+    /// Column of the entity that rows belong to; `None` for records.
     #[must_use]
     pub fn entity(&self) -> Option<&str> {
         self.time.map(|_| self.id.as_str())
     }
 
-    /// Whose a row is, as the table has it.
+    /// Entity of a row, as stored in the table.
     #[must_use]
     pub fn entity_of(&self, row: &Row) -> i64 {
         self.number(row.id)
     }
 
-    /// The columns of PRIMARY KEY.
+    /// Columns of PRIMARY KEY.
     fn key(&self) -> Vec<&str> {
         match self.time {
             None => vec![&self.id],
@@ -198,7 +198,7 @@ impl SqlTable {
         }
     }
 
-    /// The statement that makes it.
+    /// The CREATE TABLE statement.
     #[must_use]
     pub fn create(&self) -> String {
         let mut columns = Vec::new();
@@ -219,7 +219,7 @@ impl SqlTable {
         format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({key})){}", self.name, self.placed)
     }
 
-    /// The row that an operation writes; nothing when its key is not one of this table.
+    /// The row that an operation writes; `None` if its key is not one of this table.
     #[must_use]
     pub fn row(&self, at_us: u64, op: &Op) -> Option<Row> {
         let columns = columns_of(&op.key, &self.widths);
@@ -228,7 +228,7 @@ impl SqlTable {
         Some(Row { at_us, id, time })
     }
 
-    /// Rows that are there before the first operation: such as lie apart follow each other.
+    /// Rows that exist before the first operation; consecutive ones are far apart in the key space.
     #[must_use]
     pub fn prior(load: &TableLoad) -> Vec<Row> {
         let ids: Vec<u64> = match &load.prior {
@@ -241,7 +241,7 @@ impl SqlTable {
         order.filter_map(|at| Some(Row { at_us: 0, id: *ids.get(at)?, time: 0 })).collect()
     }
 
-    /// The statement that writes rows.
+    /// The INSERT statement for rows.
     #[must_use]
     pub fn insert(&self, rows: &[Row]) -> String {
         let columns = match self.time {
@@ -269,11 +269,11 @@ impl SqlTable {
         sql
     }
 
-    /// The statement that reads what an operation reads; nothing when its key is not one of this table, or what it reads
-    /// cannot be said of the table's columns.
+    /// The SELECT of an operation; `None` if its key is not one of this table, or if the table's columns cannot
+    /// express it.
     ///
-    /// Of an entity and a time it is what the entity wrote from that time on: a microsecond of its own has no row. Rows are
-    /// counted where there may be many, so that what is measured is the partitions' work and not the client's.
+    /// For an entity and a time, it reads the entity's rows from that time on: a single microsecond has no row.
+    /// Ranges are counted, so that the partitions' work is measured and not the client's.
     #[must_use]
     pub fn read(&self, op: &Op) -> Option<String> {
         let (name, text, id) = (&self.name, self.text, &self.id);
@@ -300,7 +300,7 @@ impl SqlTable {
         ))
     }
 
-    /// A bound of the key's first column, as it is compared with; nothing for a bound of more than that.
+    /// A bound on the key's first column, as an SQL literal; `None` for a bound on more columns.
     fn bound(&self, key: &[u8]) -> Option<String> {
         let whole = self.widths.first() == Some(&key.len());
         let placed_by_hash = self.id_at.min(self.time.map_or(0, |(_, at)| at)) > 0;
@@ -314,7 +314,7 @@ impl SqlTable {
         })
     }
 
-    /// The first column of a key as the table has it.
+    /// Value of a key's first column in the table.
     fn first(&self, value: u64) -> i64 {
         match self.time {
             Some((lead, 0)) => self.lead(lead, value),
@@ -330,12 +330,12 @@ impl SqlTable {
         }
     }
 
-    /// A time of the catalogue's, microseconds since the Unix epoch, in this run.
+    /// A time of the catalogue, in microseconds since the Unix epoch, moved to this run.
     fn real(&self, us: u64) -> i64 {
         us.cast_signed().saturating_sub(BEGIN_US.cast_signed()).saturating_add(self.begin_us)
     }
 
-    /// What stands for the time in the key.
+    /// Value that represents the time in the key.
     fn lead(&self, lead: Lead, time: u64) -> i64 {
         match lead {
             Lead::Time => self.real(time),
@@ -344,7 +344,7 @@ impl SqlTable {
         }
     }
 
-    /// The time index of a row.
+    /// Time index of a row.
     fn time_of(&self, lead: Lead, row: &Row) -> i64 {
         match lead {
             Lead::Time => self.real(row.time),
@@ -354,7 +354,7 @@ impl SqlTable {
     }
 }
 
-/// A value of the column that stands for the time, as it is compared with.
+/// SQL literal of a value in the column that represents the time.
 fn literal(lead: Lead, value: i64) -> String {
     match lead {
         Lead::Back => value.to_string(),

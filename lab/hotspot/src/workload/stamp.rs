@@ -1,25 +1,26 @@
-//! The time column of rows that arrive now: a little disorder, some that are late, coarse or fine, up or down.
+//! Time column of arriving rows: with some disorder, some late rows, coarse or fine, ascending or descending.
 //!
-//! Invariants: times are microseconds since the Unix epoch over the grain; the newest is never later than now.
+//! Invariants: values are microseconds since the Unix epoch divided by the grain; the newest is never later than
+//! now.
 
 use super::part::{SECOND_US, ramp};
 use crate::number::whole;
 
-/// When virtual time begins, microseconds since the Unix epoch.
+/// Begin of virtual time, in microseconds since the Unix epoch.
 pub(crate) const BEGIN_US: u64 = 1_790_000_000 * SECOND_US;
-/// Beyond this grain a single value has a weight worth speaking of.
+/// Above this grain, in microseconds, a single value has a non-negligible weight.
 const GRAIN_FINE_US: u64 = 1_000;
 
-/// See the head of the file.
+/// Distribution of the time column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
-    /// Writers are behind each other by up to this.
+    /// Maximum delay between writers.
     pub(crate) disorder_us: u64,
-    /// This share of the rows ...
+    /// Share of late rows.
     pub(crate) late_share: f64,
-    /// ... is late by up to this.
+    /// Maximum delay of late rows.
     pub(crate) late_us: u64,
-    /// Times are cut to multiples of this (and counted in it).
+    /// Grain: times are rounded down to multiples of it, and counted in it.
     pub(crate) grain_us: u64,
     /// Newest first.
     pub(crate) descending: bool,
@@ -32,7 +33,7 @@ impl Default for Stamp {
 }
 
 impl Stamp {
-    /// Share of the rows whose time lies before `at`, microseconds.
+    /// Share of the rows with a time before `at`, in microseconds.
     fn earlier(&self, now_us: u64, at: f64) -> f64 {
         let now = now_us as f64;
         let ramp_of = |by_us: u64| ramp(at, now - by_us as f64, now);
@@ -40,10 +41,11 @@ impl Stamp {
             + self.late_share * ramp_of(self.late_us)
     }
 
-    /// Times of a value: from its first (inclusive) to the next value's (exclusive), counted from the begin.
+    /// Time range of a value: from its first microsecond (inclusive) to the next value's (exclusive), since the
+    /// begin.
     fn span(&self, value: u64) -> (f64, f64) {
         let ticks = if self.descending { u64::MAX - value } else { value };
-        // Counted from the begin, so that a double holds it to the microsecond.
+        // Relative to the begin, so that a double is exact to the microsecond.
         let from = ticks as f64 * self.grain_us as f64 - BEGIN_US as f64;
         if self.grain_us == 1 {
             let from = if ticks >= BEGIN_US {
@@ -73,7 +75,7 @@ impl Stamp {
         }
         let since_epoch = BEGIN_US as f64 + low;
         let ticks = if self.grain_us == 1 {
-            // By whole numbers: a double of this size is off by a quarter of a microsecond.
+            // With integers: a double of this size is off by a quarter of a microsecond.
             if low >= 0.0 { BEGIN_US + whole(low) } else { BEGIN_US - whole(-low) }
         } else {
             whole(since_epoch / self.grain_us as f64)

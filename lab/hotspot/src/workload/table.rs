@@ -1,6 +1,6 @@
-//! A table under load: what is asked of it, how its keys look, and the partitions that it begins with.
+//! A table under load: its operations, its keys, and its initial partitions.
 //!
-//! Invariants: cuts ascend and are inside the key space; the sources all have keys of the table's shape.
+//! Invariants: cuts ascend and are inside the key space; all sources have keys of the table's shape.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use super::rate::Rate;
 use super::source::{Kind, Source};
 use super::stamp::{BEGIN_US, Stamp};
 
-/// Where the leaders of a table's first partitions are.
+/// Initial placement of the leaders of a table's partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// Dealt out over the nodes.
+    /// Distributed over the nodes.
     Even,
     /// All on the first node.
     OneNode,
 }
 
-/// Operations a second by what they do.
+/// Operations per second by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mix {
     /// Rows written.
@@ -34,7 +34,7 @@ pub struct Mix {
     pub scans: f64,
 }
 
-/// A table of entities and times, of which other designs can be thought of.
+/// A table of entities and times, for which other key designs are possible.
 #[derive(Clone, Debug)]
 pub struct Events {
     pub(crate) design: Design,
@@ -44,34 +44,33 @@ pub struct Events {
     pub(crate) rate: Rate,
 }
 
-/// See the head of the file.
+/// A table and its load.
 #[derive(Clone, Debug)]
 pub struct TableLoad {
-    /// Its name.
+    /// Table name.
     pub name: String,
-    /// Its keys.
+    /// Key columns.
     pub shape: Shape,
-    /// What is asked of it.
+    /// Sources of operations.
     pub sources: Vec<Source>,
-    /// First keys of all partitions but the first.
+    /// First keys of all partitions except the first.
     pub cuts: Vec<Vec<u8>>,
-    /// Its options.
+    /// Options for the scheduler.
     pub facts: TableFacts,
-    /// Bytes of a row.
+    /// Bytes per row.
     pub row_bytes: f64,
-    /// Where its leaders begin.
+    /// Initial placement of its leaders.
     pub spread: Spread,
-    /// How it was made, when it has an entity and a time.
+    /// Entities, times and design, if the table has an entity and a time.
     pub events: Option<Events>,
-    /// Keys that are there before the first operation.
+    /// Keys that exist before the first operation.
     pub(crate) prior: Option<Part>,
-    /// Whether its rows are those of the first table once more, under its own key: as one of the two is an index of the
-    /// other.
+    /// True if its rows are the first table's under another key: one of the two is an index of the other.
     pub mirrors: bool,
 }
 
 impl TableLoad {
-    /// A table of events under a design, with this many partitions to begin with.
+    /// A table of events under a key design, with this number of initial partitions.
     #[must_use]
     pub fn events(name: &str, events: Events, partitions: u32) -> Self {
         let (law, shape) = keys(events.design, events.entity, &events.entities, events.time);
@@ -100,7 +99,7 @@ impl TableLoad {
         }
     }
 
-    /// A table of one column, cut evenly below `end`.
+    /// A table of one column, split evenly below `end`.
     #[must_use]
     pub fn records(name: &str, sources: Vec<Source>, end: u64, partitions: u32) -> Self {
         let shape = Shape::single("key");
@@ -118,8 +117,8 @@ impl TableLoad {
         }
     }
 
-    /// The share of all operations on keys from one (inclusive) to another (exclusive; nothing for the end), a second
-    /// of the lane's time each being worth its cost. 0 to 1.
+    /// Share (0 to 1) of all operations on keys from `low` (inclusive) to `high` (exclusive; `None`: the end),
+    /// weighted by their cost for the lane.
     #[must_use]
     pub fn share(&self, at_us: u64, low: &[u8], high: Option<&[u8]>) -> f64 {
         let (mut within, mut all) = (0.0, 0.0);
@@ -132,13 +131,13 @@ impl TableLoad {
         if all > 0.0 { within / all } else { 0.0 }
     }
 
-    /// What is offered now, in rows written a second (others by what they cost).
+    /// Present demand, in rows written per second (other operations by their cost).
     #[must_use]
     pub fn offered(&self, at_us: u64) -> f64 {
         self.sources.iter().map(|source| source.rate.at(at_us) * source.cost).sum()
     }
 
-    /// What is asked for at a time, by what is done, operations a second.
+    /// Operations per second at a time, by kind.
     #[must_use]
     pub fn mix(&self, at_us: u64) -> Mix {
         let mut mix = Mix::default();
@@ -153,14 +152,14 @@ impl TableLoad {
         mix
     }
 
-    /// Whether every partition is asked for the same all the time.
+    /// True if the demand on every partition is constant.
     #[must_use]
     pub fn still(&self) -> bool {
         self.sources.iter().all(|source| source.rate.still() && source.law.still())
     }
 }
 
-/// Cuts of a column of `width` bytes below `end`, evenly.
+/// Evenly spaced cuts of a column of `width` bytes below `end`.
 pub(crate) fn even_cuts(end: u64, width: usize, partitions: u32) -> Vec<Vec<u8>> {
     let cut = |at: u32| {
         let value = u128::from(end) * u128::from(at) / u128::from(partitions.max(1));
@@ -174,7 +173,7 @@ fn event_cuts(events: &Events, shape: &Shape, partitions: u32) -> Vec<Vec<u8>> {
     let parts = u64::from(partitions.max(1));
     match events.design {
         Design::HashUid | Design::HashAll => even_cuts(BUCKETS, 2, partitions),
-        // The partitions of a table that has been there for a while: an hour each, the last one growing.
+        // Partitions of a table in use for some time: one per hour, the last one growing.
         Design::TsUid | Design::TsUidAuto => {
             let cut = |ago: u64| {
                 let ticks = (BEGIN_US - 3_600 * SECOND_US * ago) / events.time.grain_us;
@@ -187,7 +186,7 @@ fn event_cuts(events: &Events, shape: &Shape, partitions: u32) -> Vec<Vec<u8>> {
             cuts.sort();
             cuts
         }
-        // Equal ranges of the entities that there are.
+        // Equal ranges of the existing entities.
         Design::UidTs | Design::Single => {
             let values: Vec<u64> = events.entities.values().collect();
             let mut cuts: Vec<Vec<u8>> = (1..parts)

@@ -1,4 +1,4 @@
-//! Operations in a file, to be played again.
+//! A file of operations, for replay.
 //!
 //! ```text
 //!   "PARTRC2\n"  what it is of: bytes, then that many bytes of UTF-8; columns: count, then the width of each; CRC-32C
@@ -11,7 +11,7 @@
 //!
 //! All numbers are varints (seven bits a byte, the lowest first), unless said otherwise.
 //!
-//! Invariants: a reader gives back what was written, or an error; it never takes a length from the file on trust.
+//! Invariants: a reader returns exactly what was written, or an error; it validates every length in the file.
 
 use std::io::{self, Read, Write};
 
@@ -21,18 +21,18 @@ use super::source::Kind;
 
 const MAGIC: &[u8; 8] = b"PARTRC2\n";
 const BLOCK_OPS: usize = 4_096;
-/// No block is longer: 4,096 operations of two keys of a kilobyte.
+/// Maximum bytes of a block: 4,096 operations of two keys of a kilobyte.
 const BLOCK_BYTES_MAX: u64 = 16 << 20;
 const COLUMNS_MAX: u64 = 8;
-/// No text about a trace is longer.
+/// Maximum bytes of the description.
 const ABOUT_BYTES_MAX: u64 = 64 << 10;
 
-/// What is wrong with a trace.
+/// Error of reading a trace.
 #[derive(Debug)]
 pub enum TraceError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Io(io::Error),
-    /// It is no trace, or damaged: where.
+    /// The file is not a trace, or is damaged, in this place.
     Damaged(&'static str),
 }
 
@@ -72,10 +72,10 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a trace of keys whose columns have these widths, with a text that says what it is of.
+    /// Begins a trace of keys with these column widths, and writes its description.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn new(mut out: W, about: &str, widths: &[usize]) -> io::Result<Self> {
         let mut head = Vec::new();
         put(&mut head, about.len() as u64);
@@ -88,10 +88,10 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, block: Vec::new(), ops: 0, all: 0, at_us: 0, last: Vec::new() })
     }
 
-    /// Adds an operation; times do not go back.
+    /// Adds an operation; its time must not be before the previous one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn add(&mut self, at_us: u64, kind: Kind, op: &Op) -> io::Result<()> {
         put(&mut self.block, at_us.saturating_sub(self.at_us));
         self.at_us = at_us.max(self.at_us);
@@ -133,10 +133,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends it.
+    /// Writes the last block and the end.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         self.flush_block()?;
         let mut end = vec![0];
@@ -179,7 +179,7 @@ fn get(mut next: impl FnMut() -> Result<u8, TraceError>) -> Result<u64, TraceErr
     Err(TraceError::Damaged("a number is too long"))
 }
 
-/// A number of the head, whose bytes are kept.
+/// Reads a number of the header, and keeps its bytes for the checksum.
 fn noted(input: &mut impl Read, head: &mut Vec<u8>) -> Result<u64, TraceError> {
     get(|| {
         let byte = byte(input)?;
@@ -189,17 +189,17 @@ fn noted(input: &mut impl Read, head: &mut Vec<u8>) -> Result<u64, TraceError> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read.
+    /// Reads and checks the header.
     ///
     /// # Errors
-    /// When it is no trace, or cannot be read.
+    /// If the file is not a trace, or cannot be read.
     pub fn new(mut input: R) -> Result<Self, TraceError> {
         let mut magic = [0; 8];
         input.read_exact(&mut magic)?;
         if &magic != MAGIC {
             return Err(TraceError::Damaged("it does not begin as one"));
         }
-        // What was read of the head, for its checksum.
+        // Bytes of the header so far, for its checksum.
         let mut head = Vec::new();
         let length = noted(&mut input, &mut head)?;
         if length > ABOUT_BYTES_MAX {
@@ -231,22 +231,22 @@ impl<R: Read> Reader<R> {
         Ok(Self { input, about, widths, block, at, left, all, at_us, last, ended })
     }
 
-    /// What it is of, as its writer said.
+    /// Description that the writer gave.
     #[must_use]
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// Widths of the columns of its keys.
+    /// Widths of the key columns.
     #[must_use]
     pub fn widths(&self) -> &[usize] {
         &self.widths
     }
 
-    /// The next operation; nothing at the end.
+    /// The next operation; `None` at the end.
     ///
     /// # Errors
-    /// When it cannot be read, or is damaged.
+    /// If the file cannot be read, or is damaged.
     pub fn next(&mut self, op: &mut Op) -> Result<Option<(u64, Kind)>, TraceError> {
         if self.left == 0 && !self.open_block()? {
             return Ok(None);
@@ -276,6 +276,7 @@ impl<R: Read> Reader<R> {
         if self.ended {
             return Ok(false);
         }
+        // An empty block ends the trace, followed by the number of all operations.
         let input = &mut self.input;
         let ops = get(|| Ok(byte(input)?))?;
         if ops == 0 {
@@ -287,6 +288,7 @@ impl<R: Read> Reader<R> {
                 Err(TraceError::Damaged("operations are missing"))
             };
         }
+        // The length is checked before memory is allocated for it.
         let length = get(|| Ok(byte(input)?))?;
         if length > BLOCK_BYTES_MAX || ops > length {
             return Err(TraceError::Damaged("a block is too long"));
@@ -296,6 +298,7 @@ impl<R: Read> Reader<R> {
         if self.block.len() as u64 != length {
             return Err(TraceError::Damaged("a block is cut short"));
         }
+        // The checksum covers the block's bytes.
         let mut sum = [0; 4];
         input.read_exact(&mut sum)?;
         if crc32c::crc32c(&self.block) != u32::from_le_bytes(sum) {

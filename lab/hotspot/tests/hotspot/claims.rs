@@ -1,4 +1,4 @@
-//! The assertions about key designs.
+//! Claims about key designs.
 
 use partita_hotspot::cluster::{Cluster, Options, Policy};
 use partita_hotspot::metrics::Summary;
@@ -169,7 +169,7 @@ fn reading_by_user_costs_what_the_design_says() {
     assert_eq!(by_user(Design::HashAll), (8.0, 8));
 }
 
-/// A cluster whose clients ask again for what is not served.
+/// A cluster whose clients retry requests that were not served.
 fn patient(design: Design, rate: f64) -> Cluster {
     let options =
         Options { nodes: 3, lane_rows_per_s: 1_000.0, patient: true, ..Options::default() };
@@ -187,7 +187,7 @@ fn who_is_patient_waits_ever_longer_for_one_partition_and_is_served_once_there_a
     let (early, late, after) = (of(10), of(cured - 1), of(cured + 10));
     assert!(early.served <= 1_000.0 && late.served <= 1_000.0, "{} {}", early.served, late.served);
     assert!(late.p50_ms > 2.0 * early.p50_ms && early.p50_ms > 1_000.0, "{}", late.p50_ms);
-    // What was held back comes on top of what is asked.
+    // Requests that were held back come in addition.
     assert_eq!(after.offered, 3_000.0);
     assert!(after.served > 4_000.0, "{}", after.served);
     let last = seconds.last().unwrap();
@@ -201,7 +201,7 @@ fn who_is_patient_waits_ever_longer_for_one_partition_and_is_served_once_there_a
 
 #[test]
 fn a_full_partition_holds_up_patient_clients_of_the_others() {
-    // Of eight partitions of skewed users one is asked for far more than the others.
+    // Of eight partitions of skewed users, one has a far higher demand than the others.
     let knobs = Knobs { theta: 0.99, ..knobs(Design::UidTs) };
     let run = |patient: bool| {
         let knobs = Knobs { rate: 9_000.0, ..knobs.clone() };

@@ -1,5 +1,5 @@
-//! What the lab claims, in a short and deterministic form: workloads have the densities that they say, and a virtual
-//! cluster does with them what a real one should.
+//! The lab's claims in a short and deterministic form: workloads have their stated densities, and a virtual cluster
+//! reacts to them as a real one should.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
 
@@ -23,7 +23,7 @@ pub(crate) fn cluster(name: &str, knobs: &Knobs, policy: Policy, seed: u64) -> C
     Cluster::new(options, find(name).unwrap().tables(knobs))
 }
 
-/// What a workload comes to after so many seconds.
+/// Result of a workload after some seconds.
 pub(crate) fn outcome(name: &str, knobs: &Knobs, policy: Policy, seconds: u64) -> Summary {
     let mut cluster = cluster(name, knobs, policy, 1);
     cluster.run(seconds);

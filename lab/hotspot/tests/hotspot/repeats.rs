@@ -1,4 +1,4 @@
-//! The same seed, the same run; and what goes wrong does not end it.
+//! The same seed gives the same run, and faults do not end it.
 
 use partita_hotspot::cluster::{Cluster, Fault, FaultKind, Options, Policy};
 use partita_hotspot::metrics::Summary;

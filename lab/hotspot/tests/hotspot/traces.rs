@@ -1,4 +1,4 @@
-//! A trace gives back what was written, and says so when it cannot.
+//! A trace returns exactly what was written, or an error.
 
 use partita_hotspot::workload::{Design, Kind, Reader, Stream, Writer, all, find};
 use partita_load::streams::Op;

@@ -1,4 +1,4 @@
-//! Workloads have the densities that they say: streams agree with the fluid, and choosers with what was published.
+//! Workloads have their stated densities: streams agree with the fluid, and choosers with published figures.
 
 use partita_hotspot::workload::{Design, Kind, Knobs, SECOND_US, Stream, TableLoad, all, find};
 use partita_load::streams::Op;
@@ -57,7 +57,7 @@ fn a_stream_falls_where_the_fluid_says() {
                 expected.iter_mut().zip(&now).for_each(|(sum, share)| *sum += share);
             }
             for (at, (count, expected)) in counts.iter().zip(&expected).enumerate() {
-                // Six standard deviations, and what moves within a twentieth of a second.
+                // Six standard deviations, and the movement within a twentieth of a second.
                 let room = 6.0 * expected.max(1.0).sqrt() + 0.02 * f64::from(draws);
                 assert!(
                     (count - expected).abs() < room,
@@ -70,7 +70,7 @@ fn a_stream_falls_where_the_fluid_says() {
     }
 }
 
-/// The most loaded share of eight partitions, of 10,000 users whose numbers say nothing of what they do.
+/// Largest share among eight partitions, for 10,000 users whose ids do not correlate with their activity.
 fn largest(design: Design, theta: f64) -> f64 {
     largest_of("W1", design, theta)
 }

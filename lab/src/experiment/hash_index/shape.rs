@@ -1,7 +1,7 @@
-//! What the rounds of hash-index say: figures beside the published ones, tables, and whether the shape is the expected one.
+//! Results of hash-index: figures beside the published ones, tables, and claims about the shape.
 //!
-//! Invariants: pure; rates of tables are compared within a round; of a cluster whose bound is not known nothing is claimed
-//! of writes.
+//! Invariants: pure; rates of tables are compared within a round; without a known limit per partition, claims about
+//! writes stay open.
 
 use super::{KINDS, Kind, Runs, Slice, Written};
 use crate::claim::{Claim, Unit, grows, is_flat, list};
@@ -9,15 +9,16 @@ use crate::experiment::told::{Figure, Table, heads};
 use crate::report::short;
 use crate::statistics::{Spread, median};
 
-/// Reads and writes a second, and milliseconds that 99 % of them took: unsharded, and sharded without inference.
+/// Reads and writes per second, and their 99th percentiles in milliseconds: unsharded, and sharded without
+/// inference.
 const PUBLISHED_PLAIN: [f64; 4] = [55_675.5, 6_184.4, 21.0, 56.6];
 const PUBLISHED_NAIVE: [f64; 4] = [20_728.6, 2_304.5, 26.2, 14.7];
 
-/// Point reads lose no more than this by a hash that the planner infers.
+/// Maximum share of point reads lost by a hash that the planner infers.
 const LOSS_MAX: f64 = 0.05;
-/// What a hash that it cannot infer costs them at least; it was 2.7 there.
+/// Minimum factor that a hash costs reads if the planner cannot infer it; the published one is 2.7.
 const PRICE_MIN: f64 = 1.5;
-/// A rate that varies by no more than this is flat.
+/// A rate that varies by no more than this factor is flat.
 const FLAT: f64 = 1.25;
 
 /// A figure of a table, in the order of rounds.
@@ -29,12 +30,13 @@ fn rates(written: &[Written], table: Kind) -> Vec<f64> {
     written.iter().filter(|own| own.table == table).map(|own| own.rows_per_s).collect()
 }
 
-/// Our figures beside theirs.
+/// Our figures beside the published ones.
 pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
     let middle = |kind, figure: fn(&Slice) -> f64| {
         let all = of_table(&runs.slices, kind, figure);
         (!all.is_empty()).then(|| median(&all))
     };
+    // The mix, table by table.
     let mut figures = Vec::new();
     let published = [
         (Kind::Plain, Some(PUBLISHED_PLAIN)),
@@ -54,6 +56,7 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
             figures.push(Figure::new(&format!("{name}, {part}"), middle(kind, figure), published));
         }
     }
+    // The price of a hash, from pairs of rounds.
     let known = |spread: &Spread| (spread.rounds > 0).then_some(spread.median);
     figures.push(Figure::new(
         "price of naive hashing",
@@ -66,6 +69,7 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
     ] {
         figures.push(Figure::new(figure, known(loss).map(|loss| loss * 100.0), None));
     }
+    // The growth of write-only runs.
     let growth = |kind| {
         let rates = rates(&runs.written, kind);
         let (first, last) = (rates.first().copied()?, rates.last().copied()?);
@@ -84,8 +88,9 @@ pub(super) fn figures(runs: &Runs) -> Vec<Figure> {
     figures
 }
 
-/// What is expected of tables with so many partitions.
+/// Claims about tables with this number of partitions.
 pub(super) fn claims(runs: &Runs, partitions: u32, bound: Option<f64>) -> Vec<Claim> {
+    // Partitions touched, as the store logged them.
     let of = |kind| {
         let asked = runs.asked.iter().find(|asked| asked.table == kind);
         asked.and_then(|asked| asked.partitions)
@@ -111,6 +116,7 @@ pub(super) fn claims(runs: &Runs, partitions: u32, bound: Option<f64>) -> Vec<Cl
         ),
         Claim::at_least("naive hashing costs them a multiple", &runs.price, PRICE_MIN, Unit::Times),
     ];
+    // Writes can be judged only if the limit of one partition is known.
     let grown = "hashed writes grow with the number of partitions";
     let flat = "sequential writes do not";
     let (hashed, plain) = (rates(&runs.written, Kind::Hashed), rates(&runs.written, Kind::Plain));
@@ -130,7 +136,7 @@ pub(super) fn claims(runs: &Runs, partitions: u32, bound: Option<f64>) -> Vec<Cl
     claims
 }
 
-/// What was read.
+/// Results of reads.
 pub(super) fn read_table(runs: &Runs) -> Table {
     let mut table = heads(&[
         "table",
@@ -143,6 +149,7 @@ pub(super) fn read_table(runs: &Runs) -> Table {
         "partitions asked",
         "failed",
     ]);
+    // One line for each table, with medians over the rounds.
     for kind in KINDS {
         let reads = of_table(&runs.slices, kind, |slice| slice.reads_per_s);
         let middle =
@@ -166,7 +173,7 @@ pub(super) fn read_table(runs: &Runs) -> Table {
     table
 }
 
-/// What was written.
+/// Results of write-only runs.
 pub(super) fn written_table(written: &[Written]) -> Table {
     let mut table = heads(&["written, rows/s (p99 ms), by partitions"]);
     for (kind, name) in [(Kind::Plain, "sequential"), (Kind::Hashed, "hashed")] {

@@ -1,4 +1,4 @@
-//! What the experiment makes of rounds that are given.
+//! The experiment's evaluation of given rounds.
 
 use super::*;
 use crate::claim::Verdict;
@@ -19,7 +19,7 @@ fn runs(reads: [[f64; 3]; 3], written: [[f64; 2]; 2]) -> Runs {
     for (round, rates) in (1..).zip(reads) {
         runs.slices.extend(KINDS.iter().zip(rates).map(|(kind, rate)| slice(round, *kind, rate)));
     }
-    // Without writes there are twice as many.
+    // Without writes there are twice as many reads.
     let both = runs.slices.iter().filter(|slice| slice.table != Kind::Naive);
     let alone = both.map(|slice| Slice { reads_per_s: slice.reads_per_s * 2.0, ..slice.clone() });
     runs.alone = alone.collect();

@@ -9,7 +9,7 @@ use arrow::record_batch::RecordBatch;
 
 use crate::cpu::{FIELDS, Host, Rows, TAGS, TIME};
 
-/// The columns: strings, a time in nanoseconds, integers.
+/// Schema: strings, a time in nanoseconds, integers.
 pub fn schema() -> SchemaRef {
     let tags = TAGS.iter().map(|name| Field::new(*name, DataType::Utf8, true));
     let time = Field::new(TIME, DataType::Timestamp(TimeUnit::Nanosecond, None), false);
@@ -17,15 +17,15 @@ pub fn schema() -> SchemaRef {
     Arc::new(Schema::new(tags.chain([time]).chain(fields).collect::<Vec<_>>()))
 }
 
-/// Makes record batches of certain hosts' rows.
+/// Makes record batches of rows of given hosts.
 pub struct Batches {
     schema: SchemaRef,
-    /// Each host's tags.
+    /// Tags of each host.
     tags: Vec<[Box<str>; 10]>,
 }
 
 impl Batches {
-    /// Of these hosts.
+    /// For rows of these hosts.
     pub fn new(hosts: &[Host]) -> Self {
         let tags =
             hosts.iter().map(|host| host.tags().map(|tag| tag.into_owned().into())).collect();

@@ -1,4 +1,4 @@
-//! Every encoding gives back the same rows.
+//! Every encoding decodes to the same rows.
 
 use ::arrow::array::{AsArray, RecordBatch};
 use ::arrow::datatypes::{Int64Type, TimestampNanosecondType};
@@ -6,7 +6,7 @@ use ::arrow::datatypes::{Int64Type, TimestampNanosecondType};
 use super::*;
 use crate::cpu::{Generator, Spec, hosts};
 
-/// A row as every format can tell it: tags, nanoseconds, fields.
+/// A decoded row: tags, nanoseconds, fields.
 type Told = (Vec<String>, i64, Vec<i64>);
 
 fn spec() -> Spec {
@@ -75,7 +75,7 @@ fn text_and_csv_tell_all_rows() {
     }
 }
 
-/// Takes the first bytes away.
+/// Splits the first bytes off.
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
     let (taken, rest) = bytes.split_at(count);
     *bytes = rest;

@@ -1,4 +1,4 @@
-//! A guide of runs of the virtual cluster: it names the pictures that there are, and says of each run what that showed.
+//! A guide to runs of the virtual cluster: it refers to existing pictures, and describes each run by its results.
 
 use super::*;
 use crate::cluster::{Cluster, Options};
@@ -38,7 +38,7 @@ fn files(shown: &[(Design, Shown)]) -> Vec<Written> {
     })
 }
 
-/// What a page says of a run.
+/// Section of a page about a run.
 fn part<'a>(page: &'a str, name: &str) -> &'a str {
     let from = page.find(&format!("## {name}\n")).expect(name);
     let rest = &page[from + 3..];

@@ -1,39 +1,40 @@
-//! What a guide says of runs, in sentences.
+//! Sentences of a guide about runs.
 //!
-//! Invariants: pure; a sentence stands only where the run's own figures say so; figures in it are the run's. A class that
-//! the detector did not name is never named here.
+//! Invariants: pure; a sentence appears only if the run's own figures support it, with figures of the run. A class
+//! that the detector did not name is never mentioned.
 
 use super::super::shown::Shown;
 use super::Guided;
 use crate::metrics::{Second, Summary};
 use crate::workload::Design;
 
-/// What runs have in common.
+/// Text about all runs.
 pub(super) const WRITTEN: &str = "Every run has tables of its own, and all runs of a workload are given the same rows at the same times: what differs is the key, and with it where rows lie.";
-/// What the figures mean.
+/// Explanation of the figures.
 pub(super) const FIGURES: &str = "**served** is what was done of what was asked for. **N_eff** says over how many equally busy partitions the load would be as concentrated as it is: 1 where one bears it all, as many as there are where all bear the same. **busiest** is the share of the busiest partition. Latency counts from when a statement was due, not from when it was sent: where the store is behind, waiting is part of it. **verdict** is what the store itself said of its busiest partition.";
-/// What the last picture shows.
+/// Explanation of the last picture.
 pub(super) const TRADE_OFF: &str = "Further up more partitions take part in writing; further to the right more of them have to be asked for the rows of one. Up and to the left is where a key should be.";
 
-/// From this share of its partitions on a table's load is even.
+/// Share of its partitions from which a table's load counts as even.
 const EVEN: f64 = 0.9;
-/// Up to this N_eff one partition does the work.
+/// Maximum N_eff at which one partition does all the work.
 const ONE: f64 = 1.5;
-/// From this share on all that was asked for was served, but for chance.
+/// Served share from which all demand counts as served, apart from chance.
 const ALL: f64 = 0.99;
 const NEARLY_ALL: f64 = 0.95;
-/// More than this was served only where something had waited.
+/// Served share above which earlier requests must have waited.
 const MORE: f64 = 1.02;
-/// Latency has grown if the last fifth of a run has so many times that of the one before, and more than a second.
+/// Latency counts as grown if the last fifth of a run has this multiple of the fifth before, and more than a
+/// second.
 const GROWS: f64 = 1.15;
 const GROWS_MS: f64 = 1_000.0;
 
-/// How load lies over partitions.
+/// Distribution of load over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
     /// There is one partition only.
     Alone,
-    /// One of several bears nearly all.
+    /// One of several has nearly all load.
     One,
     Even,
     Uneven,
@@ -49,7 +50,7 @@ fn spread(summary: &Summary) -> Spread {
     }
 }
 
-/// What a class means.
+/// Explanation of a class.
 fn meaning(class: &str) -> &'static str {
     match class {
         "MOVING_RIGHT" => {
@@ -82,7 +83,7 @@ fn times(count: u64) -> String {
     }
 }
 
-/// How pictures are read, with what is to be seen where, as far as these runs show it.
+/// Instructions for reading the pictures, with examples among these runs.
 pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
     let names = |wanted: &dyn Fn(&Shown) -> bool| {
         let named = runs.iter().filter(|run| !run.shown.pictures.is_empty() && wanted(run.shown));
@@ -103,10 +104,12 @@ pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
             + last.transfers
             > 0
     };
+    // What every picture has in common.
     let mut lines = vec![
         "Time runs from left to right. Keys ascend from the bottom to the top: a point of the picture is a range of keys at a moment. Thin level lines are where partitions begin; the bars to the right are what each partition did at the end, and which node led it.".to_owned(),
         "The more a colour stands out from the ground, the more was written to those keys: dark on a light page, bright on a dark one. The scale below a picture says what the strongest colour stands for.".to_owned(),
     ];
+    // Each shape with the runs in which it can be seen; a shape without a run is left out.
     let shapes = [
         (
             names(&said("MOVING_RIGHT")),
@@ -141,13 +144,13 @@ pub(super) fn legend(runs: &[Guided<'_>]) -> Vec<String> {
     lines
 }
 
-/// A heading's anchor, as code hosts make it.
+/// Anchor of a heading, as code hosts generate it.
 fn anchor(name: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
     name.to_lowercase().chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// Why a design spreads rows evenly, where it did.
+/// Reason why a design spreads rows evenly.
 fn because(design: Option<Design>, rekeyed: bool) -> &'static str {
     match design {
         Some(Design::UidTs) => {
@@ -162,11 +165,12 @@ fn because(design: Option<Design>, rekeyed: bool) -> &'static str {
     }
 }
 
-/// What a run's pictures show.
+/// Description of a run's pictures.
 pub(super) fn seen(shown: &Shown, design: Option<Design>) -> Vec<String> {
     let summary = &shown.summary;
     let (class, spread) = (summary.verdict(), spread(summary));
     let mut lines = Vec::new();
+    // What moves, or stands out.
     match (class, summary.rekeyed) {
         (Some(class @ ("MOVING_RIGHT" | "MOVING_LEFT")), rekeyed) => {
             let (moves, end) =
@@ -187,6 +191,7 @@ pub(super) fn seen(shown: &Shown, design: Option<Design>) -> Vec<String> {
         }
         _ => {}
     }
+    // A repartition, then the distribution.
     if let Some((_, buckets)) = summary.rekeyed {
         let second =
             if shown.pictures.len() > 1 { "The second picture is" } else { "From then on it is" };
@@ -206,7 +211,7 @@ pub(super) fn seen(shown: &Shown, design: Option<Design>) -> Vec<String> {
     lines
 }
 
-/// The mean of the median latencies of a run's fifths.
+/// Mean of the median latencies in a fifth of a run.
 #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
 fn fifth_p50(seconds: &[Second], fifth: usize) -> f64 {
     let of = &seconds[seconds.len() * fifth / 5..seconds.len() * (fifth + 1) / 5];
@@ -297,7 +302,7 @@ fn cuts(summary: &Summary) -> Option<String> {
     useless.then(|| "It was not cut because of load: that would have divided nothing.".to_owned())
 }
 
-/// What a run's figures say.
+/// Description of a run's figures.
 pub(super) fn found(shown: &Shown, entity: Option<&str>) -> Vec<String> {
     let summary = &shown.summary;
     let mut lines = vec![served(summary), bears(summary), waits(shown), said(summary)];
@@ -320,13 +325,14 @@ pub(super) fn found(shown: &Shown, entity: Option<&str>) -> Vec<String> {
     lines
 }
 
-/// What runs beside each other come to.
+/// Comparison of the runs.
 pub(super) fn sums(runs: &[Guided<'_>]) -> Vec<String> {
     let list = |wanted: &dyn Fn(&Summary) -> bool| {
         let named = runs.iter().filter(|run| wanted(&run.shown.summary));
         named.map(|run| format!("`{}`", run.shown.name)).collect::<Vec<_>>().join(", ")
     };
     let mut lines = Vec::new();
+    // Which runs kept up, and which did by a repartition.
     let behind = list(&|own| own.served_share < NEARLY_ALL);
     if !behind.is_empty() {
         lines.push(format!("Behind what was asked for: {behind}."));
@@ -339,6 +345,7 @@ pub(super) fn sums(runs: &[Guided<'_>]) -> Vec<String> {
     if !cured.is_empty() {
         lines.push(format!("Cured itself on the way: {cured}."));
     }
+    // Of the runs that kept up, the ones with the cheapest reads.
     let reads = |own: &Summary| own.fan_out.as_ref().map(|fan_out| fan_out.mean[0]);
     let able =
         runs.iter().map(|run| &run.shown.summary).filter(|own| own.served_share >= NEARLY_ALL);

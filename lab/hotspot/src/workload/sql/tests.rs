@@ -1,5 +1,5 @@
-//! Statements are what the catalogue says: columns in the key's order, cuts where the virtual table is cut, rows that
-//! compare as keys do.
+//! Statements follow the catalogue: columns in the key's order, splits at the virtual table's keys, and rows that
+//! compare like keys.
 
 use std::collections::BTreeSet;
 
@@ -202,7 +202,7 @@ fn reads_ask_for_what_the_operation_reads() {
         BEGIN + 1
     );
     assert_eq!(read(&by_user, &Op { key, end: None }), expected);
-    // What is no key of the table, and a range of buckets.
+    // A key of another table, and a range of buckets.
     assert_eq!(records.read(&Op { key: vec![1, 2], end: None }), None);
     assert_eq!(by_user.read(&range(1, 2)), None);
 }
@@ -217,7 +217,7 @@ fn what_is_read_is_there_before_and_what_is_not_is_not() {
     for name in ["W1", "W6:sequential", "W7", "W11", "W12", "W13", "W15"] {
         assert!(prior(name).is_empty(), "{name}");
     }
-    // Such as follow each other lie apart: a batch is spread over all partitions.
+    // Consecutive rows are far apart: a batch is distributed over all partitions.
     let ids: Vec<u64> = prior("W6:uniform").iter().take(PLACES).map(|row| row.id).collect();
     assert!(ids.iter().any(|id| *id < 250) && ids.iter().any(|id| *id >= 1_750), "{ids:?}");
 }
