@@ -1,8 +1,8 @@
-//! The picture in a terminal: two rows of cells a line where there are colours, characters of growing weight where there
-//! are none.
+//! The picture in a terminal. With colours, a line of text shows two rows of cells; without, characters of growing
+//! weight stand for the shades.
 //!
-//! Invariants: no line is wider than asked for; what keys and texts contain cannot steer the terminal; each mark is a
-//! letter on the map unless another one is in its place, and the newest are put into words below it.
+//! Invariants: no line is wider than the width asked for; keys and texts cannot steer the terminal; each mark is a
+//! letter on the map unless another one has its place, and the newest marks are put into words below the map.
 
 use unicode_width::UnicodeWidthChar as _;
 
@@ -13,7 +13,7 @@ use crate::number::{narrow, round};
 use crate::picture::Heatmap;
 use crate::wording::{across, balance, clock, moment, percent, place, rate, ticks, wrapped};
 
-/// What the terminal can show.
+/// Colours of the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ink {
     /// Any colour.
@@ -25,18 +25,18 @@ pub enum Ink {
     Plain,
 }
 
-/// How to draw in a terminal.
+/// Options of the terminal picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ansi {
     /// Columns of characters, at least 40.
     pub width: usize,
     /// Lines of the map alone, at least 4.
     pub height: usize,
-    /// Colours.
+    /// Colours of the terminal.
     pub ink: Ink,
-    /// What they are a share of.
+    /// Reference of the brightness: a partition's capacity or the maximum of the map.
     pub mode: Mode,
-    /// The terminal's ground.
+    /// Background of the terminal: dark or light.
     pub theme: Theme,
 }
 
@@ -46,17 +46,18 @@ impl Default for Ansi {
     }
 }
 
-/// From no load to the most.
+/// Characters from no load to the maximum.
 const WEIGHTS: [char; 10] = [' ', '.', ':', '-', '=', '+', '*', '#', '%', '@'];
 
 const RESET: &str = "\x1b[0m";
 
-/// Marks and verdicts that are put into words.
+/// Marks, and likewise verdicts, that are put into words; the rest is counted.
 const WORDED_MAX: usize = 8;
 
-/// Draws it; every line ends with a line feed.
+/// The picture as text; every line ends with a line feed.
 #[must_use]
 pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
+    // Geometry: keys on the left, then the map. With colours a character shows two points, one above the other.
     let width = options.width.max(40);
     let left = (width / 4).clamp(12, 28);
     let lines = options.height.max(4);
@@ -72,6 +73,7 @@ pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
     line(&fit(&format!("{}: {}", heatmap.table, heatmap.metric.title()), width));
     line(&fit(&balance(heatmap), width));
     let mut labelled = String::new();
+    // A key is written on every third line, and only if it differs from the one written before.
     for at in 0..lines {
         let label =
             label(heatmap, lines, at).filter(|label| *label != labelled && (lines - at) % 3 == 1);
@@ -87,6 +89,7 @@ pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
         }
         line(&content);
     }
+    // Below the map: time, legend, and the marks and verdicts in words.
     line(&time_axis(heatmap, left, columns));
     line(&legend(heatmap, options, width));
     for note in notes(heatmap, width) {
@@ -95,7 +98,7 @@ pub fn ansi(heatmap: &Heatmap, options: Ansi) -> String {
     text
 }
 
-/// The intensity of each point of the map, from above; nothing where no report speaks of.
+/// Intensity of each point of the map, rows from the top; `None` where no report covers the point.
 fn sampled(heatmap: &Heatmap, mode: Mode, columns: usize, pixels: usize) -> Vec<Vec<Option<f32>>> {
     let shades = heatmap.intensity(mode);
     let count = heatmap.times.len();
@@ -114,7 +117,8 @@ fn sampled(heatmap: &Heatmap, mode: Mode, columns: usize, pixels: usize) -> Vec<
                 continue;
             }
             let mean = known.iter().sum::<f32>() / known.len() as f32;
-            // Of several rows the brightest is seen, so that one hot key does not drown.
+            // Where several rows fall on one point, the brightest is shown, so that one hot key is not averaged
+            // away.
             for point in points.iter_mut().rev().take(last + 1).skip(first) {
                 point[column] = Some(point[column].map_or(mean, |other: f32| other.max(mean)));
             }
@@ -123,7 +127,7 @@ fn sampled(heatmap: &Heatmap, mode: Mode, columns: usize, pixels: usize) -> Vec<
     points
 }
 
-/// Letters that stand on the map instead of cells: marks and the classes of verdicts.
+/// Letters that replace cells on the map: marks and the classes of verdicts.
 fn overlay(heatmap: &Heatmap, columns: usize, lines: usize) -> Vec<Vec<Option<char>>> {
     let mut letters = vec![vec![None; columns]; lines];
     let line_of = |row: usize| {
@@ -180,7 +184,7 @@ fn cell(options: Ansi, upper: Option<f32>, lower: Option<f32>, letter: Option<ch
     }
 }
 
-/// Whatever has load at all is seen.
+/// The character for a shade. Any load above zero gets a visible character.
 fn weight(shade: f32) -> char {
     let least = usize::from(shade > 0.0);
     WEIGHTS[round(tone(shade) * 9.0).clamp(least, 9)]
@@ -196,7 +200,7 @@ fn code(ink: Ink, ground: u8, colour: Rgb) -> String {
     format!("\x1b[{ground};5;{}m", 16 + 36 * step(red) + 6 * step(green) + step(blue))
 }
 
-/// The key at the lower edge of a line.
+/// The key at the lower edge of a line of the map.
 fn label(heatmap: &Heatmap, lines: usize, at: usize) -> Option<String> {
     let wanted = (lines - 1 - at) as f64 / lines as f64;
     let mut below = 0.0;
@@ -247,6 +251,7 @@ fn legend(heatmap: &Heatmap, options: Ansi, width: usize) -> String {
 
 fn notes(heatmap: &Heatmap, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
+    // Verdicts that hold come first, then the ended ones; the newest first in each group.
     let mut verdicts: Vec<_> = heatmap.verdicts.iter().collect();
     verdicts.sort_by_key(|verdict| (verdict.until.is_some(), std::cmp::Reverse(verdict.since)));
     for verdict in verdicts.iter().take(WORDED_MAX) {
@@ -272,6 +277,7 @@ fn notes(heatmap: &Heatmap, width: usize) -> Vec<String> {
     if hidden > 0 {
         lines.push(format!("and {hidden} more verdicts"));
     }
+    // Marks, the newest first.
     let mut marks: Vec<_> = heatmap.marks.iter().collect();
     marks.sort_by_key(|mark| std::cmp::Reverse(mark.at));
     for mark in marks.iter().take(WORDED_MAX) {
@@ -285,12 +291,12 @@ fn notes(heatmap: &Heatmap, width: usize) -> Vec<String> {
     lines
 }
 
-/// Without characters that steer a terminal.
+/// Replaces control characters, which could steer a terminal.
 fn clean(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-/// Cleaned, and cut to so many places of a terminal.
+/// Without control characters, and cut to a width in terminal columns.
 fn fit(text: &str, width: usize) -> String {
     let text = clean(text);
     let places = |text: &str| text.chars().map(|letter| letter.width().unwrap_or(0)).sum::<usize>();
@@ -305,7 +311,7 @@ fn fit(text: &str, width: usize) -> String {
     short.chain(['.', '.']).take(width).collect()
 }
 
-/// To the right end of a field.
+/// Right-aligned in a field of this width.
 fn padded(text: &str, width: usize) -> String {
     let text = fit(text, width);
     let used: usize = text.chars().map(|letter| letter.width().unwrap_or(0)).sum();

@@ -1,4 +1,5 @@
-//! Colours: a ramp on which equal steps of load look like equal steps of light, and the colours of everything else.
+//! Colours: a ramp on which equal steps of load look like equal steps of lightness, and the colours of everything
+//! else.
 //!
 //! The ramp is a path through OKLCH (Björn Ottosson's perceptual space): lightness grows evenly, hue turns from indigo over
 //! red to yellow, and chroma is lowered where a screen cannot show it. On a light ground the path is walked from light
@@ -9,7 +10,7 @@ use crate::number::{byte, floor};
 /// Red, green, blue.
 pub type Rgb = [u8; 3];
 
-/// What the picture is drawn on.
+/// Background of the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
     /// Light on dark.
@@ -36,7 +37,7 @@ const LIGHT: [[f64; 3]; 5] = [
     [0.28, 0.110, 35.0],
 ];
 
-/// The colours besides the ramp.
+/// Colours besides the ramp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Palette {
     pub(crate) ground: Rgb,
@@ -75,7 +76,7 @@ impl Theme {
         }
     }
 
-    /// The colour of a value from 0 to 1; what is outside counts as the nearer end.
+    /// The colour of a value from 0 to 1; values outside are clamped, and NaN counts as 0.
     #[must_use]
     pub fn colour(self, value: f64) -> Rgb {
         let points = match self {
@@ -100,7 +101,7 @@ impl Theme {
     }
 }
 
-/// The nearest colour that a screen shows, found by lowering the chroma.
+/// The nearest colour that sRGB can represent, found by lowering the chroma.
 fn shown(lightness: f64, chroma: f64, hue: f64) -> Rgb {
     let (mut low, mut high) = (0.0, chroma);
     let fits = |linear: [f64; 3]| linear.iter().all(|part| (-0.0005..=1.0005).contains(part));

@@ -1,14 +1,16 @@
-//! How bright each cell is.
+//! Brightness of each cell.
 //!
-//! * **Relative**: load per height of picture, as a share of the brightest cell's. It shows where load is, however little
-//!   it is in all.
-//! * **Absolute**: how much of its capacity the *partition* uses at that time; within a partition the busiest keys have
-//!   the partition's brightness, quieter ones less in proportion. A bright line is a partition near its limit because of
-//!   few keys, an all bright partition one that is near its limit evenly, and a dark map has room left.
+//! * **Relative**: load per height of picture, as a share of the brightest cell's. It shows where load is, however
+//!   small the total is.
+//! * **Absolute**: the share of its capacity that the *partition* uses at that time. Within a partition the busiest
+//!   keys have the partition's brightness, quieter ones proportionally less. A bright line is a partition near its
+//!   limit because of a few keys; a partition that is bright throughout is near its limit evenly; a dark map has
+//!   capacity left.
 //!
-//! In a picture of some keys only, a partition counts with the load of those.
+//! In a picture of a part of the keys, a partition counts only with the load of those keys.
 //!
-//! Invariants: 0 to 1; no load is 0; the colour is that of the square root, so that a hundredth is still seen.
+//! Invariants: intensities are 0 to 1; no load is 0; the colour follows the square root, so that a hundredth of the
+//! maximum is still visible.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,37 +18,37 @@ use crate::metric::Metric;
 use crate::number::narrow;
 use crate::picture::Heatmap;
 
-/// What a colour is a share of.
+/// Reference of the brightness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Of what one partition can bear. Without a known capacity it is shown as [`Mode::Relative`].
+    /// Share of one partition's capacity. Without a known capacity the picture is drawn as [`Mode::Relative`].
     #[default]
     Absolute,
-    /// Of the map's maximum.
+    /// Share of the map's maximum.
     Relative,
 }
 
-/// Where on the ramp an intensity lies.
+/// Position of an intensity on the colour ramp, 0 to 1.
 pub(crate) fn tone(intensity: f32) -> f64 {
     f64::from(intensity.clamp(0.0, 1.0)).sqrt()
 }
 
 impl Heatmap {
-    /// What one partition can bear, in the metric's unit.
+    /// Capacity of one partition, in the metric's unit; `None` if unknown. Busy shares always have 1.
     #[must_use]
     pub fn known_capacity(&self) -> Option<f64> {
         let given = self.capacity.map(f64::from).filter(|capacity| *capacity > 0.0);
         given.or((self.metric == Metric::Busy).then_some(1.0))
     }
 
-    /// The mode in which it can be shown.
+    /// The mode to draw in: the wanted one, or [`Mode::Relative`] without a known capacity.
     #[must_use]
     pub fn mode(&self, wanted: Mode) -> Mode {
         if self.known_capacity().is_some() { wanted } else { Mode::Relative }
     }
 
-    /// By row, then by column.
+    /// Intensities from 0 to 1, by row, then by column.
     #[must_use]
     pub fn intensity(&self, mode: Mode) -> Vec<Vec<f32>> {
         match (self.mode(mode), self.known_capacity()) {
@@ -55,13 +57,13 @@ impl Heatmap {
         }
     }
 
-    /// Load per height, in rates of a row of mean height.
+    /// Load per height, as the rate of a row of mean height.
     fn density(&self, row: usize, column: usize) -> f64 {
         let height = f64::from(self.rows[row].height) * self.rows.len() as f64;
         f64::from(self.cells[row][column]) / height.max(1e-6)
     }
 
-    /// The brightest cell's load, in rates of a row of mean height.
+    /// The maximum density of all cells, as the rate of a row of mean height.
     pub(crate) fn density_max(&self) -> f64 {
         let column =
             |row: usize| (0..self.times.len()).map(move |column| self.density(row, column));
@@ -92,7 +94,7 @@ impl Heatmap {
                 if rate <= 0.0 {
                     continue;
                 }
-                // The density that a row of load is in on average; samples are noisy, and the maximum would be noise.
+                // The load-weighted mean density. Samples are noisy, and the maximum would mostly show noise.
                 let typical: f64 =
                     (start..end).map(|row| load(row) * self.density(row, column)).sum::<f64>()
                         / rate;

@@ -4,13 +4,13 @@
 //!   Report, Event, Finding ──▶ History ──view──▶ Heatmap ──▶ ansi | svg | png | page | JSON
 //! ```
 //!
-//! A [`History`] takes the load of every partition in, second by second, with what is known of where in the partition it
-//! lay, keeps it for two weeks in about 7 MB, and gives pictures of any part of it. A [`Heatmap`] is such a picture, on
-//! its own: it can be sent as JSON, and every renderer takes it.
+//! A [`History`] takes in the load of every partition, second by second, with its known distribution inside the
+//! partition. It keeps two weeks in about 7 MB and makes pictures of any part of them. A [`Heatmap`] is such a
+//! picture and complete by itself: it can be sent as JSON, and every renderer takes it.
 //!
-//! Invariants: nothing here reads a clock or speaks to anybody; load is neither lost nor made up when columns are added
-//! up and rows are cut; what a renderer writes depends on the picture and its options only. What keys mean is known to the
-//! callers, who pass a function from a key to SQL values.
+//! Invariants: this crate reads no clock and makes no calls; adding up columns and cutting rows neither loses nor
+//! adds load; the output of a renderer depends only on the picture and the options. Only callers know the meaning
+//! of keys: they pass a function from a key to SQL values.
 
 mod ansi;
 mod colour;

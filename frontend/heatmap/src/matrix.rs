@@ -1,5 +1,5 @@
-//! The history of a table's load: what is put in ([`Report`]), how it is kept ([`History`]), and how a part of it becomes
-//! a picture (`view`).
+//! The history of a table's load: its input ([`Report`]), its storage ([`History`]), and how a part of it becomes a
+//! picture (`view`).
 
 mod axis;
 mod block;

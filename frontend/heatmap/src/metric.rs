@@ -1,11 +1,11 @@
-//! What load is counted in.
+//! The metrics of load.
 
 use serde::{Deserialize, Serialize};
 
-/// Number of metrics that are kept for every cell.
+/// Number of metrics kept for every cell.
 pub const METRICS: usize = 4;
 
-/// One way to count load.
+/// A metric of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -15,16 +15,16 @@ pub enum Metric {
     ReadRows,
     /// Bytes written, per second.
     WriteBytes,
-    /// Share of the time in which a partition's serial write lane was busy, 0 to 1.
+    /// Share of the time in which a partition's serial write lane is busy, 0 to 1.
     Busy,
 }
 
 impl Metric {
-    /// All of them, in the order in which loads are given.
+    /// All metrics, in the order of their values in a load.
     pub const ALL: [Metric; METRICS] =
         [Metric::WriteRows, Metric::ReadRows, Metric::WriteBytes, Metric::Busy];
 
-    /// Its place in [`Metric::ALL`].
+    /// Index in [`Metric::ALL`].
     #[must_use]
     pub fn index(self) -> usize {
         match self {
@@ -35,7 +35,7 @@ impl Metric {
         }
     }
 
-    /// Its name in addresses and in JSON.
+    /// Name in URLs and in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,13 +46,13 @@ impl Metric {
         }
     }
 
-    /// The metric of that name.
+    /// The metric with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
-    /// What a reader is told that it is, with its unit.
+    /// Title with the unit, for people.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Metric {
         }
     }
 
-    /// Whether the samples of reads, rather than those of writes, say where in a partition it lies.
+    /// True if samples of reads, not of writes, give the metric's distribution inside a partition.
     pub(crate) fn is_of_reads(self) -> bool {
         self == Self::ReadRows
     }

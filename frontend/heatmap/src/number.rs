@@ -1,8 +1,8 @@
-//! From fractions to whole numbers and to narrower ones, in one place.
+//! Conversions from fractions to integers and to narrower numbers.
 //!
-//! Invariant: every function says what happens to values that do not fit, and none of them wraps around.
+//! Invariant: every function documents its result for values that do not fit; none wraps around.
 
-/// Rounds down; negative numbers and what is not a number become 0, huge ones the largest.
+/// Rounds down. Negative numbers and NaN become 0, values that are too large the maximum.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -12,7 +12,7 @@ pub(crate) fn floor(value: f64) -> usize {
     value as usize
 }
 
-/// Rounds to the nearest; saturates like [`floor`].
+/// Rounds to the nearest integer; saturates like [`floor`].
 pub(crate) fn round(value: f64) -> usize {
     floor(value + 0.5)
 }
@@ -33,7 +33,7 @@ pub(crate) fn signed(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// Loses digits that a picture does not show.
+/// Converts to `f32`; the digits lost are not visible in a picture.
 #[expect(clippy::cast_possible_truncation, reason = "a float loses digits, not size")]
 pub(crate) fn narrow(value: f64) -> f32 {
     value as f32

@@ -1,4 +1,4 @@
-//! The picture itself: what all renderers and the page take, and what `GET /v1/heatmap.json` answers.
+//! The picture: input of all renderers and of the page, and the answer to `GET /v1/heatmap.json`.
 //!
 //! # The contract
 //!
@@ -11,14 +11,14 @@
 //! | `since` | how many seconds the picture reaches back from `until` | 900 |
 //! | `until` | its end, seconds since the Unix epoch | now |
 //! | `mode` | `absolute` or `relative`: how the reader colours it; the server may ignore it | `absolute` |
-//! | `rows`, `columns` | at most so many of them | 256, 240 |
-//! | `from_key`, `to_key` | only these keys, in hexadecimal as in [`Row::key`] | all |
+//! | `rows`, `columns` | maximum number of each | 256, 240 |
+//! | `from_key`, `to_key` | only keys in this range, in hexadecimal as in [`Row::key`] | all |
 //!
 //! `GET /v1/tables.json` answers `{"tables": [TableSummary, ...]}`.
 //! An error is answered with a status of 400 or more and `{"error": "text"}`.
 //!
 //! Invariants of a [`Heatmap`]: rows ascend by key; `cells` has a line for each row and in it a number for each of
-//! `times`, a rate per second, summed over the row's keys; rows that marks, verdicts, bounds name exist.
+//! `times`, a rate per second, summed over the row's keys; the rows that marks, verdicts and bounds refer to exist.
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -31,51 +31,51 @@ use crate::number::{narrow, round};
 pub struct Heatmap {
     /// The table's name.
     pub table: String,
-    /// What is counted.
+    /// The metric shown.
     pub metric: Metric,
-    /// The rate that one partition can bear, in the metric's unit; nothing when that is not known.
+    /// Capacity of one partition in the metric's unit; `None` if unknown.
     pub capacity: Option<f32>,
-    /// When each column begins, seconds since the Unix epoch, ascending; all columns are `step` long.
+    /// Start of each column, seconds since the Unix epoch, ascending; all columns are `step` long.
     pub times: Vec<u64>,
     /// Length of a column, seconds.
     pub step: u32,
-    /// Columns that no report speaks of.
+    /// Columns that no report covers.
     pub gaps: Vec<usize>,
     /// Ranges of keys, ascending.
     pub rows: Vec<Row>,
     /// By row, then by column: rate per second.
     #[serde(serialize_with = "short")]
     pub cells: Vec<Vec<f32>>,
-    /// Where partitions begin, and from when to when.
+    /// Starts of partitions, each with the columns in which it holds.
     pub bounds: Vec<Bound>,
-    /// What happened.
+    /// Changes to partitions: splits, merges, moves, leader transfers.
     pub marks: Vec<Mark>,
-    /// What the detector says.
+    /// The detector's verdicts.
     pub verdicts: Vec<VerdictNote>,
-    /// How evenly partitions share the load now.
+    /// Distribution of the current load among the partitions.
     pub balance: Balance,
 }
 
 /// A range of keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its first key in SQL values.
+    /// First key, in SQL values.
     pub start: String,
-    /// The key after its last, likewise.
+    /// End of the keys, exclusive, in SQL values.
     pub end: String,
-    /// Its first key in hexadecimal: for asking again for less.
+    /// First key in hexadecimal, for a request of a smaller range.
     pub key: String,
-    /// Its share of the picture's height; all add up to 1.
+    /// Share of the picture's height; all shares add up to 1.
     pub height: f32,
-    /// The partition that its first key lies in now.
+    /// The partition that contains the first key now.
     pub partition: Option<u64>,
-    /// The node that leads it.
+    /// The node of that partition's leader.
     pub leader: Option<u64>,
-    /// How many partitions it touches now; more than one if there are more of them than rows.
+    /// Number of partitions in the row's range now; more than one if there are more partitions than rows.
     pub partitions: u32,
 }
 
-/// A partition begins at this row, in these columns.
+/// A partition that begins at this row, in these columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// The row.
@@ -86,57 +86,58 @@ pub struct Bound {
     pub to: usize,
 }
 
-/// Something that happened to a partition.
+/// A change to a partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Seconds since the Unix epoch.
+    /// Time of the change, seconds since the Unix epoch.
     pub at: u64,
-    /// Where.
+    /// The row that contains the key.
     pub row: usize,
-    /// What.
+    /// The kind of change.
     pub kind: MarkKind,
-    /// The key in SQL values.
+    /// The key, in SQL values.
     pub key: String,
-    /// In words.
+    /// Description for people.
     pub text: String,
 }
 
-/// What the detector said of a partition.
+/// A verdict of the detector about a partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VerdictNote {
-    /// The partition, if it is known by a number.
+    /// The partition's id, if known.
     #[serde(default)]
     pub partition: Option<u64>,
-    /// Seconds since the Unix epoch.
+    /// Start, seconds since the Unix epoch.
     pub since: u64,
-    /// Likewise; nothing while it holds.
+    /// End, seconds since the Unix epoch; `None` while it holds.
     pub until: Option<u64>,
     /// The first row of the partition.
     pub from_row: usize,
-    /// The row after its last.
+    /// The row after the partition's last one.
     pub to_row: usize,
-    /// For example `MOVING_RIGHT`.
+    /// The class, for example `MOVING_RIGHT`.
     pub class: String,
     /// The partition's range in SQL values.
     pub range: String,
-    /// Why.
+    /// The reason, in words and numbers.
     pub evidence: String,
-    /// What to do.
+    /// The advice; empty without any.
     pub advice: String,
 }
 
-/// How evenly partitions share the load.
+/// Distribution of the load among partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Balance {
     /// Number of partitions.
     pub partitions: u32,
-    /// How many partitions, equally loaded, would be as uneven: 1 / sum of squared shares. 0 without load.
+    /// Effective number of partitions: with this many equally loaded ones, the distribution would be equally
+    /// uneven. 1 / sum of squared shares; 0 without load.
     pub n_eff: f32,
-    /// The largest partition's load over the mean. 0 without load.
+    /// The load of the most loaded partition over the mean. 0 without load.
     pub max_over_mean: f32,
-    /// The table's rate per second, all partitions together.
+    /// The table's rate per second: the sum of all partitions.
     pub total: f32,
-    /// The largest partition's rate.
+    /// The rate of the most loaded partition.
     pub max: f32,
 }
 
@@ -145,9 +146,9 @@ pub struct Balance {
 pub struct TableSummary {
     /// The table's name: what `table=` takes.
     pub name: String,
-    /// How evenly its partitions share the rows written per second.
+    /// Distribution of the rows written per second among the partitions.
     pub balance: Balance,
-    /// The class of the worst verdict that holds.
+    /// The class of the worst verdict that holds; `None` without any.
     pub verdict: Option<String>,
 }
 
@@ -159,7 +160,7 @@ pub struct TableList {
 }
 
 impl Balance {
-    /// What the partitions' rates say.
+    /// The distribution of these rates, one per partition.
     #[must_use]
     pub fn of(rates: &[f32]) -> Self {
         let total: f64 = rates.iter().copied().map(f64::from).sum();
@@ -187,13 +188,13 @@ impl Heatmap {
         self.times.last().map_or(0, |last| last + u64::from(self.step))
     }
 
-    /// The column that a time lies in; times outside belong to the first or the last.
+    /// The column that contains a time; times outside belong to the first or the last.
     #[must_use]
     pub fn column_of(&self, at: u64) -> usize {
         self.times.partition_point(|start| *start <= at).saturating_sub(1)
     }
 
-    /// The groups of rows that were one partition in a column: first row and the row after the last.
+    /// The groups of rows that were one partition in a column: first row and row after the last.
     #[must_use]
     pub fn partitions_in(&self, column: usize) -> Vec<(usize, usize)> {
         let alive = |bound: &&Bound| bound.from <= column && column < bound.to;
@@ -208,7 +209,7 @@ impl Heatmap {
     }
 }
 
-/// Writes rates with three digits, which is more than a colour shows, so that an answer stays small.
+/// Serializes rates with three digits, which is more than a colour shows, to keep answers small.
 fn short<S: Serializer>(cells: &[Vec<f32>], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(cells.iter().map(|row| row.iter().map(|rate| Short(*rate)).collect::<Vec<_>>()))
 }

@@ -31,10 +31,10 @@ impl std::error::Error for PngError {
     }
 }
 
-/// Draws it. The answer is a whole file.
+/// The picture as a complete PNG file.
 ///
 /// # Errors
-/// If the encoder refuses the sheet, which no style that [`Style`] allows leads to.
+/// If the encoder refuses the sheet; no size that [`Style`] allows leads to this.
 pub fn png(heatmap: &Heatmap, style: Style) -> Result<Vec<u8>, PngError> {
     let scene = Scene::new(heatmap, style);
     let mut sheet = Sheet::new(&scene);
@@ -93,6 +93,7 @@ impl Sheet {
                 let Ok(()) =
                     line.into_styled(PrimitiveStyle::with_stroke(shade(*colour), 1)).draw(self);
             }
+            // The fonts are fixed in size: 6, 7 or 9 pixels per letter.
             Shape::Text { x, y, text, letters, anchor, colour } => {
                 let font: &MonoFont<'_> = match letters {
                     Letters::Small => &FONT_6X13,
@@ -109,6 +110,7 @@ impl Sheet {
                 let Ok(_next) = text.draw(self);
             }
             Shape::Mark { x, y, kind, colour, edge, .. } => {
+                // A sign is drawn twice: the larger one under it is its edge.
                 self.sign(*kind, Point::new(*x, *y), 7, *edge);
                 self.sign(*kind, Point::new(*x, *y), 5, *colour);
             }

@@ -9,7 +9,7 @@
 //!   verdicts: class, range; evidence; advice
 //! ```
 //!
-//! Invariants: keys ascend upwards; lengths are pixels, and all of the sheet's shapes lie on it; letters are 6 pixels wide
+//! Invariants: keys ascend upwards; lengths are pixels, and all shapes lie on the sheet; letters are 6 pixels wide
 //! (9 in the title), so that labels can be kept apart; each mark is one shape, each verdict one label on the map.
 
 mod cells;
@@ -23,14 +23,14 @@ use crate::number::pixel;
 use crate::picture::Heatmap;
 use crate::wording::across;
 
-/// How a picture is to be drawn.
+/// Options of a drawn picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Width of the sheet, pixels; at least 640.
     pub width: u32,
-    /// Height of the map alone, pixels; at least 120. What is below it adds as much as it needs.
+    /// Height of the map alone, pixels; at least 120. The legend and the notes below it add to this.
     pub map_height: u32,
-    /// What colours are a share of.
+    /// Reference of the brightness.
     pub mode: Mode,
     /// Dark or light.
     pub theme: Theme,
@@ -48,13 +48,13 @@ const LETTER: i32 = 6;
 /// Height of a line of small letters.
 const LINE: i32 = 15;
 
-/// Room for keys: 30 letters.
+/// Width reserved for key labels: 30 letters.
 const LEFT: i32 = 196;
 
-/// Room for what partitions do at the end.
+/// Width reserved for the partitions' load at the end.
 const RIGHT: i32 = 156;
 
-/// Room for the title.
+/// Height reserved for the title.
 const TOP: i32 = 62;
 
 const MARGIN: i32 = 12;
@@ -92,15 +92,15 @@ impl Area {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// Filled.
+    /// A filled rectangle.
     Box(Area, Rgb),
-    /// An outline.
+    /// The outline of a rectangle.
     Frame(Area, Rgb),
-    /// From one point to another.
+    /// A line from (x, y) to (x, y).
     Line([i32; 4], Rgb),
-    /// The baseline is at `y`.
+    /// A text whose baseline is at `y`.
     Text { x: i32, y: i32, text: String, letters: Letters, anchor: Anchor, colour: Rgb },
-    /// A sign about this point; `title` is what a pointer over it tells.
+    /// A sign centred at this point; `title` is its tooltip.
     Mark { x: i32, y: i32, kind: MarkKind, colour: Rgb, edge: Rgb, title: String },
 }
 
@@ -110,19 +110,19 @@ pub(crate) struct Scene {
     pub(crate) width: i32,
     pub(crate) height: i32,
     pub(crate) ground: Rgb,
-    /// What the sheet shows, in one line.
+    /// One line that describes the sheet.
     pub(crate) title: String,
-    /// The cells: by colour, the areas that have it. The areas do not overlap.
+    /// The cells: for each colour, the areas of that colour. The areas do not overlap.
     pub(crate) cells: Vec<(Rgb, Vec<Area>)>,
     /// The rest, above the cells.
     pub(crate) shapes: Vec<Shape>,
 }
 
-/// Where the map lies, and where on it rows and times are.
+/// Position of the map on the sheet, and of rows and times on the map.
 struct Map<'a> {
     heatmap: &'a Heatmap,
     area: Area,
-    /// The upper edge of each row, and the lower edge of the first one before them.
+    /// Lower edge of the first row, then the upper edge of each row.
     edges: Vec<i32>,
 }
 

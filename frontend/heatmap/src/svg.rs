@@ -1,6 +1,7 @@
-//! The picture as SVG: one file, no fonts, scripts or style sheets from elsewhere.
+//! The picture as SVG: one file without fonts, scripts or style sheets from elsewhere.
 //!
-//! Invariants: well-formed whatever the texts contain; cells of one colour are one path, so that the file stays small.
+//! Invariants: the output is well-formed for any text; cells of one colour are one path, so that the file stays
+//! small.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,7 @@ use crate::matrix::MarkKind;
 use crate::picture::Heatmap;
 use crate::scene::{Anchor, Letters, Scene, Shape, Style};
 
-/// Draws it.
+/// The picture as a complete SVG file.
 #[must_use]
 pub fn svg(heatmap: &Heatmap, style: Style) -> String {
     let scene = Scene::new(heatmap, style);
@@ -22,6 +23,7 @@ pub fn svg(heatmap: &Heatmap, style: Style) -> String {
         escaped(&scene.title),
         hex(scene.ground),
     );
+    // Cells first, one path per colour, without anti-aliasing at their edges; then all other shapes on top.
     for (colour, areas) in &scene.cells {
         let mut path = String::new();
         for area in areas {
@@ -121,7 +123,7 @@ fn hex([red, green, blue]: Rgb) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Characters that XML cannot hold at all become a replacement character.
+/// Escapes text for XML. Characters that XML cannot hold become a replacement character.
 pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -138,7 +140,7 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Writing to a string does not fail.
+/// Appends formatted text; writing to a string does not fail.
 fn append(to: &mut String, text: std::fmt::Arguments<'_>) {
     let _infallible = to.write_fmt(text);
 }

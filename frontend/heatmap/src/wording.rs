@@ -1,16 +1,16 @@
-//! Numbers, times and long texts as a reader of a picture wants them.
+//! Numbers, times and long texts, formatted for the readers of pictures.
 //!
-//! Invariant: times are UTC, and said to be.
+//! Invariant: times are UTC, and every full date says so.
 
 use crate::metric::Metric;
 use crate::number::floor;
 use crate::picture::Heatmap;
 
-/// Distances of labels on the axis of time, seconds.
+/// Distances of labels on the time axis, seconds.
 const TICKS: [u64; 18] =
     [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400];
 
-/// Year, month, day of a day since the Unix epoch (Howard Hinnant's counting of eras of 400 years).
+/// Year, month and day of a day number since the Unix epoch (Howard Hinnant's algorithm with eras of 400 years).
 fn date(day: u64) -> (u64, u64, u64) {
     let shifted = day + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
@@ -35,7 +35,7 @@ pub(crate) fn clock(at: u64) -> String {
     format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Times to label between two others, at most so many, and their labels.
+/// At most `most` + 1 times between two others, at round values, each with its label.
 pub(crate) fn ticks(from: u64, to: u64, most: usize) -> Vec<(u64, String)> {
     let span = to.saturating_sub(from);
     let least = span.div_ceil(most.max(1) as u64);
@@ -90,7 +90,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", number((share * 1000.0).round() / 10.0))
 }
 
-/// Cut to so many characters, with dots in place of what is missing.
+/// Cuts the text to a number of characters; `..` at the end stands for the part that is cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -99,7 +99,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     format!("{kept}..")
 }
 
-/// Lines of at most so many characters, broken between words where there are any.
+/// Lines of at most this many characters (at least 8), broken between words where possible.
 pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let most = most.max(8);
     let mut lines = vec![String::new()];
@@ -121,7 +121,7 @@ pub(crate) fn wrapped(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// One line that says how evenly partitions share the load.
+/// One line about the distribution of the load among partitions.
 pub(crate) fn balance(heatmap: &Heatmap) -> String {
     let balance = heatmap.balance;
     format!(
@@ -134,14 +134,14 @@ pub(crate) fn balance(heatmap: &Heatmap) -> String {
     )
 }
 
-/// The part of a picture's width that a time lies at, 0 to 1.
+/// Position of a time in a picture, as a share of its width, 0 to 1.
 pub(crate) fn across(heatmap: &Heatmap, at: u64) -> f64 {
     let from = heatmap.times.first().copied().unwrap_or(0);
     let span = heatmap.end().saturating_sub(from).max(1);
     (at.saturating_sub(from) as f64 / span as f64).min(1.0)
 }
 
-/// Which of so many places a part from 0 to 1 falls on.
+/// Index of the place, out of `places`, that a position from 0 to 1 falls on.
 pub(crate) fn place(part: f64, places: usize) -> usize {
     floor(part * places as f64).min(places.saturating_sub(1))
 }

@@ -1,5 +1,5 @@
-//! What every renderer owes its reader: all marks and verdicts, well-formed output whatever texts contain, and cells where
-//! the load is.
+//! Requirements on every renderer: it shows all marks and verdicts, its output is well-formed for any text, and
+//! bright cells are where the load is.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot go on without, it fails by")]
 
@@ -10,7 +10,7 @@ use partita_heatmap::{
 
 const START: u64 = 1_790_000_000;
 
-/// Text that would do harm if it were taken for markup or for orders to a terminal.
+/// Text that would do harm as markup or as control sequences of a terminal.
 const NASTY: &str = "</script><b>&\"' \u{1b}[31m \u{0} userid='\u{e4}\u{4e2d}\u{6587}'";
 
 const KINDS: [MarkKind; 4] = [MarkKind::Split, MarkKind::Merge, MarkKind::Move, MarkKind::Transfer];
@@ -19,7 +19,7 @@ fn key(number: u64) -> Key {
     Key::from(number.to_be_bytes())
 }
 
-/// Two partitions, of which the upper one is busy, with `marks` marks and two verdicts.
+/// Two partitions, the upper one busy, with `marks` marks and two verdicts.
 fn picture(marks: usize) -> Heatmap {
     let mut history = History::default();
     for second in 0..60 {
@@ -109,7 +109,7 @@ fn svg_is_well_formed_and_has_every_mark_and_verdict() {
         let text = svg(&picture, style);
         let document = roxmltree::Document::parse(&text).unwrap();
         let marks = document.descendants().filter(|node| node.attribute("class") == Some("mark"));
-        // The legend has one of each kind.
+        // The legend has one mark of each kind.
         assert_eq!(marks.count(), 9 + KINDS.len());
         for number in 0..9 {
             let wanted = format!("number {number}");
@@ -142,7 +142,7 @@ fn nothing_in_an_svg_lies_off_the_sheet() {
     let sheet = (number(root, "width"), number(root, "height"));
     for node in document.descendants().filter(|node| node.has_tag_name("text")) {
         let (x, y, text) = (number(node, "x"), number(node, "y"), node.text().unwrap());
-        // Latin letters; wider ones are not measured.
+        // Only Latin letters are measured; wider ones are skipped.
         let width = text.chars().count() as f64 * number(node, "font-size") * 0.6;
         let left = match node.attribute("text-anchor").unwrap() {
             "start" => x,
@@ -165,7 +165,7 @@ fn png_decodes_is_as_large_as_the_svg_and_has_every_mark() {
             |name| document.root_element().attribute(name).unwrap().parse::<usize>().unwrap();
         assert_eq!((sheet.width, sheet.height), (size("width"), size("height")));
         let bare = Decoded::of(&png(&without, style).unwrap());
-        // The line of pixels through the middle of each mark is another one than without marks.
+        // The line of pixels through the middle of each mark must differ from the same line without marks.
         let map_width = sheet.width - 196 - 156;
         for mark in &with.marks {
             let second = usize::try_from(mark.at - START).unwrap();
@@ -192,7 +192,7 @@ fn the_busy_half_is_brighter_on_dark_and_darker_on_light() {
     }
 }
 
-/// A line without the sequences that set colours.
+/// A line without the escape sequences that set colours.
 fn bare(line: &str) -> String {
     let mut pieces = line.split('\u{1b}');
     let first = pieces.next().unwrap_or_default().to_owned();
@@ -226,7 +226,7 @@ fn a_terminal_gets_every_mark_and_verdict_within_its_width() {
             assert!(map.contains("[MOVING_RIGHT]") && map.contains("[<HOT&KEY>]"), "{lines:#?}");
             let signs = map.matches(['S', 'M', '>', '^']).count();
             let of_classes = "[MOVING_RIGHT][<HOT&KEY>]".matches(['S', 'M', '>', '^']).count();
-            // At 40 characters several marks share a place.
+            // At a width of 40 characters several marks share a place.
             assert!(width < 80 || signs >= 8 + of_classes, "{signs} in {lines:#?}");
             if width >= 80 {
                 assert!(lines.iter().any(|line| line.contains("hash_buckets")), "{lines:#?}");

@@ -1,7 +1,8 @@
 //! Places for statements that compute.
 //!
-//! There are two classes with a semaphore each, which serve in order of arrival. A statement begins with a short
-//! place. When it has run for a while it takes a long place, if there is one, and gives the short one back.
+//! There are two classes, each with a semaphore that serves in order of arrival. A statement begins with a short
+//! place. After [`crate::LaneOptions::short_time`] it takes a long place, if one is free, and returns the short
+//! one.
 
 use std::sync::Arc;
 
@@ -10,9 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// The class of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It has just begun.
+    /// The statement has just begun.
     Short,
-    /// It runs for longer than [`crate::LaneOptions::short_time`].
+    /// The statement runs for longer than [`crate::LaneOptions::short_time`].
     Long,
 }
 
@@ -57,7 +58,7 @@ impl Places {
         Some(Place { class: Class::Long, _permit: permit })
     }
 
-    /// Statements that hold a place: short, long.
+    /// Numbers of statements that hold a place: short, long.
     pub(crate) fn taken(&self) -> (usize, usize) {
         (self.max.0 - self.short.available_permits(), self.max.1 - self.long.available_permits())
     }

@@ -1,7 +1,7 @@
-//! The request that a statement ends, and the check for it inside of computations.
+//! The interruption of a statement, and the check for it inside of computations.
 //!
-//! A thread of a lane knows its lane by a thread-local, so that code far below (an expression of a join, a rule
-//! of the optimizer, a hook of the parser) can check without being handed anything. Elsewhere the check passes.
+//! A thread of a lane finds its lane in a thread-local, so that code far below (an expression of a join, a rule of
+//! the optimizer, a hook of the parser) can check without a parameter. Outside of lanes the check passes.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -13,11 +13,11 @@ use crate::lane::Shared;
 /// The cause of an interruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The client asked for it, left, or dropped the rows.
+    /// The client canceled the statement, disconnected, or dropped the rows.
     Canceled,
-    /// The statement ran for longer than it may.
+    /// The statement exceeded its time limit.
     TimedOut,
-    /// The process has too little memory left.
+    /// The process is short of memory.
     OutOfMemory,
 }
 
@@ -38,7 +38,7 @@ impl std::error::Error for Reason {}
 pub(crate) struct Flag(AtomicU8);
 
 impl Flag {
-    /// Raises a reason; a reason that was raised before stays.
+    /// Raises a reason; an earlier one stays.
     pub(crate) fn raise(&self, reason: Reason) {
         let code = match reason {
             Reason::Canceled => 1,
@@ -49,12 +49,12 @@ impl Flag {
         self.0.compare_exchange(0, code, Ordering::AcqRel, Ordering::Acquire).ok();
     }
 
-    /// Forgets the reason, for the next statement.
+    /// Removes the reason, for the next statement.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// The reason that was raised.
+    /// The reason raised, if any.
     pub(crate) fn reason(&self) -> Option<Reason> {
         match self.0.load(Ordering::Acquire) {
             0 => None,
@@ -69,7 +69,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
-/// Makes this thread one of a lane's.
+/// Makes this thread one of the lane's threads.
 pub(crate) fn enter_thread(lane: Arc<Shared>) {
     CURRENT.with_borrow_mut(|current| *current = Some(lane));
 }
@@ -79,8 +79,8 @@ pub(crate) fn current() -> Option<Arc<Shared>> {
     CURRENT.with_borrow(|current| current.as_ref().map(Arc::clone))
 }
 
-/// Checks that the statement of this thread's lane may go on; passes outside of lanes. Cheap enough for once a
-/// batch or once a node of a plan.
+/// Checks that the statement of this thread's lane may continue; passes outside of lanes. Cheap enough for every
+/// batch and every node of a plan.
 ///
 /// # Errors
 /// The reason for which the statement must end.

@@ -1,4 +1,4 @@
-//! One lane: a runtime, and the statement that has it.
+//! One lane: a runtime and its statement.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +15,15 @@ use crate::interrupt::{self, Flag, Reason};
 use crate::lanes::Lanes;
 use crate::priority;
 
-/// Threads of one lane for blocking calls (files).
+/// Maximum threads of one lane for blocking calls (files).
 const BLOCKING_THREADS_MAX: usize = 4;
 /// Time after which an idle thread for blocking calls ends.
 const BLOCKING_KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// The state of a lane that its threads see too.
+/// The part of a lane's state that its threads share.
 pub(crate) struct Shared {
     pub(crate) flag: Flag,
-    /// The place of the statement; none while it waits for its client.
+    /// The place of the statement; `None` while it waits for its client.
     place: Mutex<Option<Place>>,
     class: Mutex<Class>,
     places: Arc<Places>,
@@ -68,8 +68,8 @@ impl Shared {
         }
     }
 
-    /// Moves the statement to the long class, if it is not there yet and there is a place; lowers its priority
-    /// either way.
+    /// Moves the statement to the long class, unless it is there already or has no free place there; lowers its
+    /// priority either way.
     pub(crate) fn prolong(&self) {
         self.lower();
         let mut class = self.class.lock();
@@ -78,7 +78,7 @@ impl Shared {
         }
         let mut place = self.place.lock();
         if place.is_none() {
-            // It waits for its client, and takes a long place when it goes on.
+            // The statement waits for its client and holds no place: it takes a long one when it continues.
             *class = Class::Long;
         } else if let Some(long) = self.places.try_long() {
             *place = Some(long);
@@ -97,7 +97,7 @@ impl Core {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system gives no more threads.
+    /// If the system cannot create more threads.
     pub(crate) fn start(
         threads: usize,
         stack_bytes: usize,
@@ -125,12 +125,13 @@ impl Core {
         self.runtime.as_ref().map(Runtime::handle)
     }
 
-    /// True when no task of the last statement is left.
+    /// True if no task of the last statement is left.
     pub(crate) fn is_quiet(&self) -> bool {
         self.handle().is_none_or(|handle| handle.metrics().num_alive_tasks() == 0)
     }
 
-    /// Prepares for the next statement; false when the lane cannot be used again.
+    /// Prepares for the next statement; false if the lane cannot be used again, because its threads keep their low
+    /// priority.
     pub(crate) fn renew(&self) -> bool {
         let lowered = self.shared.lowered.load(Ordering::Acquire);
         if lowered && !priority::restore(&self.shared.threads.lock()) {
@@ -144,7 +145,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Its threads end when their tasks yield; nobody waits for that.
+            // The threads end when their tasks yield; nothing waits for that.
             runtime.shutdown_background();
         }
     }
@@ -170,8 +171,8 @@ impl fmt::Display for LaneError {
 
 impl std::error::Error for LaneError {}
 
-/// A statement's lane. When its last clone is dropped the statement ends: its tasks are interrupted, and its threads
-/// serve another statement when these have ended.
+/// A statement's lane. Dropping the last clone ends the statement: its tasks are interrupted, and the lane serves
+/// another statement as soon as they have ended.
 #[derive(Clone)]
 pub struct Lane(Arc<Statement>);
 
@@ -196,7 +197,7 @@ impl Lane {
     /// Runs work on the threads of the lane. Dropping the future aborts the work.
     ///
     /// # Errors
-    /// When the work panics.
+    /// If the work panics, or the lane was shut down.
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -211,14 +212,14 @@ impl Lane {
         })
     }
 
-    /// Asks the statement's computations to end.
+    /// Requests the end of the statement's computations; they notice it in [`interrupt::check`].
     pub fn interrupt(&self, reason: Reason) {
         if let Some(core) = self.core() {
             core.shared.flag.raise(reason);
         }
     }
 
-    /// The reason for which the statement was interrupted.
+    /// The reason of the statement's interruption, if it was interrupted.
     pub fn interrupted(&self) -> Option<Reason> {
         self.core().and_then(|core| core.shared.flag.reason())
     }
@@ -234,8 +235,8 @@ impl Drop for Statement {
     }
 }
 
-/// The lane of this thread's statement; `None` outside of lanes. Whoever keeps it keeps the statement: a stream of rows
-/// that is read elsewhere, say.
+/// The lane of this thread's statement; `None` outside of lanes. Holding it keeps the statement alive, for example
+/// while a stream of its rows is read elsewhere.
 pub fn current() -> Option<Lane> {
     let shared = interrupt::current()?;
     let statement = shared.statement.lock().upgrade();
@@ -257,7 +258,7 @@ pub struct Pause {
     lane: Option<Arc<Shared>>,
 }
 
-/// Gives the place of this thread's statement back until [`Pause::end`]: it waits for somebody else. Does nothing
+/// Releases the place of this thread's statement until [`Pause::end`], while it waits for its client. Does nothing
 /// outside of lanes.
 pub fn pause() -> Pause {
     let lane = interrupt::current();
@@ -268,7 +269,7 @@ pub fn pause() -> Pause {
 }
 
 impl Pause {
-    /// Waits for a place again.
+    /// Waits for a place in the statement's class.
     pub async fn end(self) {
         let Some(lane) = self.lane else { return };
         let class = *lane.class.lock();

@@ -1,4 +1,4 @@
-//! All lanes of a process: which are free, and which statements run.
+//! All lanes of a process: the free ones and those with statements.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,31 +21,31 @@ const SHORT_PER_CORE: usize = 8;
 const LONG_PER_CORE: usize = 16;
 /// Time after which a statement is long.
 const SHORT_TIME: Duration = Duration::from_millis(500);
-/// Lanes that exist at a time, with those whose statements wait for their clients.
+/// Maximum number of lanes, including those whose statements wait for their clients.
 const LANES_MAX: usize = 512;
-/// Lanes at a time while memory is short.
+/// Maximum number of lanes while memory is short.
 const PRESSED_MAX: usize = 4;
-/// Free lanes that are kept.
+/// Maximum number of free lanes kept.
 const FREE_MAX: usize = 32;
-/// Time between two looks of the janitor.
+/// Interval of the housekeeping.
 const TICK: Duration = Duration::from_millis(50);
-/// Time that tasks of a former statement may take to end before their priority is lowered.
+/// Time for the tasks of a former statement to end before their priority is lowered.
 const LEAVE_TIME: Duration = Duration::from_millis(100);
 
 /// Options of [`Lanes`].
 #[derive(Clone, Debug)]
 pub struct LaneOptions {
-    /// Threads of one lane: as many as one statement may keep busy.
+    /// Threads of one lane: the maximum that one statement keeps busy.
     pub threads: usize,
     /// Address space of each thread's stack, in bytes.
     pub stack_bytes: usize,
-    /// Statements of the short class that compute at a time; more wait.
+    /// Statements of the short class that compute at a time; further ones wait.
     pub short_max: usize,
-    /// Statements of the long class that compute at a time.
+    /// Statements of the long class that compute at a time; further ones stay in the short class.
     pub long_max: usize,
     /// Time after which a statement is long.
     pub short_time: Duration,
-    /// Lanes at a time; more statements are refused.
+    /// Maximum number of lanes; further statements are refused.
     pub lanes_max: usize,
 }
 
@@ -63,7 +63,7 @@ impl Default for LaneOptions {
     }
 }
 
-/// Numbers of the moment.
+/// Present numbers of statements and lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
     /// Statements that compute and are short.
@@ -78,18 +78,18 @@ pub struct LaneStats {
     pub leaving: usize,
 }
 
-/// The cause for which a statement gets no lane.
+/// The reason why a statement gets no lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The process has too little memory left ([`Lanes::refuse`]).
+    /// The process is short of memory ([`Lanes::refuse`]).
     Memory,
-    /// There are [`LaneOptions::lanes_max`] lanes.
+    /// The maximum of [`LaneOptions::lanes_max`] lanes is reached.
     Lanes,
-    /// The system gives no more threads.
+    /// The system cannot create more threads.
     Threads,
 }
 
-/// A lane that a statement has left, and the time at which it did.
+/// A lane with tasks of a former statement, and the time at which that one ended.
 struct Left {
     core: Core,
     since: Instant,
@@ -100,7 +100,7 @@ pub struct Lanes {
     me: Weak<Lanes>,
     options: LaneOptions,
     places: Arc<Places>,
-    /// Free lanes; the one that was used last comes first, because its memory is warm.
+    /// Free lanes, as a stack: the one used last is taken first, because its memory is warm.
     free: Mutex<Vec<Core>>,
     left: Mutex<Vec<Left>>,
     running: Mutex<Vec<Arc<Shared>>>,
@@ -111,7 +111,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// No lane yet. Those that will be are looked after on `home`.
+    /// Without lanes at first; their housekeeping runs on `home`.
     pub fn new(options: LaneOptions, home: &Handle) -> Arc<Self> {
         let places = Arc::new(Places::new(options.short_max, options.long_max));
         let work = Arc::new(Notify::new());
@@ -131,10 +131,10 @@ impl Lanes {
         lanes
     }
 
-    /// Takes a lane; waits in order of arrival while as many statements compute as may.
+    /// Takes a lane. Waits in order of arrival while the maximum of statements computes.
     ///
     /// # Errors
-    /// When there is no lane to be had; waiting would not help soon.
+    /// If there is no lane and waiting would not help soon.
     pub async fn enter(&self) -> Result<Lane, Refusal> {
         if self.refuses() && self.taken.load(Ordering::Acquire) >= PRESSED_MAX {
             return Err(Refusal::Memory);
@@ -171,7 +171,7 @@ impl Lanes {
         })
     }
 
-    /// A lane that was left with tasks which have ended by now.
+    /// A lane whose leftover tasks have ended by now.
     fn quiet(&self) -> Option<Core> {
         let mut left = self.left.lock();
         let position = left.iter().position(|left| left.core.is_quiet())?;
@@ -180,7 +180,7 @@ impl Lanes {
         core.renew().then_some(core)
     }
 
-    /// Takes a lane back whose statement is over.
+    /// Takes back a lane whose statement has ended.
     pub(crate) fn leave(&self, core: Core) {
         self.taken.fetch_sub(1, Ordering::AcqRel);
         self.running.lock().retain(|lane| !Arc::ptr_eq(lane, &core.shared));
@@ -192,7 +192,7 @@ impl Lanes {
         self.work.notify_one();
     }
 
-    /// Keeps a lane for another statement, if there is use for it.
+    /// Keeps a lane for another statement, unless enough are free or it cannot be used again.
     fn keep(&self, core: Core) {
         if core.renew() {
             let mut free = self.free.lock();
@@ -202,8 +202,8 @@ impl Lanes {
         }
     }
 
-    /// Takes only a few statements at a time from now on and refuses the others, or takes all again. A few, because
-    /// light ones need next to nothing, and what holds the memory may be a computation that has still to end.
+    /// Begins or ends the refusal of new statements. While refusing, a few lanes at a time are still given out:
+    /// light statements need little memory, and the memory may be held by a computation that has not ended yet.
     pub fn refuse(&self, refusing: bool) {
         self.refusing.store(refusing, Ordering::Release);
     }
@@ -213,7 +213,8 @@ impl Lanes {
         self.refusing.load(Ordering::Acquire)
     }
 
-    /// Interrupts one statement that is not interrupted yet, as [`choose_victim`] says; false when there is none.
+    /// Interrupts one statement that is not interrupted yet, as chosen by [`choose_victim`]; false if there is
+    /// none.
     pub fn interrupt_one(&self, light_time: Duration, min_age: Duration, reason: Reason) -> bool {
         let running = self.running.lock();
         let open: Vec<_> = running
@@ -229,7 +230,7 @@ impl Lanes {
         victim.is_some()
     }
 
-    /// Numbers of the moment.
+    /// Present numbers of statements and lanes.
     pub fn stats(&self) -> LaneStats {
         let (short, long) = self.places.taken();
         LaneStats {
@@ -241,7 +242,7 @@ impl Lanes {
         }
     }
 
-    /// One look at all lanes; true when there may be work at the next one.
+    /// Housekeeping of all lanes; true if there may be more to do at the next tick.
     fn tidy(&self) -> bool {
         let running = self.running.lock().clone();
         for lane in running.iter().filter(|lane| lane.age() >= self.options.short_time) {
@@ -260,7 +261,7 @@ impl Lanes {
     }
 }
 
-/// Counts a statement while it waits.
+/// Counts a statement while it waits for a place.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -276,7 +277,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Looks at the lanes while there are statements; sleeps otherwise.
+/// Runs the housekeeping while there are statements; sleeps otherwise.
 async fn look_after(lanes: Weak<Lanes>, work: Arc<Notify>) {
     loop {
         let Some(all) = lanes.upgrade() else { return };
@@ -285,16 +286,16 @@ async fn look_after(lanes: Weak<Lanes>, work: Arc<Notify>) {
         if more {
             tokio::time::sleep(TICK).await;
         } else if tokio::time::timeout(Duration::from_secs(10), work.notified()).await.is_ok() {
-            // A light statement is over before the next look.
+            // A light statement ends before the next tick and needs no housekeeping.
             tokio::time::sleep(TICK).await;
         }
     }
 }
 
-/// Position of the statement to interrupt when memory is short, by the ages of those that run.
+/// Position of the statement to interrupt when memory is short, by the ages of the running statements.
 ///
-/// The youngest of those that have run for `light_time`: older ones got their memory before it was short. When there is
-/// none, the oldest of those that have run for `min_age`: younger ones have had no time to take much.
+/// The youngest of those at least `light_time` old: older ones got their memory before it was short. If there is
+/// none, the oldest of those at least `min_age` old: younger ones had no time to allocate much.
 fn choose_victim(ages: &[Duration], light_time: Duration, min_age: Duration) -> Option<usize> {
     let positions = || ages.iter().enumerate();
     let heavy = positions().filter(|(_, age)| **age >= light_time).min_by_key(|(_, age)| **age);

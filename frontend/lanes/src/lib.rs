@@ -1,4 +1,4 @@
-//! Threads of their own for statements, so that no statement can hold up anything else.
+//! Separate threads for each statement, so that no statement can delay anything else.
 //!
 //! ```text
 //!   home runtime: doors, Raft, RPC, health         lanes: one statement each
@@ -13,12 +13,12 @@
 //! others: the kernel shares the cores between lanes. InfluxDB's IOx and others give DataFusion one runtime
 //! for all queries; there two queries that do not yield stop every other query.
 //!
-//! - **Admission** ([`admission`]): a bounded number of statements computes at a time, the others wait in
-//!   order. A statement starts in the short class and moves to the long class after
-//!   [`LaneOptions::short_time`], so that long statements do not keep the places of light ones.
+//! - **Admission** ([`admission`]): a bounded number of statements computes at a time, the others wait in order. A
+//!   statement starts in the short class and moves to the long class after [`LaneOptions::short_time`], so that
+//!   long statements do not occupy the places of light ones.
 //! - **Priority**: the threads of a long statement get a lower scheduling priority.
-//! - **Interruption** ([`interrupt`]): whoever waits for a statement raises a reason, and code in the lane
-//!   asks [`interrupt::check`] between its steps. The one who waits does not wait for that.
+//! - **Interruption** ([`interrupt`]): the caller that waits for a statement raises a reason, and code in the lane
+//!   calls [`interrupt::check`] between its steps. The caller does not wait for that.
 //! - **Stack**: threads of a lane have [`LaneOptions::stack_bytes`] of address space, because planning walks
 //!   trees by recursion.
 //!

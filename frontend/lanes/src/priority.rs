@@ -1,7 +1,7 @@
 //! Scheduling priorities of threads.
 //!
 //! On Linux a nice value belongs to a thread. Raising a priority again takes a privilege (CAP_SYS_NICE or
-//! RLIMIT_NICE), so callers must cope with a thread that stays low.
+//! RLIMIT_NICE), so callers must handle threads that stay at the low one.
 
 use rustix::process::Pid;
 
@@ -9,12 +9,12 @@ use rustix::process::Pid;
 /// tenth of the time of one at 0.
 const LOW: i32 = 10;
 
-/// The kernel's number of the calling thread.
+/// The kernel's id of the calling thread.
 pub(crate) fn this_thread() -> Pid {
     rustix::thread::gettid()
 }
 
-/// Lowers the priority of threads. A thread that has ended meanwhile is passed over.
+/// Lowers the priority of threads. A thread that has ended is skipped.
 pub(crate) fn lower(threads: &[Pid]) {
     for thread in threads {
         if let Err(error) = rustix::process::setpriority_process(Some(*thread), LOW) {
@@ -23,7 +23,7 @@ pub(crate) fn lower(threads: &[Pid]) {
     }
 }
 
-/// Gives threads the normal priority again; false when the process may not.
+/// Restores the normal priority of threads; false if the process lacks the privilege.
 pub(crate) fn restore(threads: &[Pid]) -> bool {
     threads.iter().all(|thread| rustix::process::setpriority_process(Some(*thread), 0).is_ok())
 }

@@ -39,7 +39,7 @@ async fn statements_that_never_yield_hold_up_nobody_else() {
         let of_task = lane.clone();
         stuck.push((lane, tokio::spawn(async move { of_task.run(async { spin() }).await })));
     }
-    // This runtime has one thread, and every lane is busy: what comes now still runs.
+    // This runtime has one thread, and every lane so far is busy: a further statement still runs.
     let lane = lanes.enter().await.unwrap();
     assert_eq!(lane.run(async { 7 }).await, Ok(7));
     for (lane, task) in stuck {
@@ -91,7 +91,7 @@ async fn more_statements_than_places_wait_in_order_and_long_ones_make_room() {
     let first = lanes.enter().await.unwrap();
     let of_task = first.clone();
     let long = tokio::spawn(async move { of_task.run(async { spin() }).await });
-    // It moves to the long class, and another one may begin.
+    // The first statement moves to the long class, so another one may begin.
     let second = lanes.enter().await.unwrap();
     assert_eq!((lanes.stats().short, lanes.stats().long), (1, 1));
     let waiting = tokio::time::timeout(Duration::from_millis(300), lanes.enter()).await;

@@ -2,16 +2,17 @@
 
 use partita_heatmap::Key;
 
-/// When the load begins, seconds since the Unix epoch.
+/// Start of the load, seconds since the Unix epoch.
 pub(crate) const START: u64 = 1_790_000_000;
 
-/// Users; they follow Zipf's law by number: low numbers, which signed up first, are the busiest.
+/// Number of users. Their activity follows Zipf's law by user number: users with low numbers, which signed up
+/// first, are the most active.
 const USERS: u64 = 5000;
 
-/// The share of events that the single hot key gets.
+/// Share of events that have the single hot key.
 const HOT: f64 = 0.85;
 
-/// One way to make a key of an event.
+/// Ways to build the key of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Monotonic,
@@ -20,7 +21,7 @@ pub(crate) enum Kind {
     HotKey,
 }
 
-/// A design and what it is called.
+/// A key design with its file name and its title.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Design {
     pub(crate) kind: Kind,
@@ -48,7 +49,7 @@ impl Random {
         mixed(self.0)
     }
 
-    /// From 0 to below 1.
+    /// The next number, 0 to below 1.
     pub(crate) fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -60,7 +61,7 @@ fn mixed(mut bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// The shares of all users added up, by rank.
+/// Cumulative shares of the users, by rank.
 pub(crate) fn zipf() -> Vec<f64> {
     let weights = (1..=USERS).map(|rank| 1.0 / (rank as f64).powf(0.99));
     let sums: Vec<f64> = weights
@@ -74,7 +75,7 @@ pub(crate) fn zipf() -> Vec<f64> {
 }
 
 impl Design {
-    /// The key of an event of this moment.
+    /// The key of an event in this second.
     pub(crate) fn key(self, second: u64, random: &mut Random, zipf: &[f64]) -> Key {
         let micros = (START + second) * 1_000_000 + random.next() % 1_000_000;
         let part = random.part();
@@ -92,7 +93,7 @@ impl Design {
         }
     }
 
-    /// First keys of the partitions that the table begins with.
+    /// First keys of the partitions at the start.
     pub(crate) fn partitions(self) -> Vec<Key> {
         let eighth = |part: u64| match self.kind {
             Kind::Monotonic => ((START - 60 * (8 - part)) * 1_000_000).to_be_bytes().to_vec(),

@@ -1,5 +1,5 @@
-//! Writes the pictures of four key designs under the same stream of events, without a cluster: a key that begins with the
-//! time, one that begins with the user, one with a hash before it, and one single hot key.
+//! Writes the pictures of four key designs under the same stream of events, without a cluster. The key begins with
+//! the time, begins with the user, has a hash as its prefix, or is one single hot key.
 //!
 //! `cargo run -p partita-heatmap --example four_designs -- DIR` leaves `NAME.svg`, `NAME.png`, `NAME-light.png`,
 //! `NAME.ansi`, `NAME.txt`, `NAME.json` and one `index.html` in the folder. The streams are seeded: the files are the same
@@ -16,7 +16,7 @@ use design::{DESIGNS, START};
 use partita_heatmap::{Ansi, Heatmap, History, Ink, Metric, Mode, Style, Theme, View};
 use table::Table;
 
-/// How long each design is under load, seconds.
+/// Duration of the load on each design, seconds.
 const SECONDS: u64 = 300;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for design in DESIGNS {
         let mut table = Table::new(design);
         let mut history = History::default();
+        // The whole run goes into one history, which a cluster would fill second by second.
         for second in 0..SECONDS {
             table.run(second, &mut history);
         }
@@ -41,6 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let picture = history.view(&view, |key| design.label(key));
         let name = folder.join(design.file);
+        // The default style as a vector and as a bitmap, then the light theme with relative brightness.
         std::fs::write(
             name.with_extension("svg"),
             partita_heatmap::svg(&picture, Style::default()),
@@ -52,6 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let light = Style { theme: Theme::Light, mode: Mode::Relative, ..Style::default() };
         let light = partita_heatmap::png(&picture, light)?;
         std::fs::write(folder.join(format!("{}-light.png", design.file)), light)?;
+        // The terminal in colour and in plain characters, and the data of the picture.
         std::fs::write(
             name.with_extension("ansi"),
             partita_heatmap::ansi(&picture, Ansi::default()),
@@ -70,6 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
         pictures.push(picture);
     }
+    // One page with all four pictures, which needs no server.
     std::fs::write(folder.join("index.html"), partita_heatmap::page(&pictures))?;
     Ok(())
 }

@@ -1,23 +1,23 @@
-//! A table under load, in a few lines: partitions that serve as much as they can, a detector that knows the answer, and
-//! the splits that would follow. It stands in for a cluster; nothing here is how Partita decides.
+//! A simulated table under load: partitions that serve up to their capacity, a detector with fixed answers, and the
+//! splits that would follow. It stands in for a cluster and shows nothing of how Partita decides.
 
 use partita_heatmap::{Event, Finding, History, Key, MarkKind, PartitionLoad, Report, Shares};
 
 use crate::design::{Design, Kind, Random, START, zipf};
 
-/// Rows per second that clients want to write.
+/// Rows per second that the clients offer.
 const OFFERED: f32 = 12_000.0;
 
-/// Rows per second that one partition bears.
+/// Capacity of one partition, rows per second.
 pub(crate) const CAPACITY: f32 = 4_000.0;
 
-/// Keys that are drawn a second; each stands for several rows.
+/// Keys drawn per second; each stands for several rows.
 const DRAWN: usize = 1500;
 
-/// Samples that a partition reports a second.
+/// Samples in a partition's report for one second.
 const SAMPLES: usize = 32;
 
-/// Seconds at its limit until a verdict is given.
+/// Seconds at capacity before the detector reports a finding.
 const VERDICT_AFTER: u64 = 18;
 
 struct Partition {
@@ -46,14 +46,16 @@ impl Table {
         }
     }
 
-    /// One second of load.
+    /// Simulates one second of load and records it in the history.
     pub(crate) fn run(&mut self, second: u64, history: &mut History) {
+        // All keys of the second, ascending, so that each partition's keys are one slice.
         let mut keys: Vec<Key> =
             (0..DRAWN).map(|_| self.design.key(second, &mut self.random, &self.zipf)).collect();
         keys.sort_unstable();
         let at = START + second;
         let mut loads = Vec::new();
         let mut hot = Vec::new();
+        // Each partition serves up to its capacity; one that has been at it for long enough gets a verdict.
         for index in 0..self.partitions.len() {
             let end = self.partitions.get(index + 1).map(|next| Key::clone(&next.start));
             let partition = &mut self.partitions[index];
@@ -77,10 +79,12 @@ impl Table {
                 reads: Shares::default(),
             });
         }
+        // Verdicts come after the report, from the right: a split moves the indexes of the partitions to its right.
         history.push(&Report { from: at, seconds: 1, partitions: loads });
         for (index, since, middle) in hot.into_iter().rev() {
             self.react(at, index, since, middle, history);
         }
+        // A monotonic key fills the last partition, which is then cut by size in front of the keys to come.
         if self.design.kind == Kind::Monotonic && second % 60 == 44 {
             let last = self.partitions.len() - 1;
             let tail = Key::from(((at + 1) * 1_000_000).to_be_bytes());
@@ -96,6 +100,7 @@ impl Table {
         middle: Option<Key>,
         history: &mut History,
     ) {
+        // The detector's answer is fixed for each design.
         let start = Key::clone(&self.partitions[index].start);
         let end = self.partitions.get(index + 1).map(|next| Key::clone(&next.start));
         let (class, evidence, advice) = match self.design.kind {
@@ -126,6 +131,7 @@ impl Table {
             evidence: evidence.to_owned(),
             advice: advice.to_owned(),
         });
+        // Only a static hot range gains from a split; the other findings stay.
         if class == "STATIC_RANGE" {
             if let Some(middle) = middle.filter(|middle| *middle > start) {
                 self.split(at, index, middle, "by load, predicted 0.55", history);

@@ -1,18 +1,18 @@
-//! Rows over keys: joining two sets of rows, spreading what is known of coarse rows over finer ones, gathering fine
-//! rows into few that share the heat evenly.
+//! Rows over keys: the union of two sets of rows, spreading the load of coarse rows over finer ones, and gathering
+//! fine rows into a few groups of about equal heat.
 //!
-//! An axis is the list of its rows' first keys: ascending, without doubles, the first one empty; a row reaches to the
-//! next one's first key, the last row has no end. Invariant: spreading and gathering keep the sum.
+//! An axis is the list of its rows' first keys: ascending, without duplicates, the first one empty. A row ends at
+//! the next row's first key; the last row has no end. Invariant: spreading and gathering keep the sum.
 
 use super::report::Key;
 use crate::number::floor;
 
-/// The axis with one row.
+/// The axis with one row, which has all keys.
 pub(crate) fn whole() -> Vec<Key> {
     vec![Key::from([])]
 }
 
-/// All rows' first keys of both.
+/// The union of the first keys of both axes.
 pub(crate) fn union(left: &[Key], right: &[Key]) -> Vec<Key> {
     let mut joined = Vec::with_capacity(left.len() + right.len());
     let (mut one, mut other) = (left.iter().peekable(), right.iter().peekable());
@@ -37,13 +37,13 @@ pub(crate) fn union(left: &[Key], right: &[Key]) -> Vec<Key> {
     joined
 }
 
-/// The row that a key lies in.
+/// Index of the row that contains a key.
 pub(crate) fn row_of(axis: &[Key], key: &[u8]) -> usize {
     axis.partition_point(|start| **start <= *key).saturating_sub(1)
 }
 
-/// For each row of a coarse axis, the first of its rows in a finer one that has all of its keys; one more number closes
-/// the last row.
+/// For each row of a coarse axis, the index of its first row in a finer axis, which has all keys of the coarse one.
+/// The last entry, the length of the finer axis, closes the last row.
 pub(crate) fn offsets(coarse: &[Key], fine: &[Key]) -> Vec<usize> {
     let mut at = 0;
     let mut found = Vec::with_capacity(coarse.len() + 1);
@@ -57,8 +57,8 @@ pub(crate) fn offsets(coarse: &[Key], fine: &[Key]) -> Vec<usize> {
     found
 }
 
-/// Shares out each coarse row evenly over its finer rows. Cuts are made where load was seen to divide, so that halves of
-/// the load, rather than of the bytes between two keys, are the better guess at the past.
+/// Divides each coarse row evenly among its finer rows. Cuts are made where load was seen to divide, so equal parts
+/// of the load are a better estimate of the past than parts by distance between keys.
 pub(crate) fn spread<const N: usize>(cells: &[[f32; N]], offsets: &[usize]) -> Vec<[f32; N]> {
     let mut fine = Vec::with_capacity(offsets.last().copied().unwrap_or(0));
     for (cell, span) in cells.iter().zip(offsets.windows(2)) {
@@ -69,7 +69,7 @@ pub(crate) fn spread<const N: usize>(cells: &[[f32; N]], offsets: &[usize]) -> V
     fine
 }
 
-/// Adds up the rows of each group; a group reaches from its first row to the next group's.
+/// Adds up the rows of each group; a group ends at the first row of the next one.
 pub(crate) fn gather<const N: usize>(cells: &[[f32; N]], groups: &[usize]) -> Vec<[f32; N]> {
     let ends = groups.iter().skip(1).copied().chain([cells.len()]);
     let sum = |(start, end): (&usize, usize)| {
@@ -84,8 +84,8 @@ pub(crate) fn gather<const N: usize>(cells: &[[f32; N]], groups: &[usize]) -> Ve
     groups.iter().zip(ends).map(sum).collect()
 }
 
-/// The first rows of at most `rows_max` groups of neighbours that weigh about the same. A row that must begin a group
-/// does so, unless those alone are more than half of the groups.
+/// The first rows of at most `rows_max` groups of neighbouring rows with about equal weight. A row marked in
+/// `forced` begins a group, unless more than half of the groups would be needed for such rows.
 pub(crate) fn divide(weights: &[f64], forced: &[bool], rows_max: usize) -> Vec<usize> {
     if weights.len() <= rows_max {
         return (0..weights.len()).collect();
@@ -103,7 +103,8 @@ pub(crate) fn divide(weights: &[f64], forced: &[bool], rows_max: usize) -> Vec<u
         }
         starts
     };
-    // The least limit that is not too small; a few dozen halvings use up the digits of a float.
+    // Binary search for the smallest limit that gives few enough groups; 40 halvings exhaust the useful digits of a
+    // float.
     let (mut low, mut high) = (0.0, weights.iter().sum::<f64>() * 1.01 + f64::MIN_POSITIVE);
     for _ in 0..40 {
         let middle = f64::midpoint(low, high);
@@ -114,7 +115,7 @@ pub(crate) fn divide(weights: &[f64], forced: &[bool], rows_max: usize) -> Vec<u
         }
     }
     let mut starts = groups(high);
-    // With an infinite weight among them no limit is large enough.
+    // With an infinite weight no limit is large enough.
     if starts.len() > rows_max {
         let step = weights.len() as f64 / rows_max as f64;
         starts = (0..rows_max).map(|group| floor(group as f64 * step)).collect();
@@ -122,7 +123,7 @@ pub(crate) fn divide(weights: &[f64], forced: &[bool], rows_max: usize) -> Vec<u
     starts
 }
 
-/// How far a key lies between two others, 0 to 1, when keys are read as numbers.
+/// Position of a key between two others, 0 to 1, with the keys read as numbers.
 pub(crate) fn position(key: &[u8], low: &[u8], high: &[u8]) -> f64 {
     let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
     let number = |bytes: &[u8]| {

@@ -1,7 +1,7 @@
-//! A few columns of time that share their rows.
+//! A few columns of time over common rows.
 //!
-//! Invariants: each column has one cell a row; there are at most [`ROWS_MAX`] rows; a cell holds an amount (rate times
-//! seconds), so that columns may be added up.
+//! Invariants: each column has one cell per row; there are at most [`ROWS_MAX`] rows; a cell holds an amount (rate
+//! times seconds), so that columns can be added up.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,33 +11,35 @@ use super::report::{Key, PartitionLoad, Report, Shares};
 use crate::metric::{METRICS, Metric};
 use crate::number::narrow;
 
-/// Rows of a block.
+/// Maximum number of rows in a block.
 pub const ROWS_MAX: usize = 512;
 
-/// Longer keys begin no row, so that memory has a bound: 512 rows of 256 bytes are an eighth of a megabyte a block.
+/// Keys longer than this begin no row, which bounds the memory: 512 keys of 256 bytes are an eighth of a megabyte
+/// per block.
 const KEY_BYTES_MAX: usize = 256;
 
-/// With more partitions than this, rows hold several of them, and bounds are not kept.
+/// With more partitions than this, a row can hold several of them, and their bounds are not kept.
 pub(crate) const BOUNDS_MAX: usize = ROWS_MAX / 2;
 
-/// A share of the weight that all rows divide among them evenly, so that quiet ranges keep some rows.
+/// Weight that is divided evenly among all rows, relative to the load of one metric, so that quiet ranges keep some
+/// rows.
 const BASE_WEIGHT: f64 = 0.1;
 
-/// Amounts of every metric.
+/// Amounts of every metric, in the order of [`Metric::ALL`].
 pub(crate) type Cell = [f32; METRICS];
 
-/// A span of time.
+/// The load of one span of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// Seconds since the Unix epoch.
+    /// Start, seconds since the Unix epoch.
     pub(crate) from: u64,
-    /// Its length, seconds.
+    /// Length in seconds.
     pub(crate) seconds: u32,
-    /// Seconds of it that reports speak of.
+    /// Seconds of the column that reports cover.
     pub(crate) covered: u32,
-    /// The rows that began a partition at its end, ascending; empty if there were too many partitions to tell.
+    /// Rows that begin a partition at the end of the column, ascending; empty if there were too many partitions.
     pub(crate) bounds: Vec<u16>,
-    /// By row.
+    /// Amounts by row.
     pub(crate) cells: Vec<Cell>,
 }
 
@@ -55,7 +57,7 @@ impl Block {
         Self { axis: whole(), columns: VecDeque::new() }
     }
 
-    /// One column of one second with the rates of a report.
+    /// A block with one column of one second that holds the rates of a report.
     pub(crate) fn of_report(report: &Report) -> Self {
         let mut axis = whole();
         let long = |key: &&Key| key.len() <= KEY_BYTES_MAX;
@@ -86,14 +88,14 @@ impl Block {
         block
     }
 
-    /// Adds the columns of another block behind its own.
+    /// Appends the columns of another block.
     pub(crate) fn append(&mut self, other: &Self) {
         let mut other = other.columns_on(&self.take_axis(&other.axis));
         self.columns.append(&mut other);
         self.reduce();
     }
 
-    /// Adds the last column of another block into its own last column, which is of the same time.
+    /// Adds the last column of another block to the last column here; both cover the same time.
     pub(crate) fn add(&mut self, other: &Self) {
         let other = other.columns_on(&self.take_axis(&other.axis));
         if let (Some(ours), Some(theirs)) = (self.columns.back_mut(), other.back()) {
@@ -104,7 +106,7 @@ impl Block {
         self.reduce();
     }
 
-    /// One column over the same rows that holds the sum of all.
+    /// A block over the same rows whose only column is the sum of all columns.
     pub(crate) fn compacted(&self, from: u64, seconds: u32) -> Self {
         let mut cells = vec![[0.0; METRICS]; self.axis.len()];
         let mut covered = 0;
@@ -117,7 +119,7 @@ impl Block {
         Self { axis: self.axis.clone(), columns: VecDeque::from([column]) }
     }
 
-    /// An upper bound of the memory that it holds.
+    /// Upper bound of the memory in use, bytes.
     pub(crate) fn bytes(&self) -> usize {
         // A key is a fat pointer to an allocation with two counters.
         let key = |key: &Key| key.len() + 2 * size_of::<Key>();
@@ -128,7 +130,7 @@ impl Block {
         self.axis.iter().map(key).sum::<usize>() + cells * size_of::<Cell>() + columns
     }
 
-    /// Cuts its rows where those of another axis begin. Returns the new axis.
+    /// Cuts the rows where rows of another axis begin. Returns the new axis.
     fn take_axis(&mut self, other: &[Key]) -> Vec<Key> {
         let joined = union(&self.axis, other);
         if joined.len() != self.axis.len() {
@@ -148,9 +150,9 @@ impl Block {
         self.columns.iter().map(moved).collect()
     }
 
-    /// Rows that are not to be joined with those before them: where partitions begin, and the empty space behind the
-    /// last key (and before the first one) that a partition was asked for. A moving tail joined with that space would
-    /// shine over all keys to come.
+    /// Marks rows that must not be joined with the row before: those where partitions begin, and the empty space
+    /// above the last known key of a partition and below its first one. If a moving tail were joined with that
+    /// space, its load would appear over all keys to come.
     fn forced(&self, sums: &[Cell]) -> Vec<bool> {
         let mut bounds = vec![false; sums.len()];
         for row in self.columns.back().iter().flat_map(|last| &last.bounds) {
@@ -187,13 +189,13 @@ impl Block {
     }
 }
 
-/// Bounds in other rows; those that begin no row any more are lost.
+/// Bounds as indexes of other rows; a bound that begins no row any more is dropped.
 fn moved_bounds(bounds: &[u16], row: impl Fn(usize) -> Option<usize>) -> Vec<u16> {
     let moved = |bound: &u16| row(usize::from(*bound)).and_then(|row| u16::try_from(row).ok());
     bounds.iter().filter_map(moved).collect()
 }
 
-/// The weight of each row: its mean share of those metrics that are in use.
+/// The weight of each row: the sum of its shares of the metrics in use, plus its part of the base weight.
 fn heat(sums: &[Cell]) -> Vec<f64> {
     let mut weights = vec![BASE_WEIGHT / sums.len() as f64; sums.len()];
     for metric in 0..METRICS {
@@ -215,9 +217,9 @@ fn sum_into(sums: &mut [Cell], cells: &[Cell]) {
     }
 }
 
-/// Puts one partition's load into the rows of its range, by its shares.
+/// Adds one partition's load to the rows of its range, divided by its shares.
 fn place(axis: &[Key], cells: &mut [Cell], partition: &PartitionLoad) {
-    // A key that was too long to begin a row stands for the row that it lies in.
+    // A key that is too long to begin a row counts as the row that contains it.
     let first = row_of(axis, &partition.start);
     let end =
         partition.end.as_ref().map_or(axis.len(), |end| axis.partition_point(|start| start < end));
@@ -240,14 +242,14 @@ fn place(axis: &[Key], cells: &mut [Cell], partition: &PartitionLoad) {
     }
 }
 
-/// Where the buckets of a partition with these rows lie: first row, row after the last, share. The shares add up to 1.
+/// Positions of a partition's buckets in the rows: first row, row after the last, share. The shares add up to 1.
 fn spots(axis: &[Key], (first, end): (usize, usize), shares: &Shares) -> Vec<(usize, usize, f64)> {
     let weight = |share: f32| f64::from(share.max(0.0));
     let total: f64 = shares.0.iter().map(|(_, share)| weight(*share)).sum();
     if !total.is_finite() || total <= 0.0 {
         return vec![(first, end, 1.0)];
     }
-    // Keys outside the partition count as its nearest rows.
+    // A key outside the partition counts as the nearest row.
     let row = |key: &Key| first + row_of(&axis[first..end], key);
     let mut found = Vec::with_capacity(shares.0.len());
     let mut to = end;

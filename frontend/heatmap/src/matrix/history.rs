@@ -1,15 +1,16 @@
-//! The history of one table's load, in layers: the older, the coarser in time; everywhere at most 512 rows over keys.
+//! The history of one table's load, in layers: older layers have longer columns; every layer has at most 512 rows
+//! over keys.
 //!
 //! ```text
 //!   14 days                    12 h          1 h         12 min      2 min    now
 //!   | 2 h each                 | 5 min each  | 30 s each | 5 s each  | 1 s each |
 //! ```
 //!
-//! Invariants: columns ascend by time within a layer, and all columns of a layer are older than those of the layer
-//! before; a column that leaves a layer is added up into the next one, so that the sum is kept until the last layer
-//! forgets; memory has a bound, which `bytes` tells: about 7 MB for keys of ordinary length.
+//! Invariants: columns ascend by time within a layer, and all columns of a layer are older than those of the finer
+//! layer before it. A column that leaves a layer is added to the next one, so the sum is kept until the last layer
+//! drops it. The memory is bounded; `bytes` gives the bound: about 7 MB for keys of ordinary length.
 //!
-//! Not here: files. A history that is lost is filled anew by the reports that follow.
+//! Out of scope: files. After a loss the history fills again from the reports that follow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,34 +19,34 @@ use super::block::Block;
 use super::report::{Key, Report};
 use crate::metric::METRICS;
 
-/// Columns that share their rows: many, and the rows fit none of them well; few, and the keys of the rows cost as much as
-/// the cells.
+/// Columns that share their rows. With many, the rows fit none of the columns well; with few, the keys of the rows
+/// cost as much as the cells.
 const BLOCK_COLUMNS: usize = 24;
 
-/// Marks that are kept.
+/// Maximum number of marks kept; the oldest are dropped.
 const MARKS_MAX: usize = 2048;
 
-/// Verdicts that are kept.
+/// Maximum number of findings kept; the oldest are dropped.
 const VERDICTS_MAX: usize = 256;
 
-/// Bytes of text that are kept of each of a mark's or a verdict's texts.
+/// Maximum length of each text of a mark or a finding, bytes; the rest is cut off.
 const TEXT_MAX: usize = 512;
 
-/// What one report counts against those before it in a partition's current rates: noise of single seconds is levelled
-/// out, a change is seen within about five reports.
+/// Weight of the newest report in a partition's current rates, which are an exponential moving average: noise of
+/// single seconds is smoothed, and a change shows within about five reports.
 const NEWEST_WEIGHT: f32 = 0.3;
 
-/// One layer: the length of its columns in seconds, and how many it keeps at least.
+/// One layer: the length of its columns and the minimum number of columns kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Seconds that a column spans; a multiple of the layer's before.
+    /// Length of a column in seconds; a multiple of the finer layer's.
     pub step: u32,
-    /// Columns that are kept.
+    /// Number of columns kept.
     pub columns: usize,
 }
 
-/// 666 columns (and a few that wait to be added up) of 512 rows of 4 numbers of 4 bytes are 5.8 MB; their keys, 24 columns
-/// sharing theirs, take about one more.
+/// The layers of two weeks. 666 columns (and a few that wait to be added up) of 512 rows of 4 numbers of 4 bytes
+/// are 5.8 MB; their keys, shared by 24 columns each, take about 1 MB more.
 pub const LAYERS: [Layer; 5] = [
     Layer { step: 1, columns: 120 },
     Layer { step: 5, columns: 120 },
@@ -54,57 +55,57 @@ pub const LAYERS: [Layer; 5] = [
     Layer { step: 7200, columns: 162 },
 ];
 
-/// What happened to a partition.
+/// A change to a partition.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum MarkKind {
-    /// It was cut in two.
+    /// The partition was split in two.
     Split,
-    /// It was joined with its neighbour.
+    /// The partition was merged with its neighbour.
     Merge,
-    /// A replica went to another node.
+    /// A replica moved to another node.
     Move,
-    /// Another replica leads.
+    /// Another replica became the leader.
     Transfer,
 }
 
-/// Something that happened at a time and a key.
+/// A change with its time and key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Seconds since the Unix epoch.
     pub at: u64,
-    /// Where: the cut, or the partition's first key.
+    /// The key of the split, or the partition's first key.
     pub key: Key,
-    /// What.
+    /// The kind of change.
     pub kind: MarkKind,
-    /// In words, for the reader.
+    /// Description for people.
     pub text: String,
 }
 
-/// What the detector said of a partition.
+/// A verdict of the detector about a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The partition, if it is known by a number.
+    /// The partition's id, if known.
     pub partition: Option<u64>,
-    /// Since when, seconds since the Unix epoch.
+    /// Start of the finding, seconds since the Unix epoch.
     pub since: u64,
-    /// Until when; nothing while it holds.
+    /// End of the finding; `None` while it holds.
     pub until: Option<u64>,
-    /// The partition's first key at that time.
+    /// The partition's first key at the start of the finding.
     pub start: Key,
-    /// The key after its last.
+    /// The end of the partition's keys, exclusive; `None` if there is none.
     pub end: Option<Key>,
-    /// The class, as users know it: `MOVING_RIGHT`.
+    /// The class as shown to users, for example `MOVING_RIGHT`.
     pub class: String,
-    /// Why, in words and numbers.
+    /// The reason, in words and numbers.
     pub evidence: String,
-    /// What to do: DDL, when there is any.
+    /// The advice: DDL, if any helps.
     pub advice: String,
 }
 
-/// What a partition does at present.
+/// The current state of a partition.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Present {
     pub(crate) id: u64,
@@ -113,11 +114,11 @@ pub(crate) struct Present {
     pub(crate) rates: [f32; METRICS],
 }
 
-/// See above.
+/// The history of one table's load; see the head of this module.
 #[derive(Clone, Debug)]
 pub struct History {
     layers: Vec<(Layer, VecDeque<Block>)>,
-    /// By first key.
+    /// Partitions by first key.
     present: BTreeMap<Key, Present>,
     events: VecDeque<Event>,
     findings: VecDeque<Finding>,
@@ -130,8 +131,8 @@ impl Default for History {
 }
 
 impl History {
-    /// An empty history. `layers` go from the finest to the coarsest, and their steps must divide each other; without any
-    /// there is one of a column a second.
+    /// An empty history. `layers` are ordered from the finest to the coarsest, and each step must be a multiple of
+    /// the step before. Without any layer, there is one with a column per second.
     ///
     /// # Panics
     /// If a step is not a multiple of the one before, or zero.
@@ -149,8 +150,8 @@ impl History {
         }
     }
 
-    /// Takes in the load of a span of time. Reports must come in ascending order; what is older than the newest column
-    /// (a clock went back) is counted into that one, so that nothing is lost.
+    /// Adds the load of a span of time. Reports must arrive in ascending order. A report older than the newest
+    /// column (a clock went back) is added to that column, so that nothing is lost.
     pub fn push(&mut self, report: &Report) {
         self.note_present(report);
         let second = Block::of_report(report);
@@ -174,7 +175,7 @@ impl History {
         }
     }
 
-    /// Notes that something happened. The oldest are forgotten when there are many.
+    /// Records a change. Beyond the maximum number, the oldest is dropped.
     pub fn mark(&mut self, mut event: Event) {
         shorten(&mut event.text);
         self.events.push_back(event);
@@ -183,7 +184,8 @@ impl History {
         }
     }
 
-    /// Notes what the detector says. A finding of the same class on the same partition that still holds is replaced.
+    /// Records a verdict of the detector. It replaces one of the same class that still holds and begins at the same
+    /// key, and keeps that one's start.
     pub fn find(&mut self, mut finding: Finding) {
         for text in [&mut finding.class, &mut finding.evidence, &mut finding.advice] {
             shorten(text);
@@ -202,7 +204,7 @@ impl History {
         }
     }
 
-    /// Notes that whatever was found about the partition that begins at a key does not hold any more.
+    /// Ends all open findings about the partition that begins at a key.
     pub fn clear(&mut self, start: &[u8], until: u64) {
         for finding in &mut self.findings {
             if finding.until.is_none() && *finding.start == *start {
@@ -211,7 +213,7 @@ impl History {
         }
     }
 
-    /// An upper bound of the memory that it holds, bytes.
+    /// Upper bound of the memory in use, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let text = |length: usize| length + size_of::<Finding>();
@@ -231,14 +233,14 @@ impl History {
             + present.sum::<usize>()
     }
 
-    /// When the newest column ends, seconds since the Unix epoch; nothing before the first report.
+    /// End of the newest column, seconds since the Unix epoch; `None` before the first report.
     #[must_use]
     pub fn newest(&self) -> Option<u64> {
         let last = self.blocks().flat_map(|block| block.columns.back());
         last.map(|column| column.from + u64::from(column.seconds)).max()
     }
 
-    /// All blocks, without an order.
+    /// All blocks, in no particular order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.layers.iter().flat_map(|(_, blocks)| blocks)
     }
@@ -294,7 +296,8 @@ impl History {
         }
     }
 
-    /// Takes the columns that one column of the next layer replaces out of a layer that has too many.
+    /// Removes from a layer with too many columns those that one column of the next layer replaces, and returns
+    /// their sum.
     fn leave(&mut self, layer: usize, step: u32) -> Option<Block> {
         let (limit, blocks) = &mut self.layers[layer];
         let held: usize = blocks.iter().map(|block| block.columns.len()).sum();
@@ -312,7 +315,7 @@ impl History {
     }
 }
 
-/// The oldest column, over its own rows.
+/// Removes the oldest column and returns it over its own rows.
 fn take_first(blocks: &mut VecDeque<Block>) -> Option<Block> {
     let block = blocks.front_mut()?;
     let column = block.columns.pop_front();

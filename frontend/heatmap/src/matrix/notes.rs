@@ -1,13 +1,13 @@
-//! What is written beside a picture's cells: rows in SQL values, marks, verdicts.
+//! Annotations of a picture's cells: rows in SQL values, marks, verdicts.
 //!
-//! Invariant: what lies outside the picture's time or keys is left out; what is let in names a row that exists.
+//! Invariant: anything outside the picture's time or keys is left out; every annotation names a row that exists.
 
 use super::axis::row_of;
 use super::history::{Finding, History};
 use super::report::Key;
 use crate::picture::{Heatmap, Mark, Row, VerdictNote};
 
-/// What is written beside the cells.
+/// Context for the annotations of one picture.
 pub(crate) struct Notes<'a, L> {
     pub(crate) axis: &'a [Key],
     pub(crate) end: Option<&'a Key>,

@@ -1,7 +1,7 @@
-//! What is put into a history: the load of each partition of a table in a span of time, and where in the partition it
-//! lay.
+//! Input of a history: the load of each partition of a table in a span of time, and its distribution inside the
+//! partition.
 //!
-//! Invariant: keys are opaque bytes whose order is the order of values. The empty key is below all others.
+//! Invariant: keys are opaque bytes whose order is the order of the values. The empty key is below all others.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::number::narrow;
 /// An encoded key.
 pub type Key = Arc<[u8]>;
 
-/// A key needs this share of the samples to be shown by itself: a hot key must not be blurred into its neighbours.
+/// Minimum share of the samples for a key to get its own bucket: a hot key must not blur into its neighbours.
 const HEAVY_SHARE: f64 = 0.1;
 
-/// ... and as many samples, or else a partition with few samples would consist of hot keys.
+/// Minimum number of such samples; without it, a partition with few samples would consist of hot keys only.
 const HEAVY_COUNT: usize = 3;
 
-/// The key that [`crate::Row::key`] names in hexadecimal; nothing if it is not hexadecimal.
+/// The key written in hexadecimal by [`crate::Row::key`]; `None` if the text is not hexadecimal.
 #[must_use]
 pub fn key_of_hex(text: &str) -> Option<Key> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -25,10 +25,10 @@ pub fn key_of_hex(text: &str) -> Option<Key> {
     text.as_bytes().chunks(2).map(pair).collect()
 }
 
-/// The load of a whole table in a span of time. Partitions that are left out had no load.
+/// The load of a whole table in a span of time. A partition that is missing had no load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Beginning of the span, seconds since the Unix epoch.
+    /// Start of the span, seconds since the Unix epoch.
     pub from: u64,
     /// Length of the span, seconds; 0 counts as 1.
     pub seconds: u32,
@@ -39,31 +39,32 @@ pub struct Report {
 /// The load of one partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionLoad {
-    /// Its number.
+    /// Partition id.
     pub id: u64,
-    /// The node whose replica leads, when that is known.
+    /// Node of the leader, if known.
     pub leader: Option<u64>,
-    /// Its first key; empty for the first partition.
+    /// First key; empty for the first partition.
     pub start: Key,
-    /// The first key after it; nothing for the last partition.
+    /// End of the keys, exclusive; `None` for the last partition.
     pub end: Option<Key>,
     /// Rate of each of [`crate::Metric::ALL`], per second.
     pub rates: [f32; METRICS],
-    /// Where the writes went.
+    /// Distribution of the writes over the keys.
     pub writes: Shares,
-    /// Where the reads went.
+    /// Distribution of the reads over the keys.
     pub reads: Shares,
 }
 
-/// How an operation's load is shared out inside a partition: buckets by ascending key. A bucket reaches from its key to
-/// the next bucket's, the last to the end of the partition. Nothing at all means that it is not known.
+/// Distribution of an operation's load inside a partition: buckets in ascending order of keys, each with its share.
+/// A bucket ends at the next one's key, the last at the end of the partition. Without buckets the distribution is
+/// unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shares(pub Vec<(Key, f32)>);
 
 impl Shares {
-    /// Buckets between sampled keys. Half of a sample's weight is counted to each side of it, and nothing outside the
-    /// samples, so that a moving tail leaves no trace where it has not been yet. A key that many samples name gets a
-    /// bucket of its own.
+    /// Buckets between sampled keys. Half of a sample's weight counts to each side of it, and nothing outside the
+    /// samples, so that a moving tail leaves no trace on keys that it has not reached. A key with many samples gets
+    /// its own bucket.
     #[must_use]
     pub fn of_samples(mut samples: Vec<Key>) -> Self {
         samples.sort_unstable();
@@ -80,7 +81,7 @@ impl Shares {
         };
         let mut buckets: Vec<(Key, f32)> = Vec::with_capacity(2 * keys.len());
         let weight = |count: f64| narrow(count / total as f64);
-        // What the key before left over for the space between it and this one.
+        // Weight that the key before left for the space between it and this one.
         let mut carried = 0.0;
         for (at, (key, count)) in keys.iter().enumerate() {
             let own = *count as f64;
@@ -105,7 +106,7 @@ impl Shares {
     }
 }
 
-/// The least key above another.
+/// The smallest key above another.
 fn after(key: &Key) -> Key {
     key.iter().copied().chain([0]).collect()
 }

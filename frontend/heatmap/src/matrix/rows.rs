@@ -1,8 +1,8 @@
-//! Which rows a picture has, and how high they are.
+//! Selection of a picture's rows and their heights.
 //!
-//! Half of a row's weight is the heat that it had, half is its width (keys read as numbers, within the partition that it
-//! lies in now), so that a hot range gets many rows and a cold one does not vanish. Height follows weight; but one hot key,
-//! which no row can divide, is kept thin: that it *is* thin tells it from a hot range.
+//! Half of a row's weight is its heat, half its width (keys read as numbers, within the current partition), so that
+//! a hot range gets many rows and a cold one does not vanish. The height follows the weight, but a single hot key,
+//! which no row can divide, stays thin: this tells it from a hot range.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,14 @@ use super::history::Present;
 use super::report::Key;
 use crate::number::narrow;
 
-/// The largest part of the picture's height that the heat of one row can claim: enough to be seen.
+/// Maximum share of the picture's height that a row's heat can claim: enough to be visible.
 const HEAT_HEIGHT_MAX: f64 = 0.03;
 
-/// The least height of a row, as a part of the mean height.
+/// Minimum height of a row, as a share of the mean height.
 const HEIGHT_MIN: f64 = 0.2;
 
-/// The first of the fine rows of each row, and the heights, which add up to 1. `end` is the key after the last row.
+/// The index of the first fine row of each row, and the heights, which add up to 1. `end` is the key after the last
+/// row.
 pub(crate) fn choose(
     fine: &[Key],
     end: Option<&Key>,
@@ -46,14 +47,14 @@ pub(crate) fn choose(
     (groups.clone(), heights.into_iter().map(|height| narrow(height / whole)).collect())
 }
 
-/// How wide each row is within its partition; every partition counts the same, and all add up to 1.
+/// Width of each row within its partition; every partition counts the same, and all widths add up to 1.
 fn widths(fine: &[Key], end: Option<&Key>, forced: &[bool]) -> Vec<f64> {
     let starts: Vec<usize> = (0..fine.len()).filter(|row| forced[*row]).collect();
     let ends = starts.iter().skip(1).copied().chain([fine.len()]);
     let mut widths = Vec::with_capacity(fine.len());
     for (start, stop) in starts.iter().copied().zip(ends) {
         let rows = &fine[start..stop];
-        // The lowest and the highest key that is known: an open end would make everything else narrow.
+        // The lowest and the highest known key: with an open end, everything else would become narrow.
         let low = if rows[0].is_empty() { rows.get(1).unwrap_or(&rows[0]) } else { &rows[0] };
         let high = fine.get(stop).or(end).unwrap_or(&rows[rows.len() - 1]);
         let at = |key: &Key| position(key, low, high);

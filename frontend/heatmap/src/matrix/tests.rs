@@ -1,4 +1,4 @@
-//! That load is neither lost nor made up, that memory is bounded, and that pictures show what was put in.
+//! Load is neither lost nor added, the memory is bounded, and pictures show the load that was reported.
 
 use std::sync::Arc;
 
@@ -53,13 +53,13 @@ fn label(key: &[u8]) -> String {
     key.iter().take(8).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)).to_string()
 }
 
-/// What a history holds of a metric: rate times seconds.
+/// Total amount of a metric in a history: rate times seconds.
 fn mass(history: &History, metric: usize) -> f64 {
     let columns = history.blocks().flat_map(|block| &block.columns);
     columns.flat_map(|column| &column.cells).map(|cell| f64::from(cell[metric])).sum()
 }
 
-/// What a picture shows, where every second of it was reported.
+/// Total amount in a picture all of whose seconds were reported.
 fn shown(picture: &Heatmap) -> f64 {
     picture.cells.iter().flatten().map(|rate| f64::from(*rate) * f64::from(picture.step)).sum()
 }

@@ -1,9 +1,9 @@
-//! From a history to a picture: which columns and rows, and what is in the cells.
+//! From a history to a picture: the choice of columns and rows, and the contents of the cells.
 //!
-//! Rows are chosen anew for each picture, out of all rows of the columns that it shows.
+//! Rows are chosen for each picture, from all rows of the columns that it shows.
 //!
-//! Invariant: apart from rounding, the sum of rates times covered seconds is what the history holds for that time and
-//! those keys.
+//! Invariant: apart from rounding, the sum of rates times covered seconds equals the history's amount for that time
+//! and those keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,40 +17,42 @@ use crate::metric::Metric;
 use crate::number::narrow;
 use crate::picture::{Balance, Bound, Heatmap};
 
-/// Lengths of columns that clocks are read in, seconds; longer ones are whole days.
+/// Usual column lengths, in seconds; longer ones are whole days.
 const STEPS: [u64; 17] =
     [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200];
 
 const DAY: u64 = 86_400;
 
-/// Rows and columns of a picture: more are not seen, and whoever asks over the network could ask for any number.
+/// Maximum rows and columns of a picture: more are not visible, and a request from the network can ask for any
+/// number.
 const SIDE_MAX: usize = 1000;
 
-/// What part of a history is to be seen.
+/// The part of a history to show.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The table's name, for the title.
     pub table: String,
-    /// What to count.
+    /// The metric to show.
     pub metric: Metric,
-    /// Beginning, seconds since the Unix epoch.
+    /// Start, seconds since the Unix epoch.
     pub from: u64,
-    /// End, likewise.
+    /// End, seconds since the Unix epoch.
     pub to: u64,
-    /// At most so many columns; less than 1 counts as 1, more than 1,000 as 1,000.
+    /// Maximum number of columns, clamped to 1 to 1,000.
     pub columns_max: usize,
-    /// At most so many rows; likewise.
+    /// Maximum number of rows, clamped likewise.
     pub rows_max: usize,
-    /// Only these keys: the first, and the one after the last.
+    /// Range of keys to show: the first key and the exclusive end; `None` shows all.
     pub keys: Option<(Key, Option<Key>)>,
-    /// The rate that one partition can bear, in the metric's unit, when that is known.
+    /// Capacity of one partition in the metric's unit, if known.
     pub capacity: Option<f32>,
 }
 
 impl History {
-    /// The picture of a part of this history. `label` turns an encoded key into SQL values; it is not asked for the empty
-    /// key.
+    /// The picture of a part of this history. `label` turns an encoded key into SQL values; it is not called for
+    /// the empty key.
     pub fn view(&self, view: &View, label: impl Fn(&[u8]) -> String) -> Heatmap {
+        // The columns of the picture, and the parts of the history that fall into them.
         let times = Times::of(view, self.blocks().flat_map(|block| &block.columns));
         let seen = |block| -> (&Block, Vec<&Column>) {
             (
@@ -64,6 +66,7 @@ impl History {
         };
         let blocks: Vec<_> =
             self.blocks().map(seen).filter(|(_, columns)| !columns.is_empty()).collect();
+        // All rows known there are candidates; the hottest and the widest get the most rows of the picture.
         let keys = Keys::of(&blocks, self, view);
         let heat = keys.heat(&blocks, &times, view.metric);
         let (groups, heights) = choose(
@@ -88,6 +91,7 @@ impl History {
             verdicts: Vec::new(),
             balance: self.balance(view.metric),
         };
+        // Cells come first: bounds need their gaps, and notes need both.
         keys.fill(&mut heatmap, &blocks, &times, &groups);
         heatmap.bounds = bounds(&blocks, &times, &axis, &heatmap.gaps);
         let notes = Notes { axis: &axis, end: keys.end.as_ref(), label: &label };
@@ -95,7 +99,7 @@ impl History {
         heatmap
     }
 
-    /// How evenly the partitions share the load of a metric now.
+    /// Distribution of a metric's current load among the partitions.
     #[must_use]
     pub fn balance(&self, metric: Metric) -> Balance {
         let rates: Vec<f32> =
@@ -124,7 +128,7 @@ impl Times {
         Self { from: end - count as u64 * step, step, count }
     }
 
-    /// The picture's columns that a column of the history lies in, with the part of it that does.
+    /// The picture's columns that overlap a column of the history, each with the fraction of that column inside it.
     fn parts(&self, column: &Column) -> impl Iterator<Item = (usize, f64)> {
         let (from, to) = (column.from, column.from + u64::from(column.seconds));
         let clip = |at: u64| at.saturating_sub(self.from).div_euclid(self.step);
@@ -143,8 +147,8 @@ impl Times {
     }
 }
 
-/// The length of column in which most of the time that is seen is known. Finer ones would show noise where the history is
-/// fine, beside smoothness where it is not.
+/// The column length of the history that covers at least three quarters of the time shown. A finer one would show
+/// noise where the history is fine, next to smooth areas where it is coarse.
 fn common_step<'a>(view: &View, columns: impl Iterator<Item = &'a Column>) -> u64 {
     let mut seconds: BTreeMap<u64, u64> = BTreeMap::new();
     for column in columns {
@@ -163,10 +167,10 @@ fn common_step<'a>(view: &View, columns: impl Iterator<Item = &'a Column>) -> u6
 
 type Seen<'a> = (&'a Block, Vec<&'a Column>);
 
-/// All rows of all blocks that are seen.
+/// The rows of all blocks in the picture.
 struct Keys {
     all: Vec<Key>,
-    /// Where `fine` begins in `all`.
+    /// Index of the start of `fine` in `all`.
     first: usize,
     fine: Vec<Key>,
     end: Option<Key>,
@@ -189,7 +193,7 @@ impl Keys {
         Self { fine: all[first..last].to_vec(), all, first, end }
     }
 
-    /// For each row of a block: the fine rows that it is spread over, with the share that each gets.
+    /// For each row of a block, the fine rows that its load is spread over, each with its share.
     fn shares<'a>(&'a self, axis: &[Key]) -> impl Iterator<Item = (usize, usize, f64)> + 'a {
         let offsets = offsets(axis, &self.all);
         (0..axis.len()).flat_map(move |row| {
@@ -244,7 +248,7 @@ impl Keys {
     }
 }
 
-/// Where partitions began in each column. Nobody having reported, they are taken to have stayed.
+/// The bounds of partitions in each column. A column without a report takes those of the column before.
 fn bounds(blocks: &[Seen<'_>], times: &Times, axis: &[Key], gaps: &[usize]) -> Vec<Bound> {
     let mut newest: Vec<(u64, BTreeSet<usize>)> = vec![(0, BTreeSet::new()); times.count];
     for (block, columns) in blocks {

@@ -1,4 +1,5 @@
-//! Cells as few rectangles: equal neighbours in a row become one, and so do equal runs in neighbouring rows.
+//! Cells as few rectangles: equal neighbours in a row are joined, and equal runs in neighbouring rows are joined,
+//! too.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +8,20 @@ use crate::colour::Rgb;
 use crate::intensity::tone;
 use crate::number::round;
 
-/// Shades that are told apart: more cannot be seen side by side, and fewer make longer runs.
+/// Number of distinct shades: more cannot be told apart side by side, and fewer make longer runs.
 const SHADES: usize = 48;
 
-/// What a cell shows: a shade, or that nothing is known.
+/// The shade of a cell; `None` if no report covers it.
 type Shade = Option<usize>;
 
-/// A run of columns and the shade that they have: from, to, shade.
+/// A run of columns of equal shade: first column, column after the last, shade.
 type Run = (usize, usize, Shade);
 
-/// By colour, the areas that have it; the map's ground comes first.
+/// For each colour, the areas of that colour; the map's ground comes first.
 pub(crate) fn cells(map: &Map<'_>, style: Style) -> Vec<(Rgb, Vec<Area>)> {
     let shades = map.heatmap.intensity(style.mode);
     let mut found: BTreeMap<Shade, Vec<Area>> = BTreeMap::new();
-    // Runs of the rows below that may still grow, with their lower edge.
+    // Runs of the rows below that can still grow, with their lower edge.
     let mut open: BTreeMap<Run, i32> = BTreeMap::new();
     for (row, line) in shades.iter().enumerate() {
         if map.y(row) == map.y(row + 1) {
@@ -38,7 +39,7 @@ pub(crate) fn cells(map: &Map<'_>, style: Style) -> Vec<(Rgb, Vec<Area>)> {
     for (run, low) in open {
         found.entry(run.2).or_default().push(area(map, run, low, map.area.y));
     }
-    // What has no load is the ground that the rest lies on.
+    // Cells without load are the ground, which is drawn already.
     found.remove(&Some(0));
     let palette = style.theme.palette();
     let colour = |shade: Shade| match shade {
@@ -59,7 +60,7 @@ fn runs(line: &[f32], gaps: &[usize]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (column, shade) in line.iter().enumerate() {
         let gap = gaps.binary_search(&column).is_ok();
-        // Whatever has load at all is seen.
+        // Any load above zero gets a visible shade.
         let least = usize::from(*shade > 0.0);
         let shade = (!gap).then(|| round(tone(*shade) * SHADES as f64).max(least));
         match runs.last_mut() {

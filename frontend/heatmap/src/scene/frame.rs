@@ -1,4 +1,5 @@
-//! What surrounds the cells: title, axes, partitions' bounds, and what partitions do at the end of the time shown.
+//! Everything around the cells: title, axes, partitions' bounds, and the partitions' load at the end of the time
+//! shown.
 
 use super::{Anchor, Area, LEFT, LETTER, LINE, Letters, MARGIN, Map, RIGHT, Scene, Shape, Style};
 use crate::intensity::{Mode, tone};
@@ -6,10 +7,11 @@ use crate::number::{narrow, pixel, signed};
 use crate::picture::Heatmap;
 use crate::wording::{balance, cut, moment, percent, rate, ticks};
 
-/// With more partitions than this, lines between them would hide the cells.
+/// With more bounds than this, the lines would hide the cells.
 const LINES_MAX: usize = 96;
 
-/// What partitions do at the end is the mean over so many of the last seconds that are known, or the last column.
+/// The load at the end is the mean over this many of the last known seconds, or the last known column if that is
+/// longer.
 const END_SECONDS: usize = 5;
 
 impl Scene {
@@ -58,18 +60,21 @@ impl Scene {
         }
     }
 
-    /// Labels of keys: where partitions begin, then rows in between, as far as there is room.
+    /// Labels of keys: first the starts of partitions, then rows in between, as far as there is room.
     fn keys(&mut self, map: &Map<'_>, style: Style) {
         let heatmap = map.heatmap;
         let last = heatmap.times.len();
+        // Partitions that exist at the end of the time shown.
         let own: Vec<usize> =
             heatmap.bounds.iter().filter(|bound| bound.to == last).map(|bound| bound.row).collect();
+        // Rows at even distances, for the room between partitions.
         let mut between: Vec<usize> = Vec::new();
         let parts = usize::try_from(map.area.height / 44).unwrap_or(1).max(1);
         for part in 1..parts {
             let y = map.area.y + map.area.height - map.area.height * signed(part) / signed(parts);
             between.push(map.edges.partition_point(|edge| *edge > y));
         }
+        // A label must not touch one that is placed already, nor repeat a text close to it.
         let mut placed: Vec<(i32, String)> = Vec::new();
         for row in std::iter::once(0).chain(own).chain(between) {
             let Some(label) = heatmap.rows.get(row).map(|row| cut(&row.start, 29)) else {
@@ -90,7 +95,7 @@ impl Scene {
         }
     }
 
-    /// A bar for each partition, to the right of the map, with what it does at the end.
+    /// A bar for each partition, to the right of the map, with its load at the end.
     fn partitions(&mut self, map: &Map<'_>, style: Style) {
         let heatmap = map.heatmap;
         let palette = style.theme.palette();
@@ -125,7 +130,7 @@ impl Scene {
                 heatmap.rows[start].leader.map_or_else(String::new, |node| format!(" node {node}"));
             let text = cut(&format!("{id}{load}{leader}"), 23);
             if !tall {
-                // Letters are read on the ground, not on the bar.
+                // The text stands on the ground, not on the bar, to stay readable.
                 let width = signed(text.chars().count()) * LETTER + 4;
                 let area = Area { x: left + 2, y: baseline - 11, width, height: 14 };
                 self.shapes.push(Shape::Box(area, palette.ground));
@@ -135,7 +140,7 @@ impl Scene {
     }
 }
 
-/// First row, row after the last, and rate at the end, of each partition.
+/// First row, row after the last, and load at the end, of each partition.
 fn at_the_end(heatmap: &Heatmap) -> Vec<(usize, usize, f64)> {
     let known =
         (0..heatmap.times.len()).rev().filter(|column| heatmap.gaps.binary_search(column).is_err());

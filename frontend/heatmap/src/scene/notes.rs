@@ -1,4 +1,4 @@
-//! What is said about the cells: marks, verdicts on the map and in words below it, the legend.
+//! Annotations of the cells: marks, verdicts on the map and in words below it, the legend.
 
 use super::{Anchor, Area, LEFT, LETTER, LINE, Letters, MARGIN, Map, Scene, Shape, Style};
 use crate::intensity::Mode;
@@ -7,18 +7,18 @@ use crate::number::signed;
 use crate::picture::{Mark, VerdictNote};
 use crate::wording::{clock, cut, moment, percent, rate, wrapped};
 
-/// Verdicts that are put into words below the map; the map itself shows all.
+/// Maximum number of verdicts put into words below the map; the map itself shows all.
 const WORDED_MAX: usize = 6;
 
-/// Shares that the legend names.
+/// Shares with a label in the legend.
 const LEGEND: [f64; 6] = [0.0, 0.01, 0.05, 0.25, 0.5, 1.0];
 
 const LEGEND_WIDTH: i32 = 300;
 
-/// A sheet as wide as this has room for the legend's words beside its colours.
+/// Minimum width of a sheet whose legend has its words beside its colours.
 const WIDE: i32 = 940;
 
-/// Every kind of mark, and what the legend calls it.
+/// Every kind of mark with its name in the legend.
 pub(crate) const KINDS: [(MarkKind, &str); 4] = [
     (MarkKind::Split, "split"),
     (MarkKind::Merge, "merge"),
@@ -49,7 +49,7 @@ impl Scene {
         }
     }
 
-    /// Verdicts: the outline of what they are about, and the class on it.
+    /// Verdicts: the outline of their range and time, with the class on it.
     fn labels(&mut self, map: &Map<'_>, style: Style) {
         let palette = style.theme.palette();
         let around = |mark: &Mark| {
@@ -74,7 +74,7 @@ impl Scene {
         }
     }
 
-    /// Returns where the next line may stand.
+    /// Draws the legend; returns the lowest y in use.
     fn legend(&mut self, map: &Map<'_>, style: Style) -> i32 {
         let palette = style.theme.palette();
         let heatmap = map.heatmap;
@@ -121,7 +121,7 @@ impl Scene {
         let palette = style.theme.palette();
         let letters = usize::try_from((self.width - 2 * MARGIN) / LETTER).unwrap_or(80);
         let verdicts = &map.heatmap.verdicts;
-        // Those that hold, and then the newest.
+        // Verdicts that hold come first, then the ended ones; the newest first in each group.
         let mut order: Vec<&VerdictNote> = verdicts.iter().collect();
         order.sort_by_key(|verdict| (verdict.until.is_some(), std::cmp::Reverse(verdict.since)));
         for verdict in order.iter().take(WORDED_MAX) {
@@ -152,7 +152,7 @@ impl Scene {
     }
 }
 
-/// Where a mark stands: on the map, whole.
+/// The position of a mark, kept inside the map so that the whole sign is visible.
 fn mark_point(map: &Map<'_>, mark: &Mark) -> (i32, i32) {
     let area = map.area;
     let x = map.x(mark.at).clamp(area.x + 5, area.x + area.width - 5);
@@ -160,7 +160,7 @@ fn mark_point(map: &Map<'_>, mark: &Mark) -> (i32, i32) {
     (x, y)
 }
 
-/// A place for a label near a point that no other label has, as far as there is one.
+/// Places a label near a point without touching another label; on top of others if there is no room.
 fn free_place(map: &Map<'_>, placed: &mut Vec<Area>, text: &str, x: i32, y: i32) -> Area {
     let (width, height) = (signed(text.chars().count()) * 7 + 8, 16);
     let right = map.area.x + map.area.width - width - 2;
