@@ -1,6 +1,6 @@
 //! The generations in a node's data directory, in memory.
 //!
-//! Invariants: a write that was answered is there after a crash; once the power is off nothing changes any more.
+//! Invariant: an acknowledged write survives a crash; after the power is off nothing changes.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ struct State {
     off: bool,
 }
 
-/// The file of one life of a node.
+/// The generation file of one life of a node.
 #[derive(Clone, Default)]
 pub(crate) struct SimClaims(Arc<Mutex<State>>);
 
 impl SimClaims {
-    /// Everything from now on fails.
+    /// Turns the power off: all further writes fail.
     pub(crate) fn cut(&self) {
         self.0.lock().off = true;
     }
 
-    /// What the next life finds.
+    /// The file that the node's next life opens.
     pub(crate) fn survivor(&self) -> Self {
         Self(Arc::new(Mutex::new(State { claim: self.claim(), off: false })))
     }
 
-    /// The generations.
+    /// The generations in the file.
     pub(crate) fn claim(&self) -> Claim {
         self.0.lock().claim
     }

@@ -1,7 +1,7 @@
-//! Clients: they find the leader as frontends do, follow the partitions as they are cut and merged, and note what they
-//! did and saw.
+//! Clients: they find leaders as frontends do, follow partitions through splits and merges, and record their
+//! operations and results in the history.
 //!
-//! Invariant: a client that gave up counts its write as perhaps to come, for ever.
+//! Invariant: after a client has given up on a write, the write can still take effect at any later time.
 
 mod read;
 mod write;
@@ -24,14 +24,14 @@ use crate::random::Random;
 use crate::remote::Remote;
 use crate::tables::{DATABASE, KEYS};
 
-/// How long a client waits for one answer.
+/// Time limit for one answer.
 const CALL_WAIT: Duration = Duration::from_millis(2500);
-/// Between attempts.
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Frontends give up on a write after half a minute.
+/// Time after which a client gives up on an operation; a frontend gives up on a write after the same half a minute.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A client.
+/// A client of the simulated cluster.
 pub(crate) struct Client {
     pub(crate) number: u64,
     cluster: Arc<Cluster>,
@@ -69,12 +69,12 @@ impl Client {
         RequestId { client: self.number, sequence: *next }
     }
 
-    /// A new number of this client, for rows and values: nobody else has it.
+    /// A number for rows and values that no other request of any client has.
     fn number_of(&self, identity: RequestId) -> i64 {
         i64::try_from(self.number * 1_000_000 + identity.sequence * 10).unwrap_or_default()
     }
 
-    /// Asks any meta for the catalog.
+    /// Fetches the catalog from a random meta.
     async fn refresh(&self) {
         let to = NodeId(METAS.start() + self.below(3));
         let meta = self.cluster.meta(to);
@@ -90,7 +90,8 @@ impl Client {
         }
     }
 
-    /// Has meta make a change; tries the next one when it does not lead.
+    /// Has meta make a change, following the hints to the leader, until success, a final error, or the end of
+    /// `patience`.
     pub(crate) async fn change(&self, ddl: Ddl, patience: Duration) -> Result<(), Error> {
         use partita_proto::service::ClusterService;
         let id = self.identity();
@@ -134,7 +135,7 @@ impl Client {
         Remote { cluster, from, to, wait: CALL_WAIT, catalog: None }
     }
 
-    /// The node to ask: the leader as far as known, or any replica's.
+    /// The node to ask first: the partition's leader if known, else any replica's.
     fn ask_first(&self, route: &Route) -> Option<NodeId> {
         let known = self.leaders.lock().get(&route.partition).copied();
         known.or_else(|| self.any_replica(route))
@@ -145,7 +146,7 @@ impl Client {
         self.random.lock().pick(&nodes)
     }
 
-    /// Learns from a refusal whom to ask next.
+    /// Updates the known leader after a refusal.
     async fn learn(&self, route: &Route, error: &Error) {
         let hint = match error {
             Error::NotLeader { leader, .. } => *leader,
@@ -160,14 +161,14 @@ impl Client {
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// What must not be answered, whatever goes wrong.
+    /// Reports errors that no fault may cause as violations.
     fn check_error(&self, what: &str, error: &Error) {
         if matches!(error, Error::Corrupted(_) | Error::InvalidInput(_) | Error::Unsupported(_)) {
             self.cluster.history.violation(format!("client {}: {what}: {error}", self.number));
         }
     }
 
-    /// Does one thing or another until told to stop.
+    /// Does random operations, one after the other, until `stop`.
     pub(crate) async fn work(self: Arc<Self>, stop: tokio_util::sync::CancellationToken) {
         while !stop.is_cancelled() {
             let key =

@@ -1,4 +1,4 @@
-//! What a run is made of: the network, the nodes, what was seen.
+//! The parts of a run: the network, the nodes, the history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::history::History;
 use crate::net::Net;
 use crate::nodes::{DataNode, METAS, MetaNode, Sizes};
 
-/// Everything.
+/// The simulated cluster.
 pub(crate) struct Cluster {
     pub(crate) net: Arc<Net>,
     pub(crate) history: History,
@@ -25,13 +25,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A datanode that is up.
+    /// The datanode, if it is up.
     pub(crate) fn datanode(&self, id: NodeId) -> Option<Arc<Datanode>> {
         let nodes = self.data.lock();
         nodes.get(&id)?.up.as_ref().map(|life| Arc::clone(&life.node))
     }
 
-    /// A meta that is up.
+    /// The meta, if it is up.
     pub(crate) fn meta(&self, id: NodeId) -> Option<Arc<Meta>> {
         let metas = self.metas.lock();
         metas.get(&id)?.up.as_ref().map(|life| Arc::clone(&life.meta))
@@ -55,7 +55,7 @@ impl Cluster {
         up.collect()
     }
 
-    /// The logs of all nodes that are up.
+    /// The hosts of Raft groups of all nodes that are up.
     pub(crate) fn hosts(&self) -> Vec<(NodeId, Arc<Host>)> {
         let data = self.data.lock();
         let metas = self.metas.lock();
@@ -66,13 +66,13 @@ impl Cluster {
         data.chain(metas).collect()
     }
 
-    /// The meta that leads, as whoever sees everything sees it.
+    /// The meta that leads, found without asking over the network.
     pub(crate) fn leading_meta(&self) -> Option<(NodeId, Arc<Meta>)> {
         use partita_proto::service::ClusterService;
         self.metas_up().into_iter().find(|(_, meta)| *meta.leads().borrow())
     }
 
-    /// The newest catalog that any meta has.
+    /// The newest catalog of all metas that are up.
     pub(crate) fn newest_catalog(&self) -> Arc<Catalog> {
         let catalogs =
             self.metas_up().into_iter().map(|(_, meta)| Arc::clone(&meta.catalog().borrow()));
@@ -94,7 +94,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The node whose replica of a partition says that it leads.
+    /// The node whose replica of a partition claims to lead.
     pub(crate) fn leader_of(&self, partition: PartitionId) -> Option<NodeId> {
         let hosts = self.hosts();
         let leads = hosts.into_iter().find(|(_, host)| {
@@ -103,7 +103,7 @@ impl Cluster {
         leads.map(|(node, _)| node)
     }
 
-    /// Whether meta's group has all its members as voters, and the one that leads knows their data directories.
+    /// True if meta's group has all its members as voters and its leader knows all their data directories.
     pub(crate) fn metas_are_whole(&self) -> bool {
         let Some((leader, meta)) = self.leading_meta() else { return false };
         let host = self.hosts().into_iter().find(|(node, _)| *node == leader);
@@ -114,8 +114,8 @@ impl Cluster {
         voters == METAS.count() && meta.knows_members() == METAS.count()
     }
 
-    /// Whether every partition, also those that the catalog does not tell of yet, has all its replicas that are not on
-    /// this node, and they work.
+    /// True if all other datanodes are up, and every partition, including those not in the catalog yet, has all its
+    /// replicas outside this node working.
     pub(crate) fn can_spare(&self, node: NodeId) -> bool {
         let nodes = self.data.lock();
         let hosts: BTreeMap<NodeId, Arc<Host>> = nodes

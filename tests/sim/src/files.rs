@@ -1,10 +1,10 @@
-//! The files of a datanode in memory: they survive a crash as the real ones do.
+//! The files of a datanode in memory: they survive a crash like files on disk.
 //!
 //! Invariants:
-//! - a put that was answered is there after a crash, whole; one that was under way is there whole or not at all;
-//! - of what was put lazily, or copied, nothing is there after a crash unless a later put named it ([`After`]): a disk
-//!   may keep it, and the other crashes tell what happens then;
-//! - once the power is off nothing changes any more, and nothing is answered.
+//! - an acknowledged put survives a crash as a whole; a put in progress survives as a whole or not at all;
+//! - an object that was put lazily or copied is lost in a crash unless a later put named it ([`After`]): a real
+//!   disk may keep it, and crashes of objects that were put durably cover that case;
+//! - after the power is off nothing changes, and nothing is answered.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,28 +25,28 @@ use partita_datanode::{After, Files, Found, Lazy};
 use partita_proto::error::Error as ServiceError;
 use partita_proto::id::PartitionId;
 
-/// What the name of a partition whose removal has begun ends with.
+/// Suffix of the name of a partition whose removal has begun.
 const DROPPED: &str = ".dropped";
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
     off: bool,
     full: bool,
-    /// No file can be opened or made.
+    /// No file can be opened or created.
     out_of_files: bool,
     pause: Duration,
 }
 
-/// The files of one life of a node, over what all its lives share.
+/// The files of one life of a node, over the storage that all its lives share.
 #[derive(Clone, Debug)]
 pub(crate) struct SimFiles {
     kept: Arc<InMemory>,
-    /// What a crash takes.
+    /// Objects that a crash loses.
     lazy: Arc<Mutex<BTreeSet<Path>>>,
     state: Arc<Mutex<State>>,
-    /// The catalog that the node follows.
+    /// The catalog history that the node follows, as text.
     followed: Arc<Mutex<Option<String>>>,
-    /// The replicas of an older copy.
+    /// The replicas of an older copy, as text.
     older: Arc<Mutex<Option<String>>>,
 }
 
@@ -61,7 +61,7 @@ impl SimFiles {
         }
     }
 
-    /// A copy of all files as they are now.
+    /// A copy of all files at this moment.
     pub(crate) fn copy(&self) -> Self {
         Self {
             kept: Arc::new(self.kept.fork()),
@@ -72,16 +72,16 @@ impl SimFiles {
         }
     }
 
-    /// Everything from now on fails.
+    /// Turns the power off: all further operations fail.
     pub(crate) fn cut(&self) {
         self.state.lock().off = true;
     }
 
-    /// What the next life finds.
+    /// The files that the next life finds: without the objects that the crash loses.
     pub(crate) fn survivor(&self) -> Self {
         let lost: Vec<_> = std::mem::take(&mut *self.lazy.lock()).into_iter().map(Ok).collect();
         let removed = self.kept.delete_stream(futures::stream::iter(lost).boxed());
-        // A store in memory answers at once; some of it may be gone already.
+        // A store in memory answers at once. Some of the objects may have been deleted already.
         let removed = removed.map(drop).collect::<()>().now_or_never();
         assert!(removed.is_some(), "the removal waits");
         Self {
@@ -93,17 +93,17 @@ impl SimFiles {
         }
     }
 
-    /// Whether no file can be opened or made.
+    /// Sets whether all opens and creations of files fail for lack of file descriptors.
     pub(crate) fn set_out_of_files(&self, out_of_files: bool) {
         self.state.lock().out_of_files = out_of_files;
     }
 
-    /// Whether there is no space for new files.
+    /// Sets whether all puts fail for lack of space.
     pub(crate) fn set_full(&self, full: bool) {
         self.state.lock().full = full;
     }
 
-    /// Every put takes so long.
+    /// Sets the delay of every put.
     pub(crate) fn set_pause(&self, pause: Duration) {
         self.state.lock().pause = pause;
     }
@@ -161,7 +161,7 @@ impl ObjectStore for SimFiles {
         let before = options.extensions.get::<After>().cloned();
         let put = self.kept.put_opts(location, payload, options).await?;
         let mut lost = self.lazy.lock();
-        // A name may have been another object's before.
+        // The name may have belonged to an earlier object.
         match lazy {
             true => lost.insert(location.clone()),
             false => lost.remove(location),
@@ -248,7 +248,7 @@ impl Files for SimFiles {
     }
 
     fn put_aside(&self, partition: PartitionId) -> std::result::Result<String, ServiceError> {
-        // Nobody looks at them here.
+        // Nothing looks at files that were put aside here.
         self.remove(partition)?;
         Ok("nowhere".to_owned())
     }

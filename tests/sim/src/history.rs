@@ -1,18 +1,18 @@
-//! What clients did and saw, in the order in which it happened.
+//! Operations and observations of the clients, in order.
 //!
-//! Invariant: a number of the one sequence is drawn before anything is sent, and another after the answer has come, so
-//! that "over before the other began" is a comparison of numbers.
+//! Invariant: an operation takes a number from one sequence before anything is sent and another after the answer
+//! has arrived, so that "ended before the other began" is a comparison of numbers.
 
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-/// What an operation on a key did.
+/// An operation on a key with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Set the value, or removed it.
+    /// The value written; `None` for a delete.
     Write(Option<i64>),
-    /// Saw this value.
+    /// The value read; `None` if there was no row.
     Read(Option<i64>),
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Operation {
     pub(crate) key: i64,
     pub(crate) action: Action,
     pub(crate) begun: u64,
-    /// `None`: nobody knows whether it took effect, or whether it will.
+    /// `None` if it is unknown whether the operation has taken or will take effect.
     pub(crate) ended: Option<u64>,
 }
 
@@ -41,12 +41,12 @@ struct State {
     print: bool,
 }
 
-/// All that is known of a run.
+/// The record of a run.
 #[derive(Default)]
 pub(crate) struct History(Mutex<State>);
 
 impl History {
-    /// An empty one; `print`: events are shown as they happen.
+    /// An empty history; `print` shows events as they happen.
     pub(crate) fn new(print: bool) -> Self {
         Self(Mutex::new(State { print, ..State::default() }))
     }
@@ -56,7 +56,7 @@ impl History {
         state.clock
     }
 
-    /// Begins an operation; the answer is its place.
+    /// Begins an operation; returns its index.
     pub(crate) fn begin(&self, client: u64, key: i64, action: Action) -> usize {
         let mut state = self.0.lock();
         let begun = Self::tick(&mut state);
@@ -64,7 +64,7 @@ impl History {
         state.operations.len() - 1
     }
 
-    /// Ends it; a read's action is known only now.
+    /// Ends an operation; the result of a read is known only now.
     pub(crate) fn end(&self, place: usize, action: Action) {
         let mut state = self.0.lock();
         let ended = Self::tick(&mut state);
@@ -74,12 +74,12 @@ impl History {
         }
     }
 
-    /// Rows are about to be appended.
+    /// Records row numbers whose append begins.
     pub(crate) fn attempt(&self, rows: &[i64]) {
         self.0.lock().attempted.extend(rows);
     }
 
-    /// They were acknowledged.
+    /// Records row numbers as acknowledged.
     pub(crate) fn acknowledge(&self, rows: &[i64]) {
         self.0.lock().acknowledged.extend(rows);
     }
@@ -92,7 +92,7 @@ impl History {
         self.0.lock().attempted.clone()
     }
 
-    /// A partition was cut.
+    /// Counts a split of a partition.
     pub(crate) fn split(&self) {
         self.0.lock().splits += 1;
     }
@@ -101,7 +101,7 @@ impl History {
         self.0.lock().splits
     }
 
-    /// Two partitions became one.
+    /// Counts a merge of two partitions.
     pub(crate) fn merged(&self) {
         self.0.lock().merges += 1;
     }
@@ -114,7 +114,7 @@ impl History {
         self.0.lock().operations.clone()
     }
 
-    /// Something that must never happen.
+    /// Records a violation of an invariant.
     pub(crate) fn violation(&self, what: String) {
         self.note(format!("VIOLATION {what}"));
         self.0.lock().violations.push(what);
@@ -124,7 +124,7 @@ impl History {
         self.0.lock().violations.clone()
     }
 
-    /// Something that happened; it goes into the digest.
+    /// Records an event, which also goes into the digest.
     pub(crate) fn note(&self, what: impl std::fmt::Display) {
         let now = tokio::time::Instant::now();
         let line = format!("{:>10.6} {what}", now.duration_since(start()).as_secs_f64());
@@ -136,7 +136,7 @@ impl History {
         state.trace.push(line);
     }
 
-    /// A number that differs when anything was different.
+    /// A hash of all events, to compare runs.
     pub(crate) fn digest(&self) -> u64 {
         self.0.lock().digest
     }
@@ -150,7 +150,7 @@ impl History {
 
 static START: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
 
-/// When the run began.
+/// The start of the run in simulated time.
 pub(crate) fn start() -> tokio::time::Instant {
     *START.get_or_init(tokio::time::Instant::now)
 }

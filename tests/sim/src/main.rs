@@ -1,4 +1,4 @@
-//! Runs a whole cluster in one process, by a seed, and looks whether its promises hold.
+//! Runs a whole cluster in one process from a seed and checks its guarantees.
 //!
 //! ```text
 //!   main ── run ──┬── nodes: metas and datanodes, over simulated disks, files and networks
@@ -9,10 +9,11 @@
 //!   time, random: take the place of the system's clock and chance
 //! ```
 //!
-//! What runs is the production code of meta, datanodes, engine and replication, below the traits by which they reach
-//! others and their disks. One thread does everything; work that would block is done in place.
+//! The production code of meta, datanodes, engine and replication runs unchanged on top of simulated
+//! implementations of its traits for the network and disks. One thread runs everything; blocking work runs in
+//! place.
 //!
-//! Invariant: a seed gives the same history every time, with the same binary.
+//! Invariant: with the same binary, a seed always gives the same history.
 
 mod claims;
 mod client;
@@ -39,25 +40,25 @@ use partita_proto::blocking;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Panics of any task: nobody else may learn of them.
+/// Number of panics in all tasks, which are otherwise not noticed.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// What to run.
+/// Options of a run.
 #[derive(Parser)]
 struct Options {
-    /// The seed: everything follows from it.
+    /// Seed; it determines everything in the run.
     #[arg(long)]
     seed: u64,
-    /// Simulated seconds in which things go wrong.
+    /// Simulated seconds with faults.
     #[arg(long, default_value_t = 40)]
     seconds: u64,
-    /// Prints every event as it happens.
+    /// Print every event as it happens.
     #[arg(long)]
     trace: bool,
-    /// Goes on after something has happened that must never happen: what follows from it is seen too.
+    /// Continue after a violation, to see its consequences, too.
     #[arg(long)]
     whole: bool,
-    /// A bug to be planted: skip-sync, forget-vote, early-ack, stranger, trust-rot, keep-failed, trust-old or
+    /// Bug to plant: skip-sync, forget-vote, early-ack, stranger, trust-rot, keep-failed, trust-old or
     /// ack-unopened.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -107,7 +108,7 @@ fn main() -> ExitCode {
         PANICS.fetch_add(1, Ordering::SeqCst);
         default(info);
     }));
-    // Tasks run until none can, and only then time goes on.
+    // Time advances only when no task can run, so every task must get its turn before that.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .event_interval(u32::MAX)
@@ -147,6 +148,7 @@ fn report(options: &Options, outcome: &run::Outcome) -> ExitCode {
         outcome.compared,
         outcome.simulated.as_secs_f64(),
     );
+    // Without a fault there is nothing to explain.
     if verdict == "ok" {
         return ExitCode::SUCCESS;
     }
@@ -155,6 +157,7 @@ fn report(options: &Options, outcome: &run::Outcome) -> ExitCode {
             println!("    {line}");
         }
     }
+    // The first violations; what follows them is often a consequence.
     for what in violations.iter().take(20) {
         println!("  {what}");
     }

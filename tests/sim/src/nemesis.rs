@@ -1,7 +1,7 @@
-//! What goes wrong, by the seed.
+//! Faults, chosen by the seed.
 //!
-//! Every fault is undone by itself after a while; several overlap. What must survive them is what the README promises,
-//! so no two disks are lost for good, and none at all in a run whose tables may have a single replica.
+//! Every fault is undone after a while; several overlap. The cluster must survive them as the README promises, so
+//! no two disks are lost for good, and none at all in a run whose tables may have a single replica.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,21 +22,21 @@ use crate::nodes::{self, DataNode, METAS, MetaNode};
 use crate::random::Random;
 use crate::tables::{self, DATABASE, EVENTS, KEYED};
 
-/// A change of the catalog is not waited for longer than this.
+/// Time limit for waiting for a change of the catalog.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A thing that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Power goes in the middle of a write or after it.
+    /// A node loses power in the middle of a write or after it.
     Crash,
-    /// A leader is gone and back before anybody notices.
+    /// A leader crashes and returns before its absence is noticed.
     BounceLeader,
     CrashMeta,
     BounceMeta,
-    /// Most replicas of a partition are gone at the same moment, and back at once.
+    /// Most replicas of a partition crash at the same moment and return at once.
     BounceMost,
-    /// Everybody loses power at once.
+    /// All nodes lose power at once.
     Blackout,
     Isolate,
     IsolateMeta,
@@ -44,13 +44,13 @@ enum Fault {
     BadWeather,
     SlowDisk,
     FullDisk,
-    /// Syncs of the log fail from now on: the process has to end, and is started again.
+    /// Syncs of the log fail from now on: the process must end, and is restarted.
     BrokenDisk,
-    /// The log has bad bits when the power is back.
+    /// The log has flipped bits when the power returns.
     Rot,
-    /// An older copy of the disks is there when the power is back.
+    /// An older copy of the disks is present when the power returns.
     OlderCopy,
-    /// No file can be opened or made for a while.
+    /// No file can be opened or created for a while.
     OutOfFiles,
     ClockJump,
     LoseNode,
@@ -89,24 +89,24 @@ const FAULTS: [(Fault, u64); 24] = [
     (Fault::OutOfFiles, 2),
 ];
 
-/// What a run may do.
+/// Limits of a run's faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Simulated time in which things go wrong.
+    /// Simulated time with faults.
     pub(crate) length: Duration,
-    /// The factors that tables may have.
+    /// Replication factors that tables may get.
     pub(crate) factors: &'static [u32],
-    /// Whether a disk may be lost for good.
+    /// True if a disk may be lost for good.
     pub(crate) lose: bool,
 }
 
-/// Lets things go wrong for a while; answers when all of it is over and undone.
+/// Causes faults for a while; returns when all of them are over and undone.
 pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64, limits: Limits) {
     let mut random = Random::new(seed, 2);
     let until = tokio::time::Instant::now() + limits.length;
     let mut under_way = JoinSet::new();
     let mut lost = !limits.lose;
-    // Runs differ in what they do at all: some things happen only where others do not.
+    // Runs differ in the kinds of faults: some bugs show only without certain others.
     let muted = random.draw();
     let active: Vec<(Fault, u64)> = (0..)
         .zip(FAULTS)
@@ -114,7 +114,7 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
         .map(|(_, fault)| fault)
         .collect();
     let weights: u64 = active.iter().map(|(_, weight)| weight).sum();
-    // Apart from the others, whose course it leaves as it is.
+    // A separate random sequence, so that the course of the other faults stays the same.
     let mut wiping = Random::new(seed, 9);
     if wiping.once_in(3) {
         let (cluster, wait) = (Arc::clone(cluster), wiping.millis(0, millis(limits.length)));
@@ -135,7 +135,7 @@ pub(crate) async fn rage(cluster: &Arc<Cluster>, client: &Arc<Client>, seed: u64
             here
         });
         let Some((fault, _)) = chosen.copied() else { continue };
-        // What is rotten, or forgotten, is as good as lost.
+        // Rotten or outdated data counts as a lost disk.
         let loses = matches!(fault, Fault::LoseNode | Fault::Rot | Fault::OlderCopy);
         if loses && std::mem::replace(&mut lost, true) {
             continue;
@@ -158,12 +158,12 @@ fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A meta loses its disk. At first nobody knows, and it comes back as if it were new: it must have no part in the group.
-/// Then it is told to join again.
+/// A meta loses its disk. At first the loss is unknown and it returns as a new member: it must not take part in the
+/// group. Then it is told to join again.
 async fn wipe(cluster: &Arc<Cluster>, mut random: Random) {
     let meta = NodeId(METAS.start() + random.below(3));
     let patience = tokio::time::Instant::now() + Duration::from_secs(30);
-    // What the others lack would be lost with it.
+    // Data that the other members lack would be lost.
     while !cluster.metas_are_whole() {
         if tokio::time::Instant::now() > patience {
             cluster.history.note(format_args!("meta {meta} cannot be spared"));
@@ -192,7 +192,8 @@ async fn wipe(cluster: &Arc<Cluster>, mut random: Random) {
     start_meta(cluster, meta).await;
 }
 
-/// A meta comes back over an older copy of its disk: it must have no part in the group. Then it is told to join again.
+/// A meta returns with an older copy of its disk: it must not take part in the group. Then it is told to join
+/// again.
 async fn put_back_meta(cluster: &Arc<Cluster>, mut random: Random) {
     let meta = NodeId(METAS.start() + random.below(3));
     let Some(copy) = cluster.metas.lock().get(&meta).map(MetaNode::copy) else { return };
@@ -202,7 +203,7 @@ async fn put_back_meta(cluster: &Arc<Cluster>, mut random: Random) {
         let up = cluster.metas_up();
         up.len() == METAS.count() && up.iter().all(|(_, one)| copy.is_outlived(meta, one))
     };
-    // One that lags behind would not know better.
+    // A member that lags behind could not tell that the copy is old.
     while !known() || !cluster.metas_are_whole() {
         if tokio::time::Instant::now() > patience {
             cluster.history.note(format_args!("no copy of meta {meta} is old enough"));
@@ -323,7 +324,7 @@ async fn happen(
         Fault::Flush => {
             for (_, node) in cluster.data_up() {
                 for partition in cluster.partitions() {
-                    // Those that are not there, or have just lost their power, cannot.
+                    // Fails on nodes without the partition and on those that have just lost their power.
                     node.flush_partition(partition).await.ok();
                 }
             }
@@ -349,7 +350,7 @@ async fn start_meta(cluster: &Arc<Cluster>, meta: NodeId) {
 
 async fn crash(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     if random.once_in(2) {
-        // Between any two steps of the log.
+        // The power goes between any two steps of the log.
         if let Some(node) = cluster.data.lock().get(&node) {
             node.disk.cut_after(random.below(40));
         }
@@ -373,7 +374,7 @@ async fn bounce_most(cluster: &Arc<Cluster>, mut random: Random) {
     let routes: Vec<_> = tables.iter().flat_map(|table| table.partitions.routes()).collect();
     let Some(route) = random.pick(&routes) else { return };
     let mut nodes: Vec<NodeId> = route.replicas.values().copied().collect();
-    // One of them may stay; who does, varies.
+    // With three replicas or more, a random one stays up.
     if nodes.len() > 2 {
         nodes.remove(usize::try_from(random.below(3)).unwrap_or_default());
     }
@@ -404,6 +405,7 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
             change(node);
         }
     };
+    // Every trouble affects the log's disk and the files alike.
     match fault {
         Fault::SlowDisk => {
             let pause = random.millis(20, 800);
@@ -424,6 +426,7 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
     if fault == Fault::OutOfFiles {
         until_refused(cluster, node).await;
     }
+    // The trouble lasts for a while and is then undone.
     tokio::time::sleep(random.millis(500, 8000)).await;
     with(&|node: &DataNode| {
         node.disk.set_pause(Duration::ZERO);
@@ -435,8 +438,8 @@ async fn trouble(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut random:
     });
 }
 
-/// Waits until the log of a node has asked for a file in vain, for a while: before that it has one that stands ready, and
-/// lacks nothing.
+/// Waits until the node's log has been refused a file, but not for ever: until then it has a spare file and is not
+/// affected.
 async fn until_refused(cluster: &Arc<Cluster>, node: NodeId) {
     let refused = || cluster.data.lock().get(&node).map_or(0, |node| node.disk.files_refused());
     let (before, until) = (refused(), tokio::time::Instant::now() + Duration::from_secs(20));
@@ -445,10 +448,10 @@ async fn until_refused(cluster: &Arc<Cluster>, node: NodeId) {
     }
 }
 
-/// A disk is gone, and another node takes its place.
+/// A disk is lost, and another node takes the lost one's place.
 ///
-/// It happens when every other replica is in its place: a disk that is lost while another copy is still to be made is
-/// one loss more than a cluster promises to stand.
+/// This waits until every other replica is in its place: a disk lost while another copy is still missing would be
+/// one loss more than a cluster promises to survive.
 async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     if !until_spared(cluster, node, &mut random).await
         || !nodes::crash_data(cluster, node, random.clone()).await
@@ -467,7 +470,7 @@ async fn lose(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     start_data(cluster, next).await;
 }
 
-/// Some bits of a log are bad when its node has its power back. Others replace what that damages.
+/// A node returns with flipped bits in its log. Other replicas replace what is damaged.
 async fn rot(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     if !until_spared(cluster, node, &mut random).await
         || !nodes::crash_data(cluster, node, random.clone()).await
@@ -483,11 +486,13 @@ async fn rot(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     start_data(cluster, node).await;
 }
 
-/// A node comes back over an older copy of its disks: what it had acknowledged since, and its votes, are forgotten. Its
-/// replicas of then must not be served; others replace them.
+/// A node returns with an older copy of its disks: it has forgotten later acknowledged writes and votes. The
+/// replicas of the copy must not be served; others replace them.
 async fn put_back(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     let copy = cluster.data.lock().get(&node).and_then(DataNode::copy);
     let Some(copy) = copy else { return };
+    // The copy must be older than a generation that meta has acknowledged; otherwise it cannot be told from the
+    // current data.
     tokio::time::sleep(random.millis(500, 10_000)).await;
     let outlived = || cluster.data.lock().get(&node).is_some_and(|node| copy.is_outlived(node));
     let patience = tokio::time::Instant::now() + Duration::from_secs(30);
@@ -509,6 +514,7 @@ async fn put_back(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     }
     tokio::time::sleep(random.millis(5, 3000)).await;
     start_data(cluster, node).await;
+    // For a while after the start the node must not report a replica of the copy as served.
     for _ in 0..20 {
         let Some(datanode) = cluster.datanode(node) else { return };
         let statuses = datanode.status().await.unwrap_or_default();
@@ -522,7 +528,7 @@ async fn put_back(cluster: &Arc<Cluster>, node: NodeId, mut random: Random) {
     }
 }
 
-/// Waits until every other replica is in its place. False when that takes too long.
+/// Waits until every other replica is in its place; false if that takes too long.
 async fn until_spared(cluster: &Arc<Cluster>, node: NodeId, random: &mut Random) -> bool {
     let patience = tokio::time::Instant::now() + Duration::from_secs(30);
     while !cluster.can_spare(node) {
@@ -562,7 +568,7 @@ async fn administer(cluster: &Arc<Cluster>, node: NodeId, fault: Fault, mut rand
     }
 }
 
-/// Lets a node have replicas again.
+/// Ends the draining of a node.
 pub(crate) async fn undrain(cluster: &Arc<Cluster>, node: NodeId) {
     for _ in 0..100 {
         if let Some((_, meta)) = cluster.leading_meta()

@@ -1,11 +1,11 @@
-//! The network over which clients, metas and datanodes call each other.
+//! The network for calls between clients, metas and datanodes.
 //!
-//! Replication has its own links (raft's memory network); cuts are the same for both. A call's request and answer are
-//! each delayed by their own draw, so calls overtake each other, and each may be lost.
+//! Replication has its own links (raft's memory network); both networks have the same cuts. The request and the
+//! answer of a call are each delayed by a separate random time, so calls overtake each other, and each may be lost.
 //!
 //! Invariants:
-//! - what a node was asked goes on there whether the caller still waits or not, until the node's power goes;
-//! - an answer of a life of a node that is over never arrives.
+//! - a request continues on its node even if the caller gives up, until the node's power goes;
+//! - an answer from an ended life of a node never arrives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use partita_raft::transport::memory::{Faults, MemoryNetwork};
 
 use crate::random::Random;
 
-/// How calls fare.
+/// Delays and losses of calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     pub(crate) delay_max: Duration,
-    /// Of a thousand requests, and of as many answers, so many are lost.
+    /// Lost requests per thousand, and lost answers per thousand.
     pub(crate) lost: u64,
 }
 
@@ -33,7 +33,7 @@ impl Weather {
 struct State {
     random: Random,
     weather: Weather,
-    /// Which life a node is in; absent: its power is off.
+    /// The current life of each node; a node without power is absent.
     lives: BTreeMap<NodeId, u64>,
     next_life: u64,
     cuts: BTreeMap<(NodeId, NodeId), u64>,
@@ -57,7 +57,7 @@ impl Net {
         Arc::new(Self { raft: MemoryNetwork::new(seed), state: Mutex::new(state) })
     }
 
-    /// A node, or a client, is there from now on.
+    /// Connects a node or a client, in a new life.
     pub(crate) fn join(&self, node: NodeId) {
         let mut state = self.state.lock();
         let life = state.next_life;
@@ -65,7 +65,7 @@ impl Net {
         state.lives.insert(node, life);
     }
 
-    /// Its power goes.
+    /// Disconnects a node: its power is off.
     pub(crate) fn leave(&self, node: NodeId) {
         self.state.lock().lives.remove(&node);
         self.raft.detach(node);
@@ -76,13 +76,13 @@ impl Net {
         self.raft.set_faults(links);
     }
 
-    /// Nothing arrives on this way any more.
+    /// Cuts one direction of a link: nothing arrives any more.
     pub(crate) fn cut(&self, from: NodeId, to: NodeId) {
         self.raft.cut(from, to);
         self.state.lock().cuts.insert((from, to), 0);
     }
 
-    /// Cuts a node off from everybody.
+    /// Cuts a node off from all others, in both directions.
     pub(crate) fn isolate(&self, node: NodeId) {
         let others: Vec<NodeId> =
             self.state.lock().lives.keys().copied().filter(|other| *other != node).collect();
@@ -97,7 +97,7 @@ impl Net {
         self.state.lock().cuts.clear();
     }
 
-    /// How long a message takes, if it arrives.
+    /// The delay of one message; `None` if it is lost.
     fn passage(&self, from: NodeId, to: NodeId) -> Option<Duration> {
         let mut state = self.state.lock();
         let Weather { delay_max, lost } = state.weather;
@@ -107,12 +107,12 @@ impl Net {
         (!is_lost && !state.cuts.contains_key(&(from, to))).then_some(delay)
     }
 
-    /// Which life a node is in, if it is in any.
+    /// The current life of a node; `None` if its power is off.
     pub(crate) fn life(&self, node: NodeId) -> Option<u64> {
         self.state.lock().lives.get(&node).copied()
     }
 
-    /// Has a node do something, and waits so long for the answer.
+    /// Runs work on a node as a request, and waits for its answer for at most `wait`.
     pub(crate) async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         from: NodeId,

@@ -1,7 +1,8 @@
-//! The life of a node: started, crashed, started again over what its disk kept.
+//! The lives of nodes: start, crash, and restart with the data that the disk kept.
 //!
-//! All nodes share one runtime, so a crash cannot take their tasks away. It takes everything else first: the network,
-//! the log's disk, the files. What still runs then reaches nobody and changes nothing, and is stopped.
+//! All nodes share one runtime, so a crash cannot end their tasks. Instead it first takes away the network, the
+//! log's disk and the files; the tasks left can then neither reach another node nor change anything, and are
+//! stopped.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,19 +30,19 @@ use crate::files::SimFiles;
 use crate::random::Random;
 use crate::remote::Remotes;
 
-/// How long the leftovers of a crash may take to stop.
+/// Time limit for the tasks left by a crash to stop.
 const STOP_WAIT: Duration = Duration::from_secs(60);
-/// How often a node beats, and how long it waits for an answer.
+/// Interval of heartbeats, and the time limit for an answer to one.
 const BEAT: Duration = Duration::from_secs(1);
 const BEAT_WAIT: Duration = Duration::from_secs(3);
-/// How long nothing is heard of a node before its replicas are made anew.
+/// Time without a heartbeat after which a node's replicas are replaced.
 pub(crate) const REPAIR_AFTER: Duration = Duration::from_secs(8);
-/// How old a generation of a data directory becomes.
+/// Interval at which a data directory gets a new generation.
 const RENEW_INTERVAL: Duration = Duration::from_secs(4);
-/// Metas have numbers from here on.
+/// Node ids of the metas.
 pub(crate) const METAS: std::ops::RangeInclusive<u64> = 101..=103;
 
-/// A node's time of day: simulated time, and what it is wrong by.
+/// A node's wall clock: simulated time plus an error.
 #[derive(Default)]
 pub(crate) struct SimClock {
     pub(crate) wrong_by_ms: AtomicI64,
@@ -55,7 +56,7 @@ impl Clock for SimClock {
     }
 }
 
-/// What a run chooses for all nodes: small enough that everything that happens to large nodes happens here.
+/// Sizes for all nodes of a run, small enough that everything that happens on large nodes happens here, too.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) segment_bytes: u64,
@@ -63,32 +64,32 @@ pub(crate) struct Sizes {
     pub(crate) memtable_bytes: u64,
 }
 
-/// A datanode and all that it keeps.
+/// A datanode and its storage.
 pub(crate) struct DataNode {
     pub(crate) id: NodeId,
     pub(crate) disk: SimulatedDisk,
     pub(crate) files: SimFiles,
     pub(crate) clock: Arc<SimClock>,
     pub(crate) claims: SimClaims,
-    /// Bad bits were made in its log, so damage may be found at the next start.
+    /// Bits of its log were flipped, so the next start may find damage.
     pub(crate) rotten: bool,
-    /// Its disks were put back from a copy, which is to be noticed at the next start.
+    /// The disks were restored from a copy, which the next start must detect.
     pub(crate) older: bool,
-    /// Somebody is starting it.
+    /// A start is in progress.
     starting: bool,
     pub(crate) up: Option<DataLife>,
 }
 
-/// A copy of all that a datanode kept at one moment.
+/// A copy of a datanode's storage at one moment.
 pub(crate) struct DataCopy {
     disk: SimulatedDisk,
     files: SimFiles,
     claims: SimClaims,
-    /// The replicas that it had.
+    /// Replicas on the node at that moment.
     replicas: BTreeSet<(PartitionId, ReplicaId)>,
 }
 
-/// A copy of all that a meta kept at one moment.
+/// A copy of a meta's storage at one moment.
 pub(crate) struct MetaCopy {
     disk: SimulatedDisk,
     store: MemoryStore,
@@ -103,17 +104,17 @@ pub(crate) struct DataLife {
     stop: CancellationToken,
 }
 
-/// A meta and all that it keeps.
+/// A meta and its storage.
 pub(crate) struct MetaNode {
     pub(crate) id: NodeId,
     pub(crate) disk: SimulatedDisk,
     pub(crate) store: Arc<MemoryStore>,
-    /// The random number of its data directory.
+    /// Random number of its data directory.
     identity: u64,
     claims: SimClaims,
-    /// Whether it is told that it lost its data.
+    /// True if it is started with the order to join again after a loss of its data.
     rejoins: bool,
-    /// Its disk was put back from a copy.
+    /// The disk was restored from a copy.
     older: bool,
     pub(crate) up: Option<MetaLife>,
 }
@@ -150,7 +151,7 @@ impl DataNode {
         }
     }
 
-    /// A copy of what it keeps, while it runs.
+    /// A copy of the storage; `None` if the node is down.
     pub(crate) fn copy(&self) -> Option<DataCopy> {
         let groups = self.up.as_ref()?.host.known_groups().into_iter();
         Some(DataCopy {
@@ -161,7 +162,7 @@ impl DataNode {
         })
     }
 
-    /// Puts a copy in the place of what it keeps, while it is down.
+    /// Replaces the storage by a copy, while the node is down.
     pub(crate) fn put_back(&mut self, copy: &DataCopy) {
         self.disk = copy.disk.copy();
         self.files = copy.files.copy();
@@ -171,12 +172,12 @@ impl DataNode {
 }
 
 impl DataCopy {
-    /// Whether a generation was recorded since it was made, as far as this node knows.
+    /// True if meta has acknowledged a newer generation than the copy's, as far as this node knows.
     pub(crate) fn is_outlived(&self, node: &DataNode) -> bool {
         self.claims.claim().is_older(node.claims.claim().acknowledged)
     }
 
-    /// A replica of the copy among those that a node serves.
+    /// A replica of the copy that the node serves, according to its status.
     pub(crate) fn served(&self, statuses: &[ReplicaStatus]) -> Option<(PartitionId, ReplicaId)> {
         let serves = statuses.iter().filter(|status| status.failure.is_none());
         let mut served = serves.map(|status| (status.partition, status.replica));
@@ -198,13 +199,13 @@ impl MetaNode {
         }
     }
 
-    /// A copy of what it keeps.
+    /// A copy of the storage.
     pub(crate) fn copy(&self) -> MetaCopy {
         let (disk, store) = (self.disk.copy(), self.store.survivor());
         MetaCopy { disk, store, claims: self.claims.survivor() }
     }
 
-    /// Puts a copy in the place of what it keeps, while it is down.
+    /// Replaces the storage by a copy, while the meta is down.
     pub(crate) fn put_back(&mut self, copy: MetaCopy) {
         let MetaCopy { disk, store, claims } = copy;
         (self.disk, self.store, self.claims) = (disk, Arc::new(store), claims);
@@ -213,7 +214,7 @@ impl MetaNode {
 }
 
 impl MetaCopy {
-    /// Whether a generation was recorded since it was made, as far as a member knows.
+    /// True if a newer generation than the copy's is recorded, as far as this member knows.
     pub(crate) fn is_outlived(&self, id: NodeId, member: &Meta) -> bool {
         self.claims.claim().is_older(member.generation_of(id))
     }
@@ -229,7 +230,7 @@ fn host_options(node: NodeId, sizes: Sizes) -> HostOptions {
     }
 }
 
-/// Starts a datanode over what it has, unless somebody else is at it.
+/// Starts a datanode with its current storage, unless it is up or another start is in progress.
 pub(crate) async fn start_data(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
     {
         let mut nodes = cluster.data.lock();
@@ -294,14 +295,14 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
         dir: "/simulated".into(),
         memtables_bytes_max: 4 * cluster.sizes.memtable_bytes,
         engine,
-        // Without bad bits nothing is damaged: what seems so is a mistake of ours.
+        // Without flipped bits there is no damage: any found is a bug.
         put_aside: rotten,
         older: recorded.is_some(),
         accepted: BTreeSet::new(),
         trash_keep: Duration::ZERO,
         partition_rows_per_s: None,
     };
-    // Its groups elect leaders while the others are still being opened.
+    // The groups of this node elect leaders while others are still being opened.
     cluster.net.raft.attach(&host);
     let opened = Datanode::open_over(options, Arc::clone(&host), clock, Arc::new(files)).await;
     let node = match opened {
@@ -329,7 +330,7 @@ async fn start_data_alone(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Erro
     begun
 }
 
-/// Ends a datanode when its log has failed, as its process would, and starts it again.
+/// Ends a datanode when its log has failed, like its process would, and restarts it.
 fn supervise(
     cluster: Arc<Cluster>,
     id: NodeId,
@@ -354,9 +355,9 @@ fn supervise(
     })
 }
 
-/// What a disk has kept of its unsynced blocks when the power is back: each or not, none, or all. Without the first no
-/// record would be torn; without the second, what was not synced would mostly be noticed as damage, instead of being
-/// silently absent.
+/// The disk after a power loss. Each unsynced block is kept or lost at random, or none is kept, or all are. Without
+/// the first case no record would be torn; without the second, missing syncs would mostly show as damage, not as
+/// silent loss.
 fn survivor(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
     match random.below(4) {
         0 => disk.survivor(|| false),
@@ -365,8 +366,8 @@ fn survivor(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
     }
 }
 
-/// Takes a datanode's power. What its disks keep follows from the seed. False when it is down already: whoever took its
-/// power starts it again.
+/// Takes a datanode's power; the seed decides which unsynced data its disks keep. False if it is down already: then
+/// the cause of that restarts it.
 pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: Random) -> bool {
     let (life, disk, files) = {
         let mut nodes = cluster.data.lock();
@@ -381,7 +382,7 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
     };
     life.stop.cancel();
     let stopped = async {
-        // Errors are what a node without power has to expect.
+        // Errors are expected on a node without power.
         life.host.shutdown().await.ok();
         life.node.abandon().await;
     };
@@ -397,7 +398,7 @@ pub(crate) async fn crash_data(cluster: &Arc<Cluster>, id: NodeId, mut random: R
     true
 }
 
-/// The random number of a datanode's data directory.
+/// Random number of a datanode's data directory.
 fn identity(id: NodeId) -> u64 {
     id.0 * 1000 + 7
 }
@@ -407,7 +408,7 @@ fn identity(id: NodeId) -> u64 {
 struct Metas {
     cluster: Arc<Cluster>,
     id: NodeId,
-    /// Whom it asks next: who leads, as far as it knows.
+    /// The member to ask next: the leader, as far as known.
     next: Arc<AtomicU64>,
 }
 
@@ -417,7 +418,7 @@ impl Metas {
         Self { cluster: Arc::clone(cluster), id, next }
     }
 
-    /// Asks one of them.
+    /// Calls one member, and determines the next one to ask from the answer.
     async fn ask<T, F>(&self, ask: impl FnOnce(Arc<Meta>) -> F + Send + 'static) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -455,7 +456,7 @@ fn address(id: NodeId) -> String {
     format!("node-{id}:1")
 }
 
-/// Tells meta once a second how a node is, and keeps its generation young.
+/// Sends a heartbeat to meta every second and renews the node's generation.
 async fn beat(
     metas: Metas,
     node: Arc<Datanode>,
@@ -467,6 +468,7 @@ async fn beat(
         if stop.is_cancelled() {
             return;
         }
+        // The generation is renewed first: an outdated one ends the node.
         let renewed = keeper.renew_when_due(|renewal| metas.renew(renewal));
         let renewed = tokio::select! {
             () = stop.cancelled() => return,
@@ -476,6 +478,7 @@ async fn beat(
             history.violation(format!("node {id} is to end: {error}"));
             return;
         }
+        // The heartbeat carries the state of all replicas and the current generation.
         let (mine, claim) = (Arc::clone(&node), keeper.claim());
         let said = metas.ask(move |meta| async move {
             let heartbeat = Heartbeat {
@@ -490,6 +493,7 @@ async fn beat(
             };
             meta.heartbeat(heartbeat).await
         });
+        // After a hint to the leader the heartbeat is sent again at once.
         match said.await {
             Err(Error::NotLeader { leader: Some(_), .. }) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -508,13 +512,13 @@ async fn beat(
     }
 }
 
-/// A number that no other start of a node in the same run has.
+/// A number that differs from those of all other starts of nodes in the run.
 fn incarnation(id: NodeId) -> u64 {
     let passed = tokio::time::Instant::now().duration_since(crate::history::start());
     u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX).wrapping_mul(1024).wrapping_add(id.0)
 }
 
-/// Starts a meta over what it has.
+/// Starts a meta with its current storage.
 pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(), Error> {
     let (disk, store, identity, rejoins, claims, older) = {
         let metas = cluster.metas.lock();
@@ -523,6 +527,7 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         let (disk, store, claims) = (disk.clone(), Arc::clone(store), claims.clone());
         (disk, store, node.identity, node.rejoins, claims, node.older)
     };
+    // Opens the groups from the disk.
     let options = HostOptions { identity, ..host_options(id, cluster.sizes) };
     let host = Host::open_simulated(&disk, &options, cluster.net.raft.transport(id)).await;
     let host = host.map_err(raft_failed)?;
@@ -537,6 +542,7 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         renew_every: RENEW_INTERVAL,
         ..MetaOptions::alone("/simulated", Arc::<SimClock>::default())
     };
+    // From here on the other members reach its log ...
     let nodes: Arc<dyn DataNodes> = Arc::new(Remotes::new(cluster, id));
     cluster.net.raft.attach(&host);
     let opened = Meta::open_in_memory(options, Arc::clone(&host), nodes, store).await;
@@ -546,6 +552,7 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
         let (meta, stop) = (Arc::clone(&meta), stop.clone());
         async move { meta.run(stop).await }
     });
+    // ... and from here on all others reach the meta itself.
     cluster.net.join(id);
     tokio::spawn(heed_refusal(Arc::clone(cluster), id, Arc::clone(&meta), older, stop.clone()));
     let running = Arc::new(tokio::sync::Mutex::new(Some(running)));
@@ -556,7 +563,7 @@ pub(crate) async fn start_meta(cluster: &Arc<Cluster>, id: NodeId) -> Result<(),
     Ok(())
 }
 
-/// Notices when a meta is refused as an older copy that is none.
+/// Reports a violation if a meta is refused as an older copy and is not one.
 async fn heed_refusal(
     cluster: Arc<Cluster>,
     id: NodeId,
@@ -574,8 +581,8 @@ async fn heed_refusal(
     }
 }
 
-/// Takes the disk of a meta that is down, and gives it an empty one: it starts as one that never was, or is told that it
-/// lost its data.
+/// Replaces the disk of a meta that is down by an empty one. The meta then starts as a new member, or with the
+/// order to join again.
 pub(crate) fn wipe_meta(cluster: &Cluster, id: NodeId, rejoins: bool) {
     if let Some(node) = cluster.metas.lock().get_mut(&id).filter(|node| node.up.is_none()) {
         node.disk = SimulatedDisk::default();
@@ -586,7 +593,7 @@ pub(crate) fn wipe_meta(cluster: &Cluster, id: NodeId, rejoins: bool) {
     }
 }
 
-/// Takes a meta's power. False when it is down already.
+/// Takes a meta's power; false if it is down already.
 pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: Random) -> bool {
     let (life, disk, store) = {
         let mut metas = cluster.metas.lock();
@@ -598,6 +605,7 @@ pub(crate) async fn crash_meta(cluster: &Arc<Cluster>, id: NodeId, mut random: R
         let kept = node.store.survivor();
         (life, node.disk.clone(), kept)
     };
+    // The power is off; the tasks left are stopped before the next life begins.
     life.stop.cancel();
     let stopped = async {
         life.host.shutdown().await.ok();

@@ -1,12 +1,12 @@
-//! All chance of a simulation, from one seed.
+//! All randomness of a simulation, from one seed.
 //!
-//! Libraries draw from the system: hash maps their keys, tokio the branch of a `select!` that it looks at first,
-//! openraft its election timeouts. [`getrandom`] takes the place of the C library's function, so that they too get
-//! what follows from the seed.
+//! Libraries take random numbers from the system: hash maps for their keys, tokio for the branch of a `select!`
+//! that it polls first, openraft for its election timeouts. [`getrandom`] replaces the C library's function, so
+//! that they depend on the seed, too.
 //!
 //! Invariants:
 //! - the same calls in the same order give the same numbers;
-//! - what the simulation itself draws never depends on how often libraries draw.
+//! - the simulation's own random numbers never depend on how often libraries draw.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,12 +21,12 @@ const fn mix(state: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What the system gives from now on follows from the seed.
+/// Seeds the random numbers that libraries get from the system.
 pub(crate) fn seed_system(seed: u64) {
     SYSTEM.store(mix(seed.wrapping_add(STEP)), Ordering::SeqCst);
 }
 
-/// The C library's function, for everything in this process.
+/// Replaces the C library's function in the whole process.
 ///
 /// # Safety
 /// As the original: `buffer` has room for `length` bytes.
@@ -51,12 +51,12 @@ pub(crate) unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags
     isize::try_from(length).unwrap_or(isize::MAX)
 }
 
-/// Numbers that follow from a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Numbers for one purpose of one run.
+    /// The sequence for one purpose of one run.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(mix(seed.wrapping_mul(STEP)).wrapping_add(mix(purpose.wrapping_add(STEP))))
     }
@@ -66,12 +66,12 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }
 
-    /// True once in `times`.
+    /// True with a probability of 1 in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -1,4 +1,4 @@
-//! Datanodes as others call them: over the simulated network.
+//! Datanodes as other processes call them, over the simulated network.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -21,10 +21,10 @@ use partita_proto::service::{
 
 use crate::cluster::Cluster;
 
-/// How long an order may take.
+/// Time limit for an order of meta to a datanode.
 const ORDER_WAIT: Duration = Duration::from_secs(30);
 
-/// All datanodes, as one process finds them.
+/// The datanodes, as seen by one node.
 pub(crate) struct Remotes {
     cluster: Weak<Cluster>,
     from: NodeId,
@@ -61,13 +61,13 @@ fn over() -> Error {
     Error::Unavailable("the run is over".to_owned())
 }
 
-/// One datanode, as one process calls it.
+/// One datanode, as called by one node or client.
 pub(crate) struct Remote {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) wait: Duration,
-    /// The past of the catalog that orders follow from.
+    /// The history of the catalog that orders are based on.
     pub(crate) catalog: Option<CatalogHistory>,
 }
 
@@ -88,7 +88,7 @@ impl Remote {
         self.cluster.net.call(self.from, self.to, self.wait, asked).await
     }
 
-    /// As [`Remote::call`], for what only meta may ask.
+    /// Like [`Remote::call`], for requests that only meta may make.
     async fn order<T, F>(
         &self,
         ask: impl FnOnce(Arc<Datanode>) -> F + Send + 'static,
@@ -105,7 +105,7 @@ impl Remote {
         .await
     }
 
-    /// The rows of a scan, all at once.
+    /// The rows of a scan, collected.
     pub(crate) async fn rows(&self, request: ScanRequest) -> Result<Vec<RecordBatch>, Error> {
         self.call(|node| async move {
             let mut rows = Vec::new();

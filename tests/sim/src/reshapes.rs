@@ -1,7 +1,7 @@
-//! Partitions are cut and merged, by the seed, whatever goes wrong besides.
+//! Splits and merges of partitions, chosen by the seed, while faults happen.
 //!
-//! An order is given to the meta that leads, and not waited for longer than a while: meta goes on without whoever
-//! wanted it, and so it happens that partitions are cut while others are, or moved, or merged.
+//! Orders go to the leading meta. The wait for each is limited, but meta continues without it, so splits run while
+//! other partitions, or the same, are split, moved or merged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::cluster::Cluster;
 use crate::random::Random;
 use crate::tables::{EVENTS, KEYED, KEYS};
 
-/// A change is not waited for longer than this.
+/// Time limit for waiting for one split or merge.
 const WAIT: Duration = Duration::from_secs(40);
-/// How many are waited for at once.
+/// Maximum number of orders waited for at the same time.
 const AT_ONCE: usize = 3;
 
-/// Cuts and merges for a while; answers when nobody waits for any of it any more.
+/// Orders splits and merges for a while; returns when none is waited for any more.
 pub(crate) async fn go(cluster: &Arc<Cluster>, seed: u64, length: Duration) {
     let mut random = Random::new(seed, 9);
-    // Some things happen only to partitions that stay what they are.
+    // Some bugs show only while the partitions stay the same.
     if random.once_in(8) {
         return;
     }
@@ -44,7 +44,8 @@ pub(crate) async fn go(cluster: &Arc<Cluster>, seed: u64, length: Duration) {
             tables.iter().filter(|table| table.name == KEYED || table.name == EVENTS).collect();
         let Some(table) = random.pick(&tables) else { continue };
         let routes = table.partitions.routes();
-        // Neither all in one, nor all apart.
+        // The more partitions there are, the likelier is a merge, so that neither all keys end up in one nor each
+        // in its own.
         let pieces = u64::try_from(routes.len()).unwrap_or(u64::MAX);
         let order = if random.below(KEYS.unsigned_abs()) >= pieces {
             split(routes, &mut random)
@@ -58,7 +59,7 @@ pub(crate) async fn go(cluster: &Arc<Cluster>, seed: u64, length: Duration) {
     while under_way.join_next().await.is_some() {}
 }
 
-/// A cut of a partition, at a key of its own or in the middle of its rows.
+/// A split of a partition, at a random key inside it or in the middle of its rows.
 fn split(routes: &[Route], random: &mut Random) -> Option<AdminOrder> {
     let routes: Vec<&Route> = routes.iter().collect();
     let route = random.pick(&routes)?;

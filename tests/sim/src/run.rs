@@ -1,4 +1,4 @@
-//! One run: a cluster is made, works while things go wrong, comes to rest, and is checked.
+//! One run: the cluster is set up, works under faults, comes to rest, and is checked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,17 +28,17 @@ use crate::reshapes;
 use crate::tables::{self, EVENTS, KEYED, KEYS};
 use crate::{Options, PANICS};
 
-/// Within so long after the last fault everything must work again: repairs, moves and elections have their own
-/// patience, and some wait for each other.
+/// Time limit for everything to work again after the last fault: repairs, moves and elections have their own
+/// timeouts, and some wait for each other.
 const REST: Duration = Duration::from_secs(180);
-/// How often it is looked who leads and what the catalog says, and how often replicas are compared.
+/// Interval of the checks of leaders and the catalog, and of the comparisons of replicas.
 const LOOK: Duration = Duration::from_millis(20);
 const COMPARE: Duration = Duration::from_millis(1500);
-/// Within so long a process ends whose log has failed.
+/// Time limit for a process with a failed log to end.
 const END_WAIT: Duration = Duration::from_secs(5);
 const CLIENTS: u64 = 4;
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) compared: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
     pub(crate) simulated: Duration,
 }
 
-/// What a seed makes of a cluster.
+/// Parameters of the cluster, from the seed.
 struct Plan {
     sizes: Sizes,
     nodes: u64,
@@ -69,7 +69,7 @@ fn plan(seed: u64, length: Duration) -> Plan {
     Plan { sizes, nodes, factor: 3, limits: Limits { length, factors, lose } }
 }
 
-/// Runs a seed.
+/// Runs a seed to the end.
 pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
     let seed = options.seed;
     let begun = crate::history::start();
@@ -85,7 +85,7 @@ pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
     });
     let compared = Arc::new(Mutex::new(0));
     let watching = tokio::spawn(watch(Arc::clone(&cluster), Arc::clone(&compared)));
-    // What comes after the first violation follows from it, as a rule, and may take very long.
+    // Consequences of the first violation are rarely of interest and may take very long.
     tokio::select! {
         () = course(&cluster, &plan, seed) => {}
         () = wrong(&cluster), if !options.whole => cluster.history.note("ends here"),
@@ -101,7 +101,7 @@ pub(crate) async fn run(options: &Options, length: Duration) -> Outcome {
     }
 }
 
-/// All that happens, in order.
+/// The whole course of a run.
 async fn course(cluster: &Arc<Cluster>, plan: &Plan, seed: u64) {
     let admin = Client::new(cluster, 50, seed);
     if !begin(cluster, &admin, plan).await {
@@ -126,14 +126,14 @@ async fn course(cluster: &Arc<Cluster>, plan: &Plan, seed: u64) {
     linearizable::check(&cluster.history);
 }
 
-/// Returns when something has happened that must never happen.
+/// Returns at the first violation or panic.
 async fn wrong(cluster: &Cluster) {
     while cluster.history.violations().is_empty() && PANICS.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Starts everything and makes the tables.
+/// Starts all nodes and creates the tables; false if that fails.
 async fn begin(cluster: &Arc<Cluster>, admin: &Arc<Client>, plan: &Plan) -> bool {
     let metas: Vec<NodeId> = METAS.map(NodeId).collect();
     for meta in metas {
@@ -164,7 +164,7 @@ async fn begin(cluster: &Arc<Cluster>, admin: &Arc<Client>, plan: &Plan) -> bool
     true
 }
 
-/// Looks at what must always hold.
+/// Checks the invariants that must hold at all times.
 async fn watch(cluster: Arc<Cluster>, compared: Arc<Mutex<u64>>) {
     let (mut leaders, mut ranges, mut replicas) =
         (Leaders::default(), Ranges::default(), Replicas::default());
@@ -181,10 +181,11 @@ async fn watch(cluster: Arc<Cluster>, compared: Arc<Mutex<u64>>) {
     }
 }
 
-/// No more faults: everything must work again.
+/// Ends the faults and checks that everything works again.
 async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     cluster.history.note("no more faults");
     revive(cluster).await;
+    // Repairs and elections take their time.
     let until = Instant::now() + REST;
     loop {
         let Some(why) = unrest(cluster).await else { break };
@@ -195,6 +196,7 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     cluster.history.note("at rest");
+    // At rest every key and the events can be written and read.
     for key in 0..KEYS {
         if !admin.put(key, REST).await || !admin.get(key, REST).await {
             cluster.history.violation(format!("key {key} cannot be written and read at rest"));
@@ -203,6 +205,7 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     if !admin.append(REST).await {
         cluster.history.violation("no event can be written at rest".to_owned());
     }
+    // The last check of acknowledged rows: none is lost, none appears twice.
     let before = cluster.history.acknowledged();
     match admin.all(EVENTS, REST).await {
         Ok(seen) => rows::check(&cluster.history, &before, &seen),
@@ -213,11 +216,12 @@ async fn rest(cluster: &Arc<Cluster>, admin: &Arc<Client>) {
     }
 }
 
-/// Starts what is down, and starts again what has stopped. A process whose log has failed must have ended by itself.
+/// Starts nodes that are down, and restarts those with stopped groups. A process whose log has failed must have
+/// ended by itself.
 async fn revive(cluster: &Arc<Cluster>) {
     tokio::time::sleep(END_WAIT).await;
     for (node, host) in cluster.hosts() {
-        // One that found no space was closed, or goes on.
+        // A log without space was closed or continues: no failure of this kind.
         if let Some(error @ RaftError::Io { .. }) = host.log_failure() {
             cluster
                 .history
@@ -255,8 +259,9 @@ async fn revive(cluster: &Arc<Cluster>) {
     }
 }
 
-/// What is not yet as it should be.
+/// The first thing that is not in order yet; `None` at rest.
 async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
+    // Meta comes first: repairs of replicas need a leader and its whole group.
     if cluster.leading_meta().is_none() {
         return Some("no meta leads".to_owned());
     }
@@ -264,6 +269,7 @@ async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
         return Some("a member of meta's group is missing".to_owned());
     }
     for table in cluster.tables() {
+        // Each partition must have all replicas, a leader, and equal contents.
         for route in table.partitions.routes() {
             let id = route.partition;
             let wanted = table.schema.options.replication_factor.unwrap_or(3);
@@ -291,7 +297,7 @@ async fn unrest(cluster: &Arc<Cluster>) -> Option<String> {
     stranger(cluster).await
 }
 
-/// A replica that no table has: what was left of a partition that was merged, or made for one that never began.
+/// A replica of a partition in no table: left over from a merge, or created for a partition that never began.
 async fn stranger(cluster: &Cluster) -> Option<String> {
     let known = cluster.partitions();
     for (node, datanode) in cluster.data_up() {

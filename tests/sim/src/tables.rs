@@ -1,7 +1,7 @@
 //! The tables of a simulation, and their rows as batches.
 //!
-//! `keyed (id BIGINT, v BIGINT, pad STRING, PRIMARY KEY (id))` holds one value a key; `events` has the same columns in
-//! append mode. The padding makes the log fill up.
+//! `keyed (id BIGINT, v BIGINT, pad STRING, PRIMARY KEY (id))` holds one value per key; `events` has the same
+//! columns in append mode. The padding fills the log faster.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use partita_proto::value::Value;
 pub(crate) const DATABASE: &str = "public";
 pub(crate) const KEYED: &str = "keyed";
 pub(crate) const EVENTS: &str = "events";
-/// Keys of the keyed table: 0 to this.
+/// Number of keys; they are 0 to this, exclusive.
 pub(crate) const KEYS: i64 = 8;
 
 fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
@@ -37,7 +37,7 @@ fn column(id: u32, name: &str, column_type: ColumnType, semantic: Semantic) -> C
     }
 }
 
-/// The options of a table with so many replicas.
+/// The options of a table with this replication factor.
 pub(crate) fn options(table: &str, replicas: u32) -> TableOptions {
     TableOptions {
         append_mode: table == EVENTS,
@@ -46,7 +46,7 @@ pub(crate) fn options(table: &str, replicas: u32) -> TableOptions {
     }
 }
 
-/// Makes a table, cut at these keys.
+/// Creates a table with partition bounds at these keys.
 pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
     let schema = TableSchema {
         version: SchemaVersion(1),
@@ -71,7 +71,7 @@ pub(crate) fn create(table: &str, replicas: u32, cuts: &[i64]) -> Ddl {
     Ddl::CreateTable { table: Box::new(table), if_not_exists: true }
 }
 
-/// Rows to be put.
+/// Rows for a put.
 pub(crate) fn rows(rows: &[(i64, i64)], padding: usize) -> Result<RecordBatch, Error> {
     let schema = Schema::new(vec![
         Field::new("id", DataType::Int64, true),
@@ -86,7 +86,7 @@ pub(crate) fn rows(rows: &[(i64, i64)], padding: usize) -> Result<RecordBatch, E
         .map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// Keys to be deleted.
+/// Keys for a delete.
 pub(crate) fn keys(keys: &[i64]) -> Result<RecordBatch, Error> {
     let schema = Schema::new(vec![Field::new("id", DataType::Int64, true)]);
     let ids = Int64Array::from_iter_values(keys.iter().copied());
@@ -94,7 +94,7 @@ pub(crate) fn keys(keys: &[i64]) -> Result<RecordBatch, Error> {
         .map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// Keys and values of batches, sorted.
+/// Keys and values of batches, sorted; a missing value is `i64::MIN`.
 pub(crate) fn pairs(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
     let mut pairs = Vec::new();
     for batch in batches {

@@ -1,16 +1,18 @@
-//! The time of a simulation: it stands still while anything can run, and goes on by a millisecond when nothing can.
+//! Simulated time: it stands still while any task can run, and advances by a millisecond when none can.
 //!
-//! tokio and the libraries ask the C library; [`clock_gettime`] takes the place of its function. tokio's own stopped
-//! clock would need a tokio with its test support, and a feature of one member is everybody's. Here the runtime never
-//! sleeps instead: a task yields for ever, and tokio runs it again only when nothing else is left to run.
+//! tokio and the libraries take the time from the C library; [`clock_gettime`] replaces its function. tokio's own
+//! paused clock would need tokio's test features, and a feature that one member of the workspace enables is enabled
+//! for all. Here the runtime never sleeps: one task yields for ever, and tokio runs it again only when no other
+//! task can run.
 //!
 //! Invariants:
-//! - time never goes back, and moves only in [`keep`];
-//! - whatever follows at once from a timer has happened before the next millisecond.
+//! - time never goes backwards, and advances only in [`keep`];
+//! - everything that follows at once from a timer happens before the next millisecond.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Nanoseconds. Not from 0, so that subtracting a while from the first moment gives a moment.
+/// Current time in nanoseconds. It does not start at 0, so that subtracting a duration from the first moment is
+/// valid.
 static NOW: AtomicU64 = AtomicU64::new(1_000_000_000_000_000);
 const TICK: u64 = 1_000_000;
 
@@ -23,7 +25,7 @@ pub(crate) struct Timespec {
     nanoseconds: i64,
 }
 
-/// The C library's function, for everything in this process, whichever clock is asked for.
+/// Replaces the C library's function in the whole process, for every clock.
 ///
 /// # Safety
 /// As the original: `time` can be written to.
@@ -38,15 +40,15 @@ pub(crate) unsafe extern "C" fn clock_gettime(_clock: i32, time: *mut Timespec) 
     let part = |part: u64| i64::try_from(part).unwrap_or(i64::MAX);
     let now =
         Timespec { seconds: part(now / 1_000_000_000), nanoseconds: part(now % 1_000_000_000) };
-    // SAFETY: the caller vouches for it.
+    // SAFETY: `time` is valid for writes, as the caller guarantees.
     unsafe { time.write(now) };
     0
 }
 
-/// Lets time pass, for ever.
+/// Advances the time whenever no other task can run; never returns.
 pub(crate) async fn keep() {
     loop {
-        // Back from the first, timers have woken their tasks; back from the second, those have come to rest.
+        // After the first yield, timers have woken their tasks; after the second, these tasks have become idle.
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         NOW.fetch_add(TICK, Ordering::SeqCst);

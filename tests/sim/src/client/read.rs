@@ -1,7 +1,7 @@
-//! How a client reads: one key from the partition that owns it, or all rows of a table, partition by partition.
+//! Reads of a client: one key from the partition that owns it, or all rows of a table, partition by partition.
 //!
-//! Invariant: every key is read from one partition. When those of a range that is still to be read have changed, they
-//! are read from whoever owns them now; if one of these owns more than that, it all begins anew.
+//! Invariant: every key is read from one partition. If the partitions of an unread range have changed, it is read
+//! from their successors; if one of these also owns keys outside the range, the whole read starts over.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use crate::invariants::rows;
 use crate::tables::{self, EVENTS, KEYED};
 
 impl Client {
-    /// Asks once; learns from a refusal.
+    /// Requests the rows of one partition once. `None` after a refusal, from which the client has learned the next
+    /// node to ask.
     async fn scan(
         &self,
         table: &Table,
@@ -52,7 +53,7 @@ impl Client {
         Ok(None)
     }
 
-    /// The values of a key: one, if all is well, or none.
+    /// The values of a key: at most one if the cluster works correctly.
     async fn values(&self, key: i64, patience: Duration) -> Result<Vec<i64>, Error> {
         let until = Instant::now() + patience;
         let mut domains = Domains::default();
@@ -68,7 +69,7 @@ impl Client {
         }
     }
 
-    /// All rows of a table.
+    /// All rows of a table, sorted.
     pub(crate) async fn all(
         &self,
         name: &str,
@@ -99,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Sees a key's value.
+    /// Reads a key's value and records it in the history.
     pub(crate) async fn get(&self, key: i64, patience: Duration) -> bool {
         let place = self.cluster.history.begin(self.number, key, Action::Read(None));
         let values = self.values(key, patience).await;
@@ -113,7 +114,7 @@ impl Client {
         values.is_ok()
     }
 
-    /// Reads all events, and checks what was seen.
+    /// Reads all events and checks the rows seen.
     pub(crate) async fn read_events(&self, patience: Duration) -> bool {
         let before = self.cluster.history.acknowledged();
         let seen = self.all(EVENTS, patience).await;
@@ -125,7 +126,7 @@ impl Client {
         count.is_ok()
     }
 
-    /// Reads all keys: none of them has two values, whichever partitions it was in.
+    /// Reads all keys and checks that none has two values, in any partitions.
     pub(crate) async fn read_keyed(&self, patience: Duration) -> bool {
         let seen = self.all(KEYED, patience).await;
         if let Ok(seen) = &seen {

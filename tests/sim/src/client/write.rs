@@ -1,10 +1,10 @@
-//! How a client writes: it cuts rows by the table's partitions, sends each part to the leader, and sends again what got
-//! no answer, cut by the newest partitions it knows.
+//! Writes of a client: it divides rows by the table's partitions, sends each part to the leader, and sends an
+//! unanswered part again, divided by the newest known partitions.
 //!
 //! Invariants:
 //! - a part that is sent again keeps its identity;
-//! - when the rows of one identity are cut, each part gets its own and tells the ones it had before: a merge may bring
-//!   what one part did to where another is still to be sent.
+//! - if the rows of one identity are divided, each part gets a new identity and names the earlier ones: a merge may
+//!   bring the effect of one part into the partition to which another is still to be sent.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::Client;
 use crate::history::Action;
 use crate::tables::{self, EVENTS, KEYED, KEYS};
 
-/// Rows that are to be written under one identity, and those that they had before, together with others.
+/// Rows to write under one identity, and the earlier identities that they shared with other rows.
 struct Part {
     rows: RecordBatch,
     id: RequestId,
@@ -29,7 +29,7 @@ struct Part {
 }
 
 impl Client {
-    /// Cuts rows by the partitions of a table; of one partition they stay as they are.
+    /// Divides rows by the partitions of a table; rows of one partition stay one part with the same identity.
     fn cut(&self, table: &Table, part: Part) -> Result<Vec<(Route, Part)>, Error> {
         let keys = KeyCodec::new(&table.schema, &table.placement)?.encode(&part.rows)?;
         let routes = table.partitions.routes();
@@ -47,7 +47,7 @@ impl Client {
         parts.collect()
     }
 
-    /// Writes rows to where they belong, and says of each part when it has taken effect.
+    /// Writes rows to their partitions; calls `done` with each part that has taken effect.
     async fn write(
         &self,
         table: &str,
@@ -61,7 +61,8 @@ impl Client {
             let known = self.table(table, until).await?;
             let mut parts = self.cut(&known, part)?;
             let Some((route, part)) = parts.pop() else { continue };
-            // Reversed: the parts are sent in the order of their keys, the first of them last.
+            // Reversed, because `waiting` is a stack: the last part is sent now, the others in the order of their
+            // keys.
             waiting.extend(parts.into_iter().rev().map(|(_, part)| part));
             let request = WriteRequest {
                 partition: route.partition,
@@ -116,7 +117,7 @@ impl Client {
         done.is_ok()
     }
 
-    /// Appends a few rows, of one key or of several.
+    /// Appends one to four rows, of one key or of several.
     pub(crate) async fn append(&self, patience: Duration) -> bool {
         let id = self.identity();
         let first = self.number_of(id);

@@ -1,9 +1,10 @@
-//! Nobody leads a group in the same term in two lives, and no entry is applied that follows a later leader's.
+//! A replica never leads its group in one term in two lives of its node, and no entry is applied whose leader
+//! precedes that of an entry with a lower index.
 //!
-//! Leaders are ordered by term and replica, as openraft orders them: a replica that has voted for another one may vote,
-//! in the same term, for one with a greater number, and then two lead in that term, one after the other. What must not
-//! happen is that both get entries through, the earlier one after the later: all replicas of a group apply the same entry
-//! at an index, and the leaders that proposed entries never go back from one index to the next.
+//! Leaders are ordered by term and replica, as in openraft: a replica that has voted for another one may, in the
+//! same term, vote for one with a greater id, and then two lead in that term, one after the other. But the earlier
+//! one must not commit an entry after the later one: all replicas of a group apply the same entry at an index, and
+//! the order of the entries' leaders never decreases from one index to the next.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +13,20 @@ use partita_raft::GroupStatus;
 
 use crate::cluster::Cluster;
 
-/// A term, and who leads in it.
+/// A term and the replica that leads in it.
 type Leader = (u64, ReplicaId);
 
-/// Who was seen to lead, and what was seen to be applied.
+/// Leaders and applied entries seen so far.
 #[derive(Default)]
 pub(crate) struct Leaders {
-    /// In which life of its node a replica led.
+    /// The life of its node in which a replica led a term.
     led: BTreeMap<(GroupId, Leader), u64>,
-    /// Who had proposed the entry at an index.
+    /// The leader that proposed the entry at an index.
     applied: BTreeMap<(GroupId, u64), Leader>,
 }
 
 impl Leaders {
-    /// Looks at all groups of all nodes.
+    /// Checks all groups of all nodes.
     pub(crate) fn look(&mut self, cluster: &Cluster) {
         for (node, host) in cluster.hosts() {
             let Some(life) = cluster.net.life(node) else { continue };
@@ -41,9 +42,11 @@ impl Leaders {
     fn note(&mut self, life: u64, status: &GroupStatus) -> Vec<String> {
         let (group, replica, term) = (status.group, status.replica, status.term);
         let mut found = Vec::new();
+        // A replica that leads in one term in two lives has forgotten its vote.
         if status.is_leader && *self.led.entry((group, (term, replica))).or_insert(life) != life {
             found.push(format!("replica {replica} of group {group} leads in term {term} again"));
         }
+        // All replicas must have applied the same leader's entry at an index ...
         let (Some(index), Some(proposer)) = (status.applied, status.applied_from) else {
             return found;
         };
@@ -53,6 +56,7 @@ impl Leaders {
                 "replica {replica} of group {group} has applied entry {index} of {proposer:?}, another one that of {known:?}"
             ));
         }
+        // ... and leaders must not go backwards from lower to higher indexes.
         let before = self.applied.range((group, 0)..(group, index)).next_back();
         if let Some(((_, earlier), leader)) = before
             && *leader > proposer

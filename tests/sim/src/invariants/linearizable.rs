@@ -1,15 +1,16 @@
-//! What clients did to a key and saw of it has an order in which each operation takes effect at one moment between its
-//! begin and its end.
+//! The operations of all clients on a key are linearizable: they have an order in which each takes effect at one
+//! moment between its begin and its end.
 //!
-//! The search is that of Wing, Gong and Lowe: take any operation that nothing unfinished precedes, see whether it fits
-//! the value, go on; come back when stuck. Which operations are taken, with the value then, is remembered, so that
-//! nothing is tried twice. An operation of unknown outcome may take effect at any time after its begin, or never.
+//! The search is the one of Wing, Gong and Lowe: take any operation that no unfinished one precedes, check that it
+//! fits the current value, continue; backtrack when stuck. Each set of taken operations is remembered with the
+//! value at that point, so that nothing is tried twice. An operation of unknown outcome may take effect at any time
+//! after its begin, or never.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::history::{Action, History, Operation};
 
-/// Checks every key of a history.
+/// Checks every key of a history and records violations.
 pub(crate) fn check(history: &History) {
     let mut keys: BTreeMap<i64, Vec<Operation>> = BTreeMap::new();
     for operation in history.operations() {
@@ -25,10 +26,10 @@ pub(crate) fn check(history: &History) {
     }
 }
 
-/// What operations there are, as the search sees them.
+/// The operations on one key, as the search sees them, and its state.
 struct Search<'a> {
     operations: Vec<&'a Operation>,
-    /// Taken operations behind `first`, all before it being taken.
+    /// True for operations taken; all before `first` are taken.
     taken: Vec<bool>,
     first: usize,
     seen: HashSet<(Vec<usize>, usize, Option<i64>)>,
@@ -39,7 +40,7 @@ impl Search<'_> {
         self.operations[at].ended.unwrap_or(u64::MAX)
     }
 
-    /// Those that may be next: they began before any that is not taken has ended.
+    /// The operations that may come next: those that began before any other untaken one has ended.
     fn candidates(&self) -> Vec<usize> {
         let mut bound = u64::MAX;
         let mut found = Vec::new();
@@ -53,12 +54,12 @@ impl Search<'_> {
             }
         }
         found.retain(|at| self.operations[*at].begun <= bound);
-        // The last one is tried first: what ended first.
+        // The last one is tried first, and is the one that ended first.
         found.sort_by_key(|at| std::cmp::Reverse(self.end(*at)));
         found
     }
 
-    /// Whether only operations are left that need not have happened.
+    /// True if all operations left may have had no effect.
     fn is_done(&self) -> bool {
         (self.first..self.operations.len())
             .all(|at| self.taken[at] || self.operations[at].ended.is_none())
@@ -72,16 +73,16 @@ impl Search<'_> {
         }
     }
 
-    /// False when it was here before.
+    /// Remembers this state of the search; false if it was known.
     fn remember(&mut self, value: Option<i64>) -> bool {
         let behind = (self.first..self.taken.len()).filter(|at| self.taken[*at]).collect();
         self.seen.insert((behind, self.first, value))
     }
 }
 
-/// The operations that matter, in the order of their begins. Of those without an answer: a read has seen nothing; a
-/// value that nobody saw need not have been written; one that somebody saw was written before that was over (no two
-/// writes have one value).
+/// The relevant operations in the order of their begins. Of the operations without an answer, reads have no result
+/// and are left out; a write whose value no read returned need not have happened and is left out; one whose value
+/// was read took effect before the end of the first such read (no two writes have the same value).
 fn relevant(operations: &[Operation]) -> Vec<Operation> {
     let seen = |value: Option<i64>| {
         let reads = operations.iter().filter(move |one| one.action == Action::Read(value));
@@ -102,7 +103,7 @@ fn relevant(operations: &[Operation]) -> Vec<Operation> {
     relevant
 }
 
-/// The first operation that no order explains, if there is none.
+/// The operation at which the search got furthest, if no order explains all; `None` if an order exists.
 fn contradiction(operations: &[Operation]) -> Option<Operation> {
     let relevant = relevant(operations);
     let sorted: Vec<&Operation> = relevant.iter().collect();
@@ -114,7 +115,7 @@ fn contradiction(operations: &[Operation]) -> Option<Operation> {
     };
     let mut value: Option<i64> = None;
     let mut furthest = 0;
-    // What was taken, the value before it, and what else could have been taken instead.
+    // The operation taken, the value before it, and the alternatives not tried yet.
     let mut path: Vec<(usize, Option<i64>, Vec<usize>)> = Vec::new();
     let mut choices = search.candidates();
     loop {
@@ -211,7 +212,7 @@ mod tests {
                 operations.push(operation(Action::Write(Some(-at)), begun, None));
             }
         }
-        // Not every read fits; what counts is that an answer comes.
+        // Not every read fits; the test is that the search ends.
         contradiction(&operations);
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold, one file each.
+//! The invariants of a run, one per file.
 
 pub(crate) mod leaders;
 pub(crate) mod linearizable;

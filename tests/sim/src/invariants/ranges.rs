@@ -1,5 +1,5 @@
-//! The ranges of a table tile its key space; epochs and versions of the catalog only grow; one version of the catalog
-//! is the same for everybody.
+//! The ranges of a table tile its key space; epochs and versions of the catalog only grow; all metas have the same
+//! catalog in the same version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use partita_proto::service::MetaService;
 
 use crate::cluster::Cluster;
 
-/// What was seen of the catalog.
+/// Catalogs seen so far.
 #[derive(Default)]
 pub(crate) struct Ranges {
-    /// The last version of each life of a meta.
+    /// The last version that each meta published, with the life in which it did.
     last: BTreeMap<NodeId, (Option<u64>, u64)>,
     known: BTreeMap<u64, Arc<Catalog>>,
     epochs: BTreeMap<PartitionId, (u64, Epoch)>,
 }
 
 impl Ranges {
-    /// Looks at what every meta publishes.
+    /// Checks the published catalog of every meta.
     pub(crate) fn look(&mut self, cluster: &Cluster) {
         for (node, meta) in cluster.metas_up() {
             let catalog = Arc::clone(&meta.catalog().borrow());
@@ -42,6 +42,7 @@ impl Ranges {
     }
 
     fn note(&mut self, catalog: &Arc<Catalog>) -> Vec<String> {
+        // A version seen before must have the same content, and its ranges are checked already.
         let version = catalog.version;
         if let Some(other) = self.known.get(&version) {
             let same = Arc::ptr_eq(other, catalog)
@@ -58,6 +59,7 @@ impl Ranges {
             if let Err(error) = PartitionMap::new(table.partitions.routes().to_vec()) {
                 found.push(format!("table {} in version {version}: {error}", table.name));
             }
+            // An epoch must not be higher in an older version of the catalog, nor lower in a newer one.
             for route in table.partitions.routes() {
                 let known = self.epochs.get(&route.partition).copied();
                 let (at, epoch) = known.unwrap_or((version, route.epoch));

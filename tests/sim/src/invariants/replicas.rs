@@ -8,15 +8,15 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::cluster::Cluster;
 use crate::tables;
 
-/// What was seen of replicas.
+/// Contents of replicas seen so far.
 #[derive(Default)]
 pub(crate) struct Replicas {
     known: BTreeMap<(PartitionId, u64), (NodeId, u64)>,
-    /// Comparisons of two replicas.
+    /// Number of comparisons of two replicas.
     pub(crate) compared: u64,
 }
 
-/// A replica at one moment.
+/// The content of a replica at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) applied: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) rows: usize,
 }
 
-/// Reads a replica.
+/// Reads the content of a replica; `None` if it cannot be read.
 pub(crate) async fn read(cluster: &Cluster, node: NodeId, partition: PartitionId) -> Option<Seen> {
     let datanode = cluster.datanode(node)?;
     let content = match datanode.content(partition).await {
@@ -33,7 +33,7 @@ pub(crate) async fn read(cluster: &Cluster, node: NodeId, partition: PartitionId
             cluster.history.violation(format!("node {node}, partition {partition}: {why}"));
             return None;
         }
-        // It is just being dropped, or its node has lost its power.
+        // The replica is being dropped, or its node has lost its power.
         Err(_) => return None,
     };
     let pairs = tables::pairs(&content.rows);
@@ -43,7 +43,7 @@ pub(crate) async fn read(cluster: &Cluster, node: NodeId, partition: PartitionId
 }
 
 impl Replicas {
-    /// Reads all replicas that are up, and compares them with what was seen before.
+    /// Reads all replicas that are up and compares each with earlier ones at the same index.
     pub(crate) async fn look(&mut self, cluster: &Cluster) {
         for partition in cluster.partitions() {
             for (node, _) in cluster.data_up() {

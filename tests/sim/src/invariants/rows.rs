@@ -1,10 +1,10 @@
-//! No row that was acknowledged is lost, none is there twice, none is there that nobody has written.
+//! No acknowledged row is lost, no row exists twice, and no row exists that was never written.
 
 use std::collections::BTreeSet;
 
 use crate::history::History;
 
-/// Checks what a read has seen that began when `before` was acknowledged.
+/// Checks the rows of a read. `before` are the rows acknowledged when it began.
 pub(crate) fn check(history: &History, before: &BTreeSet<i64>, seen: &[(i64, i64)]) {
     for what in violations(before, &history.attempted(), seen) {
         history.violation(what);
