@@ -435,7 +435,7 @@ impl Replica {
         }
     }
 
-    /// The key that cuts the partition best into two.
+    /// The key that splits the partition best; `None` if no key leaves rows on both sides.
     pub(crate) async fn middle_key(&self) -> Result<Option<Bound>, Error> {
         self.partition.middle().await.map_err(|error| self.noted(Error::from(error)))
     }

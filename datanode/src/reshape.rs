@@ -224,8 +224,8 @@ impl PartitionMachine {
         }
     }
 
-    /// Switches to the new range and the next epoch, with the order remembered; returns the state to be recorded
-    /// durably.
+    /// Switches to the new range and the next epoch, with the order remembered; returns the change to be recorded
+    /// durably, or `None` if the entry was applied already.
     fn resize(
         &self,
         settled: Settled,

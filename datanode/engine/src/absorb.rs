@@ -48,7 +48,7 @@ impl Partition {
         (exact && behind).then(|| TypedRange { start, end: end.clone() })
     }
 
-    /// True if `right` begins where this partition ends, and ends at `end`.
+    /// True if `right` begins where this partition ends, and itself ends at `end`.
     pub fn is_left_of(&self, right: &Self, end: &Bound) -> bool {
         let (own, other) = (self.version(), right.version());
         let end_of = |layout: &Layout| (!end.is_empty()).then(|| layout.codec.encode_bound(end));

@@ -284,7 +284,7 @@ impl Index {
         Ok(())
     }
 
-    /// Commit index to be written with the group's other records; `None` if it is on disk or queued already.
+    /// Commit position to be written with the group's other records; `None` if it is on disk or queued already.
     pub(crate) fn take_committed(&mut self, group: GroupId) -> Option<Position> {
         let log = self.groups.get_mut(&group)?;
         if log.committed_queued {

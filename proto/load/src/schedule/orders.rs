@@ -253,7 +253,7 @@ impl Scheduler {
         self.watches.insert(id, watch);
     }
 
-    /// Gives a part of a split the placement of the whole.
+    /// Gives a part of a split the replicas, the leader and the placement of the whole.
     fn copy_place(&mut self, from: u32, to: u32) {
         let part = self.places.part(from);
         let (leader, key_epoch) = (part.leader, part.key_epoch);
