@@ -179,8 +179,8 @@ impl SimulatedDisk {
         state.names.keys().filter(|name| name.starts_with('0')).cloned().collect()
     }
 
-    /// Flips one bit of a segment, and in two of three cases all bits of the next byte; half of the time near the end of
-    /// the log. `below` draws a number below its argument. Returns the segment's name and the offset.
+    /// Flips one bit of a segment, and in two of three cases all bits of the next byte; half of the time near the end
+    /// of the log. `below` draws a number below its argument. Returns the segment's name and the offset.
     pub fn rot(&self, mut below: impl FnMut(u64) -> u64) -> Option<(String, usize)> {
         let segments = self.segments();
         let near_end = below(2) == 0;
