@@ -54,7 +54,7 @@ pub(crate) struct CatalogMachine {
 struct Marks {
     applied: Option<Mark>,
     durable: Option<Mark>,
-    /// Reason why no more entries are applied.
+    /// Reason why the machine has stopped applying entries.
     failure: Option<MetaError>,
 }
 

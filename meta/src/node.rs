@@ -239,7 +239,7 @@ impl Meta {
             Some(damage) => MetaError::Corrupted(format!("{damage}; from the log: {error}")),
             None => MetaError::Raft(error),
         })?;
-        // A single member has nobody to wait for: the barrier applies all that was acknowledged.
+        // A single member waits for no other: the barrier applies all acknowledged entries.
         if group.members().len() == 1 {
             group.read_barrier().await?;
         }

@@ -1,5 +1,5 @@
 //! Failures of the work on tables, for callers that wait for a change. Kept in memory only; after a restart the
-//! work continues, and nobody waits for it.
+//! work continues, and no caller waits for it.
 
 use std::collections::BTreeMap;
 

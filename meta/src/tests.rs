@@ -53,7 +53,7 @@ impl Clock for TestClock {
     }
 }
 
-/// A column without frills; its id is given by whoever takes it.
+/// A simple column; the catalog assigns the id.
 fn column(name: &str, column_type: ColumnType, semantic: Semantic) -> Column {
     Column {
         id: ColumnId(0),
@@ -167,7 +167,7 @@ impl World {
         publish::put_in(&mut self.catalog, &self.state, &outcome.edits).unwrap();
         self.state.check().unwrap();
         let edited = !outcome.edits.is_empty();
-        // A change that was made before is answered as then, and made no more.
+        // A repeated change gets the first answer and is not made again.
         let changed = matches!(outcome.reply, Reply::Changed { .. });
         let again = matches!(command, Command::Change { id: Some(_), .. });
         assert!(changed == edited || changed && again);

@@ -5,7 +5,7 @@
 //! - a step is recorded before the order that it allows is sent, so that the next leader of meta knows what may
 //!   have been ordered; every order may be sent again, and gets the same answer;
 //! - an order that may have been sent is given up only after the partition's epoch was raised through its log: an
-//!   order still in flight then finds another epoch, and sending it once more tells whether it took effect.
+//!   order still in flight then finds another epoch, and sending it again shows whether it took effect.
 
 use std::sync::Arc;
 use std::time::Duration;

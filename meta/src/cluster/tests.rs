@@ -280,7 +280,7 @@ fn one_that_was_to_come_stays_until_the_group_has_agreed_to_do_without() {
     view.nodes.get_mut(&NodeId(4)).unwrap().has.insert(PartitionId(1), ReplicaId(104));
     view.partitions[0].target = Some(view.partitions[0].replicas.clone());
     assert_eq!(plan(&view), []);
-    // Another is to be there.
+    // Another replica is to be opened.
     view.partitions[0].target.as_mut().unwrap().insert(ReplicaId(105), NodeId(4));
     let (partition, replica, node) = (PartitionId(1), ReplicaId(104), NodeId(4));
     assert_eq!(plan(&view), [Step::Remove { partition, replica, node }]);

@@ -29,7 +29,7 @@ pub(super) struct Server {
 /// Maximum wait for an expected event, on slow and busy machines.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Quick to try again, and slow to give up: whoever wants to see it given up says when.
+/// Short pauses between tries and a long time limit: tests of giving up set a limit of their own.
 pub(super) fn hurry() -> Patience {
     Patience {
         order: PATIENCE,

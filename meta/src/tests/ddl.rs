@@ -177,7 +177,7 @@ fn databases_come_and_go_with_their_tables() {
     assert_eq!(world.change(again), Ok(Reply::Unchanged));
     let table = NewTable { database: "d".to_owned(), ..new_table("t") };
     world.done(create(table.clone())).unwrap();
-    // One that is still being created goes too.
+    // A table that is still being created is dropped, too.
     world.change(create(NewTable { name: "u".to_owned(), ..table.clone() })).unwrap();
     let drop = Ddl::DropDatabase { name: "d".to_owned(), if_exists: false };
     let Ok(Reply::Changed { steps }) = world.change(drop.clone()) else { panic!() };
@@ -409,7 +409,7 @@ fn a_dropped_columns_storage_is_never_given_to_another() {
     world.done(alter("t", add(vec![field("value#7")]))).unwrap();
     world.done(alter("t", add(vec![field("a")]))).unwrap();
     assert_eq!(storage(&world, "a"), "a#7");
-    // Somebody who calls a column like a suffixed one gets it suffixed again.
+    // A column with the name of a suffixed one gets another suffix.
     world.done(alter("t", TableChange::DropColumn("value".to_owned()))).unwrap();
     world.done(alter("t", add(vec![field("value#4")]))).unwrap();
     assert_eq!(storage(&world, "value#4"), "value#4#8");

@@ -134,7 +134,7 @@ async fn a_member_over_an_older_copy_does_not_vote_and_joins_again_when_it_is_to
     trio.open(older).await;
     let why = timeout(PATIENCE, trio.meta(older).refused()).await.unwrap();
     assert!(why.contains("older copy") && why.contains("--rejoin"), "{why}");
-    // Without another one there is no majority, whatever it says.
+    // With another member down there is no majority, even if the older copy votes.
     trio.kill(other).await;
     for _ in 0..20 {
         assert!(!trio.meta(older).core.group.status().is_leader);

@@ -121,7 +121,7 @@ async fn those_that_do_not_lead_say_who_does() {
         }
         assert!(Instant::now() < deadline, "they do not say who leads");
     }
-    // Whoever leads does not hear strangers.
+    // The leader rejects heartbeats of unknown nodes.
     let beat = trio.nodes.heartbeats().remove(0);
     let stranger = partita_proto::member::Heartbeat { identity: 99, ..beat };
     let refused = trio.ask(async |meta| meta.heartbeat(stranger.clone()).await).await;
@@ -153,7 +153,7 @@ async fn a_member_that_was_away_for_longer_than_the_log_reaches_back_gets_the_ca
         }
     }
     trio.change(drop_table("old")).await.unwrap();
-    // Also the one that does not lead gives up what it has made durable.
+    // A follower, too, purges the entries that are durable in its store.
     for at in trio.running() {
         let purged = || trio.meta(at).core.group.status().purged;
         trio.until("the log is purged", || purged() > applied).await;
@@ -232,7 +232,7 @@ async fn a_change_whose_answer_was_lost_is_made_once() {
     third.abort();
     drop(third.await);
     trio.nodes.heal();
-    // The one that is not over first: others of the table wait for it.
+    // The unfinished change comes first: other changes of the table wait for it.
     assert!(trio.change_once(id(3), truncate("t")).await.unwrap().changed);
     let before = trio.known().await;
     let again = trio.change_once(id(1), create(whole("t"))).await.unwrap();
@@ -281,7 +281,7 @@ async fn the_replicas_of_a_node_that_is_lost_are_made_anew_elsewhere() {
         table.partitions.routes()[0].replicas.clone()
     };
     assert_eq!(route, places(&trio.known().await, "t").1);
-    // It comes back with what is nobody's now, and does not get it again.
+    // The node returns with a replica that belongs to no partition now, and does not get it again.
     assert!(trio.nodes.one(lost.0).holds(partition));
     trio.nodes.one(lost.0).silence(false);
     trio.until("it is removed", || !trio.nodes.one(lost.0).holds(partition)).await;
@@ -295,7 +295,7 @@ async fn a_replica_that_is_nobodys_is_removed() {
     trio.change(create(whole("t"))).await.unwrap();
     let (partition, _) = places(&trio.known().await, "t");
     let known = trio.nodes.one(2).held.lock()[&partition].clone();
-    // Of a partition that never was; and of one that is, but another replica than is recorded.
+    // A replica of a partition that never existed, and a replica of an existing one other than the recorded.
     let mut stranger = Held::clone(&known);
     stranger.spec.partition = PartitionId(77);
     trio.nodes.one(2).held.lock().insert(PartitionId(77), stranger);

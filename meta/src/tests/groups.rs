@@ -126,7 +126,7 @@ impl FakeGroups {
         let Some(mut held) = all.get(&id).cloned() else { return };
         match order {
             Reshape::Split(Split { at, child, replicas, epoch, .. }) => {
-                // One that came to the group, or left it, after the order is no parent.
+                // A replica that joined or left the group after the order has no part in the split.
                 if let Some(replica) = replicas.get(&node) {
                     let mut born = held.clone();
                     born.applied = 0;

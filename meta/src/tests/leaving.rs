@@ -125,7 +125,7 @@ fn a_node_that_holds_or_is_to_hold_something_stays() {
     let partition = partition.id;
     let add = vec![NodeId(4)];
     world.command(&Command::Move { partition, add, remove: vec![gone], replaces: None }).unwrap();
-    // Neither the one that it leaves nor the one that it goes to.
+    // Neither the node that the replica leaves nor the node that it goes to can be removed.
     let why = invalid(remove(&mut world, 3));
     assert!(why.contains("is being drained") && !why.contains("ADMIN"), "{why}");
     invalid(remove(&mut world, 4));
@@ -213,7 +213,7 @@ async fn a_node_is_drained_then_removed_and_told_so_when_it_comes_back() {
     meta.administer(remove_order(1)).await.unwrap();
     meta.administer(remove_order(1)).await.unwrap();
     assert!(!meta.members().borrow().contains_key(&NodeId(1)));
-    // It goes on speaking, and is told what became of it.
+    // The removed node still sends requests, and each is refused with the reason.
     let told = |result: Result<(), Error>| {
         let why = invalid(result);
         assert!(why.contains("node 1, which was removed"), "{why}");
@@ -242,7 +242,7 @@ async fn a_node_without_replicas_that_lives_is_removed_only_when_it_is_drained()
     assert!(why.contains("ADMIN drain_node(2)"), "{why}");
     let nowhere = meta.administer(remove_order(9)).await;
     assert!(matches!(nowhere, Err(Error::NotFound { kind: "node", .. })), "{nowhere:?}");
-    // One that is silent need not be drained.
+    // A node without heartbeats need not be drained.
     trio.nodes.one(2).silence(true);
     let live = || meta.core.presence.reports().is_live(NodeId(2));
     trio.until("it is not live", || !live()).await;

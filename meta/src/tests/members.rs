@@ -181,7 +181,7 @@ fn another_move_takes_the_place_of_the_one_before_and_goes_on_with_what_it_made(
     assert_eq!(late, Ok(Reply::Unchanged));
     move_to(&mut world, &[5], &[gone]).unwrap();
     assert_eq!(target(&world), Some(vec![1, 2, 5]));
-    // Nothing at all: the group may have any of them by now and is told who it was.
+    // Back to no change at all: the group may have any of these members by now, and gets an order for the former ones.
     move_to(&mut world, &[], &[]).unwrap();
     assert_eq!(target(&world), Some(vec![1, 2, 3]));
     moved(&mut world).unwrap();
@@ -207,7 +207,7 @@ fn a_move_takes_the_place_of_the_one_it_names_only() {
     refused(instead_of(&mut world, Some(Step(1))));
     move_to(&mut world, &[4], &[gone]).unwrap();
     let first = step(&world);
-    // The group may have dropped the third one already: nobody who does not know of that may keep it.
+    // The group may have dropped the third replica already: only a command that knows of that step may keep it.
     refused(instead_of(&mut world, None));
     instead_of(&mut world, first).unwrap();
     refused(instead_of(&mut world, first));
@@ -247,7 +247,7 @@ fn what_is_not_in_use_is_not_moved() {
     move_to(&mut world, &[2], &[]).unwrap();
     world.change(drop_table("t")).unwrap();
     not_found(move_to(&mut world, &[], &[]), "partition");
-    // Who was to have it may have it by now.
+    // The node that was to get the replica may have it by now.
     let table = Arc::clone(world.state.tables().next().unwrap());
     let told: Vec<_> =
         plan::orders(&world.state, &table).iter().map(|order| order.node.0).collect();

@@ -26,7 +26,7 @@ async fn a_member_that_lost_its_data_does_not_vote_and_joins_again_when_it_is_to
     trio.open(wiped).await;
     let why = timeout(PATIENCE, trio.meta(wiped).refused()).await.unwrap();
     assert!(why.contains("must not vote") && why.contains("--rejoin"), "{why}");
-    // Without it there is still a majority of two; without another one there is none, whatever it says.
+    // Without the wiped member there is still a majority of two; without another one there is none, even if it votes.
     trio.kill((leader + 2) % 3).await;
     let status = || trio.meta(wiped).core.group.status();
     for _ in 0..20 {

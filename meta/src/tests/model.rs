@@ -23,13 +23,13 @@ use crate::transition::Progress;
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// Some of them bear an identity, and some of those the same; a new table has so many replicas.
+    /// A change, with an identity that others may share, and the number of replicas of a new table.
     Change(Ddl, Option<u64>, u64),
     /// The nodes have carried out one of the pending steps.
     Finish(Index),
-    /// One of the pending tables is that far that it is read along.
+    /// One of the pending tables has got to the phase in which it is read along.
     ReadAlong(Index),
-    /// A partition is at an epoch, says the one that carries out a pending step.
+    /// The executor of a pending step reports the epoch of a partition.
     Fenced(Index, Index, u64),
     /// One of the pending steps could not be carried out.
     Abort(Index),
@@ -47,13 +47,13 @@ enum Event {
     Moved(Index),
     /// A late answer of a group.
     StaleMoved(Index, u64),
-    /// A partition is to be cut at a user.
+    /// An order to split a partition at a user.
     Split(Index, i64),
-    /// A partition is to be merged with the one behind it in its table, or with some other.
+    /// An order to merge a partition with the next one of its table, or with some other.
     Merge(Index, bool),
-    /// One that is being cut or merged is that far.
+    /// Progress of a partition that is being split or merged.
     Advance(Index, Progress),
-    /// A late answer of a group that was cut or merged.
+    /// A late answer of a group that was split or merged.
     StaleAdvance(Index, u64, Progress),
 }
 
@@ -197,9 +197,9 @@ struct History {
     /// Which table a partition belongs to.
     partitions: BTreeMap<u64, TableId>,
     versions: BTreeMap<TableId, SchemaVersion>,
-    /// Where a replica is, and of which partition.
+    /// Partition and node of each replica.
     replicas: BTreeMap<ReplicaId, (PartitionId, NodeId)>,
-    /// Which directory has a node's number.
+    /// Random number of each node's data directory.
     nodes: BTreeMap<NodeId, u64>,
     /// Nodes that were removed.
     removed: BTreeSet<NodeId>,

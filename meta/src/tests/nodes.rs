@@ -113,7 +113,7 @@ impl FakeNode {
         self.silent.store(silent, Ordering::SeqCst);
     }
 
-    /// It applies no more of what groups decide, or all of it.
+    /// Makes the node stop applying entries of its groups, or catch up.
     pub(super) fn lag(&self, lagging: bool) {
         self.lagging.store(lagging, Ordering::SeqCst);
     }
@@ -183,7 +183,7 @@ impl DataService for FakeNode {
         groups.leaders.entry(spec.partition).or_insert(first);
         let group = groups.groups.entry(spec.partition);
         let group = group.or_insert_with(|| FakeGroup::new(spec.epoch, spec.range.clone()));
-        // One that joins gets all from its leader.
+        // A joining replica gets everything from its leader.
         let (epoch, range) = (group.epoch, group.range.clone());
         let spec = PartitionSpec { epoch, range, ..spec };
         let applied = group.log.len();
@@ -235,7 +235,7 @@ impl DataService for FakeNode {
         let all = self.all.upgrade();
         let able = all.and_then(|all| Some(all.nodes.get(&to)?.holds(partition)));
         let mut groups = self.groups.lock();
-        // An order that took its time may name one that has left, or has not come yet.
+        // A late order may name a node that has left the group, or has not joined it yet.
         let votes = groups.voters.get(&partition).is_none_or(|voters| voters.contains(&to));
         if !votes || able != Some(true) {
             return Err(Error::Unavailable(format!("node {to} does not vote in {partition}")));
@@ -263,7 +263,7 @@ impl DataService for FakeNode {
             }
             groups.reshape(&order, &held, self.id)?
         };
-        // Whoever leads has applied what it answers.
+        // The leader has applied the entry before it answers.
         self.groups.lock().catch_up(self.id, &mut self.held.lock());
         self.answer(kind, reshaped)
     }

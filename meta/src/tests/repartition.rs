@@ -36,7 +36,7 @@ fn what_is_written_goes_to_new_partitions_and_what_is_there_stays() {
     let mut world = world();
     let before = world.table("t");
     world.change(alter("t", by_user(4))).unwrap();
-    // Nobody sees anything of it until the new partitions are there.
+    // Nothing of it is visible until the new partitions exist.
     assert_eq!(world.table("t").id, before.id);
     assert_eq!(world.phase("t$next"), Phase::Creating);
     assert!(!world.visible("t$next"));
@@ -63,7 +63,7 @@ fn until_every_old_partition_has_a_new_epoch_both_are_read_and_the_old_one_is_wr
         routes.iter().map(|route| route.epoch.0).collect()
     };
     let fence = |partition, epoch| Command::Fenced { table, step, partition, epoch: Epoch(epoch) };
-    // Nobody is told of a new epoch who could not know what is to be read along.
+    // No new epoch is recorded before the catalog names the table to read along.
     assert_eq!(world.command(&fence(before.partitions[0], 2)), Ok(Reply::Unchanged));
     world.command(&Command::ReadAlong { table, step }).unwrap();
     assert_eq!(world.job("t$next"), (table, step), "who waits for the change goes on waiting");
@@ -79,7 +79,7 @@ fn until_every_old_partition_has_a_new_epoch_both_are_read_and_the_old_one_is_wr
     for (at, partition) in before.partitions.iter().enumerate() {
         world.command(&fence(*partition, 2)).unwrap();
         assert_eq!(epochs(&world)[at], 2);
-        // The same order once more, after its answer was lost.
+        // The same order again, after the loss of its answer.
         assert_eq!(world.command(&fence(*partition, 2)), Ok(Reply::Unchanged));
     }
     assert_eq!(world.table("t").id, before.id);
@@ -177,7 +177,7 @@ fn only_tables_that_keep_every_row_are_placed_otherwise_and_once_at_a_time() {
     let refused = unsupported(world.change(alter("t", again.clone())));
     assert!(refused.contains("DROP TABLE \"t$former\""), "{refused}");
     assert!(invalid(world.change(alter("t$former", by_user(2)))).contains("change \"t\" instead"));
-    // Without what was before it can be done once more.
+    // After the former partitions are dropped, the table can be repartitioned again.
     world.done(drop_table("t$former")).unwrap();
     assert_eq!(world.table("t").former, None);
     assert!(world.done(alter("t", again)).unwrap());

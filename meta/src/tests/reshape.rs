@@ -303,7 +303,7 @@ fn a_dropped_table_takes_along_what_its_partitions_are_in() {
     let orders = plan::orders(&world.state, world.state.tables().next().unwrap());
     let dropped: BTreeSet<(PartitionId, ReplicaId)> =
         orders.iter().map(|order| (order.partition, order.replica)).collect();
-    // Three that were there, the one that left, and two that may have begun.
+    // The three former replicas, the one that left, and the two that may have begun.
     assert_eq!(dropped.len(), 5 * 3, "{dropped:?}");
     assert!(orders.iter().all(|order| order.action == plan::Action::Drop));
     for (id, step) in [ids[0], ids[2]].into_iter().zip(steps) {
@@ -325,7 +325,7 @@ fn a_split_that_was_given_up_leaves_the_partition_at_the_epoch_that_its_log_has(
     advance(&mut world, ids[0], Progress::NotCut { epoch: Epoch(2) });
     let after = record(&world, ids[0]);
     assert_eq!((after.epoch, after.reshaping.clone()), (Epoch(2), None));
-    // An answer that comes late belongs to nobody.
+    // A late answer has no effect.
     let late = Command::Advance { partition: ids[0], step: first.step, progress: Progress::Cut };
     assert_eq!(world.command(&late), Ok(Reply::Unchanged));
     split(&mut world, ids[0], at(50)).unwrap();
@@ -334,7 +334,7 @@ fn a_split_that_was_given_up_leaves_the_partition_at_the_epoch_that_its_log_has(
     assert!(
         second.child > first.child && second.replicas.keys().min() > first.replicas.keys().max()
     );
-    // One that took effect before it was given up is as good as any.
+    // A split that took effect before it was aborted is valid.
     advance(&mut world, ids[0], Progress::GiveUp);
     advance(&mut world, ids[0], Progress::Cut);
     assert_eq!(record(&world, ids[0]).epoch, Epoch(3));

@@ -16,7 +16,7 @@ use super::*;
 use crate::cluster::bearer;
 use crate::node::Meta;
 
-/// A table's partitions as whoever leads knows them.
+/// A table's partitions in the state of the leader.
 async fn partitions(trio: &Trio, name: &str) -> Vec<PartitionId> {
     let state = trio.known().await;
     let database = state.database_named("public").unwrap().id;
@@ -73,7 +73,7 @@ async fn whoever_leads_next_knows_what_was_split_and_how_busy_partitions_are() {
     let mut trio = Trio::start(3).await;
     trio.change(create(new_table("t"))).await.unwrap();
     let ids = partitions(&trio, "t").await;
-    // An election in between leaves open how it ended for whoever waited.
+    // After an election in between, the waiting caller does not learn the result.
     drop(trio.administer(split(ids[0], 50)).await);
     trio.until("it is over", || trio.holds(|state| state.reshaping().next().is_none())).await;
     trio.agree().await;
@@ -94,7 +94,7 @@ async fn whoever_leads_next_knows_what_was_split_and_how_busy_partitions_are() {
     while !trio.running().into_iter().all(knows) {
         assert!(std::time::Instant::now() < deadline, "not all members hear of the load");
         for at in trio.running() {
-            // Only the one that leads answers for it.
+            // Only the leader accepts it.
             drop(trio.meta(at).heartbeat(beat.clone()).await);
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -143,7 +143,7 @@ async fn a_lost_replica_is_made_anew_before_its_partition_is_split_or_merged() {
     let lost = (1..=4).filter(|node| !leads(*node)).max_by_key(|node| holds(*node)).unwrap();
     assert!(holds(lost) > 0);
     trio.nodes.one(lost).silence(true);
-    // Long before anybody's patience ends, and only where a replica is lost.
+    // Long before any time limit, and only for partitions with a lost replica.
     let given_up = |state: &State| {
         ids.iter().all(|id| {
             let one = state.partition(*id).unwrap();

@@ -1,6 +1,6 @@
 //! Random splits, merges, moves, changes of tables and restarts of meta, over nodes that fail, lag and lose answers:
-//! in the end everybody has what the catalog says. On failure the seed is printed; `SEED=n` repeats what was ordered
-//! (not what overlaps with what: that is the machine's).
+//! in the end all nodes have exactly the replicas in the catalog. On failure the seed is printed; `SEED=n` repeats the
+//! orders (not their interleaving, which depends on the machine).
 
 use std::time::Duration;
 

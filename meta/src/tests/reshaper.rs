@@ -92,7 +92,7 @@ async fn a_split_that_the_leader_refuses_is_given_up_and_can_be_made_later() {
     site.change(replicated("t")).await.unwrap();
     let first = site.partitions("t")[0];
     let why = Error::InvalidInput("the group has other members".to_owned());
-    // To be asked once more, when nothing can come of it any longer, is no harm.
+    // Another request for a change that can no longer take effect does no harm.
     site.nodes.fail(Kind::Split, 1, why);
     let refused = site.administer(split(first, 50)).await;
     let Err(Error::Unavailable(text)) = &refused else { panic!("{refused:?}") };
@@ -101,7 +101,7 @@ async fn a_split_that_the_leader_refuses_is_given_up_and_can_be_made_later() {
     assert_eq!(site.partitions("t").len(), 3);
     assert_eq!(site.record(first).unwrap().epoch.0, 2, "what was ordered is void");
     assert!(matches!(site.last_event(), (ReshapeKind::Split, ReshapeOutcome::GivenUp(_))));
-    // Another node may lead by now, which has refused nothing yet.
+    // Another node may lead by now, which has not refused anything yet.
     site.nodes.heal();
     assert_eq!(site.administer(split(first, 50)).await, Ok(()));
     site.agree().await;
@@ -299,7 +299,7 @@ async fn the_right_ones_replicas_stay_while_one_of_the_left_ones_lags_behind() {
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert!(site.record(ids[1]).is_some());
     assert!((1..=3).all(|node| site.nodes.one(node).holds(ids[1])));
-    // The partition goes on meanwhile.
+    // The partition continues to work meanwhile.
     assert_eq!(site.administer(split(ids[0], 50)).await, Ok(()));
     assert_eq!(site.change(truncate("t")).await, Ok(true));
     site.nodes.one(follower).lag(false);
@@ -381,7 +381,7 @@ async fn what_waits_for_a_group_that_cannot_decide_keeps_no_others_waiting() {
         (1..=3).all(|node| leads(node) == 4)
     })
     .await;
-    // Nobody leads them any more.
+    // These partitions have no leader any more.
     for id in &ids[..8] {
         site.nodes.one(1).groups.lock().leaders.insert(*id, NodeId(9));
     }

@@ -40,7 +40,7 @@ async fn open_error(dir: &Path) -> MetaError {
         let options = MetaOptions::alone(dir.join("meta"), Arc::new(TestClock));
         let opened = Meta::open(options, Arc::clone(&host), FakeNodes::new(1)).await;
         match opened.err().unwrap() {
-            // Whoever had the store before closes it in the background.
+            // The previous owner closes the store in the background.
             MetaError::Io { source, .. } if source.to_string().contains("lock") => {
                 assert!(Instant::now() < deadline, "the catalog stays locked: {source}");
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -91,7 +91,7 @@ async fn what_the_store_lost_comes_back_from_the_log() {
     fill(&server).await;
     let state = server.state();
     server.kill().await;
-    // Once it can be had, nobody writes into it in the background.
+    // As soon as the store can be opened, nothing writes to it in the background.
     drop(stores::open(&dir.path().join("meta/state")));
     std::fs::remove_dir_all(dir.path().join("meta")).unwrap();
     let server = Server::open(dir.path(), &nodes).await;
@@ -175,7 +175,7 @@ async fn without_a_whole_store_or_copy_the_error_names_both() {
     for copy in &copies {
         flip(copy, 900);
     }
-    // It stays as it is, for whoever may have a use for it.
+    // The damaged store stays as it is, for a later repair.
     for _ in 0..2 {
         let error = open_error(dir.path()).await;
         let MetaError::Corrupted(message) = &error else { panic!("{error:?}") };
@@ -359,7 +359,7 @@ async fn a_creation_that_fails_after_a_restart_is_taken_back() {
     let dir = tempfile::tempdir().unwrap();
     let nodes = FakeNodes::new(1);
     let server = Server::open(dir.path(), &nodes).await;
-    // Nobody runs the scheduler.
+    // Here the scheduler does not run.
     let meta = Arc::clone(&server.meta);
     let change = tokio::spawn(async move { meta.change(create(new_table("t"))).await });
     until("it is recorded", || server.phase("t") == Some(Phase::Creating)).await;

@@ -1,4 +1,4 @@
-//! Three nodes and a meta, for splits and merges that are carried out; and whether everybody sees the same in the end.
+//! Three nodes and a meta, for splits and merges with all their orders, and a check that all nodes agree in the end.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,7 +80,7 @@ impl Site {
         self.server.meta.change(ddl).await
     }
 
-    /// The partitions of a table, as everybody sees them.
+    /// The partitions of a table in the published catalog.
     pub(super) fn partitions(&self, name: &str) -> Vec<PartitionId> {
         let catalog = self.server.meta.catalog();
         let catalog = catalog.borrow();
@@ -97,7 +97,7 @@ impl Site {
         (event.kind, event.outcome)
     }
 
-    /// Waits until nothing is under way, and everybody has what the catalog says and nothing else.
+    /// Waits until no change is in progress and all nodes have exactly the replicas in the catalog.
     pub(super) async fn agree(&self) {
         until("nothing is under way", || self.disagreement().is_none()).await;
     }

@@ -1,5 +1,5 @@
 //! Three metas in one process and the nodes that they look after, for tests: members are cut off, killed and started
-//! again, and whoever leads is asked as clients ask.
+//! again, and the leader is called as clients call it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -274,7 +274,7 @@ impl Trio {
         self.leader_that_hears_of(3).await
     }
 
-    /// The member that leads, once so many nodes were heard by it.
+    /// The leader, after it has had heartbeats of this many nodes.
     pub(super) async fn leader_that_hears_of(&self, nodes: usize) -> usize {
         let hears = |at: &usize| self.meta(*at).core.presence.reports().reports.len() >= nodes;
         let found = || self.leading().into_iter().find(|at| hears(at));
@@ -297,7 +297,7 @@ impl Trio {
         self.leading().into_iter().any(|at| holds(&self.state(at)))
     }
 
-    /// Asks whoever leads, as clients do: again, of whoever leads then, while that may help.
+    /// Calls the leader as clients do: after a retryable error again, and the leader at that time.
     pub(super) async fn ask<T>(
         &self,
         ask: impl AsyncFn(Arc<Meta>) -> Result<T, Error>,
@@ -341,8 +341,8 @@ impl Trio {
         }
     }
 
-    /// Begins something at whoever leads, and waits until orders of a kind have followed from it; who leads, and the
-    /// answer to come.
+    /// Begins a request at the leader and waits until it has caused an order of this kind. Returns the leader and the
+    /// pending answer.
     pub(super) async fn begin<T: Send + 'static>(
         &self,
         kind: Kind,
@@ -400,13 +400,13 @@ impl Trio {
     }
 }
 
-/// Nodes say how they are, to whoever listens.
+/// Sends the heartbeats of all nodes to all members.
 async fn beat(nodes: Arc<FakeNodes>, metas: Arc<Mutex<Vec<Arc<Meta>>>>) {
     loop {
         for heartbeat in nodes.heartbeats() {
             let metas = metas.lock().clone();
             for meta in metas {
-                // Only the one that leads hears it.
+                // Only the leader accepts it.
                 drop(meta.heartbeat(heartbeat.clone()).await);
             }
         }

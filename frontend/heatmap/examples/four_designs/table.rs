@@ -55,7 +55,7 @@ impl Table {
         let at = START + second;
         let mut loads = Vec::new();
         let mut hot = Vec::new();
-        // Each partition serves up to its capacity; one that has been at it for long enough gets a verdict.
+        // Each partition serves up to its capacity; after some seconds at capacity it gets a verdict.
         for index in 0..self.partitions.len() {
             let end = self.partitions.get(index + 1).map(|next| Key::clone(&next.start));
             let partition = &mut self.partitions[index];

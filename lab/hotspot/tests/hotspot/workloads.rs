@@ -87,7 +87,7 @@ fn eight_partitions_bear_the_shares_that_designs_promise() {
     assert!((largest(Design::HashAll, 1.0) - 0.125).abs() < 1e-3);
     // 10,000 users over eight buckets: evenly but for chance.
     assert!((0.125..0.14).contains(&largest(Design::HashUid, 0.0)));
-    // With Zipf's law the first user alone has a tenth: his bucket has about 0.1 + 0.9 / 8.
+    // With Zipf's law the first user alone has a tenth, so that user's bucket has about 0.1 + 0.9 / 8.
     assert!(
         (0.17..0.30).contains(&largest(Design::HashUid, 1.0)),
         "{}",
