@@ -17,7 +17,7 @@ struct Asking {
     /// PostgreSQL address of a frontend.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
     connect: String,
-    /// Database.
+    /// Database to connect to.
     #[arg(short, long, default_value = "public")]
     database: String,
     /// Print values separated by tabs, without a frame.
@@ -41,7 +41,7 @@ pub(crate) struct Options {
 /// Options of `partita advise`.
 #[derive(clap::Args)]
 pub(crate) struct AdviseOptions {
-    /// Table.
+    /// Name of the table.
     table: String,
     #[command(flatten)]
     asking: Asking,

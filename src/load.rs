@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// Table; line protocol names its own.
     #[arg(short, long)]
     table: Option<String>,
-    /// Database.
+    /// Database to load into.
     #[arg(short, long, default_value = "public")]
     database: String,
     /// Format of the file; by default taken from its extension.
@@ -65,7 +65,7 @@ pub(crate) struct Options {
     postgres: String,
 }
 
-/// Formats of files.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// InfluxDB's line protocol.

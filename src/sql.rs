@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// PostgreSQL address of the server.
     #[arg(long, env = "PARTITA_POSTGRES", default_value = "127.0.0.1:4003")]
     pub(crate) server: String,
-    /// Database.
+    /// Database to connect to.
     #[arg(short, long, default_value = "public")]
     pub(crate) database: String,
     /// Run this and exit.

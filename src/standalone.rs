@@ -96,7 +96,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The running roles.
+/// The running roles of the process.
 struct Roles {
     host: Arc<Host>,
     meta: Arc<Meta>,

@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
 /// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Claim {
-    /// The claim.
+    /// The claim, in words.
     pub(crate) claim: String,
     /// The measured figures, or the reason why it is open.
     pub(crate) measured: String,

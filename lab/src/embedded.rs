@@ -31,7 +31,7 @@ struct Process {
     child: Child,
 }
 
-/// A running cluster.
+/// A running cluster of processes on this machine.
 pub(crate) struct Embedded {
     dir: PathBuf,
     binary: PathBuf,

@@ -96,7 +96,7 @@ impl Target {
     }
 }
 
-/// A finished run.
+/// A finished run with its results.
 struct Run {
     shown: Shown,
     /// Prefix of its file names.
@@ -185,7 +185,7 @@ fn entities(case: &Case, table: &SqlTable, seed: u64) -> Vec<i64> {
     drawn.map(|()| entities).unwrap_or_default()
 }
 
-/// Runs one case.
+/// Runs one case: prepares its tables, applies the load, and collects the results.
 async fn one(
     options: &Options,
     case: &Case,

@@ -91,7 +91,7 @@ struct Estimates {
 
 #[derive(Deserialize)]
 struct Estimate {
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     point_estimate: f64,
 }
 
@@ -182,7 +182,7 @@ fn lines(costs: &Costs, wholes: &BTreeMap<String, Whole>) -> Vec<Vec<String>> {
     lines
 }
 
-/// The median.
+/// The median; `None` without values.
 fn middle(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| crate::compare::median(values.to_vec()))
 }

@@ -75,7 +75,7 @@ pub(crate) enum Work {
     Succeed,
 }
 
-/// A database.
+/// A database as recorded in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DatabaseRecord {
     pub(crate) id: DatabaseId,
@@ -83,7 +83,7 @@ pub(crate) struct DatabaseRecord {
     pub(crate) ttl: Option<Duration>,
 }
 
-/// A table.
+/// A table as recorded in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableRecord {
     pub(crate) id: TableId,
@@ -125,7 +125,7 @@ impl TableRecord {
     }
 }
 
-/// A partition.
+/// A partition as recorded in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionRecord {
     pub(crate) id: PartitionId,

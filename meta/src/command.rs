@@ -264,7 +264,7 @@ struct ReplyForm {
 
 #[derive(Clone, PartialEq, Oneof)]
 enum ReplyKind {
-    /// Always true.
+    /// Always true: the variant is the information.
     #[prost(bool, tag = "1")]
     Unchanged(bool),
     #[prost(message, tag = "2")]

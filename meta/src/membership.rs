@@ -173,7 +173,7 @@ enum Readmission {
     Wait,
     /// Make it a voter.
     Vote,
-    /// Nothing: it is a voter.
+    /// Do nothing: it is a voter.
     Done,
 }
 

@@ -97,10 +97,10 @@ struct TableForm {
     told_ttl: Option<pb::Duration>,
     #[prost(uint64, repeated, tag = "14")]
     partitions: Vec<u64>,
-    /// 0: none.
+    /// 0 if there is none.
     #[prost(uint32, tag = "15")]
     former: u32,
-    /// 0: none.
+    /// 0 if there is none.
     #[prost(uint32, tag = "16")]
     succeeded_by: u32,
 }
@@ -160,7 +160,7 @@ struct NodeForm {
     address: String,
     #[prost(bool, tag = "4")]
     draining: bool,
-    /// Absent: none.
+    /// Absent if there are none.
     #[prost(message, optional, tag = "5")]
     labels: Option<pb::Labels>,
     /// Absent: not reported yet.

@@ -114,7 +114,7 @@ impl Reshapes {
         self.events.lock().get(&step).map(|(event, _)| event.outcome.clone())
     }
 
-    /// A remembered event.
+    /// The event of a step, if it is still remembered.
     pub(crate) fn event(&self, step: Step) -> Option<ReshapeEvent> {
         self.events.lock().get(&step).map(|(event, _)| event.clone())
     }

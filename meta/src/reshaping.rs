@@ -48,7 +48,7 @@ pub(crate) enum Reshaping {
     Leaving { by: PartitionId, epoch: Epoch, step: Step },
 }
 
-/// A split.
+/// A split in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Splitting {
     pub(crate) step: Step,
@@ -61,7 +61,7 @@ pub(crate) struct Splitting {
     pub(crate) reason: Reason,
 }
 
-/// A merge.
+/// A merge in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Merging {
     pub(crate) step: Step,

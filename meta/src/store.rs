@@ -38,7 +38,7 @@ pub(crate) struct Stored {
 
 /// Keeps records, and the position in the log.
 pub(crate) trait StateStore: Send + Sync + 'static {
-    /// Reads everything.
+    /// Reads all records and the position in the log.
     fn load(&self) -> Result<Stored, MetaError>;
 
     /// Commits changes of distinct records, together with the new position in the log.

@@ -18,7 +18,7 @@ use crate::store::Change;
 /// it.
 const CATALOG_BYTES_MAX: u64 = 1 << 30;
 
-/// All records.
+/// All records of a catalog, as sent to another member.
 #[derive(Clone, PartialEq, Message)]
 struct RecordsForm {
     #[prost(message, repeated, tag = "1")]

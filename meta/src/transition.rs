@@ -54,14 +54,14 @@ pub(crate) enum Command {
     },
     /// All nodes have carried out the orders of a table's step.
     Finish {
-        /// The table.
+        /// The table whose step is finished.
         table: TableId,
         /// Step that is finished.
         step: Step,
     },
     /// A table could not be created and is to be dropped.
     Abort {
-        /// The table.
+        /// The table to drop.
         table: TableId,
         /// Step that is given up.
         step: Step,
@@ -88,14 +88,14 @@ pub(crate) enum Command {
     Register(Registration),
     /// Begins or ends the draining of a node.
     Drain {
-        /// The node.
+        /// The node to drain or not.
         node: NodeId,
         /// True to drain.
         on: bool,
     },
     /// Removes a node that holds nothing, for good.
     RemoveNode {
-        /// The node.
+        /// The node to remove.
         node: NodeId,
     },
     /// Begins a leadership of meta's group: its first entry.
@@ -120,7 +120,7 @@ pub(crate) enum Command {
     RenewMeta(Renewal),
     /// Changes a partition's replicas.
     Move {
-        /// The partition.
+        /// The partition whose replicas change.
         partition: PartitionId,
         /// Nodes that get a replica.
         add: Vec<NodeId>,
@@ -131,14 +131,14 @@ pub(crate) enum Command {
     },
     /// A partition's group has reached its target.
     Moved {
-        /// The partition.
+        /// The partition whose group has reached it.
         partition: PartitionId,
         /// Step of the target.
         step: Step,
     },
     /// Splits a partition.
     Split {
-        /// The partition.
+        /// The partition to split.
         partition: PartitionId,
         /// First key of the right partition.
         at: Bound,
@@ -214,7 +214,7 @@ pub(crate) enum Reply {
     },
 }
 
-/// A decision.
+/// Result of a command: the edits of records and the reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) edits: Vec<Edit>,
@@ -318,7 +318,7 @@ fn change(state: &State, wish: Wish<'_>) -> Result<Outcome, Error> {
     }
 }
 
-/// Edits being collected.
+/// Edits of the catalog while a command is applied.
 struct Draft<'a> {
     state: &'a State,
     counters: Counters,

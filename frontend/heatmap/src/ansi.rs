@@ -16,7 +16,7 @@ use crate::wording::{across, balance, clock, moment, percent, place, rate, ticks
 /// Colours of the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ink {
-    /// Any colour.
+    /// 24-bit colours.
     #[default]
     True,
     /// The 256 colours of xterm.

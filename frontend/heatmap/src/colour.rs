@@ -13,10 +13,10 @@ pub type Rgb = [u8; 3];
 /// Background of the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// Light on dark.
+    /// Light text on a dark ground.
     #[default]
     Dark,
-    /// Dark on light.
+    /// Dark text on a light ground.
     Light,
 }
 

@@ -78,11 +78,11 @@ pub struct Row {
 /// A partition that begins at this row, in these columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
-    /// The row.
+    /// Index in [`Heatmap::rows`].
     pub row: usize,
-    /// First column.
+    /// Index of the first column.
     pub from: usize,
-    /// Column after the last.
+    /// Index of the column after the last.
     pub to: usize,
 }
 

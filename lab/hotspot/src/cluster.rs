@@ -43,7 +43,7 @@ pub(crate) const BEGIN_MS: u64 = crate::workload::BEGIN_S * 1_000;
 /// Size, costs and faults of a simulated cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
     /// Cores of each node.
     pub cores: f64,

@@ -70,12 +70,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Reads only.
+    /// Work that only reads.
     pub(super) fn reading(read: Ask) -> Self {
         Self { read: Some(read), write: None, reads: 1.0, thinks: Duration::ZERO }
     }
 
-    /// Writes only.
+    /// Work that only writes.
     pub(super) fn writing(write: Ask) -> Self {
         Self { read: None, write: Some(write), reads: 0.0, thinks: Duration::ZERO }
     }

@@ -241,7 +241,7 @@ pub(super) struct Written {
 /// All measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Runs {
-    /// The mix.
+    /// Rounds with reads and writes.
     slices: Vec<Slice>,
     /// Read-only rounds, of the plain and the hashed table.
     alone: Vec<Slice>,

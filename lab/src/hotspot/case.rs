@@ -18,7 +18,7 @@ const LANES: f64 = 3.0;
 /// Maximum range reads per second, which may read many rows, unless --rate is given.
 const SCANS_PER_S: f64 = 50.0;
 
-/// One run.
+/// One run of a workload: its parameters and tables.
 pub(super) struct Case {
     /// Name in reports.
     pub(super) name: String,

@@ -66,12 +66,12 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Stored rows.
+    /// Number of stored rows.
     pub(super) fn stored(&self) -> u64 {
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// Answered reads.
+    /// Number of answered reads.
     pub(super) fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
@@ -81,7 +81,7 @@ impl Counts {
         self.unsaid.load(Ordering::Relaxed)
     }
 
-    /// Rejected requests.
+    /// Number of rejected requests.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -132,7 +132,7 @@ pub(super) struct Plan {
     pub(super) seconds: u64,
 }
 
-/// Running clients.
+/// Running clients, with their counts.
 pub(super) struct Drive {
     pub(super) counts: Arc<Counts>,
     clients: JoinSet<()>,

@@ -14,7 +14,7 @@ const MAP_LINES: usize = 8;
 const LINE_EVERY_S: u64 = 10;
 const WIDTH: usize = 100;
 
-/// Progress output.
+/// Progress output on the terminal, or in lines.
 pub(super) struct Live {
     terminal: bool,
     ink: Ink,

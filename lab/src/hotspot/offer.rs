@@ -20,7 +20,7 @@ use super::recorded;
 /// Maximum time, in microseconds, for which a row waits for others in its INSERT.
 const WAIT_US: u64 = SECOND_US;
 
-/// Source of operations.
+/// Source of a run's operations.
 #[derive(Clone, Debug)]
 pub(super) enum Offer {
     /// Drawn from a table's load, with a seed.

@@ -135,7 +135,7 @@ pub(super) struct First {
     pub(super) rekeyed: Option<(u64, u32)>,
 }
 
-/// Watches one table.
+/// Follows the load, splits and moves of one table.
 pub(super) struct Watch {
     client: Client,
     table: String,

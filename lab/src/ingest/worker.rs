@@ -61,7 +61,7 @@ impl Sender {
     }
 }
 
-/// Results of workers.
+/// Sums of all workers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) latencies: Latencies,

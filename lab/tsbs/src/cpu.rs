@@ -149,7 +149,7 @@ pub fn hosts(spec: &Spec) -> Vec<Host> {
     (0..spec.hosts).map(|number| Host::new(spec.seed, number)).collect()
 }
 
-/// Rows in columns.
+/// A batch of rows, by column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
     /// Host numbers.

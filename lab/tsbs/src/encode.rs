@@ -24,7 +24,7 @@ pub const EPOCH_2000_US: i64 = 946_684_800_000_000;
 /// Number of columns in a row of COPY's binary format.
 const BINARY_COLUMNS: i16 = 21;
 
-/// A byte format.
+/// Format of encoded rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// InfluxDB's line protocol, times in nanoseconds.

@@ -102,7 +102,7 @@ pub(crate) enum Why {
     Balance,
 }
 
-/// One planned change.
+/// One change that the plan asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Changes a partition's replicas.

@@ -16,13 +16,13 @@ const BALANCES_MAX: usize = 1_000;
 /// Kind of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BalanceKind {
-    /// The leadership.
+    /// Only the leadership moves.
     Leader,
-    /// A replica.
+    /// A replica moves to another node.
     Replica,
 }
 
-/// One move.
+/// A move for balance, with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Balance {
     /// Start, in milliseconds since the Unix epoch.
@@ -46,7 +46,7 @@ impl Balance {
     }
 }
 
-/// The last moves.
+/// The last moves, up to [`BALANCES_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Balances(VecDeque<Balance>);
 

@@ -36,7 +36,7 @@ pub(crate) struct History {
     tens: Series,
 }
 
-/// One resolution.
+/// The history in one resolution.
 #[derive(Debug, Default)]
 struct Series {
     /// Number of the span in progress.

@@ -57,10 +57,10 @@ pub(super) struct MergingForm {
 
 #[derive(Clone, Copy, PartialEq, Oneof)]
 enum StageForm {
-    /// Always true.
+    /// Always true: the variant is the information.
     #[prost(bool, tag = "3")]
     Gathering(bool),
-    /// Always true.
+    /// Always true: the variant is the information.
     #[prost(bool, tag = "4")]
     Freezing(bool),
     /// Index at which the right neighbour froze.

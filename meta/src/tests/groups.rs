@@ -30,15 +30,15 @@ impl FakeGroup {
     }
 }
 
-/// All groups.
+/// The groups of all fake nodes.
 #[derive(Debug, Default)]
 pub(super) struct FakeGroups {
     pub(super) groups: BTreeMap<PartitionId, FakeGroup>,
-    /// Which node leads each, as it would have decided.
+    /// Leader of each group, which tests set instead of an election.
     pub(super) leaders: BTreeMap<PartitionId, NodeId>,
-    /// Which nodes vote in those whose members were changed.
+    /// Voters of the groups whose members were changed.
     pub(super) voters: BTreeMap<PartitionId, BTreeSet<NodeId>>,
-    /// The keys in their middle, where they have one.
+    /// Middle keys of the partitions that have one.
     pub(super) middles: BTreeMap<PartitionId, Bound>,
 }
 

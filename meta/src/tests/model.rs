@@ -33,7 +33,7 @@ enum Event {
     Fenced(Index, Index, u64),
     /// One of the pending steps could not be carried out.
     Abort(Index),
-    /// A late answer.
+    /// A late answer about a step of a table.
     Stale(Index, u64),
     /// A directory, the number that it wants, where it is, and its zone.
     Register(u64, Option<u64>, String, Option<String>),
@@ -192,9 +192,9 @@ fn event() -> impl Strategy<Value = Event> {
 /// Facts that must not change once seen.
 #[derive(Default)]
 struct History {
-    /// Which column a storage name belongs to.
+    /// Column of each storage name.
     storage: BTreeMap<(TableId, String), ColumnId>,
-    /// Which table a partition belongs to.
+    /// Table of each partition.
     partitions: BTreeMap<u64, TableId>,
     versions: BTreeMap<TableId, SchemaVersion>,
     /// Partition and node of each replica.

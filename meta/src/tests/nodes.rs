@@ -62,7 +62,7 @@ struct Behaviour {
 /// Decisions of all partitions' groups.
 type Groups = Arc<Mutex<FakeGroups>>;
 
-/// One node.
+/// A fake node that carries out meta's orders.
 #[derive(Default)]
 pub(super) struct FakeNode {
     id: NodeId,
@@ -365,7 +365,7 @@ impl FakeNode {
     }
 }
 
-/// All nodes.
+/// All fake nodes.
 pub(super) struct FakeNodes {
     nodes: BTreeMap<NodeId, Arc<FakeNode>>,
 }

@@ -17,7 +17,7 @@ use partita_proto::member::Registration;
 use super::{Draft, Outcome, Reply};
 use crate::catalog::{Edit, NodeRecord, PartitionRecord, State, Step, Target};
 
-/// Maximum nodes.
+/// Maximum number of registered nodes.
 const NODES_MAX: u64 = 10_000;
 
 /// Gives a node its number, or records its new address and labels.

@@ -141,7 +141,7 @@ impl History {
         self.0.lock().digest
     }
 
-    /// The last events.
+    /// The last `lines` events.
     pub(crate) fn tail(&self, lines: usize) -> Vec<String> {
         let state = self.0.lock();
         state.trace[state.trace.len().saturating_sub(lines)..].to_vec()

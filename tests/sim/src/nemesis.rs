@@ -25,7 +25,7 @@ use crate::tables::{self, DATABASE, EVENTS, KEYED};
 /// Time limit for waiting for a change of the catalog.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A fault.
+/// A fault that a run may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// A node loses power in the middle of a write or after it.

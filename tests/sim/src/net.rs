@@ -39,7 +39,7 @@ struct State {
     cuts: BTreeMap<(NodeId, NodeId), u64>,
 }
 
-/// The network.
+/// The simulated network.
 pub(crate) struct Net {
     pub(crate) raft: Arc<MemoryNetwork>,
     state: Mutex<State>,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::metric::METRICS;
 use crate::number::narrow;
 
-/// An encoded key.
+/// An encoded key: opaque bytes in the order of the values.
 pub type Key = Arc<[u8]>;
 
 /// Minimum share of the samples for a key to get its own bucket: a hot key must not blur into its neighbours.

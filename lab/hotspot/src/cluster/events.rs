@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 pub(crate) enum Event {
     /// The fluid flows for a second.
     Flow,
-    /// A node reports.
+    /// A node sends its report to the scheduler.
     Beat { node: u32 },
     /// A delayed report arrives.
     Late { beat: u64 },

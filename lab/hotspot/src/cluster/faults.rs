@@ -28,7 +28,7 @@ pub struct Fault {
     pub at_s: u64,
     /// Index of the node, from 0.
     pub node: u32,
-    /// The fault.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 

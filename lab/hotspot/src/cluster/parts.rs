@@ -7,12 +7,12 @@ use partita_load::{Counters, PartitionId, PartitionReport};
 
 use crate::number::whole;
 
-/// No node.
+/// Stands for no node where a node number is expected.
 pub(crate) const NONE: u32 = u32::MAX;
-/// Rows per request.
+/// Rows per write request.
 const ROWS_A_BATCH: f64 = 10.0;
 
-/// A partition.
+/// A partition with its demand and load.
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
     pub(crate) table: u32,
@@ -143,7 +143,7 @@ impl Partition {
     }
 }
 
-/// A node.
+/// A node with the load of its partitions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
     pub(crate) up: bool,

@@ -22,9 +22,9 @@ const RANGE_US: u64 = 300 * SECOND_US;
 /// Partitions that each of [`QUERIES`] touches.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FanOut {
-    /// Mean.
+    /// Mean number of partitions, by query.
     pub mean: [f64; 6],
-    /// 99th percentile.
+    /// The 99th percentile of the number of partitions, by query.
     pub p99: [f64; 6],
 }
 

@@ -22,7 +22,7 @@ pub struct Second {
     pub max_over_mean: f64,
     /// Standard deviation divided by the mean.
     pub variation: f64,
-    /// Gini coefficient.
+    /// Gini coefficient of the load: 0 if it is even.
     pub gini: f64,
     /// Effective number of partitions: equally loaded partitions with the same concentration.
     pub n_eff: f64,
@@ -44,13 +44,13 @@ pub struct Second {
     pub p999_ms: f64,
     /// Maximum latency, milliseconds; `None` in a virtual cluster.
     pub max_ms: Option<f64>,
-    /// Rejected requests.
+    /// Number of rejected requests.
     pub rejected: u64,
     /// Number of hot partitions.
     pub hot: usize,
     /// Verdict on the hottest of them.
     pub verdict: Option<&'static str>,
-    /// Splits by load.
+    /// Number of splits by load.
     pub splits_load: u64,
     /// Of these, useless ones: over nine tenths of the load in the minute after them fell on one side.
     pub splits_in_vain: u64,
@@ -58,7 +58,7 @@ pub struct Second {
     pub splits_size: u64,
     /// Splits around a hot key.
     pub splits_isolate: u64,
-    /// Merges.
+    /// Number of merges.
     pub merges: u64,
     /// Merges of partitions that were split by load less than an hour before.
     pub flaps: u64,

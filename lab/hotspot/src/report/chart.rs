@@ -28,7 +28,7 @@ fn tick(value: f64) -> String {
     }
 }
 
-/// A line chart.
+/// A line chart as SVG.
 pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> String {
     let most =
         lines.iter().flat_map(|line| &line.values).copied().fold(0.0, f64::max).max(1e-9) * 1.05;
@@ -74,7 +74,7 @@ pub(super) fn chart(title: &str, lines: &[Line<'_>]) -> String {
     svg
 }
 
-/// A named dot.
+/// A labelled dot of a scatter plot.
 pub(super) struct Dot<'a> {
     pub(super) name: &'a str,
     pub(super) x: f64,

@@ -43,7 +43,7 @@ pub struct Section {
     pub lines: Vec<Vec<String>>,
 }
 
-/// Escapes text.
+/// Escapes text for HTML and SVG.
 fn plain(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -76,7 +76,7 @@ fn charts(seconds: &[Second], latency: &str) -> String {
 }
 
 impl Page {
-    /// Adds a run.
+    /// Adds the section of one run.
     pub fn add(&mut self, run: &Shown) {
         let body = &mut self.body;
         let _ok = write!(body, "<h2>{}</h2>", plain(&run.name));

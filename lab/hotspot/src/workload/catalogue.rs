@@ -64,12 +64,12 @@ impl Knobs {
     }
 }
 
-/// A workload.
+/// A workload of the catalogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// `W1`, or `W6:latest` for a variant.
     pub name: &'static str,
-    /// Description.
+    /// Description in one line.
     pub about: &'static str,
     /// True if a key design may be chosen.
     pub designs: bool,

@@ -14,7 +14,7 @@ use super::stamp::Stamp;
 /// Number of hash buckets: the upper 16 bits of a hash.
 pub(crate) const BUCKETS: u64 = 1 << 16;
 
-/// Key design.
+/// Key design of a table.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
 )]

@@ -53,7 +53,7 @@ impl From<io::Error> for TraceError {
     }
 }
 
-/// Writes a trace.
+/// Writes operations to a trace.
 pub struct Writer<W: Write> {
     out: W,
     block: Vec<u8>,
@@ -147,7 +147,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a trace.
+/// Reads operations from a trace.
 pub struct Reader<R: Read> {
     input: R,
     about: String,
