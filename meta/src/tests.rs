@@ -1,4 +1,4 @@
-//! Tests of the crate as a whole, and what they share.
+//! Tests of the crate as a whole, and the tools that they share.
 
 mod changes;
 mod ddl;
@@ -156,7 +156,7 @@ impl World {
         Self { state, catalog, commands: Vec::new() }
     }
 
-    /// Decides a command and makes its edits.
+    /// Applies a command and its edits.
     fn command(&mut self, command: &Command) -> Result<Reply, Error> {
         let version = self.state.version();
         let decided = Command::decode(command.encode()).and_then(|read| decide(&self.state, &read));
@@ -182,7 +182,7 @@ impl World {
         self.command(&Command::Change { ddl, places, id: None, tables_max: None })
     }
 
-    /// Finishes all that is pending, as if the nodes had done it.
+    /// Finishes all pending steps, as if the nodes had carried them out.
     fn settle(&mut self) {
         loop {
             let Some(pending) = self.state.pending().next() else { return };
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// Raises the epoch of the next partition that a pending table's step wants at another one.
+    /// Raises the epoch of the next partition that must get another one in a pending table's step.
     fn fence(&self, pending: &TableRecord) -> Option<Command> {
         let (table, step) = (pending.id, pending.step);
         let former = self.state.table(pending.former?)?;
@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// Finishes all splits and merges, as if the groups had carried them out, or given them up.
+    /// Finishes all splits and merges, as if the groups had carried them out or aborted them.
     fn settle_reshapings(&mut self) {
         loop {
             self.settle_moves();
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// A change, carried out.
+    /// Makes a change and finishes all pending steps.
     fn done(&mut self, ddl: Ddl) -> Result<bool, Error> {
         let reply = self.change(ddl)?;
         self.settle();
@@ -313,7 +313,7 @@ fn invalid(result: Result<impl std::fmt::Debug, Error>) -> String {
     }
 }
 
-/// All of a state but for what the group notes of itself: who has led when, and the directories of its members.
+/// The records of a state except those about meta's group: its leaderships and the directories of its members.
 fn apart_from_leading(state: &State) -> Vec<Edit> {
     let counters = Counters { version: 0, ..state.counters() };
     let others = state.all_edits().into_iter();

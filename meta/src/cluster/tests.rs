@@ -1,4 +1,4 @@
-//! Plans, checked against what operators would expect.
+//! Plans, checked against an operator's expectations.
 
 mod zones;
 
@@ -11,13 +11,13 @@ use super::plan::{NodeView, PartitionView, Step, View, Why, plan};
 
 const GIB: u64 = 1 << 30;
 
-/// Live nodes without anything.
+/// Live nodes without replicas.
 fn nodes(count: u64) -> BTreeMap<NodeId, NodeView> {
     let node = NodeView { live: true, reported: true, ..NodeView::default() };
     (1..=count).map(|id| (NodeId(id), node.clone())).collect()
 }
 
-/// A view in which nodes have what partitions say; the first replica of each leads.
+/// A view in which nodes have the replicas of these partitions; the first replica of each leads.
 fn view(count: u64, partitions: &[&[u64]]) -> View {
     let mut view = View { nodes: nodes(count), ..View::default() };
     for (at, on) in (1..).zip(partitions) {
@@ -40,7 +40,7 @@ fn view(count: u64, partitions: &[&[u64]]) -> View {
     view
 }
 
-/// Every live node says that it has what it should have.
+/// Makes every live node report the replicas recorded for it.
 fn report(view: &mut View) {
     for partition in &view.partitions {
         for (replica, node) in &partition.replicas {
@@ -74,7 +74,7 @@ fn moves(steps: &[Step]) -> Vec<(u64, Vec<u64>, Vec<u64>, Why)> {
     steps.iter().filter_map(of).collect()
 }
 
-/// Carries a plan out at once, as if every node did what it was told.
+/// Carries out a plan at once, as if every node had obeyed.
 fn carry_out(view: &mut View, steps: &[Step]) {
     let known = view.partitions.iter().flat_map(|one| one.replicas.keys().copied());
     let mut next = known.max().unwrap_or_default().0;
@@ -117,7 +117,7 @@ fn carry_out(view: &mut View, steps: &[Step]) {
     report(view);
 }
 
-/// Plans until there is nothing left to do.
+/// Plans until no steps are left.
 fn settle(view: &mut View) -> usize {
     for round in 0..10_000 {
         let steps = plan(view);

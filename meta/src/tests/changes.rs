@@ -95,7 +95,7 @@ impl Server {
         server
     }
 
-    /// Makes the nodes known, as far as that is possible.
+    /// Registers the nodes, and ignores those that fail.
     async fn register(&self, nodes: &FakeNodes) {
         for node in nodes.all() {
             let address = format!("node{node}");
@@ -127,7 +127,7 @@ impl Server {
         self.host.shutdown().await.unwrap();
     }
 
-    /// Ends the process, as far as that can be done within one: nothing is synced or waited for.
+    /// Ends the process like a kill, as far as possible within one: nothing is synced or waited for.
     pub(super) async fn kill(mut self) {
         if let Some((_, task)) = self.running.take() {
             task.abort();
@@ -157,7 +157,7 @@ pub(super) async fn host(dir: &Path) -> Arc<Host> {
     Host::open(options).await.unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(super) async fn until(what: &str, holds: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {

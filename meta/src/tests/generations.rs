@@ -1,5 +1,5 @@
-//! Generations of data directories: those of nodes, as they are recorded and as heartbeats bear them, and older copies of
-//! the directories of meta's members.
+//! Generations of data directories: nodes' generations as recorded and as carried by heartbeats, and older copies
+//! of the directories of meta's members.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn generation(number: u64) -> Generation {
     Generation { number, nonce: number * 11 }
 }
 
-/// A directory whose last generation that is known to be recorded has one number, and which asks for another.
+/// The claim of a directory with this acknowledged generation, 0 for none, and a pending one.
 fn claim(acknowledged: u64, pending: u64) -> Claim {
     let known = Some(generation(acknowledged)).filter(|known| known.number > 0);
     Claim { acknowledged: known, pending: Some(generation(pending)) }

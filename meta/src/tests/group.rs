@@ -1,4 +1,4 @@
-//! Three metas in one process: who leads, what the others know, and what becomes of the cluster's nodes.
+//! Three metas in one process: the leader, the state of the others, and the effects on the cluster's nodes.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -23,7 +23,7 @@ fn truncate(name: &str) -> Ddl {
     Ddl::TruncateTable { database: "public".to_owned(), name: name.to_owned() }
 }
 
-/// The nodes of a table's first partition, as is recorded.
+/// The first partition of a table with its recorded replicas.
 fn places(state: &State, name: &str) -> (PartitionId, BTreeMap<ReplicaId, NodeId>) {
     let database = state.database_named("public").unwrap().id;
     let table = state.table_named(database, name).unwrap();
@@ -76,7 +76,7 @@ async fn one_that_is_cut_off_says_that_it_leads_no_more() {
     trio.end().await;
 }
 
-/// True if a follower answers every request with the leader, and takes no heartbeat.
+/// True if a follower answers every request with the leader's id and accepts no heartbeat.
 async fn says_who_leads(trio: &Trio, at: usize, leader: usize) -> bool {
     fn told<T: std::fmt::Debug>(answer: Result<T, Error>) -> Option<NodeId> {
         match answer {
@@ -129,7 +129,7 @@ async fn those_that_do_not_lead_say_who_does() {
     trio.end().await;
 }
 
-/// A table that takes up room in the log.
+/// A table whose entry takes up space in the log.
 fn bulky(name: &str) -> Ddl {
     let mut table = whole(name);
     table.schema.columns[2].comment = Some("x".repeat(50_000));

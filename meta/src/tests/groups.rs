@@ -11,10 +11,10 @@ use partita_proto::reshape::{Absorb, Freeze, Reshape, Reshaped, Split};
 
 use super::nodes::Held;
 
-/// Indexes from one entry to the next: others come in between.
+/// Distance between the indexes of two entries, as if others were in between.
 const STRIDE: u64 = 10;
 
-/// A partition's group.
+/// The group of one partition.
 #[derive(Clone, Debug)]
 pub(super) struct FakeGroup {
     pub(super) epoch: Epoch,
@@ -43,7 +43,7 @@ pub(super) struct FakeGroups {
 }
 
 impl FakeGroups {
-    /// Carries an order out at its leader, or says why not.
+    /// Carries out an order at the group's leader; refuses it as a real group would.
     pub(super) fn reshape(
         &mut self,
         order: &Reshape,
@@ -96,7 +96,7 @@ impl FakeGroups {
         Ok(reshaped)
     }
 
-    /// Brings a node's replicas to where their groups are.
+    /// Brings a node's replicas to the state of their groups.
     pub(super) fn catch_up(&self, node: NodeId, all: &mut BTreeMap<PartitionId, Held>) {
         let ids: Vec<PartitionId> = all.keys().copied().collect();
         for id in ids {

@@ -1,4 +1,4 @@
-//! Nodes that say where they are, and nodes that go for good.
+//! Nodes that report their addresses, and nodes that are removed for good.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn table_on(world: &mut World, name: &str, nodes: &[u64]) {
     world.settle();
 }
 
-/// Records of a world's catalog.
+/// The catalog's state, read from the records of its current one.
 fn read_again(world: &World) -> State {
     let records = record::changes(&world.state.all_edits());
     let records = records.into_iter().map(|one| (one.key, one.value.unwrap())).collect();
@@ -170,8 +170,8 @@ fn a_table_that_is_being_dropped_neither_keeps_a_node_nor_waits_for_it_once_it_i
     assert_eq!(world.state.table_count(), 0);
 }
 
-/// As with the other entries and records: this fails when a form changes, and then the old bytes belong into a test
-/// that reads them.
+/// As with the other entries and records: this fails if a form changes; then the old bytes belong into a test that
+/// reads them.
 #[test]
 fn labels_and_removals_keep_their_form() {
     let register = Command::Register(wish(77, Some(4), "zone=a,rack=r1"));

@@ -1,4 +1,4 @@
-//! Nodes, the replicas that partitions have on them, and changes that are asked for twice.
+//! Nodes, the replicas of partitions on them, and repeated requests for changes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::catalog::{PartitionRecord, REMEMBERED_MAX, Work};
 use crate::plan;
 use crate::record;
 
-/// Registers a directory; the number that it has then.
+/// Registers a data directory; returns its node id.
 fn register(
     world: &mut World,
     identity: u64,
@@ -55,7 +55,7 @@ fn nodes_of(replicas: &BTreeMap<ReplicaId, NodeId>) -> Vec<u64> {
     nodes
 }
 
-/// The nodes that the partition is to have replicas on.
+/// The nodes of the target replicas, if a change is in progress.
 fn target(world: &World) -> Option<Vec<u64>> {
     partition(world).target.as_ref().map(|target| nodes_of(&target.replicas))
 }
@@ -64,7 +64,7 @@ fn step(world: &World) -> Option<Step> {
     partition(world).target.as_ref().map(|target| target.step)
 }
 
-/// Instead of the change that is under way, if one is.
+/// Moves replicas; replaces the change in progress, if there is one.
 fn move_to(world: &mut World, add: &[u64], remove: &[ReplicaId]) -> Result<Reply, Error> {
     let (partition, replaces) = (partition(world).id, step(world));
     let add = add.iter().copied().map(NodeId).collect();

@@ -1,4 +1,4 @@
-//! Members of meta's group that lose their data, and join again; catalogs that orders come from.
+//! Members of meta's group that lose their data and join again; the catalogs that orders are based on.
 
 use std::time::Duration;
 

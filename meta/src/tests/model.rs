@@ -1,5 +1,5 @@
-//! Random histories: whatever happens, the invariants hold (the [`World`] checks them after every
-//! command), the log makes the same catalog again, and the records hold all of it.
+//! Random histories: the invariants hold after every command (checked by [`World`]), the log reproduces the same
+//! catalog, and the records contain all of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::transition::Progress;
 enum Event {
     /// A change, with an identity that others may share, and the number of replicas of a new table.
     Change(Ddl, Option<u64>, u64),
-    /// The nodes have carried out one of the pending steps.
+    /// All nodes have carried out one of the pending steps.
     Finish(Index),
     /// One of the pending tables has got to the phase in which it is read along.
     ReadAlong(Index),
@@ -35,17 +35,17 @@ enum Event {
     Abort(Index),
     /// A late answer about a step of a table.
     Stale(Index, u64),
-    /// A directory, the number that it wants, where it is, and its zone.
+    /// A data directory, the node id that it asks for, its address, and its zone.
     Register(u64, Option<u64>, String, Option<String>),
     Drain(u64, bool),
-    /// A node is to go for good.
+    /// An order to remove a node for good.
     Remove(u64),
-    /// A partition, nodes that get a replica, and of those it has the ones that go; whether who wants it knows of no
-    /// change under way.
+    /// A partition, the nodes that get a replica, and which of its replicas go; true if the command names no change
+    /// in progress.
     Move(Index, Vec<u64>, Vec<Index>, bool),
-    /// A group has the replicas that it was to have.
+    /// A group has reached its target.
     Moved(Index),
-    /// A late answer of a group.
+    /// A late answer of a group about its target.
     StaleMoved(Index, u64),
     /// An order to split a partition at a user.
     Split(Index, i64),
@@ -201,7 +201,7 @@ struct History {
     replicas: BTreeMap<ReplicaId, (PartitionId, NodeId)>,
     /// Random number of each node's data directory.
     nodes: BTreeMap<NodeId, u64>,
-    /// Nodes that were removed.
+    /// Removed nodes.
     removed: BTreeSet<NodeId>,
     /// The highest epoch of each partition.
     epochs: BTreeMap<PartitionId, Epoch>,

@@ -43,23 +43,23 @@ pub(super) struct Held {
     pub(super) spec: PartitionSpec,
     pub(super) schema: Arc<TableSchema>,
     pub(super) truncated: Vec<RequestId>,
-    /// Index up to which the replica has its group's log.
+    /// Index up to which the replica has applied its group's log.
     pub(super) applied: usize,
-    /// Up to which index.
+    /// Index up to which the replica has flushed.
     pub(super) flushed: u64,
     pub(super) failure: Option<String>,
 }
 
 #[derive(Default)]
 struct Behaviour {
-    /// For orders of a kind: how many more fail, and how.
+    /// For each kind of order, the number of orders that still fail, and their error.
     failures: BTreeMap<Kind, (usize, Error)>,
-    /// For orders of a kind: how many more are carried out and not answered.
+    /// For each kind of order, the number of orders that are still carried out without an answer.
     lost: BTreeMap<Kind, usize>,
     delay: Duration,
 }
 
-/// Decisions of all partitions' groups.
+/// The groups of all partitions, shared by all nodes.
 type Groups = Arc<Mutex<FakeGroups>>;
 
 /// A fake node that carries out meta's orders.
@@ -68,14 +68,14 @@ pub(super) struct FakeNode {
     id: NodeId,
     all: Weak<FakeNodes>,
     pub(super) groups: Groups,
-    /// Neither says anything nor can be reached.
+    /// Sends no heartbeats and cannot be reached.
     silent: AtomicBool,
-    /// Applies nothing of what groups decide.
+    /// Applies no entries of the groups.
     lagging: AtomicBool,
     pub(super) held: Mutex<BTreeMap<PartitionId, Held>>,
     pub(super) labels: Mutex<Labels>,
     pub(super) told: Mutex<Vec<(Kind, PartitionId)>>,
-    /// Orders that came while one of another kind was under way for the partition.
+    /// Orders that arrived while one of another kind was in progress for the partition.
     pub(super) mixed: Mutex<Vec<PartitionId>>,
     under_way: Mutex<Vec<(PartitionId, Kind)>>,
     behaviour: Mutex<Behaviour>,
@@ -103,12 +103,12 @@ impl FakeNode {
         }
     }
 
-    /// The next orders of a kind fail.
+    /// Makes the next orders of a kind fail.
     pub(super) fn fail(&self, kind: Kind, times: usize, error: Error) {
         self.behaviour.lock().failures.insert(kind, (times, error));
     }
 
-    /// It falls silent, or speaks again. What it holds it keeps.
+    /// Disconnects or reconnects the node. It keeps its replicas.
     pub(super) fn silence(&self, silent: bool) {
         self.silent.store(silent, Ordering::SeqCst);
     }
@@ -118,19 +118,19 @@ impl FakeNode {
         self.lagging.store(lagging, Ordering::SeqCst);
     }
 
-    /// The next orders of a kind are carried out, and their answers get lost.
+    /// Makes the next orders of a kind lose their answers after they are carried out.
     pub(super) fn lose_answers(&self, kind: Kind, times: usize) {
         self.behaviour.lock().lost.insert(kind, times);
     }
 
-    /// Applies what groups have decided.
+    /// Applies the entries of the groups, unless the node lags.
     fn catch_up(&self) {
         if !self.lagging.load(Ordering::SeqCst) {
             self.groups.lock().catch_up(self.id, &mut self.held.lock());
         }
     }
 
-    /// Result of an order that was carried out.
+    /// The answer to an order that was carried out, unless it gets lost.
     fn answer<T>(&self, kind: Kind, answer: T) -> Result<T, Error> {
         match self.behaviour.lock().lost.get_mut(&kind) {
             Some(left) if *left > 0 => {
@@ -408,14 +408,14 @@ impl FakeNodes {
         &self.nodes[&NodeId(node)]
     }
 
-    /// The next orders of a kind fail on all nodes.
+    /// Makes the next orders of a kind fail on all nodes.
     pub(super) fn fail(&self, kind: Kind, times: usize, error: Error) {
         for node in self.nodes.values() {
             node.fail(kind, times, error.clone());
         }
     }
 
-    /// The next orders of a kind are carried out on all nodes, and their answers get lost.
+    /// Makes the next orders of a kind lose their answers on all nodes.
     pub(super) fn lose_answers(&self, kind: Kind, times: usize) {
         for node in self.nodes.values() {
             node.lose_answers(kind, times);
@@ -428,14 +428,14 @@ impl FakeNodes {
         node.groups.lock().groups.get(&partition).cloned()
     }
 
-    /// The key in the middle of a partition, as its leader will say.
+    /// Sets the middle key of a partition, as its leader will report it.
     pub(super) fn set_middle(&self, partition: PartitionId, key: Bound) {
         for node in self.nodes.values().take(1) {
             node.groups.lock().middles.insert(partition, key.clone());
         }
     }
 
-    /// No order fails any more.
+    /// Ends all failures of orders.
     pub(super) fn heal(&self) {
         for node in self.nodes.values() {
             let mut behaviour = node.behaviour.lock();

@@ -1,4 +1,5 @@
-//! Placing rows otherwise: the table that takes over, the one that is read along, and what either may be told.
+//! Changes of a table's placement: the successor, the former table that is read along, and the changes allowed on
+//! either.
 
 use std::time::Duration;
 

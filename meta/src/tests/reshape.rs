@@ -1,4 +1,4 @@
-//! Splits and merges as they are recorded: what is refused, what waits for what, and how they end.
+//! Splits and merges in the catalog: refusals, dependencies, and ends.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn merge(world: &mut World, left: PartitionId, right: PartitionId) -> Result<Rep
     world.command(&Command::Merge { left, right, reason: Reason::by_hand() })
 }
 
-/// Says how far the change is that a partition is in.
+/// Advances the change of a partition to a stage.
 fn advance(world: &mut World, partition: PartitionId, progress: Progress) -> Reply {
     let step = record(world, partition).reshaping.as_ref().unwrap().step();
     world.command(&Command::Advance { partition, step, progress }).unwrap()
@@ -146,7 +146,7 @@ fn a_partition_of_a_hashed_table_is_cut_anywhere_and_merged_across_buckets() {
     assert_eq!(record(&world, ids[0]).range.end, inside);
 }
 
-/// Everything that a merge takes after it was recorded.
+/// Takes a recorded merge through all its stages.
 fn absorb(world: &mut World, left: PartitionId) {
     advance(world, left, Progress::Freezing);
     advance(world, left, Progress::Frozen { index: 30 });

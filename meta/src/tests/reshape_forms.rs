@@ -12,8 +12,8 @@ use crate::catalog::{Edit, PartitionRecord};
 use crate::record;
 use crate::reshaping::{Merging, Splitting};
 
-/// As with the other entries and records: this fails when a form changes, and then the old bytes belong into a test
-/// that reads them.
+/// As with the other entries and records: this fails if a form changes; then the old bytes belong into a test that
+/// reads them.
 #[test]
 fn splits_and_merges_keep_their_form() {
     let reason = Reason {

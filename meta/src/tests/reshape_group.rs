@@ -1,4 +1,4 @@
-//! Splits and merges while the members of meta's group, or nodes, come and go.
+//! Splits and merges while members of meta's group, or nodes, fail and return.
 
 use futures::FutureExt;
 use partita_proto::beat::LoadBeat;

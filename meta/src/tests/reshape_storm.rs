@@ -14,7 +14,7 @@ use super::site::{Site, away, merge, replicated, split};
 use super::*;
 use crate::scheduler::Patience;
 
-/// Numbers that look random (splitmix64).
+/// Pseudo-random numbers (splitmix64).
 struct Random(u64);
 
 impl Random {

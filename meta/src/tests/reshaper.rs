@@ -1,4 +1,4 @@
-//! Splits and merges carried out, by nodes that obey, fail, lag behind, or lose their answers.
+//! Execution of splits and merges by nodes that obey, fail, lag behind, or lose their answers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::site::{Site, away, merge, replicated, split};
 use super::*;
 use crate::scheduler::Patience;
 
-/// As in a hurry, and soon out of patience.
+/// Like [`hurry`], with a short time limit for splits and merges.
 fn impatient() -> Patience {
     Patience { reshape: Duration::from_secs(1), ..hurry() }
 }

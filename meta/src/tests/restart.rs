@@ -114,7 +114,7 @@ async fn a_damaged_store_is_made_anew_from_a_whole_log() {
     server.kill().await;
 }
 
-/// Changes a record behind the store's back.
+/// Changes a record without the store's knowledge.
 fn damage(dir: &Path) {
     let db = stores::raw(&dir.join("meta/state"));
     let (key, value) = db.scan_prefix(b"t").next().unwrap().unwrap();
@@ -123,7 +123,7 @@ fn damage(dir: &Path) {
     db.insert(key, value).unwrap();
 }
 
-/// A directory whose log begins later than its catalog did, and the catalog.
+/// Fills a directory whose log lacks the first entries of its catalog; returns the state of the catalog.
 async fn given_up(dir: &Path, nodes: &Arc<FakeNodes>) -> State {
     let server = Server::start(dir, nodes).await;
     fill(&server).await;

@@ -15,7 +15,7 @@ use super::*;
 use crate::catalog::PartitionRecord;
 use crate::scheduler::Patience;
 
-/// Three nodes and a meta that hears them.
+/// Three nodes and a meta that gets their heartbeats.
 pub(super) struct Site {
     dir: tempfile::TempDir,
     pub(super) nodes: Arc<FakeNodes>,
@@ -36,13 +36,13 @@ impl Site {
         Self { dir, nodes, server, patience, beats }
     }
 
-    /// Ends meta in the middle of everything, and starts it again.
+    /// Kills meta during its work and starts it again.
     pub(super) async fn restart(self) -> Self {
         let patience = self.patience.clone();
         self.restart_patient(patience).await
     }
 
-    /// As [`Site::restart`], with another patience from then on.
+    /// Like [`Site::restart`], with other time limits from then on.
     pub(super) async fn restart_patient(self, patience: Patience) -> Self {
         let Self { dir, nodes, server, patience: _, beats } = self;
         beats.abort();
@@ -56,7 +56,7 @@ impl Site {
         self.server.meta.administer(order).await
     }
 
-    /// Orders it until it is done: with little patience, a busy machine may take more than one attempt.
+    /// Repeats an order until `done`: with short time limits, a busy machine may need more than one attempt.
     pub(super) async fn insist(&self, order: AdminOrder, done: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -70,7 +70,7 @@ impl Site {
         panic!("{order:?} is not done");
     }
 
-    /// An order that is not waited for.
+    /// Begins an order without waiting for it.
     pub(super) fn begin(&self, order: AdminOrder) -> JoinHandle<Result<(), Error>> {
         let meta = Arc::clone(&self.server.meta);
         tokio::spawn(async move { meta.administer(order).await })

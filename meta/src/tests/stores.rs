@@ -41,7 +41,8 @@ fn once_each(mut changes: Vec<Change>) -> Vec<Change> {
     changes
 }
 
-/// sled gives up its lock when its last thread is gone, a moment after it was closed.
+/// Opens the store. sled releases its lock only when its last thread has ended, a moment after the store was
+/// closed.
 pub(super) fn open(dir: &std::path::Path) -> SledStore {
     for _ in 0..6000 {
         match SledStore::open(dir) {

@@ -27,12 +27,12 @@ use super::*;
 use crate::node::{Meta, MetaOptions};
 use crate::scheduler::Patience;
 
-/// After so long a node counts as lost, for tests that want it: machines may stand still for some seconds.
+/// Time after which a node counts as lost, in tests of that: machines can stall for some seconds.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(8);
 /// Interval between heartbeats.
 const BEAT: Duration = Duration::from_millis(50);
 
-/// A member that runs.
+/// A running member.
 struct Member {
     host: Arc<Host>,
     meta: Arc<Meta>,
@@ -55,45 +55,46 @@ impl ClaimFile for MemoryClaims {
     }
 }
 
-/// Three members, some nodes, and the way between them.
+/// Three members, some nodes, and the network between them.
 pub(super) struct Trio {
     dir: TempDir,
     pub(super) network: Arc<MemoryNetwork>,
     pub(super) nodes: Arc<FakeNodes>,
     members: Vec<Option<Member>>,
-    /// The metas that nodes speak to.
+    /// The metas that get heartbeats.
     heard_by: Arc<Mutex<Vec<Arc<Meta>>>>,
     beats: JoinHandle<()>,
     repair_after: Duration,
     patience: Patience,
-    /// The identities of the members' data directories.
+    /// Random numbers of the members' data directories.
     pub(super) identities: [u64; 3],
-    /// True if members start as having lost their data.
+    /// True if members start with the order to join again after a loss of their data.
     pub(super) rejoins: bool,
-    /// The generations of the members' data directories, in tests that look at them.
+    /// The generations of the members' data directories, in tests of them.
     claims: Option<[Arc<MemoryClaims>; 3]>,
-    /// Starts of members.
+    /// Number of starts of members.
     starts: u64,
-    /// Changes that were asked for.
+    /// Number of changes requested.
     asked: AtomicU64,
     _turn: tokio::sync::MutexGuard<'static, ()>,
 }
 
-/// Elections are a matter of time: the groups of these tests take turns, so that each has the machine.
+/// Elections depend on time: the groups of these tests run one after the other, so that each has the machine for
+/// itself.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// As patient as the cluster needs it.
+/// Time limits that suit these groups.
 fn patience() -> Patience {
     Patience { lease: Duration::from_secs(6), undurable_max: 8, reshape: 2 * PATIENCE, ..hurry() }
 }
 
 impl Trio {
-    /// Starts three members; as many nodes make themselves known.
+    /// Starts three members, and registers this many nodes.
     pub(super) async fn start(nodes: u64) -> Self {
         Self::start_with(nodes, Duration::from_secs(600)).await
     }
 
-    /// As [`Trio::start`], with members whose data directories have generations.
+    /// Like [`Trio::start`], with members whose data directories have generations.
     pub(super) async fn start_aging(nodes: u64) -> Self {
         Self::start_as(nodes, Duration::from_secs(600), Some(Default::default())).await
     }
@@ -139,7 +140,7 @@ impl Trio {
         trio
     }
 
-    /// Starts a member that does not run.
+    /// Starts a member that is down.
     pub(super) async fn open(&mut self, at: usize) {
         let id = NodeId(at as u64 + 1);
         let dir = self.dir.path().join(format!("meta{id}"));
@@ -203,7 +204,7 @@ impl Trio {
         self.meta(at).catalog().borrow().table("public", name).is_some()
     }
 
-    /// Ends a member as far as that can be done within a process: nothing is synced or handed over.
+    /// Ends a member like a kill, as far as possible within a process: nothing is synced or handed over.
     pub(super) async fn kill(&mut self, at: usize) {
         let member = self.members[at].take().unwrap();
         self.heard_by.lock().retain(|meta| !Arc::ptr_eq(meta, &member.meta));
@@ -212,7 +213,7 @@ impl Trio {
         member.host.shutdown().await.unwrap();
     }
 
-    /// Takes everything that a member that does not run had, and gives it a data directory of another identity.
+    /// Removes all data of a member that is down, and gives it a data directory with another random number.
     pub(super) fn wipe(&mut self, at: usize) {
         let dir = self.dir.path().join(format!("meta{}", at + 1));
         // sled may still be at work behind a member that was killed.
@@ -224,7 +225,7 @@ impl Trio {
         }
     }
 
-    /// A copy of what a member has that does not run.
+    /// A copy of the data of a member that is down.
     pub(super) fn copy(&self, at: usize) -> (PathBuf, Claim) {
         let copied = self.dir.path().join(format!("copy{}", self.starts));
         let from = self.dir.path().join(format!("meta{}", at + 1));
@@ -233,7 +234,7 @@ impl Trio {
         (copied, *self.claims.as_ref().unwrap()[at].0.lock())
     }
 
-    /// Puts a copy in the place of what a member has that does not run.
+    /// Replaces the data of a member that is down by a copy.
     pub(super) fn put_back(&self, at: usize, (copied, claim): (PathBuf, Claim)) {
         let dir = self.dir.path().join(format!("meta{}", at + 1));
         // sled may still be at work behind a member that was killed.
@@ -242,7 +243,7 @@ impl Trio {
         *self.claims.as_ref().unwrap()[at].0.lock() = claim;
     }
 
-    /// Asks a member to stop.
+    /// Stops a member in an orderly way.
     pub(super) async fn stop(&mut self, at: usize) {
         let member = self.members[at].take().unwrap();
         self.heard_by.lock().retain(|meta| !Arc::ptr_eq(meta, &member.meta));
@@ -256,20 +257,20 @@ impl Trio {
         (0..3).filter(|at| self.members[*at].is_some()).collect()
     }
 
-    /// The members that say they lead.
+    /// The members that claim to lead.
     pub(super) fn leading(&self) -> Vec<usize> {
         let mut running = self.running();
         running.retain(|at| *self.meta(*at).leads().borrow());
         running
     }
 
-    /// The member that leads, once there is one.
+    /// The leader, as soon as there is one.
     pub(super) async fn leader(&self) -> usize {
         self.until("somebody leads", || !self.leading().is_empty()).await;
         self.leading()[0]
     }
 
-    /// The member that leads, once every node was heard by it.
+    /// The leader, after it has had heartbeats of all three nodes.
     pub(super) async fn leader_that_hears(&self) -> usize {
         self.leader_that_hears_of(3).await
     }
@@ -312,7 +313,7 @@ impl Trio {
         }
     }
 
-    /// A change under an identity: made once, however often it is asked for.
+    /// A change with an identity: made once, even if it is requested several times.
     pub(super) async fn change_once(&self, id: RequestId, ddl: Ddl) -> Result<Changed, Error> {
         self.ask(async |meta| meta.change_once(id, ddl.clone()).await).await
     }
@@ -375,7 +376,7 @@ impl Trio {
         }
     }
 
-    /// Waits until all members that run know the same.
+    /// Waits until all running members have the same catalog.
     pub(super) async fn agree(&self) {
         let running = self.running();
         let leader = self.leader().await;
