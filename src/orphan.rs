@@ -4,9 +4,10 @@
 //! ```text
 //!   lab ── a pipe, which the kernel closes with the lab ──▶ standard input of each process of its cluster
 //! ```
+//!
 //! A pipe rather than Linux's parent-death signal: that is sent when the *thread* that started the process ends,
 //! and not at all if the parent had died before the signal was requested.
-//! not at all when the parent was gone before the signal was asked for.
+//!
 //! Invariants: only a process that was started for this reads its standard input; nothing is ever written to it;
 //! acknowledged data are on disk at any moment, so the process may end at any moment.
 

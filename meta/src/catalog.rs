@@ -56,20 +56,20 @@ pub(crate) enum Phase {
     Creating,
     /// No work in progress.
     Ready,
-    /// The nodes are being told of a change; until it is done, the old state stays published.
+    /// The nodes are getting orders for a change; until it is done, the old state stays published.
     Altering(Work),
     /// Replicas are being removed; the table is not visible any more, and its name is free.
     Dropping,
 }
 
-/// Change that a table's partitions are being told.
+/// Change that is being ordered from a table's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// A new schema, published when all partitions have it.
     Schema(Arc<TableSchema>),
     /// Removal of all rows.
     Truncate,
-    /// The former table's partitions are being told a new epoch, so that requests with an older map, which would
+    /// The former table's partitions are getting a new epoch, so that requests with an older map, which would
     /// read the former table without this one, are refused. Until all know it, rows are written to the former
     /// table.
     Succeed,
@@ -96,7 +96,7 @@ pub(crate) struct TableRecord {
     pub(crate) placement: Placement,
     /// Storage names of dropped columns, never used again.
     pub(crate) dropped_names: BTreeSet<String>,
-    /// The `ttl` that the nodes were told (or are being told) last: the table's own or its database's. If it
+    /// The `ttl` ordered last from the nodes, carried out or not: the table's own or its database's. If it
     /// differs from the wanted `ttl`, the table is altered.
     pub(crate) told_ttl: Option<Duration>,
     /// In ascending order of their ranges.
@@ -119,7 +119,7 @@ impl TableRecord {
         self.phase != Phase::Dropping
     }
 
-    /// True if nodes have to be told something about the table.
+    /// True if nodes have to get orders about the table.
     pub(crate) fn is_pending(&self) -> bool {
         self.phase != Phase::Ready
     }
@@ -423,7 +423,7 @@ impl State {
         names.into_iter().flat_map(BTreeMap::values).filter_map(|id| self.tables.get(id))
     }
 
-    /// Tables about which nodes have to be told something.
+    /// Tables about which nodes have to get orders.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Arc<TableRecord>> {
         self.pending.iter().filter_map(|id| self.tables.get(id))
     }

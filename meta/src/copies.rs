@@ -3,9 +3,9 @@
 //! ```text
 //!   copies/00000000000000001042.catalog:  "pcat" CRC-32C of the rest u32, version u32, length of the mark u32, mark, records
 //! ```
+//!
 //! After a bad page the store silently goes back to an older state: it takes the page for one that was never
 //! written completely. A copy is either complete or not used, and records its position in the log.
-//! whole or is not used, and says how far it is.
 //!
 //! Invariants:
 //! - a copy is written after the store has synced the same state: a store that is older than a copy has lost

@@ -1,5 +1,5 @@
-//! The meta service keeps the catalog: databases, tables and their partition maps, and all ids. It sends the orders
-//! by which nodes come to hold what the catalog says.
+//! The meta service keeps the catalog: databases, tables and their partition maps, and all ids. It sends orders to
+//! the nodes until they have the replicas in the catalog.
 //!
 //! ```text
 //!   frontend ── change(ddl) ──▶ service ── propose ──▶ group 0 of the node's log
@@ -15,8 +15,8 @@
 //!
 //! Invariants:
 //! - the catalog changes by entries of the log only, and the same log makes the same catalog;
-//! - a change is recorded before a node is told of it, and published after all nodes have carried
-//!   it out; a drop is published first;
+//! - a change is recorded before any node gets an order for it, and published after all nodes have carried it out; a
+//!   drop is published first;
 //! - ids are never used again.
 //!
 //! The decisions (`transition`, `create`, `alter`, `plan`) are pure; effects are at the edges

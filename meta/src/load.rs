@@ -10,7 +10,7 @@
 //! Invariants: all of it is bounded soft state that every member of meta's group keeps: nodes send heartbeats to
 //! all members, so a newly elected leader knows the earlier load. Only the leader decides, and only it knows the
 //! actions under way and their latest results; these are lost when the leader changes. Decisions are recorded in
-//! meta's log before a node is told.
+//! meta's log before any order to a node.
 
 mod balances;
 mod draw;

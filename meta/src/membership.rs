@@ -276,7 +276,7 @@ impl Core {
                         (renewed, made) = (Instant::now(), made + 1);
                     }
                     self.host.set_claim(claim);
-                    // The others are told of a pending generation: one of them, or this one, leads and records it.
+                    // All members learn of a pending generation: one of them, or this one, leads and records it.
                     if claim.pending.is_some() {
                         let own = self.host.node();
                         let others = self.options.members.values().filter(|node| **node != own);

@@ -1,4 +1,4 @@
-//! Records of splits and merges under way.
+//! Records of splits and merges in progress.
 //!
 //! ```text
 //!   Split   parent  ──cut──▶ done                                   (the child's record begins)
@@ -14,7 +14,7 @@
 //! - a partition takes part in one change at a time, and its replicas do not change meanwhile, except that a right
 //!   neighbour's are moved to the left one's nodes;
 //! - the ids of a child and of its replicas are allocated when the split is recorded, and belong to nothing else;
-//! - a change that may have been ordered ends only with what the log of its partition says: a late order then finds
+//! - a change that may have been ordered ends only with the result in the log of its partition: a late order then finds
 //!   another epoch;
 //! - a table with partitions in a change is ready or being dropped; a leaving partition is in no table's list.
 
@@ -76,7 +76,7 @@ pub(crate) struct Merging {
 pub(crate) enum Stage {
     /// The right neighbour's replicas are being moved to the left one's nodes; nothing was ordered yet.
     Gathering,
-    /// The right neighbour is being told to freeze.
+    /// The right neighbour is being ordered to freeze.
     Freezing,
     /// The right neighbour is frozen since this index of its log.
     Frozen(u64),

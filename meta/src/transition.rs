@@ -181,7 +181,7 @@ pub(crate) enum Progress {
     Cut,
     /// The partition was not cut and will not be: it is at this epoch.
     NotCut { epoch: Epoch },
-    /// The right neighbour's replicas are on the left one's nodes, and it is being told to freeze.
+    /// The right neighbour's replicas are on the left one's nodes, and it is being ordered to freeze.
     Freezing,
     /// The right neighbour is frozen since this index of its log.
     Frozen { index: u64 },
@@ -387,7 +387,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Sends a table's `ttl` to its partitions if it differs from what they were told.
+    /// Sends a table's `ttl` to its partitions if it differs from the one ordered last.
     fn retell(&mut self, table: &TableRecord) {
         if self.state.ttl(table.database, &table.schema) != table.told_ttl {
             self.settle(table.clone());

@@ -1,6 +1,6 @@
 //! Inspects the cluster once a second while this process leads, and carries out the plan.
 //!
-//! Invariants: a change of replicas is recorded before a node is told of it; leader transfers and removals of
+//! Invariants: a change of replicas is recorded before any node is ordered to make it; leader transfers and removals of
 //! unknown replicas are not, because repeating or omitting them breaks nothing.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Carries out the load scheduler's proposals, and reports the results to it.
 //!
-//! Invariants: a split, a merge and a move of a replica are recorded in meta's log before a node is told; a
+//! Invariants: a split, a merge and a move of a replica are recorded in meta's log before any order to a node; a
 //! proposal made from samples is checked again by the catalog when it is recorded; each proposal is answered, as
 //! done or failed.
 

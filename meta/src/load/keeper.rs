@@ -44,7 +44,7 @@ pub(crate) struct Keeper {
     tables: BTreeMap<TableId, Keyed>,
     /// Catalog version that was learnt last.
     version: u64,
-    /// Newest event whose operator-ordered split the scheduler was told of.
+    /// Newest event whose operator-ordered split was reported to the scheduler.
     told: u64,
     /// Partitions whose growing end was cut off: they are not split again for their size.
     full: BTreeSet<PartitionId>,
@@ -163,7 +163,7 @@ impl Keeper {
     pub(crate) fn look_on(&mut self, state: &State, events: &[ReshapeEvent], now_ms: u64) {
         self.learn(state, |_| true, now_ms);
         self.mark_reshapes(events);
-        // The process that decides is told of them.
+        // The deciding process reports them to its scheduler.
         self.told = events.last().map_or(self.told, |event| event.id);
         self.note(now_ms);
     }

@@ -1,4 +1,4 @@
-//! Commands on databases. A database disappears at once; its tables follow when their nodes have been told.
+//! Commands on databases. A database disappears at once; its tables follow when their nodes have carried out the orders.
 
 use std::sync::Arc;
 use std::time::Duration;

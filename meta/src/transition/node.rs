@@ -2,7 +2,7 @@
 //!
 //! A partition's replicas change in two entries: one sets the target, the other records that it is reached. Between
 //! the two, the group may have either set; after an entry that replaces the target, it may have any of them, and is
-//! told the last one.
+//! ordered to take the last one.
 //!
 //! A removed node's number and identity are never used again. The log does not know whether a node is live; the
 //! caller checks that before it proposes the removal.

@@ -1,6 +1,6 @@
 //! Commands on splits and merges, from the request to the end.
 //!
-//! A request is recorded before a node is told; answers of the partitions' logs are recorded when they arrive. An
+//! A request is recorded before any order to a node; answers of the partitions' logs are recorded when they arrive. An
 //! answer for another step, or a second one, changes nothing. A table being dropped takes its partitions with it,
 //! whatever change they are in.
 

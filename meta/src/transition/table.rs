@@ -1,4 +1,4 @@
-//! Commands on tables: each moves its table into a phase in which nodes are told something, except a rename, which
+//! Commands on tables: each moves its table into a phase in which nodes get orders, except a rename, which
 //! concerns no node.
 
 use std::collections::BTreeSet;
@@ -228,7 +228,7 @@ pub(super) fn alter_table(
     Ok(draft.done())
 }
 
-/// Renames a table. Nodes know tables by id, so no node is told.
+/// Renames a table. Nodes know tables by id, so no node gets an order.
 fn rename_table(
     state: &State,
     database: &str,

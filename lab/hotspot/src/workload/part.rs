@@ -3,6 +3,7 @@
 //! ```text
 //!   before(t, v) = (P(part < v), P(part = v))          place(t, u) = the v that the share u of all lies below
 //! ```
+//!
 //! Invariants: `before` never falls as `v` grows; `place` is its inverse, and returns the position of the share
 //! within `P(part = v)`, from which the next part continues. If a single value has a negligible weight, nothing is
 //! returned, and the next part is drawn independently.
