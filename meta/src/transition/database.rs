@@ -1,4 +1,5 @@
-//! Commands on databases. A database disappears at once; its tables follow when their nodes have carried out the orders.
+//! Commands on databases. A database disappears at once; its tables follow when their nodes have carried out their
+//! orders.
 
 use std::sync::Arc;
 use std::time::Duration;
