@@ -9,10 +9,10 @@
 //!   domain: an operation that would mix them returns a larger set, never a smaller one.
 //!
 //! A domain does not know its column's type. Its bounds may be literals whose own order equals the column's, such as
-//! bare numbers for any numeric or timestamp column; text that represents a number or a moment has another order (`'9'
-//! > '10'`) and has to be coerced first ([`Value::coerce`]). Where a domain is applied to a column or a schema,
-//! [`Domain::typed`] converts it to the type, exactly: `x < 300` is everything in a TINYINT column, `x > 2.5` is `x >=
-//! 3` in an integer one.
+//! bare numbers for any numeric or timestamp column; text that represents a number or a moment has another order
+//! (`'9' > '10'`) and has to be coerced first ([`Value::coerce`]). Where a domain is applied to a column or a schema,
+//! [`Domain::typed`] converts it to the type, exactly: `x < 300` is everything in a TINYINT column, `x > 2.5` is
+//! `x >= 3` in an integer one.
 //!
 //! Floats: the order is the total one, in which `-0.0 < 0.0` and NaN has a place. SQL's comparisons treat both zeros as
 //! one value, and so do [`Domain::compare`] and [`Domain::point`].

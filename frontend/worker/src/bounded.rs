@@ -195,7 +195,7 @@ impl ScalarUDFImpl for Bounded {
         // A call that stays one translates the pattern when it runs.
         Ok(match self.inner().simplify(written, info)? {
             ExprSimplifyResult::Original(_) => ExprSimplifyResult::Original(args),
-            simplified => simplified,
+            simplified @ ExprSimplifyResult::Simplified(_) => simplified,
         })
     }
 

@@ -83,15 +83,6 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
             between.high = Box::new(bare(*between.high));
             Ok(Transformed::yes(Expr::Between(between)))
         }
-        Expr::ScalarFunction(ScalarFunction { func, args })
-            if bounds_itself(func.name()) || compares(func.name()) != Compared::None =>
-        {
-            let args = match compares(func.name()) {
-                Compared::Needle => bare_behind_first(args),
-                Compared::None | Compared::All => args.into_iter().map(bare).collect(),
-            };
-            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
-        }
         // Computed once from one value: not the value is spread, but the result.
         Expr::ScalarFunction(ScalarFunction { func, args })
             if func.name() != NAME
@@ -101,6 +92,15 @@ fn wrapped(expression: Expr) -> Result<Transformed<Expr>> {
             let args = args.into_iter().map(bare).collect();
             let call = Expr::ScalarFunction(ScalarFunction { func, args });
             Ok(Transformed::yes(around(call)?))
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if bounds_itself(func.name()) || compares(func.name()) != Compared::None =>
+        {
+            let args = match compares(func.name()) {
+                Compared::Needle => bare_behind_first(args),
+                Compared::None | Compared::All => args.into_iter().map(bare).collect(),
+            };
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })))
         }
         // What stands behind the first argument (a delimiter, a distance, a default) has to be a literal.
         Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
