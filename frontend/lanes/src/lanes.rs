@@ -213,8 +213,9 @@ impl Lanes {
         self.refusing.load(Ordering::Acquire)
     }
 
-    /// Interrupts one statement that is not interrupted yet, as chosen by [`choose_victim`]; false if there is
-    /// none.
+    /// Interrupts one statement that is not interrupted yet, to free memory; false if there is none.
+    ///
+    /// The youngest of those that have run for `light_time`; without one the oldest of those that have run for `min_age`.
     pub fn interrupt_one(&self, light_time: Duration, min_age: Duration, reason: Reason) -> bool {
         let running = self.running.lock();
         let open: Vec<_> = running
