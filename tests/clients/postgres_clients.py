@@ -562,7 +562,8 @@ def asyncpg_finds_types_and_tables_by_their_numbers():
         found = {record["oid"]: record for record in records}
         assert set(found) == {1007, 1016, 23, 20}, found
         assert found[1007]["elemtype"] == 23 and found[1007]["elemtype_name"] == "integer", found[1007]
-        assert found[23]["kind"] == b"b" and found[23]["name"] == "int4" and found[23]["attrtypoids"] is None
+        # A recursive query gives a "char" as text: the driver looks at it for composites, domains and enums only.
+        assert found[23]["kind"] in (b"b", "b") and found[23]["name"] == "int4" and found[23]["attrtypoids"] is None
         # A codec of one's own, found by the name of its type.
         await c.set_type_codec("int8", schema="pg_catalog", format="text", encoder=str, decoder=lambda text: f"<{text}>")
         assert await c.fetchval("SELECT 7::int8") == "<7>"
