@@ -5,8 +5,10 @@
 //!
 //! - **memory**: what begins at a token is read at most twice. The second time its result is kept, and from the third
 //!   time on it is taken from there (a packrat parser, Ford 2002, for one rule of the grammar);
-//! - **a budget**: the parser asks its dialect at each step, and each of these questions takes from the budget. When it
-//!   is used up, or the statement is interrupted, the parse ends, by unwinding where the parser offers no other way.
+//! - **a budget**: the parser asks its dialect at each step, and each of these questions takes from the budget. A kept
+//!   result takes one step more for each of its tokens whenever it is copied: where readings nest, so do the copies. When
+//!   the budget is used up, or the statement is interrupted, the parse ends, by unwinding where the parser offers no
+//!   other way.
 //!
 //! Invariant: the budget in force is that of the innermost [`within`] on this thread.
 
@@ -20,10 +22,13 @@ use partita_lanes::Reason;
 
 use crate::error::{STATEMENT_TOO_COMPLEX, SqlError};
 
-/// Depth of nesting that is read at all.
+/// Depth of nesting of expressions that is read at all.
 const DEPTH_MAX: usize = 64;
 /// Depth of nesting that is read on the thread that received the text.
 const QUICK_DEPTH_MAX: usize = 24;
+/// Depth of a query around an expression, in levels of sqlparser. Expressions reach their own bound first: sqlparser
+/// may take its error for another reading's (the keyword of a CASE that nests too deeply for the name of a column).
+const QUERIES_MAX: usize = 6;
 /// Steps between two checks for an interruption.
 const STEPS_PER_CHECK: u64 = 1024;
 
@@ -51,6 +56,7 @@ impl Budget {
 #[derive(Debug)]
 enum Stop {
     Exhausted,
+    TooDeep,
     Interrupted(Reason),
 }
 
@@ -70,6 +76,8 @@ struct Effort {
     known: HashMap<usize, Known>,
     /// The next expression is read by the parser itself: the dialect asked for it.
     pass: bool,
+    /// Expressions that are being read, one in another.
+    depth: usize,
 }
 
 thread_local! {
@@ -84,6 +92,8 @@ pub(super) enum Outcome<T> {
     Done(T),
     /// The budget is used up.
     Exhausted,
+    /// Expressions or queries nest deeper than [`depth_max`].
+    TooDeep,
     /// The statement is to end.
     Interrupted(Reason),
 }
@@ -94,6 +104,7 @@ impl<T> Outcome<T> {
         match self {
             Self::Done(value) => Ok(value),
             Self::Exhausted => Err(too_complex()),
+            Self::TooDeep => Err(ParserError::RecursionLimitExceeded.into()),
             Self::Interrupted(reason) => Err(reason.into()),
         }
     }
@@ -113,8 +124,13 @@ pub(super) fn quickly<T>(parse: impl FnOnce() -> T) -> Option<T> {
     sufficed.then_some(parsed)
 }
 
-/// The depth to which expressions and queries may nest; sqlparser keeps one stack frame set per level.
+/// The depth to which expressions and queries may nest together; sqlparser keeps one stack frame set per level.
 pub(super) fn depth_max() -> usize {
+    expressions_max() + QUERIES_MAX
+}
+
+/// The depth to which expressions may nest.
+fn expressions_max() -> usize {
     if QUICKLY.get().is_some() { QUICK_DEPTH_MAX } else { DEPTH_MAX }
 }
 
@@ -128,7 +144,8 @@ pub(super) fn insufficient() {
 /// Parses so many tokens under a budget.
 pub(super) fn within<T>(tokens: usize, parse: impl FnOnce() -> T) -> Outcome<T> {
     let budget = if QUICKLY.get().is_some() { QUICK } else { FULL };
-    let effort = Effort { remaining: budget.steps(tokens), known: HashMap::new(), pass: false };
+    let effort =
+        Effort { remaining: budget.steps(tokens), known: HashMap::new(), pass: false, depth: 0 };
     let outer = CURRENT.replace(Some(effort));
     let parsed = catch_unwind(AssertUnwindSafe(parse));
     CURRENT.set(outer);
@@ -140,6 +157,10 @@ pub(super) fn within<T>(tokens: usize, parse: impl FnOnce() -> T) -> Outcome<T> 
                     insufficient();
                     Outcome::Exhausted
                 }
+                Stop::TooDeep => {
+                    insufficient();
+                    Outcome::TooDeep
+                }
                 Stop::Interrupted(reason) => Outcome::Interrupted(reason),
             },
             Err(panic) => resume_unwind(panic),
@@ -149,13 +170,20 @@ pub(super) fn within<T>(tokens: usize, parse: impl FnOnce() -> T) -> Outcome<T> 
 
 /// Counts one step of the parser. When there are no more the parser's call unwinds up to [`within`].
 pub(super) fn step() {
+    steps(1);
+}
+
+/// Counts a number of steps of the parser.
+fn steps(count: usize) {
     let stop = CURRENT.with_borrow_mut(|current| {
         let effort = current.as_mut()?;
-        effort.remaining = effort.remaining.saturating_sub(1);
+        let before = effort.remaining;
+        effort.remaining = before.saturating_sub(count as u64);
         if effort.remaining == 0 {
             return Some(Stop::Exhausted);
         }
-        if effort.remaining.is_multiple_of(STEPS_PER_CHECK) {
+        // True once for each multiple that is passed.
+        if before.div_ceil(STEPS_PER_CHECK) != effort.remaining.div_ceil(STEPS_PER_CHECK) {
             return partita_lanes::interrupt::check().err().map(Stop::Interrupted);
         }
         None
@@ -166,57 +194,71 @@ pub(super) fn step() {
     }
 }
 
-/// A way to read an expression.
-enum Way {
-    /// The parser reads it.
-    Parser,
-    /// The parser reads it, and the result is kept.
-    Keep,
-    /// The result is known, and the index of the token behind it.
-    Known(Box<Result<Expr, ParserError>>, usize),
-}
-
 /// Reads the expression that begins at the next token; `None` when the parser has to do that itself.
 pub(super) fn prefix(parser: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
     step();
     let start = parser.index();
-    let way = CURRENT.with_borrow_mut(|current| {
-        let Some(effort) = current.as_mut() else { return Way::Parser };
-        if std::mem::take(&mut effort.pass) {
-            return Way::Parser;
-        }
-        match effort.known.get(&start) {
-            None => {
-                effort.known.insert(start, Known::Seen);
-                Way::Parser
-            }
-            Some(Known::Seen) => {
-                effort.pass = true;
-                Way::Keep
-            }
-            Some(Known::Read(result, end)) => Way::Known(result.clone(), *end),
+    // The parser asks again for what it is told to read: that is no new reading.
+    let passes = CURRENT.with_borrow_mut(|current| {
+        current.as_mut().is_none_or(|effort| std::mem::take(&mut effort.pass))
+    });
+    if passes {
+        return None;
+    }
+    let kept_end = CURRENT.with_borrow(|current| match current.as_ref()?.known.get(&start)? {
+        Known::Read(_, end) => Some(*end),
+        Known::Seen => None,
+    });
+    Some(match kept_end {
+        Some(end) => copy(parser, start, end),
+        None => read(parser, start),
+    })
+}
+
+/// Reads an expression with the parser, and keeps the result of the second reading.
+fn read(parser: &mut Parser<'_>, start: usize) -> Result<Expr, ParserError> {
+    let (again, depth) = CURRENT.with_borrow_mut(|current| {
+        let Some(effort) = current else { return (false, 0) };
+        effort.pass = true;
+        effort.depth += 1;
+        (effort.known.insert(start, Known::Seen).is_some(), effort.depth)
+    });
+    let result = if depth > expressions_max() {
+        Err(ParserError::RecursionLimitExceeded)
+    } else {
+        parser.parse_prefix()
+    };
+    if matches!(result, Err(ParserError::RecursionLimitExceeded)) {
+        // Another reading would be about as deep, and would try everything below again.
+        resume_unwind(Box::new(Stop::TooDeep));
+    }
+    CURRENT.with_borrow_mut(|current| {
+        if let Some(effort) = current {
+            effort.depth -= 1;
         }
     });
-    match way {
-        Way::Parser => None,
-        Way::Keep => {
-            let result = parser.parse_prefix();
-            let end = parser.index();
-            // How deep the parser is differs from reading to reading.
-            if !matches!(result, Err(ParserError::RecursionLimitExceeded)) {
-                CURRENT.with_borrow_mut(|current| {
-                    if let Some(effort) = current {
-                        effort.known.insert(start, Known::Read(Box::new(result.clone()), end));
-                    }
-                });
+    if again {
+        let end = parser.index();
+        steps(end.saturating_sub(start));
+        CURRENT.with_borrow_mut(|current| {
+            if let Some(effort) = current {
+                effort.known.insert(start, Known::Read(Box::new(result.clone()), end));
             }
-            Some(result)
-        }
-        Way::Known(result, end) => {
-            while parser.index() < end {
-                parser.next_token_no_skip();
-            }
-            Some(*result)
-        }
+        });
     }
+    result
+}
+
+/// Copies a kept result and passes over its tokens.
+fn copy(parser: &mut Parser<'_>, start: usize, end: usize) -> Result<Expr, ParserError> {
+    steps(end.saturating_sub(start));
+    while parser.index() < end {
+        parser.next_token_no_skip();
+    }
+    CURRENT.with_borrow(|current| {
+        match current.as_ref().and_then(|effort| effort.known.get(&start)) {
+            Some(Known::Read(result, _)) => (**result).clone(),
+            _ => Err(ParserError::ParserError("a kept expression is gone".to_owned())),
+        }
+    })
 }

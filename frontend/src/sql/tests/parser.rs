@@ -452,6 +452,42 @@ fn longer_chains_are_refused_before_they_overflow_the_stack() {
 }
 
 #[test]
+fn what_nests_too_deeply_is_read_once() {
+    // Each of these has more than one reading at each level; none of them may take the budget to find that out.
+    let kinds = [
+        ("abs(", ")"),
+        ("SUBSTRING(", " FROM 1)"),
+        ("SUBSTRING(", ")"),
+        ("OVERLAY(", " PLACING 'a' FROM 1)"),
+        ("TRIM(", ")"),
+        ("POSITION(", " IN 'a')"),
+        ("EXTRACT(year FROM ", ")"),
+        ("CEIL(", " TO day)"),
+        ("CAST(", " AS INT)"),
+        ("ARRAY[", "]"),
+        ("CASE WHEN ", " THEN 1 END"),
+        ("EXISTS (SELECT ", ")"),
+        ("(SELECT ", ")"),
+        ("ROW(", ")"),
+        ("coalesce(1, ", ")"),
+        ("DATE(", ")"),
+        ("INTERVAL(", ")"),
+        ("1 IN (", ")"),
+        ("a.b(", ")"),
+    ];
+    on_a_workers_stack(move || {
+        for (open, close) in kinds {
+            for depth in [70, 150] {
+                for end in [close.repeat(depth), String::new()] {
+                    let sql = format!("SELECT {}1{end}", open.repeat(depth));
+                    refused(&sql, "54001", "nested too deeply");
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn long_lists_are_no_chains() {
     let list = vec!["-1"; 100_000].join(", ");
     assert!(parse(&format!("SELECT * FROM t WHERE a IN ({list})")).is_ok());
