@@ -43,6 +43,8 @@ use crate::older::Older;
 use crate::replica::Replica;
 use crate::surroundings::Surroundings;
 
+/// Maximum wait of a stopping node for an order that creates or drops a replica.
+const LAST_ORDER_WAIT: Duration = Duration::from_secs(10);
 /// Maximum time that a write waits for memtables to be flushed, before it is refused.
 const MEMTABLE_WAIT: Duration = Duration::from_secs(10);
 /// Polling interval of that wait.
@@ -302,6 +304,8 @@ impl Datanode {
     /// log.
     pub async fn shutdown(&self) -> Result<(), Error> {
         let mut first = Ok(());
+        // An order in progress ends first: a replica that is being dropped has a stopped group and cannot be flushed.
+        let last_order = tokio::time::timeout(LAST_ORDER_WAIT, self.orders.lock()).await;
         for replica in self.replicas() {
             if let Err(error) = replica.flush().await {
                 warn!(partition = %replica.id(), %error, "flush at shutdown failed; the log still has the rows");
@@ -309,6 +313,7 @@ impl Datanode {
             }
         }
         self.stop.cancel();
+        drop(last_order);
         for replica in self.replicas() {
             first = first.and(replica.shutdown().await);
         }
@@ -317,6 +322,19 @@ impl Datanode {
         self.replicas.write().clear();
         first
     }
+
+    /// Waits for earlier orders that create or drop replicas; the next such order waits until the guard is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the node is stopping.
+    pub(crate) async fn next_order(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Error> {
+        let guard = self.orders.lock().await;
+        if self.stop.is_cancelled() { Err(stopping()) } else { Ok(guard) }
+    }
+}
+
+fn stopping() -> Error {
+    Error::Unavailable("the node is stopping".to_owned())
 }
 
 impl Datanode {
@@ -426,7 +444,7 @@ impl Datanode {
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
         let Some(node) = self.me.upgrade() else {
-            return Err(Error::Unavailable("the node is stopping".to_owned()));
+            return Err(stopping());
         };
         tokio::spawn(order(node))
             .await

@@ -95,7 +95,7 @@ impl Datanode {
 
     /// Starts every replica that is on disk.
     pub(crate) async fn open_all(&self) -> Result<(), Error> {
-        let _one_at_a_time = self.orders.lock().await;
+        let _one_at_a_time = self.next_order().await?;
         let found = self.near.files.partitions()?;
         let groups = self.near.host.known_groups().into_iter().map(|(group, _)| group);
         let known: BTreeSet<PartitionId> =
@@ -324,7 +324,8 @@ impl Datanode {
 
     /// Starts a replica that was split off.
     pub(crate) async fn begin(&self, partition: PartitionId) {
-        let _one_at_a_time = self.orders.lock().await;
+        // A node that is stopping starts it when it runs again.
+        let Ok(_one_at_a_time) = self.next_order().await else { return };
         if let Err(error) = self.start_known(partition, Start::Seeded).await {
             // Its files and its log exist: the next order, or the next start of the node, starts it.
             error!(%partition, %error, "a replica that was cut off did not start");
@@ -350,7 +351,7 @@ impl Datanode {
 
     /// Creates a replica, or makes sure that it runs.
     pub(crate) async fn create(&self, spec: PartitionSpec) -> Result<(), Error> {
-        let _one_at_a_time = self.orders.lock().await;
+        let _one_at_a_time = self.next_order().await?;
         let partition = spec.partition;
         if let Some(damage) = self.refusal(partition) {
             // Nothing replaces it while somebody may still want to read its intact rows.
@@ -460,7 +461,7 @@ impl Datanode {
         partition: PartitionId,
         number: ReplicaId,
     ) -> Result<(), Error> {
-        let _one_at_a_time = self.orders.lock().await;
+        let _one_at_a_time = self.next_order().await?;
         let here = self.replica(partition).map(|replica| replica.number()).ok();
         if here.or_else(|| self.near.in_log(partition)).is_some_and(|here| here != number) {
             // The order refers to an earlier replica of the partition.

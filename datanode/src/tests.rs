@@ -7,6 +7,7 @@ mod late;
 mod merge;
 mod replicas;
 mod split;
+mod stops;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
