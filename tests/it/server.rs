@@ -102,6 +102,10 @@ impl Server {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                if !status.success() {
+                    // For the reader of the assertion that fails.
+                    eprintln!("the server ended with {status}:\n{}", self.log());
+                }
                 return status.success();
             }
             assert!(started.elapsed() < PATIENCE, "the server did not stop:\n{}", self.log());
