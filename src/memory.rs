@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(5);
 const GROWTH_LOOKS: u64 = 6;
 /// Age below which a statement counts as light.
 const LIGHT_TIME: Duration = Duration::from_millis(100);
-/// Percentage of the limit above which light statements are interrupted, too.
+/// Percentage of the limit above which all statements are interrupted, light ones too.
 const SEVERE_PERCENT: u64 = 105;
 /// Age below which a statement cannot have allocated much.
 const MIN_AGE: Duration = Duration::from_millis(10);
@@ -94,6 +94,12 @@ fn min_age(resident: u64, limit: u64) -> Duration {
     if resident > limit / 100 * SEVERE_PERCENT { MIN_AGE } else { LIGHT_TIME }
 }
 
+/// Maximum number of statements to interrupt after one measurement. Far beyond the limit several are growing at once,
+/// and the next measurement would be too late for the second.
+fn most_interrupted(resident: u64, limit: u64) -> usize {
+    if resident > limit / 100 * SEVERE_PERCENT { usize::MAX } else { 1 }
+}
+
 /// Starts a thread that keeps the process's resident memory below a limit, in bytes, until `stop`.
 ///
 /// # Errors
@@ -137,10 +143,17 @@ impl Watch {
         self.last = Some(resident);
         let measure = decide(resident, growth, self.limit, running, lanes.refuses());
         lanes.refuse(measure != Measure::Admit);
-        if measure == Measure::Interrupt
-            && lanes.interrupt_one(LIGHT_TIME, min_age(resident, self.limit), Reason::OutOfMemory)
-        {
-            self.complain(resident);
+        if measure == Measure::Interrupt {
+            let min_age = min_age(resident, self.limit);
+            let mut interrupted = 0;
+            while interrupted < most_interrupted(resident, self.limit)
+                && lanes.interrupt_one(LIGHT_TIME, min_age, Reason::OutOfMemory)
+            {
+                interrupted += 1;
+            }
+            if interrupted > 0 {
+                self.complain(resident);
+            }
         }
         running > 0
     }
@@ -186,6 +199,12 @@ mod tests {
     fn light_statements_are_interrupted_only_far_beyond_the_limit() {
         assert_eq!(min_age(1040, 1000), LIGHT_TIME);
         assert_eq!(min_age(1060, 1000), MIN_AGE);
+    }
+
+    #[test]
+    fn all_statements_are_interrupted_only_far_beyond_the_limit() {
+        assert_eq!(most_interrupted(1040, 1000), 1);
+        assert_eq!(most_interrupted(1060, 1000), usize::MAX);
     }
 
     #[test]
